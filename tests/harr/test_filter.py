@@ -102,17 +102,6 @@ def test_the_model_that_learns_is_sampled(letters: str, tmp_path: Path) -> None:
     assert "rollouts disagree" in {row["reason"] for row in found[0].values()}
 
 
-def test_a_killed_filter_of_a_model_that_learns_resumes_to_the_same_bytes(letters: str, tmp_path: Path) -> None:
-    params = FilterParams(group_size=4, target=100, batch_size=2)
-    filter_questions(params, writing(letters), tmp_path / "whole", tmp_path / "a", silent, seed=5)
-    with pytest.raises(KeyboardInterrupt):
-        filter_questions(params, writing(letters), tmp_path / "resumed", tmp_path / "b", kill_after(1), seed=5)
-    resumed = writing(letters)
-    filter_questions(params, resumed, tmp_path / "resumed", tmp_path / "b", silent, seed=5)
-    assert resumed.sample is not None and resumed.sample(1.0).usage()["requests"] < 2 * 6 * 4
-    assert digests(tmp_path / "whole") == digests(tmp_path / "resumed")
-
-
 def test_a_question_without_a_reward_is_dropped_and_counted(letters: str, tmp_path: Path) -> None:
     params, game = FilterParams(group_size=8, batch_size=8), writing(letters, terms="letters:share_of_a_unless_q")
     counts = filter_questions(params, game, tmp_path / "out", tmp_path / "work", silent, seed=0)

@@ -13,7 +13,7 @@ from harr.datasets import haystack
 from harr.datasets.babi import Story, make_stories
 from harr.datasets.babi_rules import event_of
 from harr.datasets.haystack import documents, hide, longer, noise_for
-from harr.datasets.noise import noise_sentences, split_sentences
+from harr.datasets.noise import noise_sentences
 from harr.errors import CorpusError
 from harr.params.download import BabiLongParams, RulerParams, RulerQAParams
 
@@ -71,20 +71,6 @@ def test_every_place_and_every_start_is_possible_and_gold_is_at_its_own_place() 
     document, (place,) = hide(TWICE, BOOK, 20, rng)
     same = [i for i, sentence in enumerate(document) if sentence == TWICE.facts[0]]
     assert len(same) == 3 and place == same[2], "the last of three equal facts is gold"
-
-
-@pytest.mark.usefixtures("book")
-def test_long_documents_share_their_noise_and_short_ones_have_parts_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(haystack, "SHARED", 100)
-    params = babilong(1, 1, 9, 20)
-
-    def noise_of(sentences: int) -> list[tuple[str, ...]]:
-        noise = noise_for(params, sentences)
-        assert len(noise) == max(sentences, 100) and set(noise) <= set(BOOK[150:]), "the half that training left"
-        return [tuple(p.text for p in passages if p.text in noise) for _, passages in longer(params, sentences, noise)]
-
-    assert all(set(noise) <= set(BOOK[150:290]) and len(noise) >= 130 for noise in noise_of(140))
-    assert len(set(noise_of(20))) > 3
 
 
 @pytest.mark.parametrize("task", [1, 2, 3, 4, 5])
@@ -209,17 +195,6 @@ def test_noise_has_no_facts_and_no_sentence_twice() -> None:
     path = write_rows("noise.jsonl.gz", ({"text": text} for text in texts))
     assert noise_sentences(path) == ["It rained.", "So she stayed."]
     assert not any(event_of(sentence) for sentence in noise_sentences("world"))
-
-
-def test_sentences() -> None:
-    for text, sentences in (
-        ("He said: “Go!” She went to St. Ives. 3 came.", ["He said: “Go!”", "She went to St. Ives.", "3 came."]),
-        ("J. R. ran... and fell. (All of it.) Then no", ["J. R. ran... and fell.", "(All of it.)", "Then no"]),
-        ("CHAPTER\n\n  1", ["CHAPTER 1"]),
-        ("word", []),
-        ("", []),
-    ):
-        assert split_sentences(text) == sentences
 
 
 def test_wrong_noise_is_one_line() -> None:

@@ -60,15 +60,6 @@ def test_a_folder_of_beir_is_read(beside: bool) -> None:
     assert read("test") == [("q2", "Where is Acme?", ("d2", "d1"), (2, 1))]
 
 
-def test_ids_of_other_scripts_and_signs_are_read() -> None:
-    """A mark of UTF-8 first, a no-break space and a line separator within ids, a blank line, a negative grade."""
-    beir(Path("nf"), {**QRELS, "test": f"q2\t{ODD}\t2\nq2\td1\t-1\n\n"})
-    judged = Path("nf/qrels/test.tsv")
-    judged.write_text("\ufeff" + judged.read_text().partition("\n")[2], encoding="utf-8")
-    load(dataset="beir", root="nf")
-    assert read("test") == [("q2", "Where is Acme?", ("é ü",), (2,))]
-
-
 @pytest.mark.parametrize(
     ("change", "line"),
     [

@@ -9,7 +9,6 @@ from downloading import passages, questions, run, write_rows
 from pydantic import ValidationError
 
 from harr.datasets.chunks import Spans
-from harr.datasets.preview import read_split
 from harr.datasets.tokens import token_spans
 from harr.errors import CorpusError
 from harr.params.download import MedQuADParams
@@ -49,15 +48,6 @@ def load(spans: Spans) -> Callable[..., Any]:
         return figures, passages(), {one.id: one for split in ("train", "test") for one in questions(split)}
 
     return make
-
-
-def test_a_preview_writes_nothing(load: Callable[..., Any], spans: Spans) -> None:
-    load()
-    before = {path: path.stat().st_mtime_ns for path in Path().rglob("*")}
-    params = MedQuADParams(dataset="medquad", chunk_tokens=64, train=("train.jsonl",), test=("test.jsonl",))
-    found, _ = read_split(params, "test", spans)
-    assert [question.id for question in found] == ["c1", "a3"]
-    assert before == {path: path.stat().st_mtime_ns for path in Path().rglob("*")}
 
 
 def test_validation_questions_are_of_documents_that_nothing_else_asks_for(load: Callable[..., Any]) -> None:
@@ -131,14 +121,6 @@ def test_official_files(load: Callable[..., Any]) -> None:
         assert 3 <= len(drawn[-1]) <= 4
         assert ("2-0000001-1" in drawn[-1]) == ("1-0000001-1" in drawn[-1]), "pages are never torn apart"
     assert drawn[0] == drawn[1] != drawn[2]
-
-
-def test_an_id_used_for_several_questions_gets_a_number(
-    load: Callable[..., Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    figures, _, asked = load(train=[*TRAIN, row("b1", "Another answer.", "http://h/bone")])
-    assert figures["ids_given_a_number"] == 1 and asked["b1~2"].answers == ("Another answer.",)
-    assert "question ids that another question has: 1, first b1 at train.jsonl:5; they were" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from harr.corpus.passages import write_questions
 from harr.datasets.local import read_questions_where
 from harr.datasets.preview import preview, read_split
 from harr.errors import CorpusError
-from harr.params.download import JsonlParams, WorldParams
+from harr.params.download import JsonlParams
 
 ROWS = [
     {"id": "1", "question": "Who founded Acme?", "answer": "Ada Brown", "level": "easy"},
@@ -82,11 +82,3 @@ def test_a_wrong_row_is_one_line_with_its_number(rows: Any, line: str) -> None:
     with pytest.raises(CorpusError, match=line) as caught:
         read_split(section(rows), "train")
     assert "\n" not in str(caught.value)
-
-
-def test_a_made_world_is_told() -> None:
-    params = WorldParams(dataset="world", passages=200, train_questions=20, test_questions=10, hops=(1, 2))
-    questions, left_out = read_split(params, "train")
-    shown = preview(params, "train", questions, left_out, examples=2)
-    assert shown.questions + shown.left_out == 20 and len(shown.examples) == 2
-    assert "200 passages made from seed 0" in shown.corpus and sum(shown.kinds.values()) == shown.questions

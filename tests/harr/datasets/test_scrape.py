@@ -13,7 +13,7 @@ import pytest
 from downloading import passages, run, write_rows
 from serving import running
 
-from harr.datasets.scrape import article_text, scrape
+from harr.datasets.scrape import scrape
 from harr.datasets.tokens import token_spans
 from harr.params.download import MedQuADParams, ScrapeParams
 
@@ -189,15 +189,6 @@ def test_failures_keep_their_reason_and_are_tried_again(site: Site, tmp_path: Pa
     assert site.count("/moved") == 1
 
 
-def test_a_server_that_says_nothing_is_given_up(site: Site, tmp_path: Path) -> None:
-    over = threading.Event()
-    site.pages = {"/slow": lambda: over.wait(20) and page("Late.")}
-    started = time.monotonic()
-    pages, _ = scrape([f"{site.address}/slow"], settings(tmp_path, timeout_seconds=0.3, deadline_seconds=0.5))
-    assert time.monotonic() - started < 10 and list(pages.failures().values()) == ["timed out"]
-    over.set()
-
-
 def test_medquad_reads_pages_and_falls_back_to_answers(site: Site, tmp_path: Path, tiny: str) -> None:
     site.pages = {"/heart": page("The whole page about the heart.")}
     rows = [
@@ -211,15 +202,3 @@ def test_medquad_reads_pages_and_falls_back_to_answers(site: Site, tmp_path: Pat
     assert [passage.text for passage in passages()] == ["Title The whole page about the heart.", "A bone."]
     assert run(params, token_spans(tiny))["pages_failed"] == 1.0
     assert site.count("/heart") == 1 and site.count("/bone") == 2
-
-
-def test_the_first_article_of_a_page() -> None:
-    for html, text in (
-        ("<article>One<article>two</article>three</article><article>four", "One two three"),
-        ("<div id=other>No</div><div id='mplus-content'>Yes<br/>and<br>no</div>", "Yes and no"),
-        ("<article>Open <p>and never closed", "Open and never closed"),
-        ("<article>a<style>b{}</style><noscript>c</noscript><nav>d</nav>e</article>", "a e"),
-        ("<div>none</div>", ""),
-        ("", ""),
-    ):
-        assert article_text(html) == text

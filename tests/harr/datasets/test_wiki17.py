@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from downloading import gold_titles, questions, run, write_rows
 
-from harr.datasets import DATASETS
 from harr.datasets.hub import FILES, WIKI17
-from harr.datasets.preview import read_split
 from harr.errors import CorpusError
 from harr.params.download import HoverParams, HubParams
 
@@ -47,25 +45,6 @@ def test_official_claims_name_articles_and_those_without_are_left_out() -> None:
         ("c0", ["Acme", "Ada Brown"]),
         ("c2", ["Acme", "AT&T", "Ashford"]),
     ]
-
-
-def test_claims_of_some_hops_are_taken_and_the_limit_counts_those() -> None:
-    train = [claim(n, *list(ARTICLES)[: 2 + n % 2]) for n in range(6)]
-    params = write_official(train, train).model_copy(update={"hops": (3,), "train_questions": 2})
-    found, _ = read_split(params, "train")
-    assert found == []  # all of them are test claims, too
-    assert [question.id for question in read_split(params, "test")[0]] == ["c1", "c3", "c5"]
-    assert DATASETS[params.dataset].origin(params) == "BeIR/hotpotqa, from the folder hub"
-
-
-def test_the_hubs_parquet_files_say_the_same() -> None:
-    facts = [{"key": title, "value": 0} for title in ("Acme", "Ada Brown")]
-    for name in ("train", "validation"):
-        row = {"uid": name, "claim": name, "num_hops": 2, "supporting_facts": facts, "label": 1}
-        write_rows(f"hover/{name}-00000-of-00001.parquet", [row])
-    run(HoverParams(dataset="hover", claims="hover", root="hub"))
-    (question,) = questions("test")
-    assert question.answers == ("yes",) and gold_titles(question) == ["Acme", "Ada Brown"]
 
 
 def test_hotpotqa_fullwiki_searches_the_articles() -> None:

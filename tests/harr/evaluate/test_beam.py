@@ -64,13 +64,3 @@ def test_after_every_search_the_most_promising_goes_on(plans: bool) -> None:
     assert [writer.asked for writer in writers] == [2 * turns] * 4, "nothing that stands is written again"
     assert written_tokens(played[0], lambda text: 1) == 4 * turns, "what was given up is paid for, and nothing twice"
     assert len(best_of(groups, SimpleNamespace(complete=judge))) == 2  # type: ignore[arg-type]
-
-
-def test_who_has_ended_is_out_of_the_beam() -> None:
-    writers: list[Any] = [
-        SimpleNamespace(complete=lambda requests: ["<answer>Ada"] * len(requests)),
-        Writer("x", False),
-    ]
-    game = Game("arm", PLAYED[0], Echo(), None)
-    [group], _ = play_beam(ASKED[:1], game, writers, SimpleNamespace(complete=judge), batch_size=8)  # type: ignore[arg-type]
-    assert [one.answer for one in group] == ["Ada", "Ada"] and [len(one.steps) for one in group] == [0, 1]

@@ -8,12 +8,10 @@ import torch
 
 from harr.datasets.haystack import longer, noise_for
 from harr.embed.encoder import Encoder
-from harr.evaluate import lengths
-from harr.evaluate.lengths import QuestionDocument, by_length, on_disk, play_documents
+from harr.evaluate.lengths import QuestionDocument, on_disk, play_documents
 from harr.evaluate.plan import plan
 from harr.params.download import BabiLongParams
 from harr.params.embed import EmbedParams
-from harr.rag.policies.sentence_vectors import Sentences
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.types import Hop, Search
 
@@ -72,30 +70,7 @@ def test_a_plan_is_greedy_at_width_one_and_the_best_of_all_at_any(towers: TwoTow
     assert all(b["values"][-1] >= g["values"][-1] - 1e-4 for b, g in zip(beamed, greedy, strict=True))
 
 
-def test_the_table_has_a_row_per_length_and_metric() -> None:
-    rows = [{"fact_em": 1.0, "fact_f1": 0.5}, {"fact_em": 0.0, "fact_f1": 0.5}]
-    table = list(by_length({1000: rows, 100: rows}, resamples=50, seed=0))
-    assert [(row["sentences"], row["metric"], row["mean"], row["n"]) for row in table] == [
-        (100, "fact_em", 0.5, 2),
-        (100, "fact_f1", 0.5, 2),
-        (1000, "fact_em", 0.5, 2),
-        (1000, "fact_f1", 0.5, 2),
-    ]
-
-
 EMBED = EmbedParams(dtype="float32", shard_size=20)
-
-
-def test_noise_on_disk_gives_the_same_picks(towers: TwoTowerPolicy, tmp_path: Path) -> None:
-    noise = noise_for(TOLD, 30)[:50]
-    towers.sentences = Sentences()
-    inside = played(towers, tmp_path / "inside.jsonl", longer(TOLD, 40, noise))
-    towers.sentences = on_disk(noise, towers.actions, EMBED, tmp_path / "shards")
-    outside = played(towers, tmp_path / "outside.jsonl", longer(TOLD, 40, noise))
-    assert [row["picked"] for row in inside] == [row["picked"] for row in outside]
-    for one, other in zip(inside, outside, strict=True):
-        assert one["values"] == pytest.approx(other["values"], abs=2e-4)
-    towers.sentences = Sentences()
 
 
 def test_noise_on_disk_is_encoded_once_and_by_the_tower_that_asks(
@@ -128,10 +103,3 @@ def test_noise_on_disk_is_encoded_once_and_by_the_tower_that_asks(
     assert other.identity == towers.actions.identity
     on_disk(noise, other, EMBED, tmp_path)
     assert set(encoded) == set(noise), "other weights, other vectors"
-
-
-def test_few_long_documents_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lengths, "ROOM", 60)
-    assert [len(batch) for batch in lengths._batches(documents())] == [2, 2, 2]
-    monkeypatch.setattr(lengths, "ROOM", 10_000)
-    assert [len(batch) for batch in lengths._batches(documents())] == [6]

@@ -1,17 +1,6 @@
 """Metrics in words, and the table of arms."""
 
-from episodes import played
-
-from harr.evaluate.rows import NOT_METRICS, join_candidates, question_rows
-from harr.evaluate.tables import is_share, label, table
-
-
-def test_every_metric_has_words() -> None:
-    both = join_candidates({name: question_rows([played("q1", "Ada", "abxyz")]) for name in ("corpus", "question")})
-    words = [label(key) for key in both[0] if key not in NOT_METRICS]
-    assert len(set(words)) == len(words) == 28
-    assert label("source_recall_words") == "candidates' recall by source words" and is_share("source_only_neighbours")
-
+from harr.evaluate.tables import table
 
 VALUES = {"mean": 0.5, "low": 0.25, "high": 1.0, "n": 12345, "seeds": []}
 GAIN = {"gain": -1.0, "low": -1.0, "high": -1.0, "p": 0.00019998, "n": 12345, "seeds": []}
@@ -75,14 +64,3 @@ def test_a_deep_ranking_is_led_by_ndcg() -> None:
     names = ("all_gold", "recall", "recall_at_5", "recall_at_10", "ndcg_at_10", "reciprocal_rank")
     text = table({"arms": {"frozen": dict.fromkeys(names, VALUES)}, "paired": {}})
     assert text.split("\n")[0].split() == "arm nDCG@10 % [95 %] runs RR R@10 recall n".split()
-
-
-def test_a_narrow_table_leaves_the_last_metrics_out() -> None:
-    names = ("answer_f1", "answer_em", "all_gold", "recall")
-    arms = {"bm25_last_answer": dict.fromkeys(names, VALUES), "full": dict.fromkeys(names, VALUES | {"seeds": [0.5]})}
-    gain = {key: value for key, value in GAIN.items() if key != "p"} | {"seeds": [-1.0]}
-    summary = {"arms": arms, "paired": {}, "contrasts": {"full-bm25_last_answer": {"answer_f1": gain}}}
-    narrow, wide = table(summary, 62), table(summary)
-    assert max(map(len, narrow.split("\n"))) <= 62 < max(map(len, wide.split("\n")))
-    assert " EM " in narrow and "recall" not in narrow and "recall" in wide and "all gold" in wide
-    assert "say nothing of other" in " ".join(narrow.split())

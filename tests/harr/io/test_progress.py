@@ -84,12 +84,3 @@ def test_a_bar_moves_while_one_step_lasts_and_a_log_gets_plain_lines(monkeypatch
     lines = watched(monkeypatch, False, lambda text: text.count("\n") > 1).splitlines()
     assert lines[:2] == ["train: 0 of 2 steps in _"] * 2
     assert lines[-1] == "train: 2 steps in _, _ reward=0.5" and not [line for line in lines if "\r" in line]
-
-
-def test_parts_of_a_work_are_named_while_they_last(monkeypatch: pytest.MonkeyPatch, only_bar: None) -> None:
-    screen = Screen(True)
-    monkeypatch.setattr("sys.stderr", screen)
-    with progress.bar(total=2, desc="up", unit="part") as shown:
-        at_work = [(part, shown.n, shown.postfix) for part in progress.shown_parts(shown, ("servers", "workers"))]
-    assert at_work == [("servers", 0, "servers"), ("workers", 1, "workers")]
-    assert re.fullmatch(r"up: 2 parts in \d\d:\d\d, .*/(s|part)", screen.getvalue().split("\r")[-1].strip())

@@ -77,14 +77,6 @@ def test_a_collection_alone_gives_what_the_project_gives(project: Path, trained:
         assert first == second and not {p.id for p in first} & asked[0].excluded
 
 
-def test_a_filter_of_the_application_holds(project: Path, trained: Path, uri: str) -> None:
-    some = [p.id for p in Passages.open(project / "data/corpus").take(range(0, 40))]
-    told = ", ".join(f'"{name}"' for name in some)
-    with harr.Retriever.load(trained, index=section(uri, filter=f"key in [{told}]")) as retriever:
-        found = [passage.id for passages in retriever.search(QUESTIONS) for passage in passages]
-    assert found and {*found} <= {*some}
-
-
 def test_what_does_not_fit_is_refused(project: Path, trained: Path, uri: str) -> None:
     """Among it a retriever that reads the words of the whole corpus, which no collection tells."""
     there = "http://127.0.0.1:1"

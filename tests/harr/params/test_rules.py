@@ -19,7 +19,6 @@ from harr.params.loop import LoopParams
 from harr.params.pipeline import RSearchParams
 from harr.params.reward import COSTS, TERM_NAMES, RewardParams
 from harr.params.rules import RULES
-from harr.params.train import AgentParams
 from harr.rag.scoring.reward import BATCHED
 from harr.rag.scoring.terms import STEP_TERMS, TERMS
 from harr.types import Question
@@ -248,48 +247,6 @@ def test_an_agent_is_compared_with_what_it_was(tmp_path: Path) -> None:
     params = load(graphs, tmp_path)
     game = build_pipeline(params.pipeline, params.generator, Places.of_project(tmp_path))(Question("q", "Who?"))
     assert "At most 4 searches are made." in next(game).prompt  # type: ignore[union-attr]
-
-
-def test_an_agents_filter_samples_as_it_learns_and_vllm_may_have_an_address(tmp_path: Path) -> None:
-    alike = {"temperature": 0.7, "max_tokens": 32}
-    changes = {"filter": {"keep": "disagreeing", **alike}, "train": {"method": "agent", **alike}}
-    assert load({**AGENT, **changes}, tmp_path).filter.temperature == 0.7
-    assert load({**AGENT, "filter": {}}, tmp_path).filter.keep == "disagreeing"
-    there = {"method": "agent", "vllm": "server", "vllm_url": "http://127.0.0.1:8000"}
-    train = load({**AGENT, "train": there}, tmp_path).train
-    assert isinstance(train, AgentParams) and train.vllm_url == "http://127.0.0.1:8000"
-
-
-def test_leret_is_compared_with_what_it_was_shown_nothing(tmp_path: Path) -> None:
-    params = load(LERET, tmp_path)
-    assert params.baseline == "base" and params.writer_learns
-    small = {"generator": {"kind": "small_lm", "plays": "leret"}, "filter": {"preferences": {"prompts": 5}}}
-    small["pipeline"] = {"name": "leret", "template": "bare"}
-    assert load({**LERET, **small}, tmp_path).baseline == "base"
-
-
-def test_retrievers_that_stay_may_interact_late_and_have_sources_and_a_reader(tmp_path: Path) -> None:
-    late = {"retriever": {**GOOD.get("retriever", {}), "late_interaction": "some/colbert"}}
-    assert load({**LERET, **late}, tmp_path).retriever.late_interaction == "some/colbert"
-    for pipeline in ({"name": "search_r1"}, {"name": "react", "shows": "passages"}):
-        load({**SOURCES, "pipeline": pipeline}, tmp_path)  # a search without a tool asks all of them
-    params = load({**LERET, "evaluate": {**LERET["evaluate"], "reader": SERVER}}, tmp_path)
-    assert params.evaluate.reader and params.evaluate.reader.kind == "server"
-
-
-def test_what_another_package_brings_is_taken_with_any_generator(tmp_path: Path) -> None:
-    for generator in ({"kind": "none"}, {"kind": "scripted"}, {"kind": "small_lm"}):
-        params = load({**OUTSIDE, "generator": generator}, tmp_path)
-        assert list(params.evaluate.arm_table) == ["frozen", "mine", "full"] and params.baseline == "frozen"
-    learns = {"train": {**OUTSIDE["train"], "learns": "language_model"}, "evaluate": {"arms": ["base", "full"]}}
-    assert load({**OUTSIDE, **learns, "generator": {"kind": "local", "model": "m"}}, tmp_path).writer_learns
-
-
-def test_thoughts_are_read_where_an_agent_writes_them(tmp_path: Path) -> None:
-    arms = {"evaluate": {"arms": ["frozen", "thought", "full"]}}
-    for told in ({"retriever": {"state": "thought"}}, {}):
-        load({**GOOD, **arms, **told, "pipeline": {"name": "search_r1"}, "generator": {"kind": "scripted"}}, tmp_path)
-        load({**GOOD, **arms, **told, "pipeline": {"name": "function", "function": "mine.agent:play"}}, tmp_path)
 
 
 def test_what_can_be_scored_is_taken(tmp_path: Path) -> None:

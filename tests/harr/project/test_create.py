@@ -120,11 +120,3 @@ def test_an_update_replaces_code_and_keeps_settings(tmp_path: Path) -> None:
     assert [(tmp_path / name).exists() for name in ("recipes/mine.yaml", "flows/old.py", "data")] == [True, False, True]
     assert (tmp_path / "params.yaml").read_text() == "mine"
     assert json.loads((tmp_path / "code.json").read_text()) == noted
-
-
-def test_without_git_dvc_is_told_so(tmp_path: Path) -> None:
-    create_project(tmp_path / "plain")
-    assert "no_scm = true" in (tmp_path / "plain/.dvc/config.local").read_text()
-    (tmp_path / "tracked/.git").mkdir(parents=True)
-    create_project(tmp_path / "tracked")
-    assert not (tmp_path / "tracked/.dvc/config.local").exists()

@@ -43,14 +43,6 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
     return run
 
 
-def test_what_fits_is_said(told: Told) -> None:
-    assert told("recall") == [
-        Check("ok", "supporting", "all 20 are passages of 20"),
-        Check("ok", "reward recall", "all questions have gold passages (supporting)"),
-        Check("ok", "answers", "of all 20 questions stand in their gold passages"),
-    ]
-
-
 ODD = {"question": "Is town 3 on the 3-bourne?", "answer": "3-bourne", "supporting": ["p3"]}
 ANSWERING = MultistepParams(name="multistep")
 

@@ -11,12 +11,6 @@ def rows(recall: float, count: int = 20, words: str = "Who?") -> list[dict[str, 
     return [{"id": f"q{n}", "question": words, "gold_answers": ["Ada"], "recall": recall} for n in range(count)]
 
 
-def test_parameters_that_one_of_both_lacks_are_shown_too() -> None:
-    found = changes(Champion("m 1", {"a": "1", "b": "2"}, rows(0.5)), {"b": "2", "c": "3"}, rows(0.5), **DRAWN)
-    assert found["params"] == [("c", "\u2013", "3"), ("a", "1", "\u2013")]
-    assert changes(None, {"seed": "0"}, rows(0.5), **DRAWN) == {}
-
-
 def test_questions_are_paired_where_words_and_answers_are_the_same() -> None:
     changed = rows(0.25, 12) + rows(0.0, 20, "Another?")[12:]
     found = changes(Champion("m 1", {}, changed), {}, rows(0.75), **DRAWN)

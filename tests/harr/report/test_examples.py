@@ -38,8 +38,3 @@ def test_a_trajectory_tells_what_was_asked_found_and_read() -> None:
             {"id": "x", "title": "X", "text": "text x", "is_gold": False},
         ],
     }  # fmt: skip
-
-
-def test_without_answers_right_means_all_gold() -> None:
-    shown = trajectories({"frozen": [played("q", None, "ax")], "full": [played("q", None, "ab")]})
-    assert shown["counts"]["gained"] == 1 and "gold" in shown["right"]

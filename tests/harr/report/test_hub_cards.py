@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from harr.evaluate.summary import flat_rows, headline, headlines, summarise
-from harr.evaluate.tables import table
+from harr.evaluate.summary import summarise
 from harr.report.hub_cards import llm_card, model_card
 
 FACTS = {"base": "b", "base_model": "b", "kind": "retriever"}
@@ -27,19 +26,3 @@ def test_the_card_shows_each_setting_and_no_mixture() -> None:
     assert "| 10 |" in opened and "75.0" not in card and "| 40 |" not in card
     spoken = llm_card("ada/llm", FACTS, {"method": "agent"}, summary, summary["contrasts"], "")
     assert spoken.count("### open") == 2 and "75.0" not in spoken
-
-
-def test_of_one_setting_the_card_needs_no_headings() -> None:
-    summary = summarise(runs(settings=False), resamples=50, seed=0)
-    card = model_card("ada/retriever", FACTS, summary, summary["contrasts"], "")
-    assert "###" not in card and "75.0" in card and "`full` over `frozen`: +75.0" in card
-
-
-def test_what_few_questions_have_leads_no_table() -> None:
-    rows = [{"id": f"q{n}", "recall": 0.5, "all_gold": 0.0} for n in range(8)]
-    rows[0]["ndcg_at_10"] = 1.0
-    summary = summarise({"frozen": [rows], "bm25": [rows]}, resamples=50, seed=0)
-    assert headline(summary) == "all_gold" and headlines(flat_rows(summary)) == ["all_gold", "recall"]
-    assert "nDCG" not in table(summary)
-    whole = [row | {"ndcg_at_10": 1.0} for row in rows]
-    assert headline(summarise({"frozen": [whole]}, resamples=50, seed=0)) == "ndcg_at_10"

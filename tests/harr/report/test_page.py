@@ -12,7 +12,6 @@ import pytest
 
 from harr.evaluate.rows import question_rows
 from harr.evaluate.summary import Runs, Summary, summarise
-from harr.rag.scoring.reward import Reward
 from harr.report.differences import Champion, changes
 from harr.report.page import write_report
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
@@ -93,31 +92,6 @@ def test_one_run_has_no_p_and_no_gain_is_claimed_that_is_not_there(tmp_path: Pat
     assert same in words(report(tmp_path / "index.html", 15, 16))
 
 
-def test_the_best_untrained_arm_stands_beside_the_claim_and_the_kinds_below(tmp_path: Path) -> None:
-    rows = runs(frozen=3, bm25=25, bm25_oracle_query=30, full=27)
-    rows["full"] = list(rows["full"]) * 2
-    for place, row in ((place, row) for by_seed in rows.values() for place, row in enumerate(by_seed[0])):
-        row["kind"] = "bridge" if place % 2 else "comparison"
-    text = words(report(tmp_path / "index.html", summary=figures(rows)))
-    assert "Against the best arm without training, bm25 (83.3 %): +6.7 [" in text
-    assert "best_by_kind a ceiling takes for each kind of question the untrained arm that does best on it" in text
-    assert "they and the p values hold for all 4 comparisons at once (min-P)." in text
-    kinds = text.split("answer F1 by kind of question: ")[1]
-    assert kinds.startswith("mean in percent, 95 % interval. kind n frozen bm25 full best_by_kind comparison 15 13.3 [")
-
-
-def test_settings_lead_one_by_one_and_their_mixture_claims_nothing(tmp_path: Path) -> None:
-    rows = runs(frozen=3, full=27)
-    for place, row in ((place, row) for by_seed in rows.values() for place, row in enumerate(by_seed[0])):
-        row["setting"] = "hotpotqa distractor" if place < 20 else "musique"
-    page = report(tmp_path / "index.html", summary=figures(rows))
-    text = words(page)
-    assert "Arms compared, by data set and setting." in text and "raised" not in text
-    assert re.findall(r"<h3>(.*?)</h3>", page)[:2] == ["hotpotqa distractor", "musique"]
-    assert text.count("full is ahead by") == 2 and "90.0" not in text.split("Before training")[0]
-    assert re.findall(r'<table [^>]*data-n="(\d+)"', page) == ["20", "10"]
-
-
 def test_occlusion_validation_and_the_champion_are_told_where_they_are(plain: str, tmp_path: Path) -> None:
     little = {"mean": 0.85, "low": 0.7, "high": 0.95, "n": 30, "cost": 0.05, "cost_low": -0.05, "cost_high": 0.15}
     much = {"mean": 0.1, "low": 0.0, "high": 0.2, "n": 30, "cost": 0.8, "cost_low": 0.65, "cost_high": 0.9}
@@ -152,33 +126,6 @@ def test_alarms_stand_in_a_table_and_the_swap_below(plain: str, tmp_path: Path) 
     untold = summary | {"audit": {"exploits": found, "swap": {"untold": "the pipeline gives no answers"}}}
     assert "not asked: the pipeline gives no answers" in words(report(tmp_path / "index.html", summary=untold))
     assert "Alarms" not in words(plain)
-
-
-def test_a_language_model_is_compared_with_its_warm_start_and_the_reward_stands_there(tmp_path: Path) -> None:
-    played = {arm: episodes(n, "Bob") for arm, n in {"base": 0, "warmstart": 3, "full": 27}.items()}
-    rows: dict[str, Runs] = {
-        arm: [question_rows(side, [{"reward": 2.0 * (episode.answer == "Ada")} for episode in side])]
-        for arm, side in played.items()
-    }
-    summary = figures(rows, baseline="warmstart")
-    shown: dict[str, Any] = {"rows": {arm: by_seed[0] for arm, by_seed in rows.items()}, "episodes": played}
-    text = words(report(tmp_path / "index.html", summary=summary, **shown))
-    assert "What was trained a language model, by grpo" in text
-    assert "points against its warm start." in text and "frozen" not in text.split("Before training")[0]
-    assert re.search(r"Reward 1\.800 \[\d\.\d+, \d\.\d+\], gain \+1\.600 \[", text)
-    assert "base is the language model before any training" in text
-
-
-def test_a_page_has_no_column_twice_and_says_where_the_reward_changed(plain: str, tmp_path: Path) -> None:
-    played = {"frozen": episodes(3), "full": episodes(27)}
-    terms = Reward({"semantic": 1.0})
-    rows: dict[str, Runs] = {arm: [question_rows(side, terms.means(side))] for arm, side in played.items()}
-    curve = [{**row, "phase": float(row["step"] > 2)} for row in CURVE]
-    page = report(tmp_path / "index.html", summary=figures(rows), curve=curve)
-    assert page.count("semantic (answer F1, no judge)") == 1 and "graded by the judge" not in page
-    assert "semantic (answer F1, no judge)" in page.split("Not in this table")[1]  # it repeats answer F1
-    assert page.count('<line class="phase"') == page.count("data-panel") == 2
-    assert '<line class="phase"' not in plain
 
 
 @pytest.mark.fault(14)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from harr.report.questions import as_json, browser
+from harr.report.questions import browser
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
 ARMS = ("frozen", "history", "full")
@@ -38,23 +38,3 @@ def test_every_question_has_the_searches_of_every_arm_and_passages_stand_once() 
     assert hops[1][1:3] == [-1, ""] and [data["passages"][n][0] for n in hops[0][3]] == ["p7", "p8", "p9"]
     assert data["questions"][7]["plays"][0][0] == -1 and data["questions"][7]["ids"] == ["p7", "never-found"]
     assert data["length"] == 600 and data["opened"] == 60 and data["told"] == list(ARMS)
-
-
-def test_what_does_not_fit_is_cut_step_by_step_and_said() -> None:
-    games = played(200)
-    whole = len(as_json(table(games)).encode())
-    shorter = table(games, most=whole - 1)
-    assert shorter["length"] == 300 and all(len(text) <= 300 for _, _, text in shorter["passages"])
-    tiny = table(games, most=30_000)
-    assert tiny["told"] == ["frozen", "full"] and 0 < tiny["opened"] < 200 == len(tiny["questions"])
-    assert sum(bool(one["plays"]) for one in tiny["questions"]) == tiny["opened"]
-    assert len(as_json(tiny).encode()) <= 30_000
-
-
-def test_an_arm_that_was_not_played_is_no_column_and_a_missing_score_is_none() -> None:
-    games = played(3)
-    rows: dict[str, Any] = {"full": [{"id": "q0", "recall": 1.0}, {"id": "q1"}]}
-    data = browser(rows, games, metric="recall", words="recall", share=True, pair=("frozen", "full"))
-    assert data["arms"] == ["full"] and data["a"] == data["b"] == "full"
-    assert [one["scores"] for one in data["questions"]] == [[1.0], [None]]
-    assert browser({}, games, metric="recall", words="recall", share=True, pair=("a", "b")) == {}

@@ -7,10 +7,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from digests import digests
 
 from harr.report import reward_plots
-from harr.report.reward_plots import curve, fitted, terms
+from harr.report.reward_plots import curve
 from harr.train.record import term_figures
 
 
@@ -31,16 +30,6 @@ def run(steps: int, *, late: bool = False) -> list[dict[str, Any]]:
 def table(path: Path) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as handle:
         return list(csv.DictReader(handle))
-
-
-def test_a_fit_says_how_good_it_is_and_the_better_kind_is_taken() -> None:
-    steps = np.arange(50.0)
-    random = np.random.default_rng(0).normal(0, 0.05, 50)
-    logarithm, straight, noise = (fitted(steps, y + random) for y in (np.log1p(steps), steps / 10, 0 * steps))
-    assert logarithm and "ln(1 + step), R² = 1.00" in logarithm.text and logarithm.r2 > 0.99
-    assert straight and "ln" not in straight.text and straight.r2 > 0.99
-    assert noise and noise.r2 < 0.2 and noise.text.endswith(f"R² = {noise.r2:.2f}")
-    assert fitted(steps[:2], steps[:2]) is None and fitted(steps, 0 * steps) is None
 
 
 def test_the_progress_of_every_term_stands_in_the_table_and_in_the_figure(tmp_path: Path) -> None:
@@ -74,15 +63,3 @@ def test_the_spread_of_every_term_is_told_by_quantiles(tmp_path: Path) -> None:
     assert len(found) == 250, "the second term begins in the middle"
     assert [float(found[-1][name]) for name in ("min", "p50", "max")] == [0.75] * 3
     assert (tmp_path / "spread.svg").read_text(encoding="utf-8").count('<g id="axes_') == 3
-
-
-def test_odd_runs_still_give_figures_and_equal_runs_equal_ones(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-    for plot in (reward_plots.reward_progress, reward_plots.reward_distribution):
-        for rows in (run(1), run(2), [{"step": 0, "reward_mean": 0.5}]):
-            plot(rows, tmp_path / "drawn.svg")
-            assert terms(rows)[0] == "total" and (tmp_path / "drawn.svg").exists()
-        for name in ("one", "two"):
-            plot(run(12, late=True), tmp_path / name / "drawn.svg")
-        assert digests(tmp_path / "one") == digests(tmp_path / "two")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from projects import register
 
-from harr.errors import IndexMismatch, ModelError
+from harr.errors import IndexMismatch
 from harr.io.files import digest_of, publish, read_json, write_json
 from harr.serve import follower as followers
 from harr.serve.follower import LAST, Follower
@@ -165,27 +165,3 @@ def test_a_version_that_does_not_fit_is_loaded_once_and_no_server_begins_with_it
     client.set_registered_model_alias(NAME, "champion", first)
     third = follow()
     assert follow.versions == [first, first, first] and third.problem == ""
-
-
-def test_of_old_versions_only_the_one_before_stays(client: Any, follow: Following) -> None:
-    register(client, model("first"))
-    Path("cache/other-model-1-0123456789abcdef").mkdir(parents=True)
-    follower = follow()
-    for number in (2, 3, 4):
-        register(client, model(f"version {number}"))
-        wait_for(lambda number=number: len(follow.loaded) == number)  # type: ignore[misc]
-    wait_for(lambda: follower.changes == 3)
-    kept = sorted(path.name.rpartition("-")[0] for path in Path("cache").iterdir() if path.is_dir())
-    assert kept == [f"{NAME}-3", f"{NAME}-4", "other-model-1"]
-
-
-def test_a_folder_is_followed_too(workplace: Path, follow: Following) -> None:
-    with pytest.raises(ModelError, match="nowhere is no folder of stage merge; name models/retriever"):
-        follow("nowhere")
-    follower = follow(str(model("first")))
-    model("second")
-    wait_for(lambda: len(follow.loaded) == 2)
-    assert "first" in follow.loaded[0][1] and "second" in follow.loaded[1][1]
-    shutil.rmtree("models/retriever")
-    wait_for(lambda: "is no folder of stage merge" in follower.problem)
-    assert len(follow.loaded) == 2

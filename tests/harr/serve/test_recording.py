@@ -75,13 +75,3 @@ def test_first_ranks_that_are_kept_are_the_best(setup: Setup, tmp_path: Path) ->
     drawn = {one.question: one.chosen for one in searches if one.pool}
     greedy = best.retrieve([Search(Question("", text), text, k=4) for text in drawn])
     assert any(tuple(p.id for p in own.passages) != drawn[text] for own, text in zip(greedy, drawn, strict=True))
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_without_exploring_the_best_is_taken(setup: Setup, tmp_path: Path, kept: bool) -> None:
-    with client(setup.retriever, Recording(tmp_path) if kept else None) as server:
-        told = [server.post("/search", json={"question": setup.questions[0].text}).json() for _ in range(3)]
-        outcome = server.post("/outcome", json={"id": "x", "score": 1})
-    assert len({str(one["passages"]) for one in told}) == 1 and all(("id" in one) == kept for one in told)
-    assert outcome.status_code == (200 if kept else 422)
-    assert kept or "keeps no log" in outcome.json()["error"]

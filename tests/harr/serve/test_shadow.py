@@ -18,7 +18,7 @@ from harr.corpus.passages import read_questions
 from harr.errors import HarrError, IndexMismatch, ModelError
 from harr.library.trained import TrainedRetriever
 from harr.rag.policies import plackett_luce
-from harr.serve import follower as followers, shadow as shadows
+from harr.serve import shadow as shadows
 from harr.serve.application import application
 from harr.serve.follower import Follower
 from harr.serve.searcher import Searcher
@@ -137,24 +137,6 @@ def test_answers_go_first_and_a_candidate_that_has_no_room_or_fails_hinders_none
         told = service.health()["shadow"]
         assert told["problem"] == "RuntimeError: no memory left" and told["left_out"] == 1
     assert read_shadows(tmp_path / "other") == []
-
-
-def test_it_rests_where_it_is_the_model_that_answers_and_follows_its_name(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(followers, "EVERY_SECONDS", 0.05)
-    named = tmp_path / "named"
-    shutil.copytree(RETRIEVER, named)
-    with served(tmp_path / "log", named) as (client, service):
-        client.post("/search", json=bodies(project)[0])
-        shutil.rmtree(named)
-        wait_for(lambda: "no folder of stage merge" in service.health()["shadow"]["problem"])
-        shutil.copytree(SECOND, tmp_path / "copy")
-        (tmp_path / "copy").rename(named)
-        before = service.health()["version"]
-        wait_for(lambda: service.health()["shadow"]["version"] != before)
-        last = client.post("/search", json=bodies(project)[0]).json()["id"]
-    assert [one.id for one in read_shadows(tmp_path / "log")] == [last]
 
 
 def test_a_candidate_that_cannot_search_this_corpus_is_refused(project: Path, tmp_path: Path) -> None:

@@ -76,14 +76,6 @@ def test_an_answer_that_trickles_in_is_left_at_the_time_out(parts: tuple[bytes, 
         assert time.monotonic() - began < 30, "it would have gone on for ever"
 
 
-def test_waiting_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = generator("http://127.0.0.1:9/v1", deadline_seconds=2.0, timeout_seconds=1.0)
-    with pytest.raises(ServiceUnavailable, match=r"^generator at \S+:9/v1: connection failed, tried for 2 s"):
-        asked.complete(ASKED)
-    line = "generator at http://127.0.0.1:9/v1 does not answer yet; it is asked again, for 2 s at most\n"
-    assert capsys.readouterr().err == line and asked._service.retries > 1
-
-
 @pytest.mark.fault(11)
 def test_an_answer_without_end_is_left_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "MOST_BYTES", 1_000_000)

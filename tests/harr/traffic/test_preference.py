@@ -1,13 +1,11 @@
 """What a log says of a candidate in the shadow: how often it differs, what was clicked, what it would have earned."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from harr.errors import CorpusError, DamagedFile
-from harr.traffic.log import Feedback, LoggedSearch, Recording, Shadowed, TrafficLog, read_log, read_shadows
+from harr.traffic.log import Feedback, LoggedSearch, Shadowed
 from harr.traffic.preference import compare
 
 N = 400
@@ -56,59 +54,3 @@ def test_what_it_would_have_earned_is_known_from_what_was_drawn() -> None:
         assert one.low < 0.8 < one.high and one.gain_low > 0.2
     assert found.first.rows == 0, "what was drawn says nothing of the best"
     assert any(line.startswith("earned (snips)") for line in found.lines())
-
-
-def test_choices_after_other_first_passages_are_left_out_or_refused() -> None:
-    """The first passage was kept; a candidate that has another one never makes the logged choice."""
-    rng = np.random.default_rng(0)
-    searches, outcomes, shadows = [], {}, []
-    for n in range(N):
-        pool = ("a", "b", "c") if rng.random() < 0.5 else ("a", "c", "b")
-        name, right = f"s{n}", pool[1] == "b"
-        drawn = replace(BEST, id=name, question=name, chosen=pool[:2], pool=pool, logprob=float(np.log(0.5)), kept=1)
-        searches.append(drawn)
-        shadows.append(Shadowed(name, 0.0, "4", ("a", "b"), float(np.log(0.8 if right else 0.2))))
-        outcomes[name] = Feedback(name, 0.0, float(right))
-    [found] = compare(searches, outcomes, shadows)
-    assert (found.explored, found.apart, found.refused) == (N, 0, "")
-    assert found.found["ips"].low < 0.8 < found.found["ips"].high
-    other = [replace(one, chosen=("c", "a")) for one in shadows]
-    [few] = compare(searches, outcomes, [*other[:10], *shadows[10:]])
-    assert (few.explored, few.apart, few.refused) == (N - 10, 10, "")
-    assert few.lines()[-1].startswith("left out: 10 explored searches whose kept first passages")
-    [many] = compare(searches, outcomes, [*other[:30], *shadows[30:]])
-    assert many.found == {} and many.refused.startswith("in 7.5 % of the explored searches this model has other first")
-    assert many.lines()[-1] == many.refused
-
-
-def test_candidates_apart_lost_searches_and_few_questions() -> None:
-    searches, outcomes, shadows = served(120)
-    shadows = [replace(one, version="5") if n >= 60 else one for n, one in enumerate(shadows) if n % 3]
-    first, second = compare(searches, outcomes, [*shadows, Shadowed("deleted", 0.0, "4", ("a",))])
-    assert (first.version, second.version) == ("4", "5")
-    assert first.searches == 40 and first.asked == 59, "searches that were left out are seen"
-    assert first.first.span is None and "too few: 40 searches, of fewer than 50 questions" in first.lines()[1]
-    with pytest.raises(CorpusError, match=r"no search of the log was ranked by a candidate; serve with --shadow"):
-        compare(searches, outcomes, [])
-
-
-def test_what_was_kept_is_read_and_nothing_damaged(tmp_path: Path) -> None:
-    searches, outcomes, shadows = served(8)
-    log = TrafficLog(Recording(tmp_path))
-    for search, shadow in zip(searches, reversed(shadows), strict=True):
-        log.searched(search)
-        log.outcome(outcomes[search.id])
-        log.shadowed(shadow)
-    assert (read_log(tmp_path), read_shadows(tmp_path)) == ((searches, outcomes), shadows)
-    [path] = tmp_path.glob("shadows-*.jsonl")
-    whole = path.read_text()
-    for line, told in (
-        ('{"format":1,"id":"s0","at":1,"version":"4"', "no JSON"),
-        ('{"format":1,"id":"s0","at":1}', "missing"),
-        ('{"format":1,"id":"s","at":1,"version":"4","logprob":0.5}', "more than 0"),
-        ('{"format":1,"id":"s","at":1,"version":"4","state":"x"}', "state is 'x'"),
-        (whole.splitlines()[0], "search s7 is there twice"),
-    ):
-        path.write_text(whole + line + "\n")
-        with pytest.raises(DamagedFile, match=rf"shadows-\d+\.jsonl:9: .*{told}"):
-            read_shadows(tmp_path)

@@ -67,19 +67,10 @@ def test_another_temperature_earns_what_playing_it_earns(setup: Setup, keep: int
     truth = float(np.mean(chances))
     assert keep or truth > found.served[0]
     assert found.apart == 0
-    for one in found.found.values():  # three standard errors: of six estimates in a test one may miss an interval of 95 %
+    for (
+        one
+    ) in found.found.values():  # three standard errors: of six estimates in a test one may miss an interval of 95 %
         assert abs(one.mean - truth) <= 3 * (one.high - one.low) / 3.92 and one.high - one.low < 0.5
-
-
-def test_searches_of_another_corpus_are_told_and_a_foreign_log_is_refused(setup: Setup) -> None:
-    searches, outcomes = logged(setup)
-    foreign = [replace(one, chosen=(), pool=("elsewhere", *one.pool[1:])) for one in searches]
-    found = replay(setup.retriever, [*foreign[:3], *searches[3:]], outcomes)
-    assert (found.lost, found.rows) == (3, len(searches) - 3)
-    assert found.lines()[-1] == "left out: 3 searches among passages that the corpus has no more"
-    told = rf"{len(searches)} of {len(searches)} searches were among passages that this corpus does not have; name the"
-    with pytest.raises(CorpusError, match=told):
-        replay(setup.retriever, foreign, outcomes)
 
 
 def test_a_choice_after_other_first_passages_is_none_of_the_model(setup: Setup) -> None:

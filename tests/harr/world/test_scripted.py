@@ -9,7 +9,6 @@ from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.replies import passages_text, prompt
 from harr.rag.rollout import play
 from harr.types import Generate, Passage, Question, Retrieval, Search
-from harr.world import grammar
 from harr.world.scripted import Scripted
 from harr.world.world import World, make_world
 
@@ -98,16 +97,3 @@ def test_a_reader_needs_every_passage_of_the_chain(world: World) -> None:
             assert Scripted().complete([asked]) == [answer]
     asked = prompt("read", Question("q", "Why?"), (), passages="[1] Bath\nA town.")
     assert Scripted().complete([asked]) == ["unknown"]
-
-
-def test_half_of_the_later_sub_queries_need_the_history(world: World) -> None:
-    questions = world.questions("train", 600, [4])
-    vague = [
-        [grammar.parse_vague(step.search.query) is not None for step in episode.steps]
-        for episode in play(questions, GAME, Gold(world), Scripted())
-    ]
-    shares = [sum(hop) / len(vague) for hop in zip(*vague, strict=True)]
-    assert shares[0] == 0
-    assert all(0.44 < share < 0.56 for share in shares[1:])
-    all_clear = sum(not any(episode) for episode in vague) / len(vague)
-    assert 0.08 < all_clear < 0.18  # one in eight, so the hops are drawn independently

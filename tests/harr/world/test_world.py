@@ -3,13 +3,11 @@
 from collections import Counter
 from itertools import product
 
-import numpy as np
 import pytest
 
 from harr.errors import CorpusError
 from harr.types import Passage
 from harr.world import grammar
-from harr.world.names import NEAR_SURNAMES, draw_names
 from harr.world.relations import RELATIONS
 from harr.world.world import World, make_world
 
@@ -46,16 +44,6 @@ def test_only_namesakes_share_a_name_and_they_are_told_apart(world: World) -> No
     assert 40 <= len(shared) <= 80
     assert all(grammar.split_title(title)[1] for title in shared)
     assert all(grammar.split_mention(world.mention(e)) == grammar.split_title(world.title(e)) for e in entities)
-
-
-def test_near_names_differ_by_spelling() -> None:
-    usual = {near: name for name, near in NEAR_SURNAMES.items()}
-    names = draw_names("person", 400, np.random.default_rng(0), near=0.05, same=0.0)
-    everyone = {names[row] for row in range(400)}
-    near = [name.rsplit(" ", 1) for name in everyone if name.rsplit(" ", 1)[1] in usual]
-    assert len(everyone) == 400
-    assert len(near) == 20
-    assert all(f"{given} {usual[surname]}" in everyone for given, surname in near)
 
 
 def test_every_fact_sentence_is_read_back_as_that_fact_only(world: World, passages: dict[str, Passage]) -> None:
