@@ -1,5 +1,6 @@
 """What every test has: one thread, its file's group, the tiny encoder, a folder of its own for tasks and flows."""
 
+import ctypes
 import gc
 import os
 import pwd
@@ -7,6 +8,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,12 +27,12 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # A kernel is kept for every shape that it met, by oneDNN and by torch; in a process that meets the shapes of a thousand
 # tests that comes to gigabytes. Stages keep as many (flows/runtime/command.py).
 os.environ |= {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32", "LRU_CACHE_CAPACITY": "1"}
-# For the processes of pytest-xdist, which begin after this: what is freed goes back to the system, whatever lies beside it.
-os.environ |= {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "262144", "MALLOC_TRIM_THRESHOLD_": "262144"}
+# For the processes of pytest-xdist, which begin after this: what is freed goes back to the system.
+os.environ |= {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "262144"}
 
 PEAK = pytest.StashKey[dict[str, int]]()
-GREW = [0]
-"""The peaks of memory, in MiB, at which garbage was collected."""
+KEPT = [0]
+"""The memory in MiB that this process had after garbage was collected."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,9 +60,14 @@ def peak_mib() -> int:
 
 def pytest_runtest_logfinish() -> None:
     """Free the models that a test left in cycles, if memory grew: Python collects by number of objects, not by size."""
-    if peak_mib() > GREW[-1] + 16:
+    if sys.platform == "linux" and resident_mib() > KEPT[-1] + 48:
         gc.collect()
-        GREW.append(peak_mib())
+        ctypes.CDLL(None).malloc_trim(0)
+        KEPT.append(resident_mib())
+
+
+def resident_mib() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 2**20
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -11,8 +11,9 @@ from projects import make_project, train_stand_in
 import harr
 from flows.cli import app
 from harr.corpus.passages import Passages, read_questions
+from harr.errors import CorpusError, ModelError
 from harr.io.files import write_text
-from harr.library.mteb_search import MtebSearch, as_search, run_tasks
+from harr.library.mteb_search import MtebSearch, as_search, run_tasks, task_of
 from harr.types import Passage, Question
 from tasks.paths import CORPUS, QUESTIONS, RETRIEVER
 
@@ -82,3 +83,17 @@ def test_a_folder_is_a_task_and_its_figure_is_ours(place: Path, capsys: Any) -> 
     with pytest.raises(SystemExit) as ended:
         app(["mteb", "--tasks", "task", "--out", "results"])
     assert not ended.value.code and capsys.readouterr().out.splitlines()[-1] == f"task: {100 * ours:.2f}"
+
+
+def test_what_is_no_task_or_ranks_otherwise_is_one_line(place: Path) -> None:
+    with pytest.raises(CorpusError, match="--tasks nothing is neither a folder in BEIR's layout nor a task of mteb"):
+        task_of("nothing")
+    Path("empty").mkdir(exist_ok=True)
+    with pytest.raises(CorpusError, match=r"no queries\.jsonl in empty"):
+        task_of("empty")
+    facts = json.loads((RETRIEVER / "harr.json").read_text())
+    other = Path("other")
+    facts["retriever"]["scores"] = "maxsim"
+    write_text(other / "harr.json", json.dumps(facts))
+    with pytest.raises(ModelError, match="ranks by more than a vector"):
+        MtebSearch(other)
