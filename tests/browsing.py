@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,14 +29,6 @@ FLAGS = (
     *("--remote-debugging-port=0", "about:blank"),
 )
 SECONDS = 90.0  # most pages take a few; a busy machine is no failure
-MIDDLE = """(() => {{
-  const found = [...document.querySelectorAll({css})].filter((one) => one.getClientRects().length
-    && one.innerText.trim().match(new RegExp({text}))).pop();
-  if (!found) return null;
-  found.scrollIntoView({{block: "center"}});
-  const box = found.getBoundingClientRect();
-  return [box.x + box.width / 2, box.y + box.height / 2];
-}})()"""
 
 
 def chromium() -> str:
@@ -90,28 +81,6 @@ class Page:
         """Wait until all words, which are patterns, stand on the page."""
         stood = until(lambda: all(re.search(word, self.text()) for word in words), SECONDS)
         assert stood, f"{words} are not all on the page, where stands: {self.text()[:3000]}"
-
-    def click(self, css: str, text: str = "") -> None:
-        """Press the left button on the middle of the last element of a kind whose text matches."""
-        script, deadline = MIDDLE.format(css=json.dumps(css), text=json.dumps(text)), time.monotonic() + SECONDS
-        place = again = None
-        while place is None or place != again:  # until it is there and moves no more
-            assert time.monotonic() < deadline, f"no {css} with {text!r} on the page: {self.text()[:3000]}"
-            time.sleep(0.1)
-            place, again = self.run(script), place
-        where = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
-        self.ask("Input.dispatchMouseEvent", type="mouseMoved", **where)
-        self.ask("Input.dispatchMouseEvent", type="mousePressed", **where)
-        self.ask("Input.dispatchMouseEvent", type="mouseReleased", **where)
-
-    def press(self, key: str, number: int) -> None:
-        """Press a key by its name and number, where the page has its focus."""
-        for kind in ("rawKeyDown", "keyUp"):
-            self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=number)
-
-    def write(self, text: str) -> None:
-        """Type a text where the page has its focus."""
-        self.ask("Input.insertText", text=text)
 
     def picture(self, path: Path) -> None:
         """Keep what the page looks like."""

@@ -30,7 +30,6 @@ ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "work/screenshots"
 ARMS = ("bm25", "frozen", "full")
 WIDTH, HEIGHT = 1400, 1000
-PHONE = 390, 844
 Pages = dict[str, tuple[str, tuple[str, ...]]]
 
 
@@ -171,11 +170,3 @@ def blank(page: Page, shot: Path) -> bool:
         assert image.size == (WIDTH, HEIGHT)
         colours = image.convert("RGB").getcolors(WIDTH * HEIGHT)
     return len(colours) <= 30 or max(count for count, _ in colours) >= 0.985 * WIDTH * HEIGHT
-
-
-def test_ours_fit_the_width_of_a_phone(pages: Pages, tab: Page) -> None:
-    tab.size(*PHONE)
-    for name in ("promotion", "report", "data-docs", "data-docs-list"):
-        tab.open(pages[name][0], re.escape(pages[name][1][0]))
-        tab.picture(SHOTS / f"{name}-phone.png")
-        assert tab.run("document.documentElement.scrollWidth") <= PHONE[0], name
