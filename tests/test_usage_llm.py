@@ -76,9 +76,3 @@ def test_a_graph_is_searched_in_order_and_shown_as_in_training(
     monkeypatch.setitem(page, "search", lambda query: f"Doc 1(Title: Acme) {shelf[query]}")
     assert page["answer_by_graph"]("Where was the founder of Acme born?") == "Ashford"
     assert read == [opening, reading.prompt, answering.prompt]
-
-
-def test_no_plan_and_a_circle_have_no_answer(page: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    for plan in ("no plan", "<search>Nodes:\nA: x (News)\nB: y (News)\nEdges:\nA -> B; B -> A</search>"):
-        monkeypatch.setitem(page, "write", lambda text, *stops, plan=plan: plan)
-        assert page["answer_by_graph"]("Who?") == "", plan

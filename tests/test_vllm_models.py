@@ -2,17 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from letters import nothing
-from openai import OpenAI
 from projects import make_project
 from transformers import AutoTokenizer
 from vllm_cpu import START, Vllm, vllm
 
-from harr.adapters.openai_tool import TOOL, answer_call
 from harr.builders.setup import open_setup
 from harr.filter import try_questions
 from harr.generator.small_lm import train_small_lm
@@ -21,7 +17,6 @@ from harr.params import Params
 from harr.params.filter import FilterParams
 from harr.params.generator import ServerParams, SmallLMParams
 from harr.params.pipeline import SearchR1Params
-from harr.types import Passage
 from tasks.evaluate import asked_questions, play_arms
 from tasks.paths import GENERATOR, PLACES, QUESTIONS, WORK
 
@@ -79,15 +74,3 @@ def test_stage_filter_keeps_the_same_and_every_arm_plays_the_same(project: Path,
     assert played[0] == played[1]
     episodes = [episode for arm in played[1][1].values() for episode in arm]
     assert sum(bool(episode.steps) for episode in episodes) > len(episodes) / 2, "it knows the format"
-
-
-def test_the_tool_schema_is_taken_and_its_calls_are_answered(server: Vllm) -> None:
-    client = OpenAI(base_url=f"{server.url}/v1", api_key="none")
-    asked: Any = {"model": "tiny", "messages": [{"role": "user", "content": "Who founded Acme?"}], "tools": [TOOL]}
-    chosen = client.chat.completions.create(**asked, tool_choice="auto", max_tokens=64, seed=0)
-    assert chosen.choices[0].message.role == "assistant"
-    forced = client.chat.completions.create(**asked, tool_choice="required", max_tokens=1000, seed=0, temperature=0.5)
-    session: Any = SimpleNamespace(searched=False, search=lambda query: (Passage("p", "By Ada Brown.", "Acme"),))
-    for call in forced.choices[0].message.tool_calls or []:
-        assert call.function.name == "search"
-        assert answer_call(session, call.function.arguments)

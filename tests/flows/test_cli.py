@@ -105,21 +105,6 @@ def test_outside_a_project_one_line(command: str, tmp_path: Path, harr: Run, mon
     assert done.stderr.startswith("error: no dvc.yaml in")
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["promot"], "Error: No such command 'promot'."),
-        (["push"], "Error: Invalid value: name --dataset, --model or both"),
-        (["evaluate", "--out", "mine.json"], "Error: Missing option '--questions'."),
-        (["run", "--recipes", "smoke"], "Error: No such option: --recipes"),
-        (["pull", "models:/a@champion"], "Error: Missing argument 'DIR'."),
-    ],
-)
-def test_a_wrong_option_is_exit_2(words: list[str], line: str, workplace: Path, harr: Run) -> None:
-    done = harr(*words)
-    assert (done.returncode, done.stdout) == (2, "") and line in done.stderr
-
-
 @pytest.mark.services
 def test_help_of_every_command_loads_nothing_heavy(program: Run) -> None:
     code = (

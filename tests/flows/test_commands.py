@@ -15,8 +15,6 @@ from flows.runtime.command import call, run_command
 from flows.runtime.stage import run_flow
 from harr.io.files import read_json
 
-MODULES = "download embed index filter train evaluate merge cli lengths pipeline server up".split()
-HEAVY = ("torch", "transformers", "sentence_transformers", "pymilvus", "great_expectations", "mlflow", "matplotlib")
 NO_SERVER = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -25,13 +23,6 @@ def change(**sections: object) -> None:
     """Edit params.yaml."""
     params = yaml.safe_load(Path("params.yaml").read_text())
     Path("params.yaml").write_text(yaml.safe_dump(params | sections))
-
-
-@pytest.mark.services
-def test_importing_the_flows_loads_nothing_heavy(workplace: Path, program: Run) -> None:
-    names = ", ".join(f"flows.{name}" for name in MODULES)
-    code = f"import sys, {names}; print([name for name in {HEAVY!r} if name in sys.modules])"
-    assert program("-c", code).stdout.strip() == "[]"
 
 
 @pytest.mark.fault(20)
@@ -54,20 +45,6 @@ def test_a_wrong_parameter_is_one_line_before_anything_starts(
     assert end.value.code == 1 and out == ""
     assert line in told and told.count("\n") == 1 and told.startswith("error: params.yaml: ")
     assert sorted(workplace.iterdir()) == before
-
-
-def test_a_missing_corpus_file_is_one_line_and_leaves_no_data(
-    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = {name: ["nowhere.jsonl"] for name in ("passages", "train", "test")}
-    change(download={"dataset": "jsonl", **files})
-    monkeypatch.setenv("PREFECT_API_URL", NO_SERVER["PREFECT_API_URL"])
-    monkeypatch.setattr(Task, "__call__", Task.__call__)  # puts it back in the end
-    with pytest.raises(SystemExit) as end:
-        run_command(lambda: run_flow(download))
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert end.value.code == 1 and len(told) == 1 and "nowhere.jsonl" in told[0]
-    assert not Path("data/corpus").exists() and not Path("data/questions").exists()
 
 
 @pytest.mark.fault(26)

@@ -2,20 +2,17 @@
 
 import errno
 import functools
-import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import psutil
 import pytest
 from servers import until
 
-from flows.runtime import locks, signals
+from flows.runtime import locks
 from flows.runtime.errors import machine_fault
 from harr.io.files import publish, write_text
 
@@ -112,21 +109,3 @@ def test_a_stage_whose_dvc_is_killed_finishes_its_unit_and_ends(tmp_path: Path) 
     lines = told.read_text().splitlines()
     assert "the dvc that started this stage is gone" in lines and lines[-1].startswith("stopped; finished work is kept")
     assert lines.count("begun") == lines.count("ended"), "the unit was finished"
-
-
-@pytest.mark.fault(33)
-def test_a_stage_whose_dvc_was_killed_before_it_looked_ends_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The stage was still importing, so that DVC is not among its parents; DVC's lock file names a dead process."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DVC_STAGE", "train")
-    assert not signals._dvc_has_died()
-    for pid, gone in ((os.getpid(), False), (2**22 + 1, True)):  # above the largest number of a process
-        held = {"write": {str(tmp_path / "metrics/train.json"): {"pid": pid, "cmd": "dvc repro"}}}
-        write_text(Path(".dvc/tmp/rwlock"), json.dumps(held))
-        assert signals._dvc_has_died() == gone
-    sent = threading.Event()
-    monkeypatch.setattr(os, "kill", lambda pid, number: sent.set() if number == signal.SIGTERM else None)
-    signals.follow_dvc()
-    assert sent.wait(30) and "the dvc that started this stage is gone" in capsys.readouterr().err

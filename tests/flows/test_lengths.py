@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flows import lengths
 from harr.datasets import haystack
 from harr.embed.encoder import Encoder
 from harr.io.files import read_json
-from harr.params import Params
 from harr.rag.policies.encoder_adapter import add_adapter, save_adapter
 
 ROOT = Path(__file__).parents[2]
@@ -34,35 +32,13 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str) -> Calla
     """Writes a recipe with changed words into the current folder; returns its path."""
     monkeypatch.chdir(tmp_path)
 
-    def write(more: str = "", noise: str = "world") -> str:
+    def write(noise: str = "world") -> str:
         text = re.sub("(?<=model: )gt-.*", tiny, RECIPE, count=1)
         text = text.replace("train_questions: 4000", "train_questions: 5")
-        (tmp_path / "run.yaml").write_text(text.replace("noise: world", f"noise: {noise}") + more)
+        (tmp_path / "run.yaml").write_text(text.replace("noise: world", f"noise: {noise}"))
         return str(tmp_path / "run.yaml")
 
     return write
-
-
-def test_an_option_goes_before_the_section_and_that_before_the_run(
-    monkeypatch: pytest.MonkeyPatch, written: Callable[..., str], harr: Run
-) -> None:
-    found: dict = {}
-
-    def note(params: Params, sentences: object, **others: object) -> list:
-        found.update(others, sentences=tuple(sentences))
-        return []
-
-    monkeypatch.setattr(lengths, "play_lengths", note)
-
-    def asked(section: str, *options: str) -> tuple:
-        assert harr("lengths", "--params", written(section), *options).returncode == 0
-        return found["sentences"], found["seed"], found["questions"]
-
-    section = "\nlengths: {sentences: [200], seed: 7}\n"
-    assert asked(section, "--lengths", "50", "60", "--questions", "9") == ((50, 60), 7, 9)
-    assert asked(section)[:2] == ((200,), 7)
-    sentences, _, questions = asked("")
-    assert sentences == (100, 1000, 10_000, 40_000) and questions == 0, "as many as the run's test split"
 
 
 def test_what_cannot_be_played_is_one_line_before_anything_is_encoded(

@@ -65,6 +65,7 @@ def test_a_recipe_runs_in_a_folder_of_its_own_if_it_is_sound(place: Path) -> Non
     assert (made / "flows/a.py").stat().st_mtime_ns == written
 
 
+@pytest.mark.fault(10)
 def test_a_run_keeps_its_recipe_to_its_end_and_a_second_one_waits(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,7 +84,10 @@ def test_a_run_keeps_its_recipe_to_its_end_and_a_second_one_waits(
         with Path("recipes/smoke.yaml").open("a") as recipe:
             recipe.write("# edited\n")
         other.start()
-        assert until(lambda: "this one waits for its end" in capsys.readouterr().out, pause=0.01)
+        said: list[str] = []
+        assert until(lambda: said.append(capsys.readouterr().out) or "waits for its end" in "".join(said), pause=0.01)
+        assert f"another run works in {made.resolve()}, pid {os.getpid()} on " in "".join(said)
+        assert "(alive); this one waits for its end" in "".join(said)
         assert (made / "params.yaml").read_text() == before and not told
         assert [(note["flow_run"], note["pid"]) for note in working()] == [("waits", os.getpid())]
     other.join(60)

@@ -8,8 +8,6 @@ import pytest
 from serving import running
 
 from flows.pages import PageHandler
-from flows.runtime.artifacts import _link, _verdict
-from harr.evaluate.tables import markdown_grid
 
 SHOWN = ("reports/index.html", ".harr/runs/smoke/reports/index.html", "gx/uncommitted/data_docs/local_site/a/b.html")
 HIDDEN = ("mlflow.db", "params.yaml", "reports.txt", ".harr/up.json", ".harr/runs/smoke/params.yaml", "gx/secret")
@@ -43,12 +41,3 @@ def test_pages_open_and_nothing_else_of_the_folder(port: int) -> None:
     for path in (*HIDDEN, "reports/", "reports", "reports/../mlflow.db", "reports/%2e%2e/params.yaml"):
         assert asked(port, f"/{path}")[0] == 404, path
     assert asked(port, "/reports/index.html", host="evil.example")[0] == 403, "a page of the web cannot reach it"
-
-
-def test_what_a_run_leaves_to_read_in_prefect(tmp_path: Path) -> None:
-    page = tmp_path / "reports/in dex.html"
-    served = "- [Report](http://127.0.0.1:8003/reports/in%20dex.html)"
-    assert _link("Report", page, "http://127.0.0.1:8003", tmp_path) == served
-    assert str(page) in _link("Report", page, "", tmp_path)
-    assert _verdict("kept: a; b").splitlines() == ["## Promotion", "**kept: a**", "", "- b"]
-    assert "|---|--:|" in markdown_grid([["arm", "n"], ["full", "3"]])

@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -203,28 +202,6 @@ def test_a_killed_run_is_marked_and_what_it_left_is_ended(place: Place) -> None:
     tasks = place.ask("task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
     assert [task["state_name"] for task in tasks] in (["Crashed"], ["Cancelled"])  # its stage may say so first
     assert place.runs("nap")[0]["state_name"] in ("Crashed", "Cancelled")
-
-
-def test_ctrl_c_marks_a_run_by_hand_cancelled(place: Place) -> None:
-    pipeline = by_hand(place)
-    pipeline.send_signal(signal.SIGTERM)
-    assert pipeline.wait(timeout=SECONDS) == 143
-    assert place.runs("pipeline")[0]["state_name"] == place.runs("nap")[0]["state_name"] == "Cancelled"
-
-
-@pytest.mark.fault(33)
-def test_a_stop_of_the_group_of_dvc_ends_its_stage_in_a_line(place: Place) -> None:
-    """As `timeout dvc repro`, systemd and a closed terminal send it: DVC dies at once; its stage finishes a unit."""
-    group = by_hand(place, "dvc", "repro")
-    asked = time.monotonic()
-    os.killpg(group.pid, signal.SIGTERM)
-    group.wait(timeout=30)
-    assert until(lambda: not naps(place), 40)
-    assert time.monotonic() - asked < 20  # 10 s and what a busy machine adds
-    told = (place.folder / "run.log").read_text()
-    assert "Traceback" not in told and told.count("stopped; finished work is kept") == 1, told
-    assert (place.folder / "ended").read_text() == (place.folder / "begun").read_text()
-    assert until(lambda: place.runs("nap")[0]["state_name"] == "Cancelled", 20)
 
 
 def test_down_cancels_a_run_between_two_units_and_leaves_no_process_and_no_file_of_theirs(place: Place) -> None:

@@ -2,8 +2,6 @@
 
 import base64
 import json
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
@@ -14,8 +12,8 @@ import pytest
 from serving import running
 
 from flows.doctor import addresses
-from flows.doctor.addresses import ask, check_milvus, check_model_server, check_prefect, known_ports
-from flows.doctor.finding import Finding, broken, in_background
+from flows.doctor.addresses import check_milvus, check_model_server, check_prefect, known_ports
+from flows.doctor.finding import Finding
 from flows.doctor.runs import read_store
 from flows.server import free_port
 from harr.errors import ServiceUnavailable
@@ -127,31 +125,3 @@ def test_addresses_are_asked_with_their_password_which_is_not_shown(serve: Serve
         assert found.level == "fail" and "secret" not in str(found)
         told = known_ports(tmp_path, PARAMS, {"PREFECT_API_URL": f"http:{wrong}"}, "sqlite:///mlflow.db")
         assert set(told) <= {9, 4711} and "secret" not in str(told)
-
-
-def test_a_port_that_speaks_no_http_or_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def greet() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                connection.sendall(b"220 mail.example ESMTP\r\n")
-                connection.recv(4096)  # what is unread when it closes would reset the connection
-
-        threading.Thread(target=greet, daemon=True).start()
-        with pytest.raises(ServiceUnavailable, match="speaks no HTTP"):
-            ask(f"http://127.0.0.1:{listening.getsockname()[1]}")
-    monkeypatch.setattr(addresses, "SECONDS", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(ServiceUnavailable, match="timed out"):
-        ask(f"http://127.0.0.1:{silent.getsockname()[1]}/")
-
-
-def test_a_slow_check_does_not_hold_up_the_rest_and_an_error_comes_with_its_result() -> None:
-    release = threading.Event()
-    slow = in_background(lambda: release.wait(30))
-    with pytest.raises(TimeoutError) as late:
-        slow.result(0.01)
-    assert (broken("slow", late.value).level, broken("slow", late.value).fix) == ("warn", "check its address")
-    release.set()
-    with pytest.raises(ZeroDivisionError):
-        in_background(lambda: 1 // 0).result(10)

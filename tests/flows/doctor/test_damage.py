@@ -57,7 +57,12 @@ OF_DVC: list[tuple[Files, list[tuple[str, str, str]], str]] = [
 ]
 
 
-def damaged(project: Path, files: Files, expected: list[tuple[str, str, str]], trouble: str) -> None:
+@pytest.mark.parametrize(
+    ("files", "expected", "trouble"), [*BESIDE, *(pytest.param(*case, marks=pytest.mark.services) for case in OF_DVC)]
+)
+def test_damage_is_a_finding_and_everything_else_is_told(
+    files: Files, expected: list[tuple[str, str, str]], trouble: str, project: Path
+) -> None:
     for name, content in files.items():
         path = project / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,21 +78,6 @@ def damaged(project: Path, files: Files, expected: list[tuple[str, str, str]], t
     assert {"git", "threads", "secrets", "disk", "temporary files"} <= {one.subject for one in findings}
     state = status(project, {})
     assert trouble in state.trouble and not state.stages
-
-
-@pytest.mark.parametrize(("files", "expected", "trouble"), BESIDE, ids=["files", "folders"])
-def test_damage_is_a_finding_and_everything_else_is_told(
-    files: Files, expected: list[tuple[str, str, str]], trouble: str, project: Path
-) -> None:
-    damaged(project, files, expected, trouble)
-
-
-@pytest.mark.services
-@pytest.mark.parametrize(("files", "expected", "trouble"), OF_DVC)
-def test_what_dvc_cannot_read_is_a_finding(
-    files: Files, expected: list[tuple[str, str, str]], trouble: str, project: Path
-) -> None:
-    damaged(project, files, expected, trouble)
 
 
 def test_a_check_with_a_bug_keeps_no_other_from_being_made(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,13 @@
 """Checks of files, each against the damage that a kill or another run leaves."""
 
 import shutil
-import sqlite3
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from flows.doctor.finding import Finding
-from flows.doctor.folders import check_index, check_leftovers, check_store, temporary_files, truncated, unfinished
+from flows.doctor.folders import check_index, check_leftovers, temporary_files, truncated, unfinished
 from harr.io.files import write_json
 from harr.params import Params
 
@@ -31,27 +30,6 @@ def indexed(project: Path) -> Path:
         np.save(handle, np.ones((3, 4), dtype=np.float32))
     (folder / "data_1_3.terms.sparse.idx").write_text('{"k1": 0.9}')
     return folder
-
-
-def test_where_a_store_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for address in ("./mlruns", "mlruns", "file:///data/mlruns"):
-        assert levels(check_store(tmp_path, address, {})) == ["fail"], "a folder is none"
-        assert levels(check_store(tmp_path, address, {"MLFLOW_ALLOW_FILE_STORE": "true"})) == ["ok"]
-    (found,) = check_store(tmp_path, "postgresql://me:secret@db/mlflow", {})
-    assert found.level == "ok" and "secret" not in found.found
-    with sqlite3.connect(tmp_path / "mlflow.db") as store:
-        store.execute("CREATE TABLE experiments (artifact_location TEXT)")
-        store.execute("INSERT INTO experiments VALUES (?)", (f"{tmp_path}/mlruns/1",))
-    assert levels(check_store(tmp_path, "sqlite:///mlflow.db", {})) == ["ok"]
-    with sqlite3.connect(tmp_path / "mlflow.db") as store:
-        store.execute("INSERT INTO experiments VALUES ('/gone/mlruns/1')")
-    (found,) = check_store(tmp_path, "sqlite:///mlflow.db", {})
-    assert found.level == "warn" and "keeps artifacts in /gone/mlruns: this folder was copied or moved" in found.found
-    monkeypatch.chdir(tmp_path)  # `harr doctor` names its folder so
-    assert check_store(Path(), "sqlite:///mlflow.db", {}) == [found]
-    (tmp_path / "old/mlruns/0").mkdir(parents=True)
-    (tmp_path / "old/mlruns/0/meta.yaml").touch()
-    assert levels(check_store(tmp_path / "old", "sqlite:///mlflow.db", {})) == ["warn"]
 
 
 def test_an_index_of_other_vectors_or_another_corpus(project: Path) -> None:

@@ -1,21 +1,15 @@
 """Checks of the machine: each is seen to be content, and to find the fault that it is for."""
 
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from flows.doctor.machine import (
-    allowed_cores,
-    check_disk,
-    check_git,
     check_secrets,
     check_switches,
-    check_threads,
     check_versions,
 )
-from harr.io.files import write_json
 from harr.params import Params
 
 ROOT = Path(__file__).parents[3]
@@ -87,37 +81,3 @@ def test_a_secret_of_a_server_elsewhere_must_be_set() -> None:
     assert [one.level for one in check_secrets(params, {"MY_KEY": "x"})] == ["ok"]
     near = smoke(generator=server | {"base_url": "http://127.0.0.1:8000/v1"})
     assert [one.level for one in check_secrets(near, {})] == ["ok"]
-
-
-def test_threads_against_cores_and_load(tmp_path: Path) -> None:
-    assert check_threads({"OMP_NUM_THREADS": "1"}, allowed=2, load=9)[0].level == "ok"
-    assert check_threads({"OMP_NUM_THREADS": "2"}, allowed=2, load=0.1)[0].level == "ok"
-    assert check_threads({"OMP_NUM_THREADS": "2"}, allowed=2, load=2.5)[0].level == "warn"
-    found = check_threads({"OMP_NUM_THREADS": "64"}, allowed=2.5, load=0)[0]
-    assert found.fix == "export OMP_NUM_THREADS=2"
-    (tmp_path / "cpu.max").write_text("50000 100000\n")
-    assert allowed_cores(tmp_path / "cpu.max") == 0.5
-    assert allowed_cores(tmp_path / "none") >= 1
-
-
-def test_disk_against_what_a_run_writes(tmp_path: Path) -> None:
-    (found,) = check_disk(smoke(), tmp_path, free=1)
-    assert found.level == "ok" and "once there are vectors" in found.found
-    write_json(tmp_path / "data/corpus/manifest.json", {"rows": 1_000_000})
-    write_json(tmp_path / "data/vectors/manifest.json", {"width": 384})
-    (found,) = check_disk(smoke(), tmp_path, free=6_000_000_000)  # 1.536 GB of vectors, in an index too, each twice
-    assert found.level == "warn" and "takes about 6.1 GB" in found.found
-    assert check_disk(smoke(), tmp_path, free=6_200_000_000)[0].level == "ok"
-    assert check_disk(smoke(index={"uri": "http://m"}), tmp_path, free=4_000_000_000)[0].level == "ok"
-
-
-def test_git_and_the_lock_file(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    assert check_git(project)[0].level == "ok"
-    shutil.copy(project / "params.yaml", project / "dvc.lock")
-    found = check_git(project)[0]
-    assert found.level == "warn" and "not committed" in found.found and "git add dvc.lock" in found.fix
-    bare = check_git(tmp_path_factory.mktemp("bare"))[0]
-    assert bare.level == "warn" and "not a git repository" in bare.found
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PATH", str(project))
-        assert "not installed" in check_git(project)[0].found

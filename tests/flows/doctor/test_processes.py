@@ -1,6 +1,5 @@
 """Orphans, locks and ports, with real processes and sockets."""
 
-import fcntl
 import os
 import shlex
 import signal
@@ -18,29 +17,23 @@ from servers import until
 from flows.doctor.finding import Finding
 from flows.doctor.processes import (
     Process,
-    check_milvus_lock,
     check_orphans,
     check_ports,
     listeners,
     live_executions,
     scan,
-    with_open,
 )
 from harr.io.files import write_json
 
 STAGE = "import time\ntime.sleep(60)\n"
-ENGINE = """import subprocess, sys
-subprocess.run([sys.executable, "-m", "dvc", "repro", "-q"], cwd=sys.argv[1])
-"""
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Path]:
     """A folder with a stage that does nothing for a minute; whatever still runs in it is killed at the end."""
-    for name, text in {"flows/train.py": STAGE, "prefect/engine.py": ENGINE}.items():
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).with_name("__init__.py").touch()
-        (tmp_path / name).write_text(text)
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows/__init__.py").touch()
+    (tmp_path / "flows/train.py").write_text(STAGE)
     (tmp_path / "dvc.yaml").write_text(f"stages: {{train: {{cmd: {shlex.quote(sys.executable)} -m flows.train}}}}")
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".dvc/config").write_text("[core]\n    no_scm = true\n")
@@ -77,28 +70,6 @@ def test_a_stage_whose_dvc_was_killed_is_an_orphan(place: Path) -> None:
     assert until(lambda: orphaned(place).found == "none at work, no orphans", 20)
 
 
-@pytest.mark.services
-def test_what_a_worker_runs_is_no_orphan_also_in_a_recipe_s_folder(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    works = place / ".harr/runs/tiny"
-    works.mkdir(parents=True)
-    for name in ("flows", "dvc.yaml", ".dvc"):
-        (works / name).symlink_to(place / name)
-    monkeypatch.setenv("HARR_PARENT_TASK_RUN", "a")
-    monkeypatch.setenv("HARR_EXECUTION", "its flow run")
-    engine = start(place, "-m", "prefect.engine", str(works))
-    stage_of(place)
-    ours = scan(place)
-    assert orphaned(place).level == "ok"
-    assert live_executions(ours, place) == {"its flow run"}
-    assert {one.recipe for one in ours if one.name == "flows.train"} == {"tiny"}
-    engine.kill()
-    engine.wait()
-    found = orphaned(place)
-    assert "dvc repro (pid " in found.found and "harr run is gone" in found.found, "its stage is none"
-
-
 def test_who_waits_for_what(tmp_path: Path) -> None:
     here, old = psutil.Process(), time.time() - 60
     server = Process(7, old, "flows.server --supervise", (), {"DVC_STAGE": "train"})
@@ -116,19 +87,6 @@ def test_who_waits_for_what(tmp_path: Path) -> None:
     assert orphaned(tmp_path, server).level == "ok"
     named = Process(8, old, "flows.train", (), {"HARR_EXECUTION": "named"})
     assert live_executions([server, named], tmp_path) == {"mine", "named"}
-
-
-def test_who_holds_the_lock_of_milvus_lite(tmp_path: Path) -> None:
-    lock = tmp_path / "data/index/milvus.db/LOCK"
-    lock.parent.mkdir(parents=True)
-    lock.touch()
-    assert check_milvus_lock([], tmp_path) == [] and with_open(lock) == []
-    with lock.open() as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        assert with_open(lock) == [os.getpid()]
-        for ours, level in (([Process(os.getpid(), 0.0, "flows.train")], "ok"), ([], "warn")):
-            (found,) = check_milvus_lock(ours, tmp_path)
-            assert found.level == level and f"pid {os.getpid()}" in found.found
 
 
 @pytest.mark.parametrize(("host", "told"), [("127.0.0.1", 0), ("0.0.0.0", 1), ("::1", 0), ("::", 1)])

@@ -120,16 +120,6 @@ def test_a_model_in_models_that_is_no_version(project: Path, monkeypatch: pytest
     assert found.fix.startswith("harr register")
 
 
-def test_what_is_read_is_not_written(written: Path, tmp_path: Path) -> None:
-    before = (written / "mlflow.db").read_bytes()
-    assert read_store(written, "sqlite:///mlflow.db", PARAMS).runs
-    assert (written / "mlflow.db").read_bytes() == before
-    assert read_store(tmp_path, "sqlite:///mlflow.db", PARAMS) == Store()
-    (tmp_path / "empty.db").touch()
-    assert read_store(tmp_path, "sqlite:///empty.db", PARAMS) == Store()
-    assert [path.name for path in tmp_path.iterdir()] == ["empty.db"] and not (tmp_path / "empty.db").stat().st_size
-
-
 def test_stores_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_text("no database, but long enough to be looked at as one" * 20)
     with pytest.raises(DamagedFile, match=r"is damaged \(file is not a database\)"):

@@ -1,20 +1,16 @@
 """The state of stages is DVC's own, seen on a small project that the real DVC runs."""
 
 import hashlib
-import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from servers import until
 
-from flows.doctor import stages
 from flows.doctor.stages import check_stages, read_stages
-from harr.errors import DamagedFile, HarrError, InUse
+from harr.errors import HarrError
 
 pytestmark = pytest.mark.services
 STAGES = """
@@ -98,50 +94,6 @@ def test_a_note_of_other_parameters_than_a_stage_ran_with_is_told(place: Path) -
     first, second = read_stages(place)
     assert first.reasons == ("dvc.lock has not what it ran with: `dvc repro -f -s first`",)
     assert (first.state, second.state) == ("changed", "follows")
-
-
-RUNNING = """
-  third:
-    cmd: sleep 60
-    deps: [code]
-    outs: [long]
-  fourth:
-    cmd: "true"
-    deps: [long]
-"""
-
-
-def test_while_a_stage_runs_the_others_are_told(place: Path) -> None:
-    with (place / "dvc.yaml").open("a") as text:
-        text.write(RUNNING)
-    lock = place / ".dvc/tmp/rwlock"
-    with subprocess.Popen([sys.executable, "-m", "dvc", "repro", "-q"], cwd=place, start_new_session=True) as dvc:
-        assert until(lambda: lock.exists() and "/long" in lock.read_text(), 60)
-        found = {stage.name: stage.state for stage in read_stages(place)}
-        told = check_stages(place)
-        os.killpg(dvc.pid, signal.SIGKILL)
-    assert found == {"first": "fresh", "second": "fresh", "third": "running", "fourth": "never run"}
-    assert (told[0].level, told[0].found) == ("ok", "third runs")
-
-
-def test_another_dvc_at_work_is_one_line(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "SECONDS", 4)
-    hold = "import time, zc.lockfile; held = zc.lockfile.LockFile('.dvc/tmp/lock'); print(flush=True); time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", hold], cwd=place, stdout=subprocess.PIPE) as other:
-        assert other.stdout and other.stdout.readline()
-        with pytest.raises(InUse, match=r"a stage begins or ends"):
-            read_stages(place)
-        other.kill()
-
-
-def test_an_empty_lock_file_stops_dvc_and_the_fix_mends_it(place: Path) -> None:
-    (place / ".dvc/tmp/rwlock").write_text("")
-    stopped = subprocess.run([sys.executable, "-m", "dvc", "status"], cwd=place, capture_output=True, text=True)
-    assert stopped.returncode and "JSON structure is corrupted" in stopped.stderr
-    with pytest.raises(DamagedFile, match=r"rwlock is damaged \(no JSON\); rm .dvc/tmp/rwlock$") as caught:
-        read_stages(place)
-    subprocess.run(str(caught.value).rpartition("; ")[2].split(), cwd=place, check=True)
-    assert states(place) == ["fresh", "fresh"]
 
 
 def test_a_folder_without_dvc_or_git(tmp_path: Path) -> None:

