@@ -1,14 +1,12 @@
 """play(): order, batching, and what an episode records."""
 
 from collections.abc import Generator as PyGenerator, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from by_hand import ends
 
 from harr.errors import ParamsError
-from harr.params.pipeline import PipelineParams
-from harr.rag.pipelines import PIPELINES
 from harr.rag.pipelines.pick import pick
 from harr.rag.rollout import play
 from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retrieval, Search
@@ -124,11 +122,3 @@ def test_a_pipeline_of_another_package_that_yields_something_else_is_told() -> N
 
         with pytest.raises(ParamsError, match=line):
             play([Question("q", "Who?")], pipeline, CountingRetriever(), Echo())
-
-
-def test_the_parameters_say_which_pipelines_bring_thoughts() -> None:
-    union: Any = get_args(PipelineParams)[0]
-    facts = {get_args(kind.model_fields["name"].annotation)[0]: kind for kind in get_args(union) if not kind.foreign}
-    thinking = {name for name, kind in facts.items() if kind.thinks}
-    assert thinking == {"search_r1", "react", "r_search", "leret"}
-    assert facts.keys() == PIPELINES.keys() - {"function"}

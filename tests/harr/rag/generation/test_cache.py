@@ -99,12 +99,6 @@ def test_a_completion_with_a_changed_byte_is_asked_for_anew(tmp_path: Path, caps
         assert CachedGenerator(Clerk(), path).complete(asks(*prompts)) == texts
 
 
-def test_what_was_remembered_without_hashes_is_asked_for_anew(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "known.sqlite")) as store, store:
-        store.execute("CREATE TABLE replies (request TEXT PRIMARY KEY, text TEXT, cut INTEGER) WITHOUT ROWID")
-    assert CachedGenerator(Clerk(), tmp_path / "known.sqlite").complete(asks("a")) == ["a 0"]
-
-
 def test_no_changed_or_missing_byte_changes_a_completion(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file that SQLite cannot read is set aside as it was."""
 

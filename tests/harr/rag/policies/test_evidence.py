@@ -33,7 +33,6 @@ WAYS: dict[str, PolicyParams] = {
     "grpo": GRPOParams(method="grpo", **TWO_STEPS),
     "ppo": PPOParams(method="ppo", kl_weight=1e-3, **TWO_STEPS),
     "infonce": GRPOParams(method="grpo", **TWO_STEPS),
-    "replug": GRPOParams(method="grpo", **TWO_STEPS),
 }
 
 

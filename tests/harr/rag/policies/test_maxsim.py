@@ -36,7 +36,6 @@ WIDTH = 32
 WAYS: dict[str, PolicyParams] = {
     "ppo": PPOParams(method="ppo", kl_weight=1e-3, **TWO_STEPS),
     "infonce": GRPOParams(method="grpo", **TWO_STEPS),
-    "replug": GRPOParams(method="grpo", **TWO_STEPS),
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from harr.embed.encoder import Encoder
-from harr.rag.policies.q_values import MODES, positions, rotary_q_values, rotate, values
+from harr.rag.policies.q_values import rotate, values
 from harr.rag.policies.sentence_vectors import Sentences
 from harr.rag.policies.two_tower import BLOCK, TwoTowerPolicy
 from harr.types import Passage, Question
@@ -43,16 +43,6 @@ def test_each_sentence_is_encoded_once_and_stale_ones_once_more() -> None:
     rows = sentences.document("a", lambda: ["yy"])
     sentences.prepare(rows, tower.encode)
     assert rows.tolist() == [0] and tower.asked[4:] == ["yy"], "all is forgotten"
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_values_are_those_of_turned_vectors(mode: str) -> None:
-    generator = torch.Generator().manual_seed(0)
-    state, actions = torch.randn(16, generator=generator), torch.randn(500, 16, generator=generator)
-    position = torch.from_numpy(positions(mode, 500, (20, 300), np.random.default_rng(0)))
-    expected = values(state[None], rotate(actions, position)[None])[:, 0]
-    found = rotary_q_values(state, actions, None if mode == "none" else position)
-    torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["none", "relative"])

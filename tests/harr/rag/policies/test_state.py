@@ -83,16 +83,6 @@ def test_of_a_long_thought_the_end_is_read_then_none_then_less_of_the_question(e
             assert text == bare and limit < without + 10, "no room for a thought"
 
 
-def test_states_of_a_batch_have_each_their_own_thought_and_other_formats_none(encoder: Encoder) -> None:
-    asked = [Search(QUESTION, "Who?", HOPS, thought=thought) for thought in ("short", "", "long words " * 200)]
-    texts, lost = StateFormat("thought", True, 64, PROMPT).texts(asked, encoder)
-    assert "Reasoning: short\n" in texts[0] and "Reasoning" not in texts[1] and "Reasoning: ... " in texts[2]
-    assert lost == [Shortened(thought=True), Shortened(), Shortened(thought=True, thought_cut=True)]
-    _, others = StateFormat("json", True, 256, PROMPT).texts(asked, encoder)
-    _, blind = StateFormat("thought", False, 256, PROMPT).texts(asked, encoder)
-    assert others == [Shortened(hops=2)] * 3 and blind == [Shortened()] * 3
-
-
 def test_the_oldest_hop_goes_first_and_the_query_stays(encoder: Encoder) -> None:
     search = Search(QUESTION, "Where was she born?", HOPS)
     full = state_text(search, style="json", history=True)
@@ -182,15 +172,3 @@ def test_arms_with_and_without_history_read_the_published_format(tiny: str) -> N
             'History: [{"sub_query": "Who founded Acme?", "status": "FOUND", "answer": "Ada Brown"}]\n'
             "Query: Where was she born?"
         )
-
-
-def test_no_recipe_says_query_twice() -> None:
-    search = Search(QUESTION, "Where was she born?")
-    for path in RECIPES.glob("*.yaml"):
-        if path.stem == "params":
-            continue
-        told = Params.load(path)
-        plain = told.encoder.query_prompt if told.encoder.plain_prompt is None else told.encoder.plain_prompt
-        for prompt, history in ((told.encoder.query_prompt, True), (plain, False)):
-            text = prompt + state_text(search, style=told.retriever.state, history=history)
-            assert text.lower().count("query:") <= 1, (path, text)

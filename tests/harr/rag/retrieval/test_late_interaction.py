@@ -1,6 +1,5 @@
 """Late interaction: MaxSim by hand, every text encoded once, and models that are none."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -58,23 +57,6 @@ def test_a_text_is_encoded_once(multi_vector: Path, monkeypatch: Any) -> None:
     assert asked["encode_document"] == [passage.content for passage in PASSAGES[:3]]
     assert LateInteraction(Fixed(), vectors, k=2, depth=3).retrieve(searches("Bath")) == [Retrieval(())]
     assert late.retrieve([]) == []
-
-
-def test_a_model_saved_by_pylate_reads_the_same(multi_vector: Path, tmp_path: Path) -> None:
-    other = shutil.copytree(multi_vector, tmp_path / "pylate", ignore=shutil.ignore_patterns("*Mask*"))
-    modules = json.loads((multi_vector / "modules.json").read_text())[:2]
-    modules[1]["type"] = "pylate.models.Dense.Dense"
-    (other / "modules.json").write_text(json.dumps(modules))
-    settings = json.loads((multi_vector / "config_sentence_transformers.json").read_text())
-    told = {"model_type": "ColBERT", "query_prefix": "", "document_prefix": "", "skiplist_words": []}
-    (other / "config_sentence_transformers.json").write_text(json.dumps({**settings, **told}))
-    ours, theirs = (load_multi_vector(str(one)).model for one in (multi_vector, other))
-    query, padded = (
-        model.encode_query(["Where was Eva Gray born?"], convert_to_numpy=True)[0] for model in (ours, theirs)
-    )
-    assert len(padded) == 32 and np.allclose(padded[: len(query)], query, atol=1e-5), "as ColBERT's, with [MASK]"
-    told = [model.encode_document([PASSAGES[1].content], convert_to_numpy=True)[0] for model in (ours, theirs)]
-    assert np.allclose(*told, atol=1e-5)
 
 
 def test_the_identity_of_a_search_is_that_of_the_weights(multi_vector: Path, tmp_path: Path) -> None:

@@ -103,13 +103,6 @@ def test_the_chunks_beside_a_pick_compete(tmp_path: Path, links: Any) -> None:
     assert list(gathered(links(neighbours=9), search("film"), "bath")) == ["bath"], "no documents, no neighbours"
 
 
-def test_nothing_is_read_that_is_not_in_the_index(links: Any) -> None:
-    """The passage Far names Ada Brown, and cannot be searched, so it leads nowhere."""
-    for query, led in (("Who is named in The Old Mill, or in Far?", 1.0), ("Who is named in Far?", 0.0)):
-        known = gathered(links(titled=9), search(query=query), "ada", "bath")
-        assert known["ada"]["led_to"] == led and "far" not in known
-
-
 def test_what_a_pick_leads_to_and_shares_with_a_candidate(links: Any) -> None:
     """Of the query the film lacks director and born; Ada Brown, Carl Dean and The Old Mill are its names."""
     known = gathered(links(followed=9), search("film"), "bath", "rest")

@@ -5,12 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from shelves import leads_of
 
 from harr.errors import CorpusError
-from harr.index.mentions import Titles
 from harr.rag.retrieval.mention import MentionRetriever
 from harr.types import Passage, Question, Search
 
@@ -71,20 +69,6 @@ def test_given_passages_only_and_many_searches_at_once(tmp_path: Path, monkeypat
     monkeypatch.setattr(player.passages, "take", lambda rows: (reads.append(rows), take(rows))[1])
     assert len(player.retrieve([Search(ASKED, ASKED.text), Search(ASKED, "Who is Carl Dean?")] * 8)) == 16
     assert player.index.calls == 1 and len(reads) <= 3  # type: ignore[attr-defined]
-
-
-def test_the_longest_title_counts_and_a_word_alone_needs_its_capital() -> None:
-    names = [passage.title for passage in SHELF]
-    titles = Titles(pa.chunked_array([names]))
-    for text, named in {
-        "the old mill": ["The Old Mill"],
-        "a mill": [],
-        "a Mill": ["Mill"],
-        "It is": [],
-        "ada brown": ["Ada Brown", "Ada Brown (director)"],
-    }.items():
-        found = sorted(names[titles.rows(one.title)[0]] for one in titles.named_in(text))
-        assert found == named, text
 
 
 def test_what_is_not_searchable_is_not_found(tmp_path: Path) -> None:

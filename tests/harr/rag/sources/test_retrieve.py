@@ -63,13 +63,6 @@ def test_documents_without_scores_ids_or_titles(tmp_path: Path) -> None:
     assert first.id == other.id and len(first.id) == 16
 
 
-def test_a_server_that_restarts_is_asked_again(tmp_path: Path) -> None:
-    left = [503, 429]
-    with serving(lambda body, number: (left.pop(0), "later") if left else fine(body, number)) as served:
-        [found] = opened(served.base_url, tmp_path).retrieve(asks("a"))
-    assert len(found.passages) == 3 and len(served.bodies) == 3
-
-
 def test_what_is_no_answer_is_one_line(tmp_path: Path) -> None:
     for number, (status, reply, line) in enumerate(
         [

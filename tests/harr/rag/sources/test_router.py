@@ -18,7 +18,6 @@ from harr.rag.sources.router import Sources, open_sources
 from harr.types import Passage, Question, Search
 
 QUESTION = Question("q", "Who?")
-SIX = "abcdef"
 
 
 def searches(queries: Sequence[str], tool: str = "General", **more: Any) -> list[Search]:
@@ -41,16 +40,6 @@ class Upper:
 
 def source(ask: Any, **more: Any) -> WebSource:
     return WebSource("General", ask, **{"k": 2, "deadline_seconds": 30.0, **more})
-
-
-def test_six_queries_are_under_way_at_once() -> None:
-    """Six meet at a barrier: one after the other, none would ever be answered."""
-    ask = Upper(meet=6)
-    found = source(ask, concurrency=6).retrieve(searches(SIX))
-    assert [retrieval.error for retrieval in found] == [""] * 6
-    assert [retrieval.passages[0].id for retrieval in found] == [f"{query}-0" for query in SIX]
-    assert all(len(retrieval.passages) == 2 for retrieval in found)
-    assert found[0].passages[0].source == "General"
 
 
 def test_two_sources_are_asked_at_once_and_a_third_is_not_there() -> None:
