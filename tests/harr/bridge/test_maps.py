@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from harr.bridge import maps
-from harr.bridge.bridged import Pairs, learn, share_of
-from harr.bridge.maps import SpaceMap, fitted_maps, low_rank, mlp, procrustes, ridge
+from harr.bridge.bridged import Pairs, learn
+from harr.bridge.maps import SpaceMap, fitted_maps, mlp, procrustes, ridge
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -32,16 +32,6 @@ def test_another_width_and_a_shift_are_found_by_ridge_and_not_by_a_rotation(text
     np.testing.assert_allclose(near(texts), unit(old), atol=1e-3)
     assert near(texts).shape == (600, 20)
     assert (procrustes(texts, old)(texts) * unit(old)).sum(-1).mean() < 0.99
-
-
-def test_a_low_rank_keeps_the_directions_that_vary_most(texts: np.ndarray) -> None:
-    rng = np.random.default_rng(1)
-    strong, weak = rng.normal(size=(2, 12, 12))
-    old = (texts[:, :3] @ strong[:3] + 1e-3 * texts @ weak).astype(np.float32)
-    full = ridge(texts, old, 1e-6)
-    cut = low_rank(full, texts, 3)
-    assert np.linalg.matrix_rank(cut.layers[0][0], tol=1e-4) == 3
-    np.testing.assert_allclose(cut(texts), full(texts), atol=0.02)
 
 
 def test_the_mlp_begins_as_the_linear_map_and_learns_what_that_cannot(
@@ -73,12 +63,3 @@ def test_the_best_map_on_held_out_texts_is_taken(texts: np.ndarray, monkeypatch:
     assert seen == [560], "a fifth of 200 questions decides"
     assert worth[found.name] == max(worth.values()) > 0.95
     np.testing.assert_allclose((found(texts) * old).sum(-1), 1.0, atol=0.02)
-
-
-def test_a_share_has_an_interval_over_questions() -> None:
-    rng = np.random.default_rng(0)
-    theirs = rng.random(200)
-    share, low, high = share_of((0.9 * theirs).tolist(), theirs.tolist(), seed=0)
-    assert (share, low, high) == pytest.approx((0.9, 0.9, 0.9))
-    share, low, high = share_of(rng.random(200).tolist(), theirs.tolist(), seed=0)
-    assert low < share < high and high - low > 0.1

@@ -111,20 +111,6 @@ def test_arms_that_rewrite_search_blindly_for_what_their_rule_writes(corpus, pla
     )
 
 
-def test_arm_thought_reads_it_whatever_the_state_of_the_run(corpus, places: Places) -> None:  # type: ignore[no-untyped-def]
-    search = Search(corpus.questions[0], "Where?", (Hop("Who?", "Ada"),), thought="Ilkley in winter, I think.")
-    with open_players(params(state="json"), places, corpus.questions, candidates="corpus") as player:
-        states = {
-            name: player(ARMS[name], None).retrieve([search])[0].state for name in ("thought", "history", "frozen")
-        }
-    asked = f"Original Question: {corpus.questions[0].text}"
-    assert states == {
-        "thought": f"{asked}\nReasoning: Ilkley in winter, I think.\nQuery: Where?",
-        "history": f'{asked}\nHistory: [{{"sub_query": "Who?", "answer": "Ada"}}]\nQuery: Where?',
-        "frozen": "Query: Where?",
-    }
-
-
 def test_the_weights_of_late_interaction_are_part_of_the_game(  # type: ignore[no-untyped-def]
     corpus, places: Places, multi_vector: Path, tmp_path: Path
 ) -> None:

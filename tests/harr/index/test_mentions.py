@@ -55,13 +55,6 @@ def test_mentions_of_another_corpus_and_damaged_ones_are_refused(tmp_path: Path)
         Mentions.of(passages, out)
 
 
-def test_a_corpus_without_titles_names_none(tmp_path: Path) -> None:
-    passages = corpus(tmp_path / "corpus", (Passage("p", "Mill.", ""),))
-    build_mentions(passages, tmp_path / "out", tmp_path / "work")
-    mentions = Mentions.of(passages, tmp_path / "out")
-    assert len(mentions.titles) == 0 and mentions.named_by(0) == [] and mentions.titles.named_in("A Mill.") == []
-
-
 @given(st.lists(st.sampled_from(["Ada", "Brown", "Mill", "the", "Old", "x", "ß", "İ"]), max_size=8))
 def test_the_longest_name_counts_wherever_it_stands(words: list[str]) -> None:
     """As by trying every length at every word, which is slow."""

@@ -1,8 +1,6 @@
 """Queries are tried hop by hop: what is kept, what survives a kill, and what is told of bad input."""
 
 import json
-import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +14,10 @@ from styled import Styled, Words, setup_of
 from harr.corpus.passages import read_questions
 from harr.errors import CorpusError, IndexMismatch, NoPreference, ServiceUnavailable
 from harr.generator.traces import Reader, open_world
-from harr.io import progress
 from harr.io.files import SUMS, check_sums, finish, read_json, read_jsonl, write_json
 from harr.params.filter import PreferencesParams
 from harr.params.generator import ServerParams
-from harr.preferences import collect, few_shot
+from harr.preferences import collect
 from harr.preferences.few_shot import chosen_prompts, hop_metrics, read_demonstrations
 from harr.preferences.pairs import documents_of
 from harr.rag.generation.server import ServerSamplers
@@ -158,30 +155,6 @@ def test_a_retriever_that_is_down_loses_one_set_of_prompts_or_one_batch(
     assert kept is None or left.calls == calls - 2 * len(kept)  # two hops each
 
 
-def test_the_prompts_of_another_machine_may_be_put_in_place(world: Reader, tmp_path: Path) -> None:
-    sample(world, tmp_path / "other", tmp_path / "a", SMALL.model_copy(update={"candidates": 3}))
-    with pytest.raises(ServiceUnavailable, match="did not answer"):
-        sample(world, tmp_path / "out", tmp_path / "b", setup=setup_of(world, Words(world, fails_at=4)))
-    (run,) = (path for path in (tmp_path / "b").iterdir() if path.is_dir())
-    shutil.copy(tmp_path / "other/prompts.json", run / "prompts.json")
-    sample(world, tmp_path / "out", tmp_path / "b")
-    assert alike(tmp_path / "other", tmp_path / "out", "prompts.json", "preferences.jsonl")
-
-
-def test_a_stop_is_met_between_two_sets(world: Reader, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(progress._Stop, "leave", None)
-    real = few_shot.mean_ap
-
-    def asked_to_stop(*given: Any) -> float:
-        assert progress.ask_to_stop(lambda: sys.exit(143))
-        return real(*given)
-
-    monkeypatch.setattr(few_shot, "mean_ap", asked_to_stop)
-    with pytest.raises(SystemExit):
-        sample(world, tmp_path / "out", tmp_path / "work")
-    assert [path.stem for path in (tmp_path / "work").glob("*/prompts/ap-*")] == ["ap-00"]
-
-
 def test_a_second_sampling_keeps_split_and_prompts_and_needs_few_questions(
     world: Reader, first: Path, tmp_path: Path
 ) -> None:
@@ -279,15 +252,6 @@ def test_another_index_is_one_clear_line(first: Path) -> None:
     line = r"was sampled with index index-1, but this one is index-2; run `dvc repro -f -s filter`"
     with pytest.raises(IndexMismatch, match=line):
         collect.check_index(first, "index-2")
-
-
-def test_partitions_are_the_whole(world: Reader) -> None:
-    parts = [
-        collect.part_of(world.questions, SMALL.model_copy(update={"num_partitions": 3, "partition": number}), 0)
-        for number in range(3)
-    ]
-    assert [question for part in parts for question in part] == list(world.questions)
-    assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
 def test_equal_texts_are_on_one_side() -> None:

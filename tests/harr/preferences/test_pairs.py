@@ -42,15 +42,6 @@ def test_the_next_context_is_drawn_as_published() -> None:
     assert 3 not in drawn
 
 
-def test_a_margin_and_a_limit() -> None:
-    queries, scores = ["a", "b", "c"], [0.0, 0.1, 1.0]
-    far = preferences(queries, scores, min_margin=0.5)
-    assert far is not None and far.pairs == ((2, 1),)
-    clear = preferences(queries, scores, levels="all", max_pairs=1)
-    assert clear is not None and clear.pairs == ((2, 0),)
-    assert preferences(queries, scores, min_margin=1.0) is None
-
-
 def test_what_was_found_before_is_no_gain() -> None:
     a, b, x = (Passage(name, "") for name in "abx")
     assert score_of("accumulated", ["a", "b"], [a], [x], [a, x]) == 0.5

@@ -21,9 +21,8 @@ from harr.rag.setup import Setup
 from harr.train import agent
 from harr.train.agent import AgentCallback, RolloutFunction, asked, train
 from harr.train.agent_trainer import AgentTrainer
-from harr.train.batch import reward_figures
 from harr.train.record import plain
-from harr.types import Episode, Generate, Outcome, Question, Request
+from harr.types import Generate, Outcome, Question, Request
 
 ONE = AGENT.model_copy(update={"steps": 1})
 ADAPTER = AGENT.model_copy(update={"lora": LoraParams(rank=8, alpha=64), "learning_rate": 3e-2, "steps": 16})
@@ -39,14 +38,6 @@ def rollouts(setup: Setup, names: Sequence[str]) -> tuple[dict[str, Any], Rollou
     model, tokenizer = load_model(setup.writer)
     game = RolloutFunction(AGENT, setup, LanguageModel(model, tokenizer, name="letters"), seed=0)
     return game([name for name in names for _ in range(8)], SimpleNamespace(model=model)), game
-
-
-def test_the_reasons_of_ill_formed_turns_are_counted(setup: Setup) -> None:
-    outcomes = [Outcome("a", faults=("no query", "unknown tool", "no query")), Outcome("b", faults=("no query",))]
-    episodes = [Episode(QUESTIONS[0], (), outcome) for outcome in outcomes * 4]
-    scores = setup.reward.score(episodes)
-    figures = reward_figures(AGENT, setup, scores, setup.reward.totals_or_none(scores, 0), episodes, 0)
-    assert figures["faults"] == {"no query": 12, "unknown tool": 4}
 
 
 @pytest.mark.parametrize("params", [AGENT, ADAPTER], ids=["full", "lora"])
@@ -156,19 +147,6 @@ def test_bug_2_the_reference_is_that_of_the_question_whatever_its_place(setup: S
 def test_the_order_of_questions_follows_from_seed_and_step(setup: Setup) -> None:
     assert asked(AGENT, QUESTIONS, 5, seed=1) == asked(AGENT, QUESTIONS, 0, seed=1)[5 * 4 :]
     assert asked(AGENT, QUESTIONS, 0, seed=1) != asked(AGENT, QUESTIONS, 0, seed=2)
-
-
-def test_rewards_are_mixed_and_filtered_as_asked(setup: Setup) -> None:
-    """Two terms that contradict one another: their plain mean is one half, and no episode is better in both."""
-    terms = {"letters:share_of_a": 1.0, "letters:share_without_a": 3.0}
-    learnt = {}
-    for mix, filtered in (("weighted", False), ("uniform", False), ("weighted", True)):
-        game = replace(setup, reward=Reward(terms, mix=mix, filter_by_mean=filtered))
-        learnt[mix, filtered] = rollouts(game, [question.id for question in QUESTIONS])[0]["reward"]
-    assert set(learnt["uniform", False]) == {0.5}
-    assert len(set(learnt["weighted", False])) > 1
-    pairs = list(zip(learnt["weighted", True], learnt["weighted", False], strict=True))
-    assert all(one in (None, two) for one, two in pairs) and any(one is None for one, _ in pairs)
 
 
 def test_bad_episodes_are_counted_and_survived(setup: Setup, tmp_path: Path) -> None:

@@ -59,17 +59,6 @@ def test_a_stopped_run_that_collapses_later_keeps_its_best_weights(
     assert not same(best, weights(last)), "the run did learn on"
 
 
-@pytest.mark.fault(12)
-def test_a_run_in_which_no_group_differs_stops(
-    setup: Setup, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    alike = replace(setup, reward=Reward({"letters:half": 1.0}))
-    history = train(PARAMS, alike, tmp_path / "out", tmp_path / "work", nothing, 0)
-    assert [row["without_advantage"] for row in history] == [1.0] * PARAMS.guard_window
-    assert "train stopped after step 2: no group's rewards differed in the last 2 steps" in capsys.readouterr().out
-    assert train(PARAMS, alike, tmp_path / "out", tmp_path / "work", nothing, 0) == history, "and stays stopped"
-
-
 @pytest.mark.parametrize("lora", [None, LoraParams(rank=8, alpha=64)], ids=["full", "lora"])
 def test_a_killed_run_of_several_passes_ends_with_the_same_weights(
     setup: Setup, tmp_path: Path, lora: LoraParams | None

@@ -24,7 +24,7 @@ from harr.errors import CorpusError
 from harr.index.build import build_index
 from harr.index.passage_index import PassageIndex
 from harr.io.model_folder import PACKAGED
-from harr.params.baselines import InfoNCEParams, ReplugParams
+from harr.params.baselines import InfoNCEParams
 from harr.params.embed import EmbedParams
 from harr.params.index import IndexParams
 from harr.params.train import GRPOParams, PPOParams, PQNParams
@@ -201,27 +201,6 @@ def test_ppo_takes_what_a_step_strayed_off_its_reward_and_whitens_the_rest(
     assert found["clip_share"] == 0.0 and found["loss"] == pytest.approx(0.0, abs=1e-4), "the first is on-policy"
 
 
-def test_a_critic_with_an_encoder_of_its_own_learns(fresh: Fresh, tmp_path: Path) -> None:
-    losses = []
-    for often in (1, 8):
-        changes = {"steps": 1, "group_size": 1, "value_learning_rate": 3e-3, "num_iterations": often}
-        params = KINDS["ppo-critic"].model_copy(update=changes)
-        (row,) = METHODS["ppo"].train(params, fresh(), tmp_path / f"{often}", tmp_path / f"w{often}", nothing, 1)
-        assert row["kl"] >= 0
-        losses.append(row["value_loss"])
-    assert losses[1] < 0.95 * losses[0], "of one and the same batch"
-
-
-def test_a_baseline_has_a_rate_of_its_own() -> None:
-    assert GRPO.of_baseline(GRPO.infonce).learning_rate == 1e-3
-    assert GRPO.of_baseline(InfoNCEParams(learning_rate=1e-4)).learning_rate == 1e-4
-    warm = GRPO.model_copy(update={"warm_start": 8})
-    assert warm.of_baseline(warm.infonce).steps == 12, "as many steps as full has in all"
-    assert warm.of_baseline(warm.infonce).warm_start == 0
-    rival = warm.of_baseline(ReplugParams(learning_rate=1e-4))
-    assert (rival.steps, rival.warm_start, rival.learning_rate, rival.warm_rate) == (4, 8, 1e-4, 1e-3)
-
-
 @pytest.fixture
 def language(setup: Setup, tmp_path: Path) -> Iterator[Setup]:
     """The game of ``setup`` for an encoder that knows what words mean."""
@@ -341,17 +320,6 @@ def test_infonce_refuses_what_it_could_not_learn_from(setup: Setup, tmp_path: Pa
     line = "infonce: in 2 steps no pool held a passage that states an answer, so nothing is learnt"
     with pytest.raises(CorpusError, match=line):
         learn(asks_without_gold(setup, "Timbuktu"))
-
-
-def test_infonce_is_drawn_away_from_what_its_own_search_found(fresh: Fresh, tmp_path: Path) -> None:
-    """One question a step has no gold passages of others: without near misses it has nothing to tell apart."""
-    losses = {}
-    for hard in (0, 3, 30):
-        contrast = InfoNCEParams(hard_negatives=hard, learning_rate=1e-2, temperature=0.1)
-        params = GRPO.model_copy(update={"steps": 1, "questions_per_step": 1, "infonce": contrast})
-        (row,) = infonce(params, fresh(), tmp_path / f"{hard}", tmp_path / f"w{hard}", nothing, seed=0)
-        losses[hard] = row["loss"]
-    assert losses[0] == 0.0 < losses[3] < losses[30]
 
 
 def test_every_question_comes_once_an_epoch() -> None:

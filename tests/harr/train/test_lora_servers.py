@@ -118,22 +118,12 @@ def test_two_servers_share_a_run_and_one_may_be_restarted(setup: Setup, tmp_path
     assert all(row["is_ratio_mean"] == pytest.approx(1.0, abs=1e-2) for row in history)
     assert servers[0].loads == 3 < servers[1].loads
     assert all(len(server.asked) > 3 * 8 for server in servers)
+    assert max(len(body["prompt"]) + 6 for server in servers for body in server.asked) <= 48, "a server's room"
     sent = servers[0].asked[0]
     assert (sent["temperature"], sent["top_p"], sent["top_k"], sent["min_p"]) == (0.8, 1.0, -1, 0.0)
     assert (sent["logprobs"], sent["return_token_ids"], sent["include_stop_str_in_output"]) == (0, True, True)
     assert len({str(body["seed"]) for body in servers[0].asked}) > 24, "rows have random numbers of their own"
     assert (tmp_path / "out/adapter_model.safetensors").exists()
-
-
-def test_the_same_run_draws_the_same_and_an_episode_has_the_servers_room(setup: Setup, tmp_path: Path) -> None:
-    rows = []
-    for name in "ab":
-        server = Vllm(setup.writer)
-        with served(server) as url:
-            history = train(params(url, steps=1), setup, tmp_path / name, tmp_path / f"work-{name}", nothing, 0)
-        rows.append([row["reward_mean"] for row in history])
-        assert max(len(body["prompt"]) + 6 for body in server.asked) <= 48
-    assert rows[0] == pytest.approx(rows[1], abs=1e-6)
 
 
 def test_a_server_with_other_weights_ends_the_run_and_the_step_is_not_kept(setup: Setup, tmp_path: Path) -> None:
