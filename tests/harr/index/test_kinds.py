@@ -130,14 +130,3 @@ def test_a_parameter_that_is_not_read_is_refused() -> None:
     ):
         with pytest.raises(ValidationError, match=re.escape(told)):
             IndexParams.model_validate(given)
-
-
-@pytest.mark.services
-@pytest.mark.xdist_group("milvus")
-@pytest.mark.parametrize("kind", BREADTH)
-def test_milvus_has_the_kinds_that_milvus_lite_has(
-    milvus_uri: str, kind: str, passages: Passages, vectors: Vectors, tmp_path: Path
-) -> None:
-    params = IndexParams(uri=milvus_uri, kind=kind, breadth=BREADTH[kind], full_text=False)
-    assert build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")["inserted"] == 2_700
-    assert asked(params, passages, vectors, tmp_path / "out")["recall_at_pool"] > 0.95

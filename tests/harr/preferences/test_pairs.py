@@ -72,10 +72,3 @@ def test_no_pair_only_where_all_tie(tries: list[tuple[str, float]]) -> None:
     worst = {query: min(score for name, score in usable if name == query) for query, _ in usable}
     found = preferences([query for query, _ in tries], [score for _, score in tries])
     assert (found is None) == (len(set(worst.values())) < 2)
-
-
-@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=8), st.integers(0, 99))
-def test_a_solved_try_is_never_gone_on_from(scores: list[float], seed: int) -> None:
-    place = next_try(scores, random.Random(seed))
-    assert (place is None) == (set(scores) == {1.0})
-    assert place is None or scores[place] < 1.0

@@ -1,7 +1,7 @@
 """Runs of the agent that are stopped, collapse, break, or outgrow their model; and of two processes, as of one."""
 
 import sys
-from collections.abc import Generator as PyGenerator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ import torch
 from launching import check_alike, history, killed_hard_at, launch, leave_history
 from letters import AGENT, OnePassage, letters_setup, nothing, save_letters, spell
 from runs import go_on, same, timeless, weights
-from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.io import progress
@@ -24,7 +23,7 @@ from harr.rag.setup import Setup
 from harr.rag.validation import Validation, points
 from harr.train import agent
 from harr.train.agent import check_processes, train
-from harr.types import Generate, Outcome, Question, Request, Retrieval, Search
+from harr.types import Question, Retrieval, Search
 
 PARAMS = AGENT.model_copy(
     update={"questions_per_step": 2, "group_size": 4, "checkpoint_every": 5, "guard_window": 2, "guard_drop": 0.5}
@@ -148,62 +147,6 @@ def test_a_gradient_that_is_not_finite_is_left_out_and_counted_and_three_in_a_ro
     history = train(PARAMS, setup, tmp_path / "broken", tmp_path / "work", broken_in(range(12), monkeypatch), 0)
     assert len(history) == 3 and "gradient was not finite in 3 steps in a row" in capsys.readouterr().out
     assert same(weights(Path(setup.writer)), weights(tmp_path / "broken")), "nothing was learnt"
-
-
-def wordy(question: Question) -> PyGenerator[Request, Any, Outcome]:
-    """Two turns; a short question is told more in between than the model can read."""
-    first: str = yield Generate(prompt=question.text, stop=("s",))
-    told = "b" * (40 if len(question.text) < 3 else 3)
-    answer: str = yield Generate(prompt=f"{question.text}{first}{told}", stop=("t",))
-    return Outcome(answer)
-
-
-def test_an_episode_that_outgrows_learnt_positions_is_survived(
-    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """GPT-2's shape with room for 32 tokens: a second turn without room, a prompt alone too long, and two that fit.
-
-    A batch of them is wider than 32; TRL must read every text at the positions at which it was sampled.
-    """
-    tokenizer = AutoTokenizer.from_pretrained(setup.writer)
-    shape = {"n_positions": 32, "n_embd": 16, "n_layer": 1, "n_head": 2, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
-    ends = {"eos_token_id": tokenizer.eos_token_id, "bos_token_id": None, "attn_pdrop": 0.0}
-    torch.manual_seed(0)
-    GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), **shape, **ends)).save_pretrained(tmp_path / "gpt2")
-    tokenizer.save_pretrained(tmp_path / "gpt2")
-    seen: list[tuple[torch.Tensor, ...]] = []
-
-    def watch(module: Any, args: Any, kwargs: Any, output: Any) -> None:
-        if kwargs.get("fused_lm_head"):
-            seen.append((kwargs["input_ids"], kwargs["attention_mask"], output.log_probs.detach()))
-
-    def load(*given: Any, **settings: Any) -> tuple[Any, Any]:
-        model, tokenizer = load_model(*given, **settings)
-        model.register_forward_hook(watch, with_kwargs=True)
-        return model, tokenizer
-
-    monkeypatch.setattr(agent, "load_model", load)
-    texts = ["q", "w" * 20, "e" * 60, "rrrr"]
-    game = replace(
-        setup,
-        questions=[Question(f"q{number}", text) for number, text in enumerate(texts)],
-        pipeline=wordy,
-        writer=str(tmp_path / "gpt2"),
-    )
-    # of the loss dapo, episodes without advantage would not be read
-    one = PARAMS.model_copy(update={"steps": 1, "questions_per_step": 4, "episodes_per_pass": 16, "loss": "grpo"})
-    (row,) = train(one, game, tmp_path / "out", tmp_path / "work", nothing, 0)
-    assert row["without_room"] >= 4 + 2 * 4 and row["skipped_updates"] == 0.0
-    model = GPT2LMHeadModel.from_pretrained(tmp_path / "gpt2").eval()
-    lengths = set()
-    for ids, mask, found in (row for batch in seen for row in zip(*batch, strict=True)):
-        text = ids[mask.bool()]
-        with torch.no_grad():
-            scores = model(text[None]).logits[0, :-1].log_softmax(-1).gather(-1, text[1:, None])[:, 0]
-        own = found[mask[1:].bool()][-len(scores) :]  # the first token has none; those of the prompt are 0
-        assert torch.allclose(own[own != 0], scores[own != 0], atol=1e-4)
-        lengths.add(len(text))
-    assert max(lengths) <= 32 and {32} < lengths and max(ids.shape[1] for ids, *_ in seen) > 32
 
 
 class Leaves(OnePassage):

@@ -69,14 +69,6 @@ def test_step_weights(estimator: str, expected: list[float]) -> None:
     assert step_weights([1, 3, 0], estimator).tolist() == pytest.approx(expected)
 
 
-def test_gae_between_its_ends() -> None:
-    """Deltas: .5 + .9 * .4 - .2 = .66 and 1 - .4 = .6; advantage 0 is .66 + .9 * .5 * .6 = .93."""
-    advantages, targets = generalized_advantages([0.5, 1.0], [0.2, 0.4], discount=0.9, lambda_=0.5)
-    assert advantages == pytest.approx([0.93, 0.6])
-    assert targets == pytest.approx([1.13, 1.0])
-    assert generalized_advantages([], [], discount=0.9, lambda_=0.5) == ([], [])
-
-
 def test_the_value_loss_takes_the_worse_of_free_and_clipped() -> None:
     """Clipped to .2: half of (.2 - 1)^2; nearer to the target than the clip allows is not rewarded."""
     loss = clipped_value(torch.tensor([0.9, 0.1]), torch.zeros(2), torch.ones(2), 0.2)

@@ -10,6 +10,7 @@ import torch
 from letters import nothing
 
 from harr.embed.encoder import Encoder
+from harr.io.files import read_json
 from harr.io.model_folder import PACKAGED
 from harr.params.train import PQNParams
 from harr.params.train_facts import LoraParams
@@ -17,9 +18,11 @@ from harr.rag.policies.encoder_adapter import load_adapter
 from harr.rag.policies.q_values import select_action, soft_value, values
 from harr.rag.rollout import play
 from harr.rag.scoring.ranking import all_gold
+from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train import pqn
 from harr.train.advantages import lambda_returns
+from harr.train.batch import rate_share
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
 Towers = Callable[..., Setup]
@@ -90,6 +93,22 @@ def test_the_towers_learn_and_the_export_plays_as_well(
     assert before < 0.7 < 0.9 <= solved(with_adapters(towers(model=model), tmp_path / "out"))
     assert [row["step"] for row in history] == list(range(params.steps))
     assert history[-1]["temperature"] < history[0]["temperature"] == 0.1
+
+
+def test_as_published_it_learns_by_means_over_ten_and_says_so(towers: Towers, tmp_path: Path) -> None:
+    """Mean vectors / 10 on both sides are raw means with value_scale .01; the rate falls by a cosine, and cools."""
+    setup = towers(normalize=False)
+    policy = replace(setup.retriever, scale=0.01, pick_order="picked")
+    setup = replace(setup, retriever=policy, reward=Reward({"completion": 1.0}))
+    as_theirs = {"decay": "cosine", "cooling": "rate", "betas": (0.9, 0.98), "epsilon": 1e-6, "warmup_steps": 1}
+    published = FULL.model_copy(update={"steps": 4, **as_theirs})
+    history = pqn.train(published, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert [row["temperature"] for row in history] == pytest.approx(
+        [0.1 * rate_share(published, step) for step in range(4)]
+    )
+    assert history[-1]["loss"] < history[0]["loss"], "raw means learn, too"
+    told = read_json(tmp_path / "out/harr.json")
+    assert (told["normalize"], told["value_scale"], told["pick_order"]) == (False, 0.01, "picked")
 
 
 def test_a_state_shows_picks_as_it_is_told_to(towers: Towers) -> None:
