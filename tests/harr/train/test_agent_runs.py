@@ -1,4 +1,4 @@
-"""Runs of the agent that are stopped, collapse, break, or outgrow their model; and of two processes, as of one."""
+"""Runs of the agent that are stopped, collapse, or break; and of two processes, as of one."""
 
 import sys
 from collections.abc import Sequence
