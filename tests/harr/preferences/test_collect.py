@@ -240,7 +240,7 @@ def test_questions_that_teach_nothing_are_one_clear_line(world: Reader, tmp_path
             ),
             (
                 {"sample": Parrot},
-                r"at all \d+ prompts of questions to learn from every query did as well as every other; raise",
+                r"found: at all \d+ prompts of questions to learn from every query did as well as every other; raise",
             ),
             ({"setup": setup_of(world, questions=world.questions[:12])}, "12 training questions are too few"),
         )
