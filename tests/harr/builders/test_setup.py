@@ -20,7 +20,7 @@ from harr.rag.retrieval.bm25 import BM25Retriever
 from harr.rag.retrieval.hybrid import Fusion, HybridRetriever
 from harr.rag.retrieval.late_interaction import LateInteraction, search_identity
 from harr.rag.setup import Setup
-from harr.types import Hop, Search
+from harr.types import Search
 
 RECIPE = yaml.safe_load((Path(__file__).parents[3] / "recipes/smoke.yaml").read_text())
 
@@ -95,34 +95,6 @@ def test_arms_rank_by_their_own_search_whatever_the_pool_is(corpus, places: Plac
         assert isinstance(player(ARMS["bm25"], None), BM25Retriever)
         frozen = player(ARMS["frozen"], None)
         assert isinstance(frozen, DensePolicy) and frozen.fusion == Fusion(0.0, 1.0)
-
-
-def test_arms_that_rewrite_search_blindly_for_what_their_rule_writes(corpus, places: Places) -> None:  # type: ignore[no-untyped-def]
-    """The last answer names the town that the query leaves open; `mention` finds it by its title."""
-    names = ("last_answer", "bm25_last_answer", "mention")
-    search = Search(corpus.questions[0], "What is it like in winter?", (Hop("Where?", "Ilkley"),))
-    named = Search(corpus.questions[0], "What is Ilkley like in winter?")
-    with open_players(params({"evaluate": {"arms": names}}), places, corpus.questions, candidates="corpus") as player:
-        found = {name: player(ARMS[name], None).retrieve([search, named]) for name in names}
-    best = {name: [one.passages[0].id if one.passages else "" for one in both] for name, both in found.items()}
-    assert best["last_answer"] == best["bm25_last_answer"] == ["Ilkley-winter"] * 2
-    assert best["mention"][1] == "Ilkley-winter" and found["last_answer"][0].state.endswith(
-        "Ilkley What is it like in winter?"
-    )
-
-
-def test_arm_thought_reads_it_whatever_the_state_of_the_run(corpus, places: Places) -> None:  # type: ignore[no-untyped-def]
-    search = Search(corpus.questions[0], "Where?", (Hop("Who?", "Ada"),), thought="Ilkley in winter, I think.")
-    with open_players(params(state="json"), places, corpus.questions, candidates="corpus") as player:
-        states = {
-            name: player(ARMS[name], None).retrieve([search])[0].state for name in ("thought", "history", "frozen")
-        }
-    asked = f"Original Question: {corpus.questions[0].text}"
-    assert states == {
-        "thought": f"{asked}\nReasoning: Ilkley in winter, I think.\nQuery: Where?",
-        "history": f'{asked}\nHistory: [{{"sub_query": "Who?", "answer": "Ada"}}]\nQuery: Where?',
-        "frozen": "Query: Where?",
-    }
 
 
 def test_the_weights_of_late_interaction_are_part_of_the_game(  # type: ignore[no-untyped-def]

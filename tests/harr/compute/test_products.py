@@ -32,20 +32,6 @@ def test_products_and_gradients_are_those_of_torch(shape: tuple[int, ...], bias:
             torch.testing.assert_close(ours_own, theirs_own, atol=1e-5, rtol=1e-5)
 
 
-def test_other_number_formats_and_classes_are_left_to_torch() -> None:
-    class Other(torch.nn.Linear):
-        pass
-
-    layer, other = torch.nn.Sequential(torch.nn.Linear(24, 40)), torch.nn.Sequential(Other(24, 40))
-    by_onednn(layer)
-    by_onednn(other)
-    assert type(other[0]) is Other
-    with torch.autocast("cpu", torch.bfloat16):
-        assert layer(torch.ones(2, 24)).dtype == torch.bfloat16
-    assert layer.bfloat16()(torch.ones(2, 24, dtype=torch.bfloat16)).dtype == torch.bfloat16
-    assert torch.nn.Sequential(Linear(24, 40))(torch.ones(0, 24)).shape == (0, 40)
-
-
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
 @pytest.mark.parametrize("rows", [1, 7, 64])
 def test_products_are_those_of_a_linear_layer(dtype: torch.dtype, atol: float, rows: int) -> None:

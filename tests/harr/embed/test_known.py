@@ -92,15 +92,3 @@ def test_what_is_damaged_or_gets_other_bytes_today_is_embedded_anew(
     (out / "sha256sums.txt").unlink()
     assert embed_corpus(before, encoder, PARAMS, out, tmp_path / "work")["embedded"] == 60
     assert "other bytes today (cosine 1.000000)" in capsys.readouterr().out
-
-
-def test_where_none_of_the_texts_looked_at_is_known_all_are_embedded(
-    before: Passages, encoder: Encoder, tmp_path: Path
-) -> None:
-    """Nothing is taken over that was not compared."""
-    embed_corpus(before, encoder, PARAMS, tmp_path / "out", tmp_path / "work")
-    looked_at = set(np.unique(np.linspace(0, 129, 64).astype(int)).tolist())
-    old = next(row for row in range(130) if row not in looked_at)
-    other = [passage(0) if row == old else passage(1000 + row) for row in range(130)]
-    after = write(tmp_path / "after", other)
-    assert embed_corpus(after, encoder, PARAMS, tmp_path / "out", tmp_path / "work")["embedded"] == 130

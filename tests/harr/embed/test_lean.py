@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from harr.embed.encoder import Encoder
-from harr.embed.lean import LeanEncoder, faster_dtype, is_bert, lean
+from harr.embed.lean import LeanEncoder, is_bert, lean
 
 TEXTS = [f"Where was the founder of firm {n} born? " * (1 + n % 7) for n in range(40)] + [
     "",
@@ -54,7 +54,3 @@ def test_one_whose_vectors_are_others_is_not_taken(encoder: Encoder) -> None:
     other.model = copy.deepcopy(encoder.model)
     other.model[0].auto_model.embeddings.LayerNorm.forward = lambda x: x.flip(-1)  # what the lean one does not know
     assert is_bert(other) and lean(other, torch.float32) is other
-
-
-def test_the_faster_number_format_is_one_of_two(encoder: Encoder) -> None:
-    assert faster_dtype(encoder) in (torch.float32, torch.bfloat16)

@@ -11,7 +11,6 @@ import torch
 from digests import digests
 from serving import Served, serving
 
-from harr.builders.embed import build_served_encoder
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
 from harr.embed import served
@@ -19,7 +18,6 @@ from harr.embed.encoder import Encoder
 from harr.embed.served import ServedEncoder
 from harr.embed.shards import embed_corpus
 from harr.errors import ModelError, ParamsError, ServiceUnavailable
-from harr.params import Params
 from harr.params.embed import EmbedParams
 from harr.types import Passage
 
@@ -41,15 +39,13 @@ class Answers:
         self.change: Change = lambda vectors: vectors
         self.away = range(0)
         """Numbers of the requests at which it hangs up."""
-        self.base64, self.body = True, b""
 
     def __call__(self, body: dict[str, Any], number: int) -> tuple[int, Any]:
-        if number in self.away or self.body:
-            return (0, "") if number in self.away else (200, self.body)
+        if number in self.away:
+            return 0, ""
         vectors = self.change([2 * self.vector(ids) for ids in body["input"]])
         coded = [base64.b64encode(vector.tobytes()).decode() for vector in vectors]
-        given = coded if self.base64 else [vector.tolist() for vector in vectors]
-        rows = [{"object": "embedding", "index": n, "embedding": value} for n, value in enumerate(given)]
+        rows = [{"object": "embedding", "index": n, "embedding": value} for n, value in enumerate(coded)]
         return 200, {"object": "list", "model": body["model"], "data": rows[::-1]}
 
     def vector(self, ids: list[int]) -> np.ndarray:
@@ -146,26 +142,3 @@ def test_after_a_lasting_failure_the_next_run_goes_on_at_its_shard(
     assert len(server.bodies) == asked + 1 + 7 + 2
     embed_corpus(passages, encoder, PARAMS, tmp_path / "other", tmp_path / "work", client)
     assert digests(tmp_path / "other") == digests(tmp_path / "out")
-
-
-def test_another_kind_of_server_is_recognised_and_lists_of_numbers_are_vectors_too(
-    encoder: Encoder, answers: Answers, client: ServedEncoder
-) -> None:
-    for answers.body in (
-        b'{"detail": "fine"}',
-        b"{broken",
-        b'{"object": "list", "data": []}',
-        b'{"data": [{}]}',
-        b'{"data": [1]}',
-    ):
-        with pytest.raises(ParamsError, match=r"^encoder at http://127"):
-            client.encode(["a text"])
-    answers.body, answers.base64 = b"", False
-    np.testing.assert_allclose(client.encode(["a text"]), encoder.encode(["a text"]), atol=1e-5)
-
-
-def test_parameters_choose_the_server(encoder: Encoder) -> None:
-    params = Params.load(Path(__file__).parents[3] / "params.yaml")
-    assert build_served_encoder(params.encoder, encoder) is None
-    there = params.encoder.model_copy(update={"base_url": "http://127.0.0.1:8001/v1"})
-    assert isinstance(build_served_encoder(there, encoder), ServedEncoder)

@@ -8,7 +8,7 @@ import pytest
 from letters import save_letters
 
 from harr.errors import CorpusError, ModelError
-from harr.generator.demonstrations import make_demonstrations, read_demonstrations
+from harr.generator.demonstrations import read_demonstrations
 from harr.rag.generation.local_model import LanguageModel, load_model
 
 TURNS = (
@@ -92,18 +92,3 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path, writer: LanguageModel, 
         read_demonstrations(tmp_path / "gone.jsonl", writer)
     with pytest.raises(CorpusError, match="holds no demonstration"):
         read_demonstrations(written([], tmp_path), writer)
-
-
-@pytest.mark.parametrize("template", ["plain", "bare"])
-def test_made_traces_show_the_template_and_teach_the_turns(template: str, writer: LanguageModel) -> None:
-    def codes(text: str, add_special_tokens: bool) -> dict[str, list[int]]:
-        return {"input_ids": [ord(letter) for letter in text]}
-
-    reader = LanguageModel(writer.model, writer.tokenizer, name="codes")
-    reader.tokenizer = codes
-    rows = make_demonstrations(3, template, 0, reader)
-    assert len(rows) == 3 and rows == make_demonstrations(3, template, 0, reader)
-    for ids, own in rows:
-        told, learnt = ("".join(chr(c) for c, mine in zip(ids, own, strict=True) if mine == kind) for kind in (0, 1))
-        assert told.startswith("Question: " if template == "bare" else "Answer the question") and "Doc 1" in told
-        assert "<search>" in learnt and learnt.endswith("</answer>") and "<information>" not in learnt

@@ -1,7 +1,6 @@
 """The small language model: its texts, its first induction head, and a run that is killed."""
 
 import random
-from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -18,7 +17,7 @@ from harr.generator.traces import Oracle, game_of, open_world, practice, trace
 from harr.io.files import finish
 from harr.params.generator import SmallLMParams
 from harr.rag.rollout import play
-from harr.types import Generate, Generator, Search
+from harr.types import Generate, Generator
 from harr.world import scripted
 from harr.world.scripted import Scripted
 
@@ -69,30 +68,6 @@ def test_a_text_in_pieces_has_the_tokens_of_the_whole(seed: int, plays: str) -> 
         assert tokenizer.decode(ids, clean_up_tokenization_spaces=False) == whole
 
 
-@pytest.mark.parametrize("k", [2, 4])
-def test_a_search_shows_as_many_passages_as_where_the_model_plays(k: int) -> None:
-    """A model that was taught on three and shown two takes what the last one says."""
-    tokenizer, last = tokenizer_of("r_search"), SmallLMParams(kind="small_lm", plays="r_search", steps=10)
-    steps = small_lm._dealt(tokenizer, 1, last, k, 0)
-    texts = [tokenizer.decode(ids) for rows in steps for ids, _ in rows]
-    counts = Counter(shown.count("(Title: ") for text in texts for shown in text.split("<result>")[2:])
-    assert set(counts) <= {0, k} and counts[k] > 10
-
-
-@pytest.mark.parametrize("prepared", [True, False])
-def test_the_first_induction_head_is_there_from_the_start(prepared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Soon random tokens are recalled; a model that starts from noise is still far behind."""
-    if not prepared:
-        monkeypatch.setattr(small_lm, "start_with_induction", lambda model: None)
-    torch.manual_seed(0)
-    model, rng = small_lm._model(600, 64, 2), random.Random(0)
-    optimizers = small_lm._optimizers(model)
-    for _ in range(90):
-        batch = small_lm._pad([small_lm._recall(600, rng, 32) for _ in range(16)])
-        _, right = small_lm._learn(model, optimizers, *batch, done=0.03)
-    assert right > 0.8 if prepared else right < 0.6
-
-
 def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changes = {"TOKENS_PER_STEP": 1024, "SAVE_EVERY": 2, "TESTED": 1}
     for name, value in (changes | {"_tokenizer": lambda vocabulary, plays: tokenizer_of(plays)}).items():
@@ -109,18 +84,3 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: py
     learnt, began = weights(tmp_path / "a"), weights(tmp_path / "a/base")
     assert not torch.equal(began["./model.embed_tokens.weight"], learnt["./model.embed_tokens.weight"])
     assert not any(bias.any() for name, bias in learnt.items() if name.endswith("o_proj.bias")), "vLLM passes over it"
-
-
-def test_the_teacher_is_shown_what_a_search_engine_shows() -> None:
-    """Shuffled among strangers, the gold passage taught nothing of ranks, and reading the wrong one cost nothing."""
-    reader, rng = open_world(5, hops=(1,)), random.Random(0)
-    oracle = Oracle(reader, rng, k=3)
-    places, alike = [], 0
-    for question in reader.questions * 10:
-        (gold,) = question.gold_ids
-        found = [passage.id for passage in oracle.retrieve([Search(question, question.text)])[0].passages]
-        assert len(set(found)) == 3
-        places.append(found.index(gold))
-        alike += sum(name in reader.alike[gold] for name in found if name != gold)
-    assert 0.75 < places.count(0) / len(places) < 0.97 and {*places} == {0, 1, 2}
-    assert alike / (2 * len(places)) > 0.6

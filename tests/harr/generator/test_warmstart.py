@@ -10,22 +10,16 @@ from letters import nothing, save_letters
 from peft import PeftModel
 from runs import go_on, same, timeless, weights
 
-from harr.arms import ARMS
-from harr.builders.setup import open_writer
-from harr.builders.writers import writer_folder
 from harr.compute import trl
 from harr.errors import CorpusError
 from harr.generator.warmstart import train_warmstart
 from harr.io import progress
 from harr.io.files import finish, read_json
-from harr.params import Params
 from harr.params.generator import WarmstartParams
 from harr.params.train_facts import LoraParams
 from harr.rag.generation.llm_adapter import base_identity
 from harr.rag.generation.local_model import LocalGenerator, load_model
 from harr.types import Generate
-from tasks.generator import make_generator
-from tasks.paths import PLACES
 
 LETTERS = "qwer"
 ROWS: list[Any] = [
@@ -111,23 +105,3 @@ def test_long_demonstrations_are_left_out_and_steps_follow_from_epochs(tmp_path:
     assert "1 of 9 demonstrations are longer than 20 tokens" in capsys.readouterr().out
     with pytest.raises(CorpusError, match=r"all 9 .* are longer than 8 tokens; raise generator\.max_length"):
         train_warmstart(settings(tmp_path, rows=rows, max_length=8), tmp_path / "out", tmp_path / "work", nothing, 0)
-
-
-def test_arms_write_with_the_base_or_with_the_warm_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stage generator writes models/generator, which an agent begins with; arm base is the model of params.yaml."""
-    monkeypatch.chdir(tmp_path)
-    sections = {
-        "download": {"dataset": "world"},
-        "pipeline": {"name": "search_r1"},
-        "generator": settings(tmp_path).model_dump(),
-        "filter": {"keep": "all"},
-        "train": {"method": "agent", "max_tokens": 8},
-        "evaluate": {"arms": ["base", "warmstart", "full"]},
-    }
-    params = Params.model_validate(sections)
-    assert make_generator.fn(params, nothing)["trained"] == 1.0
-    asked = [Generate(prompt="q", stop=("s",))]
-    writers = {arm: open_writer(params, PLACES, ARMS[arm], None) for arm in ("base", "warmstart")}
-    answers = {arm: writer.complete(asked)[0] for arm, writer in writers.items()}
-    assert answers["warmstart"] == "abc" != answers["base"]
-    assert says(writer_folder(params.generator, PLACES), "q") == "abcs"

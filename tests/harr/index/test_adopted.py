@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 from pymilvus import DataType
 
 from harr.corpus.passages import Passages, write_passages
@@ -14,7 +13,7 @@ from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch, ParamsError
 from harr.index.adopted import adopt_collection, adopted_rows, open_index
 from harr.index.recall import check_recall
-from harr.params.index import AdoptParams, IndexParams
+from harr.params.index import IndexParams
 from harr.services.milvus_client import Connection, connect
 from harr.types import Passage
 
@@ -127,14 +126,3 @@ def test_what_does_not_fit_is_one_line(uri: str, passages: Passages, vectors: Ve
             params = section(uri, **{"collection": "theirs", **given})
             adopt_collection(corpus, embedded, params, tmp_path / "out", tmp_path / "work")
         assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
-
-
-def test_settings_of_a_build_are_refused() -> None:
-    for given, told in (
-        ({"uri": ""}, "adopt is for a Milvus server"),
-        ({"full_text": True}, "searched by vectors alone; set full_text: false"),
-        ({"kind": "hnsw"}, "kind is for a collection that harr builds"),
-    ):
-        values = {"uri": "http://127.0.0.1:1", "full_text": False, "adopt": AdoptParams(collection="theirs"), **given}
-        with pytest.raises(ValidationError, match=told):
-            IndexParams.model_validate(values)

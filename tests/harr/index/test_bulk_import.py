@@ -1,6 +1,5 @@
 """Parquet files for a server's import: what is in them, and the import by a real server."""
 
-import io
 from itertools import count
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from harr.corpus.vectors import Vectors
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.index import bulk_import
 from harr.index.build import build_index
-from harr.index.bulk_import import State, import_passages, write_parquet
+from harr.index.bulk_import import State, import_passages
 from harr.index.collection import Slice
 from harr.index.passage_index import PassageIndex
 from harr.io.files import read_json
@@ -41,15 +40,6 @@ def vectors() -> Vectors:
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_import, "FILE_BYTES", 100 * 4 * WIDTH)
     monkeypatch.setattr(bulk_import, "POLL_SECONDS", 0.01)
-
-
-def test_a_file_holds_rows_vectors_and_texts(passages: Passages, vectors: Vectors) -> None:
-    sink, rows = io.BytesIO(), np.array([3, 5, 200])
-    write_parquet(passages, vectors, ALL, rows, IndexParams(batch_size=2), sink)
-    table = pq.read_table(io.BytesIO(sink.getvalue()))
-    assert table["key"].to_pylist() == [6, 10, 400]
-    np.testing.assert_array_equal(np.array(table["vector"].to_pylist(), dtype=np.float32), vectors.take(rows))
-    assert table["text"].to_pylist() == [passage.content for passage in passages.take([3, 5, 200])]
 
 
 @pytest.mark.parametrize("killed", ["as it starts a job", "as it waits for the jobs"])

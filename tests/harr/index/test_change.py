@@ -79,18 +79,6 @@ def goes_on(tmp_path: Path) -> None:
     assert nearest(tmp_path, AFTER, [BEFORE[3], BEFORE[7]]) == ["", ""]
 
 
-def test_a_collection_whose_change_was_stopped_does_not_open(tmp_path: Path) -> None:
-    """As on a server, where the change is seen: neither as the old corpus nor as the new one."""
-    stage(tmp_path, BEFORE)
-    _, before = corpus_of(tmp_path, BEFORE)
-    with PassageIndex.open(tmp_path / "index", DENSE, identity=before.identity) as index:
-        marked = {"harr": json.dumps({"identity": "", "becomes": "feed"})}
-        index._client.alter_collection_properties(index._collection, marked)
-    (tmp_path / "index/sha256sums.txt").unlink()
-    with pytest.raises(IndexMismatch, match=r"is being brought to feed, or that was stopped; wait for it, or run"):
-        PassageIndex.open(tmp_path / "index", DENSE, identity=before.identity)
-
-
 def test_passages_that_are_alike_in_all_are_kept_apart(tmp_path: Path) -> None:
     twins = [*BEFORE, BEFORE[5]]
     stage(tmp_path, BEFORE)

@@ -16,9 +16,8 @@ from harr.index import kinds
 from harr.index.build import build_index
 from harr.index.passage_index import PassageIndex
 from harr.index.recall import check_recall, recall_at
-from harr.io.files import read_json, write_json
+from harr.io.files import write_json
 from harr.params.index import IndexParams
-from harr.services import milvus_client
 from harr.types import Passage
 
 ROWS, WIDTH, POOL = 3_000, 16, 30
@@ -92,25 +91,6 @@ def test_a_kind_finds_what_its_recall_says(kind: str, passages: Passages, vector
         PassageIndex.open(out, params, identity=vectors.identity)
 
 
-def test_links_and_breadth_count(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
-    """Milvus Lite reads what it is built and searched with, and a change of links builds anew."""
-    found = {}
-    for links, breadth in ((4, 1), (4, 512), (64, 1)):
-        params = IndexParams(kind="hnsw", links=links, breadth=breadth, full_text=False)
-        figures = build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")
-        found[links, breadth] = overlap(params, passages, vectors, tmp_path / "out"), figures["inserted"]
-    assert found[4, 1][0] < found[4, 512][0] - 0.02 and found[4, 1][0] < found[64, 1][0] - 0.02
-    assert [inserted for _, inserted in found.values()] == [2_700, 0, 2_700]
-
-
-def test_a_flat_index_is_as_before(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
-    params = IndexParams(full_text=False)
-    build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")
-    assert not (tmp_path / "out" / kinds.SEARCH).exists() and "kind" not in read_json(tmp_path / "out/manifest.json")
-    assert overlap(params, passages, vectors, tmp_path / "out") == 1.0
-    assert asked(params, passages, vectors, tmp_path / "out") == {"recall_at_pool": 1.0}
-
-
 def test_passages_with_one_vector_count_as_one(passages: Passages, tmp_path: Path) -> None:
     """Any of them is right; without that, a flat index would not reach 1."""
     twins = Vectors({"identity": "feed", "rows": ROWS, "width": WIDTH}, [np.repeat(unit(DRAWN[:30]), 100, axis=0)])
@@ -150,29 +130,3 @@ def test_a_parameter_that_is_not_read_is_refused() -> None:
     ):
         with pytest.raises(ValidationError, match=re.escape(told)):
             IndexParams.model_validate(given)
-
-
-@pytest.mark.services
-@pytest.mark.xdist_group("milvus")
-@pytest.mark.parametrize("kind", BREADTH)
-def test_milvus_has_the_kinds_that_milvus_lite_has(
-    milvus_uri: str, kind: str, passages: Passages, vectors: Vectors, tmp_path: Path
-) -> None:
-    params = IndexParams(uri=milvus_uri, kind=kind, breadth=BREADTH[kind], full_text=False)
-    assert build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")["inserted"] == 2_700
-    assert asked(params, passages, vectors, tmp_path / "out")["recall_at_pool"] > 0.95
-
-
-@pytest.mark.services
-@pytest.mark.xdist_group("milvus")
-def test_a_server_that_cannot_build_a_kind_is_told(
-    milvus_uri: str, passages: Passages, vectors: Vectors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Milvus 2.3.5 as packaged takes the name, and builds for ever."""
-    monkeypatch.setattr(milvus_client, "TRIED_SECONDS", 10)
-    params = IndexParams(uri=milvus_uri, kind="diskann", full_text=False)
-    with pytest.raises(ParamsError, match=r"does not build DISKANN .*; nothing was inserted"):
-        build_index(passages, vectors, params, tmp_path / "diskann", tmp_path / "work")
-    client = milvus_client.connect(params, milvus_uri)
-    assert not [name for name in client.list_collections() if name.endswith(("diskann", "tried"))]
-    client.close()

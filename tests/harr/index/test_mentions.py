@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, strategies as st
 
 from harr.corpus.passages import Passages, write_passages
 from harr.errors import DamagedFile, IndexMismatch
-from harr.index.mentions import Mentions, Titles, build_mentions
+from harr.index.mentions import Mentions, build_mentions
 from harr.types import Passage
 
 SHELF = (
@@ -53,32 +52,3 @@ def test_mentions_of_another_corpus_and_damaged_ones_are_refused(tmp_path: Path)
     (out / "named.npy").write_bytes(b"")
     with pytest.raises(DamagedFile, match=r"dvc repro -f -s index"):
         Mentions.of(passages, out)
-
-
-def test_a_corpus_without_titles_names_none(tmp_path: Path) -> None:
-    passages = corpus(tmp_path / "corpus", (Passage("p", "Mill.", ""),))
-    build_mentions(passages, tmp_path / "out", tmp_path / "work")
-    mentions = Mentions.of(passages, tmp_path / "out")
-    assert len(mentions.titles) == 0 and mentions.named_by(0) == [] and mentions.titles.named_in("A Mill.") == []
-
-
-@given(st.lists(st.sampled_from(["Ada", "Brown", "Mill", "the", "Old", "x", "ß", "İ"]), max_size=8))
-def test_the_longest_name_counts_wherever_it_stands(words: list[str]) -> None:
-    """As by trying every length at every word, which is slow."""
-    import pyarrow as pa
-
-    names = ["Ada", "Ada Brown", "Old Mill", "The Old Mill", "Mill the", "ß ß", "İ"]
-    titles, place, wanted = Titles(pa.chunked_array([names])), 0, []
-    while place < len(words):
-        for size in (3, 2, 1):
-            name = " ".join(words[place : place + size])
-            fits = [n for n in names if n.casefold() == name.casefold() and len(words[place : place + size]) == size]
-            if fits and (size > 1 or name[0].isupper()):
-                wanted += fits
-                place += size - 1
-                break
-        place += 1
-    text = ", ".join(words)
-    found = titles.named_in(text)
-    assert [names[titles.rows(one.title)[0]] for one in found] == wanted
-    assert all(text[one.start : one.end].split(", ")[0] in words for one in found)

@@ -4,8 +4,6 @@ What any address has, and Milvus Lite's in a thread as well, is in test_passage_
 """
 
 import os
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,7 +19,6 @@ from servers import Server
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
 from harr.errors import ParamsError, ServiceUnavailable
-from harr.index import passage_index as index_module
 from harr.index.build import build_index
 from harr.index.passage_index import PassageIndex
 from harr.io.files import sha256, write_json
@@ -123,27 +120,6 @@ def test_a_wrong_token_is_one_line(built: Path, params: IndexParams, monkeypatch
     with pytest.raises(ServiceUnavailable, match=r"^[^\n]*the token in \$MILVUS_TOKEN$"):
         opened(built, params)
     assert time.monotonic() - began < milvus_client.CONNECT_SECONDS / 2  # it does not wait for another answer
-
-
-@pytest.mark.fault(8)
-def test_a_server_that_hangs_for_a_while_is_waited_for(
-    built: Path,
-    params: IndexParams,
-    milvus_server: tuple[Server, str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(index_module, "SEARCH_SECONDS", 1.0)
-    server, queries_QD = milvus_server[0], np.eye(8, dtype=np.float32)
-    with opened(built, params) as index:
-        before = index.search(queries_QD, 10)
-        server.signal(signal.SIGSTOP)
-        threading.Timer(3, server.signal, (signal.SIGCONT,)).start()
-        after = index.search(queries_QD, 10)
-    np.testing.assert_array_equal(after[0], before[0])
-    told = capsys.readouterr().err
-    assert f"Milvus at {params.uri} does not answer (Deadline Exceeded); waiting" in told
-    assert "answers again, after" in told and told.count("\n") == 2
 
 
 @pytest.mark.fault(8)

@@ -255,24 +255,6 @@ def same_found(index: PassageIndex, expected: PassageIndex) -> None:
         np.testing.assert_allclose(found[1], wanted[1], atol=1e-5)
 
 
-@pytest.mark.parametrize("full_text", [False, True])
-def test_rows_put_on_disk_in_parts_are_found_as_ever(
-    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full_text: bool
-) -> None:
-    """With full text there are no parts: Milvus Lite counts words by segment, and scores would differ."""
-    monkeypatch.setattr("harr.index.build.FLUSH_ROWS", 60)
-    params, vectors = IndexParams(batch_size=25, full_text=full_text), Vectors.open(built / "vectors")
-    build_index(Passages.open(built / "corpus"), vectors, params, tmp_path / "index", tmp_path / "work")
-    with opened(built) as whole, opened(tmp_path, params=params) as parts:
-        for wanted, found in zip(whole.search(unit_vectors(3), 5), parts.search(unit_vectors(3), 5), strict=True):
-            np.testing.assert_array_equal(wanted, found)
-        if full_text:
-            wanted, found = whole.search_text(["river bridge"], 5)[1], parts.search_text(["river bridge"], 5)[1]
-            np.testing.assert_array_equal(wanted, found)
-    segments = [len(list((folder / "index").rglob("*.parquet"))) for folder in (built, tmp_path)]
-    assert segments[1] == segments[0] if full_text else segments[1] > segments[0]
-
-
 @pytest.mark.fault(1)
 @pytest.mark.parametrize(
     ("full_text", "killed", "resumed"),
@@ -336,18 +318,6 @@ def test_a_build_that_was_killed_after_it_had_published_is_not_done_again(built:
     assert not list(work.iterdir())
     figures.append(build_index(passages, vectors, IndexParams(), out, work)["inserted"])
     assert figures == [172, 0, 172]
-
-
-def test_a_kill_while_milvus_lite_makes_a_collection_bars_no_build(built: Path, tmp_path: Path) -> None:
-    """Found by benchmarks.crash: the folder of a collection without its schema."""
-    passages, vectors = Passages.open(built / "corpus"), Vectors.open(built / "vectors")
-    work = tmp_path / "work"
-    build_index(passages, vectors, IndexParams(), tmp_path / "index", work)
-    (note,) = work.glob("*.published")
-    (collection,) = (tmp_path / "index").glob("milvus.db/collections/*")
-    stump = note.with_suffix("") / "out/milvus.db/collections" / collection.name
-    stump.mkdir(parents=True)
-    assert build_index(passages, vectors, IndexParams(), tmp_path / "again", work)["inserted"] == 172
 
 
 @pytest.mark.fault(9)

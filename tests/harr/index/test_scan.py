@@ -1,17 +1,12 @@
 """A scan of vectors in memory finds what a scan in float32 and Milvus find, whatever it looks at first."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from harr.compute.packed import Packed
-from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch
-from harr.index.passage_index import PassageIndex
 from harr.index.scan import VectorScan
-from harr.params.index import IndexParams
 
 
 def scan_of(vectors: np.ndarray, *, half: bool) -> VectorScan:
@@ -64,14 +59,3 @@ def test_padding_ties_and_rows_that_are_not_searchable() -> None:
     with pytest.raises(IndexMismatch, match="query vectors have width 3, but the corpus has 4"):
         scan.search(np.zeros((1, 3), np.float32), 1)
     assert scan.search(np.zeros((0, 4), np.float32), 3)[0].shape == (0, 3)
-
-
-def test_it_finds_what_milvus_finds(corpus: Any) -> None:
-    passages = Passages.open(corpus.folder / "corpus")
-    vectors = Vectors.of(passages, corpus.folder / "vectors")
-    queries = vectors.take(np.arange(7)) + np.float32(0.01)
-    with PassageIndex.open(corpus.folder / "index", IndexParams(), identity=vectors.identity) as index:
-        rows, scores = index.search(queries, 5)
-    found, told = VectorScan(vectors, passages.searchable_rows()).search(queries, 5)
-    assert found.tolist() == rows.tolist()
-    np.testing.assert_allclose(told, scores, atol=1e-5)

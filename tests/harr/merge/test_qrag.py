@@ -17,7 +17,7 @@ from harr.errors import ModelError
 from harr.merge.qrag import convert
 from harr.params.embed import EncoderParams
 from harr.params.retriever import RetrieverParams
-from harr.rag.policies.q_values import relative_positions, rotate
+from harr.rag.policies.q_values import relative_positions
 from harr.types import Hop, Passage, Question, Search
 
 SENTENCES = (
@@ -109,21 +109,6 @@ def test_values_and_picks_are_theirs(checkpoint: Path, tmp_path: Path) -> None:
         assert place == max((n for n in range(6) if n not in taken), key=lambda n: wanted[n])
         taken = sorted([*taken, place])
         shown = [QUESTION.text, *(SENTENCES[place] for place in taken)]
-
-
-def test_their_rotation_is_ours_in_another_order_and_their_positions_are_ours() -> None:
-    """Numbers of their PositionalRotaryEmbedding(dim=4) at positions 3.7, which it makes 3, and 20; and of their
-    RelativePositionProcessor(20) after picks 4 and 1 of six."""
-    theirs = torch.tensor(
-        [
-            [-0.127223, -0.183887, 0.287867, 0.408819, -0.579668, -0.523436, 0.675689, 0.820637],
-            [-0.141781, 0.172911, 0.214552, 0.451627, -0.343726, 0.701322, 0.527111, 0.923122],
-        ]
-    )
-    order = torch.tensor([0, 2, 1, 3, 4, 6, 5, 7])
-    ours = rotate((torch.arange(1.0, 9.0) / 10)[order].repeat(2, 1), torch.tensor([3.0, 20.0]))
-    torch.testing.assert_close(ours, theirs[:, order], atol=1e-6, rtol=0)
-    assert relative_positions(6, (4, 1)).tolist() == [0.0, 20.0, 29.0, 38.0, 40.0, 58.0]
 
 
 def test_what_is_no_such_checkpoint_is_refused_in_a_line(checkpoint: Path, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from sentence_transformers import SentenceTransformer
 from tiny import WIDTH, tiny_encoder
 from transformers import AutoModel, AutoTokenizer
 
-from harr.builders.encoder import action_folder
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError
 from harr.io.files import read_json, write_json
@@ -145,15 +144,3 @@ def test_what_is_no_adapter_of_this_base_or_differs_from_it_is_not_written(adapt
     assert not (tmp_path / "out").exists()
     with pytest.raises(ModelError, match="holds no adapter"):
         load_adapter(encoder(), tmp_path)
-
-
-def test_the_tower_of_actions_is_that_of_documents(tmp_path: Path) -> None:
-    """Of a merged model; in an adapter, and in a model merged before, it is the folder action."""
-    write_json(tmp_path / "harr.json", {"positions": "none"})
-    assert action_folder(tmp_path) is None
-    (tmp_path / "document").mkdir()
-    assert action_folder(tmp_path) == tmp_path / "document"
-    write_json(tmp_path / "harr.json", {"format": 2})
-    assert action_folder(tmp_path) is None, "those documents keep the base's vectors"
-    (tmp_path / "action").mkdir()
-    assert action_folder(tmp_path) == tmp_path / "action"

@@ -1,8 +1,5 @@
 """Queries are tried hop by hop: what is kept, what survives a kill, and what is told of bad input."""
 
-import json
-import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,16 +13,14 @@ from styled import Styled, Words, setup_of
 from harr.corpus.passages import read_questions
 from harr.errors import CorpusError, IndexMismatch, NoPreference, ServiceUnavailable
 from harr.generator.traces import Reader, open_world
-from harr.io import progress
 from harr.io.files import SUMS, check_sums, finish, read_json, read_jsonl, write_json
 from harr.params.filter import PreferencesParams
 from harr.params.generator import ServerParams
-from harr.preferences import collect, few_shot
-from harr.preferences.few_shot import chosen_prompts, hop_metrics, read_demonstrations
+from harr.preferences import collect
+from harr.preferences.few_shot import chosen_prompts, read_demonstrations
 from harr.preferences.pairs import documents_of
 from harr.rag.generation.server import ServerSamplers
 from harr.rag.pipelines.leret import LeReT
-from harr.rag.rollout import play
 from harr.types import Generate, Passage, Question, Retrieval, Search
 
 SMALL = PreferencesParams(pool=8, validation=4, candidates=6, prompts=3, held_out=0.3)
@@ -158,30 +153,6 @@ def test_a_retriever_that_is_down_loses_one_set_of_prompts_or_one_batch(
     assert kept is None or left.calls == calls - 2 * len(kept)  # two hops each
 
 
-def test_the_prompts_of_another_machine_may_be_put_in_place(world: Reader, tmp_path: Path) -> None:
-    sample(world, tmp_path / "other", tmp_path / "a", SMALL.model_copy(update={"candidates": 3}))
-    with pytest.raises(ServiceUnavailable, match="did not answer"):
-        sample(world, tmp_path / "out", tmp_path / "b", setup=setup_of(world, Words(world, fails_at=4)))
-    (run,) = (path for path in (tmp_path / "b").iterdir() if path.is_dir())
-    shutil.copy(tmp_path / "other/prompts.json", run / "prompts.json")
-    sample(world, tmp_path / "out", tmp_path / "b")
-    assert alike(tmp_path / "other", tmp_path / "out", "prompts.json", "preferences.jsonl")
-
-
-def test_a_stop_is_met_between_two_sets(world: Reader, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(progress._Stop, "leave", None)
-    real = few_shot.mean_ap
-
-    def asked_to_stop(*given: Any) -> float:
-        assert progress.ask_to_stop(lambda: sys.exit(143))
-        return real(*given)
-
-    monkeypatch.setattr(few_shot, "mean_ap", asked_to_stop)
-    with pytest.raises(SystemExit):
-        sample(world, tmp_path / "out", tmp_path / "work")
-    assert [path.stem for path in (tmp_path / "work").glob("*/prompts/ap-*")] == ["ap-00"]
-
-
 def test_a_second_sampling_keeps_split_and_prompts_and_needs_few_questions(
     world: Reader, first: Path, tmp_path: Path
 ) -> None:
@@ -269,7 +240,7 @@ def test_questions_that_teach_nothing_are_one_clear_line(world: Reader, tmp_path
             ),
             (
                 {"sample": Parrot},
-                "no preference was found: at all .* prompts of questions to learn from every query did as well as every other; raise",
+                r"found: at all \d+ prompts of questions to learn from every query did as well as every other; raise",
             ),
             ({"setup": setup_of(world, questions=world.questions[:12])}, "12 training questions are too few"),
         )
@@ -287,15 +258,6 @@ def test_another_index_is_one_clear_line(first: Path) -> None:
         collect.check_index(first, "index-2")
 
 
-def test_partitions_are_the_whole(world: Reader) -> None:
-    parts = [
-        collect.part_of(world.questions, SMALL.model_copy(update={"num_partitions": 3, "partition": number}), 0)
-        for number in range(3)
-    ]
-    assert [question for part in parts for question in part] == list(world.questions)
-    assert max(map(len, parts)) - min(map(len, parts)) <= 1
-
-
 def test_equal_texts_are_on_one_side() -> None:
     sides = [{collect.is_held_out(Question(f"{n}-{copy}", f"Who {n}?"), 0.5, 0) for copy in "ab"} for n in range(50)]
     assert all(len(side) == 1 for side in sides) and len({*map(tuple, sides)}) == 2
@@ -308,15 +270,6 @@ def test_arms_are_shown_what_was_found(first: Path, tmp_path: Path) -> None:
     assert set(read_demonstrations("all", first)) == {example for part in sets for example in part}
     with pytest.raises(CorpusError, match=r"prompts\.json is missing; an arm is shown what stage filter found"):
         read_demonstrations("best", tmp_path / "elsewhere")
-
-
-def test_metrics_after_every_hop(world: Reader) -> None:
-    program = LeReT(2, template="bare")
-    (episode,) = play(world.questions[:1], program, Words(world), Styled(0.1))
-    found = hop_metrics(episode, program)
-    assert set(found) == {"recall_after_1", "recall_after_2", "ap_after_1", "ap_after_2"}
-    assert found["recall_after_2"] >= found["recall_after_1"] and 0 <= found["ap_after_2"] <= 1
-    assert json.dumps(found)
 
 
 def test_a_server_of_the_model_writes_what_the_process_would(world: Reader, first: Path, tmp_path: Path) -> None:

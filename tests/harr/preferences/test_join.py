@@ -60,13 +60,6 @@ def test_the_parts_joined_are_the_whole(made: Path, parts: list[Path], tmp_path:
     assert figures == pytest.approx(wanted)
 
 
-def test_one_of_the_parts_may_stand_where_the_whole_goes(made: Path, parts: list[Path], tmp_path: Path) -> None:
-    figures = join_parts(parts, parts[1], tmp_path / "work")
-    assert figures["tried"] == 12 == len(read_jsonl(parts[1] / "statistics.jsonl"))
-    said = refused([parts[1]], tmp_path)
-    assert said == "part-0 is no part but the whole (num_partitions 1); there is nothing to join"
-
-
 def test_a_part_that_is_missing_or_there_twice_is_named(parts: list[Path], tmp_path: Path) -> None:
     said = refused(parts[:1], tmp_path)
     assert said == "part 0 of 2 is missing; sample it with filter.preferences.partition: 0, or add its folder"
@@ -90,16 +83,3 @@ def test_a_part_of_another_sampling_is_refused(parts: list[Path], tmp_path: Path
     assert refused(parts[::-1], tmp_path).startswith(
         "part-1/prompts.json is not that of part-0, so other prompts were "
     )
-
-
-def test_parts_of_other_questions_and_damaged_ones_are_refused(parts: list[Path], tmp_path: Path) -> None:
-    shutil.copytree(parts[1], tmp_path / "copy")
-    known = read_json(parts[1] / "manifest.json")
-    rewrite(tmp_path / "copy", "manifest.json", known | {"settings": known["settings"] | {"partition": 1}})
-    said = refused([parts[1], tmp_path / "copy"], tmp_path)
-    assert "was tried in part-0 and in copy; sample both parts with the same data/questions" in said
-    with (parts[0] / "preferences.jsonl").open("a") as rows:
-        rows.write("\n")
-    said = refused(parts, tmp_path)
-    assert said.startswith("part-1/preferences.jsonl is damaged (")
-    assert said.endswith("; copy the folder of this part again")

@@ -42,15 +42,6 @@ def test_the_next_context_is_drawn_as_published() -> None:
     assert 3 not in drawn
 
 
-def test_a_margin_and_a_limit() -> None:
-    queries, scores = ["a", "b", "c"], [0.0, 0.1, 1.0]
-    far = preferences(queries, scores, min_margin=0.5)
-    assert far is not None and far.pairs == ((2, 1),)
-    clear = preferences(queries, scores, levels="all", max_pairs=1)
-    assert clear is not None and clear.pairs == ((2, 0),)
-    assert preferences(queries, scores, min_margin=1.0) is None
-
-
 def test_what_was_found_before_is_no_gain() -> None:
     a, b, x = (Passage(name, "") for name in "abx")
     assert score_of("accumulated", ["a", "b"], [a], [x], [a, x]) == 0.5
@@ -81,10 +72,3 @@ def test_no_pair_only_where_all_tie(tries: list[tuple[str, float]]) -> None:
     worst = {query: min(score for name, score in usable if name == query) for query, _ in usable}
     found = preferences([query for query, _ in tries], [score for _, score in tries])
     assert (found is None) == (len(set(worst.values())) < 2)
-
-
-@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=8), st.integers(0, 99))
-def test_a_solved_try_is_never_gone_on_from(scores: list[float], seed: int) -> None:
-    place = next_try(scores, random.Random(seed))
-    assert (place is None) == (set(scores) == {1.0})
-    assert place is None or scores[place] < 1.0

@@ -2,16 +2,13 @@
 
 import json
 import string
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given, settings as examples, strategies as st
-from launching import history, launch, leave_history
 from letters import OnePassage, logprobs, nothing, save_letters
 from peft import PeftModel
 from runs import same, timeless, weights
@@ -323,32 +320,6 @@ def test_no_query_is_cut_and_a_prompt_loses_its_last_passages_only(
 SHARED = settings(sft_epochs=1, ipo_epochs=1, ipo_batch=4, rows_per_pass=2, lora=LORA)
 
 
-def learn(out: Path) -> None:
-    """Train the letters of the current folder; every process leaves its history in ``out``."""
-    rows = leret.train(SHARED, opened(Path("letters"), Path("filtered")), out / "adapter", out / "work", nothing, 0)
-    leave_history(out, rows)
-
-
-@pytest.mark.services
-def test_two_processes_train_what_one_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same rows an update, the same weights; queries are of several lengths."""
-    monkeypatch.chdir(tmp_path)
-    rows = [preference(number, "train" if number < 9 else "held_out") for number in range(12)]
-    responses = [["z" * (1 + number % 3), row["responses"][-1]] for number, row in enumerate(rows)]
-    one_pair = {"scores": [0.0, 1.0], "pairs": [[1, 0]]}
-    written(tmp_path, [row | {"responses": two} | one_pair for row, two in zip(rows, responses, strict=True)])
-    learn(Path("one"))
-    done = launch(__file__, "two")
-    assert done.returncode == 0, done.stderr
-    told, expected = history(Path("two"), "0"), history(Path("one"), "alone")
-    assert told == history(Path("two"), "1"), "every figure is that of the whole update"
-    assert len(told) == len(expected) == 3 + 3 and told[-1]["held_out_pairs"] == 3.0
-    for row, wanted in zip(told, expected, strict=True):
-        assert row == pytest.approx(wanted, rel=2e-3, abs=1e-3)
-    one, two = weights(Path("one/adapter")), weights(Path("two/adapter"))
-    assert torch.cat([(one[name] - two[name]).abs().flatten() for name in one]).mean() < 1e-4
-
-
 def test_what_processes_cannot_share_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     check_processes(SHARED)
@@ -362,7 +333,3 @@ def test_what_processes_cannot_share_is_refused_in_a_line(monkeypatch: pytest.Mo
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with pytest.raises(ParamsError, match=r"for FSDP, but train\.method leret needs the whole model"):
         check_processes(SHARED)
-
-
-if __name__ == "__main__":
-    learn(Path(sys.argv[1]))

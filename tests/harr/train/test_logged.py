@@ -6,7 +6,6 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-import yaml
 from accelerate.state import GradientState
 from letters import nothing
 
@@ -14,17 +13,14 @@ from harr.corpus.passages import read_questions
 from harr.datasets.download import download
 from harr.errors import CorpusError, DamagedFile, ParamsError
 from harr.io.files import write_text
-from harr.params import Params
 from harr.params.download import TrafficParams
 from harr.params.train import GRPOParams
 from harr.rag.policies.state import reads
 from harr.rag.setup import Setup
 from harr.traffic.log import Feedback, LoggedSearch, Recording, TrafficLog
-from harr.train import infonce, logged
+from harr.train import logged
 from harr.types import Drawn, Question, Search
-from tasks.download import questions_frame
 
-SMOKE = yaml.safe_load((Path(__file__).parents[3] / "recipes/smoke.yaml").read_text())
 ROUNDS = 12
 LOGGED = GRPOParams(method="grpo", rollouts="logged", steps=1, questions_per_step=8, learning_rate=5e-4)
 
@@ -98,21 +94,6 @@ def test_ranks_after_those_kept_are_learnt_from(setup: Setup, tmp_path: Path) ->
     assert rows[0]["logprob_gap"] < 1e-3 < rows[-1]["logprob_gap"], "the first update is of the model that drew"
     episodes, _ = logged.choices_of(own.questions, setup.retriever)
     assert {step.retrieval.kept for episode in episodes for step in episode.steps} == {1}
-
-
-def test_searches_that_nobody_took_anything_of_are_targets_and_hinder_no_rival(
-    setup: Setup, questions: list[Question], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """GRPO learns from them; the checks of stage download let them pass, and InfoNCE, which knows gold, leaves them."""
-    untaken = [replace(one, gold_ids=()) if number % 2 else one for number, one in enumerate(questions)]
-    (tmp_path / "data").symlink_to(tmp_path)
-    monkeypatch.setattr("harr.corpus.passages.read_questions", lambda path: untaken)
-    monkeypatch.chdir(tmp_path)
-    params = Params.model_validate(SMOKE | {"download": section(tmp_path).model_dump()})
-    assert (questions_frame.fn(params)["targets"] >= 1).all()
-    steps = LOGGED.model_copy(update={"steps": 1, "group_size": 2})
-    [row] = infonce.train(steps, replace(setup, questions=untaken), tmp_path / "a", tmp_path / "w", nothing, 0)
-    assert row["distinct_states"] > 0
 
 
 def test_what_cannot_be_learnt_from_is_one_line(setup: Setup, questions: list[Question], tmp_path: Path) -> None:

@@ -1,12 +1,10 @@
 """``train.vllm: adapter``: a LoRA goes to servers as files; what they wrote, and how likely it was, is trained.
 
 The servers are stand-ins, with vLLM 0.32's addresses, fields and refusals, as recorded from one, that sample with the
-LoRA that they read; ``tests/test_vllm.py`` has the same run on a real vLLM. At last two processes cut the frozen
-weights of a language model into shards (FSDP 2), which takes such servers.
+LoRA that they read; ``tests/test_vllm.py`` has the same run on a real vLLM.
 """
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler
@@ -14,21 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from launching import history, launch, leave_history
 from letters import letters_setup, logprobs, nothing, save_letters
 from peft import PeftModel
-from runs import weights
 from serving import running
-from torch.distributed.tensor import DTensor
 
 from harr.errors import ModelError, ParamsError, ServiceUnavailable
-from harr.io.files import read_json
 from harr.params.train import AgentParams
 from harr.params.train_facts import LoraParams
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.setup import Setup
-from harr.train import agent, lora_servers
+from harr.train import lora_servers
 from harr.train.agent import check_processes, train
 
 
@@ -161,43 +154,9 @@ def test_a_server_that_is_not_there_or_takes_no_lora_is_one_line(
         train(params(url), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
 
 
-def learn(out: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train the letters of the current folder; every process leaves its history, and how many weights are cut."""
-    begun = []
-    monkeypatch.setattr(agent, "begin", lambda *args, begin=agent.begin: begun.append(begin(*args)) or begun[0])
-    section = params(url, episodes_per_pass=8, num_iterations=2, kl_weight=1e-3)
-    rows = train(section, letters_setup(Path("letters")), out / "adapter", out / "work", nothing, 0)
-    leave_history(out, rows, cut=sum(isinstance(weight, DTensor) for weight in begun[0].parameters()))
-
-
-@pytest.mark.services
-def test_two_processes_with_shards_train_what_one_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    server = Vllm(letters_setup(Path("letters")).writer)
-    with served(server) as url:
-        learn(Path("one"), url, monkeypatch)
-        done = launch(__file__, "two", url, config="fsdp")
-    assert done.returncode == 0, done.stderr
-    assert read_json(Path("one/cut-alone.json")) == 0 and read_json(Path("two/cut-1.json")) > 20
-    rows, expected = history(Path("two"), "0"), history(Path("one"), "alone")
-    assert rows == history(Path("two"), "1") and len(rows) == 2
-    for row, wanted in zip(rows, expected, strict=True):
-        assert row["reward_mean"] == wanted["reward_mean"] and row["own_tokens"] == wanted["own_tokens"]
-        assert row["logprob_gap"] < 1e-3, "the servers have the newest LoRA"
-        assert row["grad_norm"] == pytest.approx(wanted["grad_norm"], rel=1e-3)
-    one, two = (weights(Path(name, "adapter")) for name in ("one", "two"))
-    assert one.keys() == two.keys()
-    assert torch.cat([(one[name] - two[name]).abs().flatten() for name in one]).mean() < 1e-5
-
-
 def test_what_needs_a_whole_model_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     check_processes(params("http://127.0.0.1:9"))
     for change in ({"validate_every": 1}, {"quantization": "nf4"}, {"vllm": "none"}):
         with pytest.raises(ParamsError, match=r"or FSDP with train\.vllm: adapter, validate_every: 0"):
             check_processes(params("http://127.0.0.1:9").model_copy(update=change))
-
-
-if __name__ == "__main__":
-    with pytest.MonkeyPatch.context() as patch:
-        learn(Path(sys.argv[1]), sys.argv[2], patch)

@@ -111,23 +111,6 @@ def test_as_published_it_learns_by_means_over_ten_and_says_so(towers: Towers, tm
     assert (told["normalize"], told["value_scale"], told["pick_order"]) == (False, 0.01, "picked")
 
 
-def test_a_value_of_raw_means_is_the_published_one(towers: Towers) -> None:
-    """Q = <mean_s / 10, mean_a / 10>, by the transformer's own hidden states."""
-    game = towers(normalize=False)
-    question, encoder = game.questions[0], game.retriever.states
-    policy = replace(game.retriever, actions=encoder, scale=0.01, sampling=None)
-    (found,) = policy.retrieve([Search(question, question.text)])
-
-    def tenth(text: str) -> torch.Tensor:
-        read = encoder.model.tokenizer([text], return_tensors="pt")
-        with torch.no_grad():
-            hidden = encoder.model[0].auto_model(**read).last_hidden_state
-        return hidden.mean(1)[0] / 10
-
-    by_hand = float(tenth(question.text) @ tenth(found.passages[0].content))
-    assert found.value == pytest.approx(by_hand, abs=1e-5) and abs(by_hand) > 0.01
-
-
 def test_a_state_shows_picks_as_it_is_told_to(towers: Towers) -> None:
     game = towers()
     policy, question = replace(game.retriever, max_tokens=128), game.questions[0]
@@ -147,20 +130,6 @@ def test_random_positions_change_with_every_step_and_not_between(towers: Towers)
     first = game.retriever.positions(document, [])
     assert torch.equal(first, game.retriever.positions(document, [1])), "one episode keeps its positions"
     assert not torch.equal(first, replace(game.retriever, draw=(0, 1)).positions(document, []))
-
-
-def test_picks_left_out_of_a_long_state_are_counted(towers: Towers, tmp_path: Path) -> None:
-    one = QUICK.model_copy(update={"steps": 1, "stop_at_gold": False})
-
-    def played(**limits: int) -> list[float]:
-        setup = towers(picks=2)
-        cut = replace(setup, retriever=replace(setup.retriever, **limits))
-        (row,) = pqn.train(one, cut, tmp_path / f"{limits}", tmp_path / f"work {limits}", nothing, 0)
-        return [row[name] for name in ("dropped_hops", "dropped_share", "cut_hops", "cut_share")]
-
-    assert played(max_tokens=16) == [20, 1.0, 0, 0.0], "the second state of an episode has no room for the first pick"
-    assert played(max_tokens=16, pick_tokens=4) == [0, 0.0, 20, 1.0]
-    assert played() == [0, 0.0, 0, 0.0]
 
 
 def test_the_loss_moves_each_critic_towards_half_the_return() -> None:

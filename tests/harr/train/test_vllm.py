@@ -20,7 +20,7 @@ from harr.rag.generation.llm_adapter import begin
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.setup import Setup
 from harr.train import agent
-from harr.train.agent import AgentCallback, RolloutFunction, train, trl_config
+from harr.train.agent import AgentCallback, RolloutFunction, train
 from harr.train.vllm import attend, check_vllm
 from harr.types import Generate, Outcome, Question, Request
 
@@ -131,14 +131,6 @@ def test_a_run_with_vllm_learns_and_corrects_for_it(
     assert made[0].told["gpu_memory_utilization"] == 0.4 and made[0].told["mode"] == "colocate"
     ratios = [row["sampling/importance_sampling_ratio/mean"] for row in seen if row]
     assert ratios == pytest.approx([1.0] * len(ratios), abs=1e-3) and len(ratios) == 2
-
-
-def test_vllm_is_configured_as_trl_names_it(tmp_path: Path) -> None:
-    there = {"vllm": "server", "vllm_url": "http://127.0.0.1:8000/", "vllm_tokens": 512}
-    config = trl_config(AGENT.model_copy(update=there), tmp_path, 1, 0)
-    assert (config.use_vllm, config.vllm_mode, config.vllm_server_base_url) == (True, "server", "http://127.0.0.1:8000")
-    assert config.vllm_max_model_length == 512 and config.vllm_importance_sampling_correction
-    assert not trl_config(AGENT, tmp_path, 1, 0).use_vllm
 
 
 def test_vllm_that_cannot_be_had_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
