@@ -25,8 +25,8 @@ def clipped_surrogate(
 def clip_mask(new_B: Tensor, old_B: Tensor, low: float, high: float) -> Tensor:
     """Return which ratios are outside [1 - low, 1 + high].
 
-    >>> clip_mask(torch.tensor([0.0, 0.5]), torch.tensor([0.0, 0.0]), 0.2, 0.2)
-    tensor([False,  True])
+    >>> clip_mask(torch.tensor([0.0, 0.5, 1.0]), torch.tensor([0.5, 0.5, 0.5]), 0.2, 0.2)
+    tensor([ True, False,  True])
     """
     ratio_B = (new_B - old_B).exp()
     return (ratio_B < 1 - low) | (ratio_B > 1 + high)
