@@ -64,16 +64,15 @@ class Mutant:
 
 
 def mutants(path: Path) -> Iterator[Mutant]:
-    """Yield every mutant of a file. Docstrings, messages, annotations and the defaults of types stay."""
-    data = path.read_bytes()
+    """Yield every mutant of a file. Docstrings, messages and annotations stay."""
+    data, file = path.read_bytes(), path.relative_to(ROOT).as_posix()
     starts = [0]
     for line in data.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
 
     def mutant(node: Any, kind: str, new: str) -> Mutant:
         start, end = starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
-        name = path.relative_to(ROOT).as_posix()
-        return Mutant(name, node.lineno, kind, start, end, data[start:end].decode(), new)
+        return Mutant(file, node.lineno, kind, start, end, data[start:end].decode(), new)
 
     def between(left: ast.expr, right: ast.expr, kind: str, new: str) -> Mutant:
         """Change the operator between two expressions."""
@@ -81,7 +80,7 @@ def mutants(path: Path) -> Iterator[Mutant]:
         end = starts[right.lineno - 1] + right.col_offset
         old = data[start:end].decode()
         changed = re.sub(r"[<>=!+\-*/%]+|\b(not\s+in|is\s+not|in|is)\b", new, old, count=1)
-        return Mutant(path.relative_to(ROOT).as_posix(), right.lineno, kind, start, end, old, changed)
+        return Mutant(file, right.lineno, kind, start, end, old, changed)
 
     def visit(node: ast.AST) -> Iterator[Mutant]:
         if isinstance(node, ast.Compare):

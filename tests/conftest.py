@@ -60,10 +60,10 @@ def peak_mib() -> int:
 
 def pytest_runtest_logfinish() -> None:
     """Free the models that a test left in cycles, if memory grew: Python collects by number of objects, not by size."""
-    if sys.platform == "linux" and resident_mib() > KEPT[-1] + 48:
+    if sys.platform == "linux" and resident_mib() > KEPT[0] + 48:
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
-        KEPT.append(resident_mib())
+        KEPT[0] = resident_mib()
 
 
 def resident_mib() -> int:
@@ -87,16 +87,6 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     peaks = ", ".join(f"{name} {peak:,} MiB" for name, peak in sorted(config.stash[PEAK].items()))
     terminalreporter.write_line(f"peak memory: {peaks}")
-
-
-@pytest.fixture
-def only_bar() -> None:
-    """Close the bars of loops that earlier tests left in the middle: a bar of this test would stand below them."""
-    from tqdm import tqdm
-
-    for one in gc.get_objects():
-        if issubclass(type(one), tqdm):
-            one.close()
 
 
 @pytest.fixture(scope="session")

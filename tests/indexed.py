@@ -1,4 +1,7 @@
-"""Stages download, embed and index of a small world, in the folder where a test stands."""
+"""Stages download, embed and index of a small world, in the folder where a test stands; and a build that is stopped."""
+
+import pytest
+from pymilvus import MilvusClient
 
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
@@ -10,6 +13,19 @@ from harr.index.mentions import build_mentions
 from harr.index.words import build_words
 from harr.params import Params
 from tasks.paths import CORPUS, INDEX, MENTIONS, QUESTIONS, VECTORS, WORDS, WORK
+
+
+def stop_inserting(patch: pytest.MonkeyPatch, after: int) -> None:
+    """Let so many batches be inserted into Milvus, and then stop as Ctrl-C does."""
+    insert, batches = MilvusClient.insert, []
+
+    def stopped(client: MilvusClient, *values: object, **named: object) -> None:
+        insert(client, *values, **named)
+        batches.append(1)
+        if len(batches) == after:
+            raise KeyboardInterrupt
+
+    patch.setattr(MilvusClient, "insert", stopped)
 
 
 def index_world(params: Params) -> None:

@@ -37,6 +37,16 @@ def running(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
         thread.join()
 
 
+def send_json(handler: BaseHTTPRequestHandler, status: int, value: Any) -> None:
+    """Answer a request with a status and a value as JSON."""
+    text = json.dumps(value).encode()
+    handler.send_response(status)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Content-Length", str(len(text)))
+    handler.end_headers()
+    handler.wfile.write(text)
+
+
 @contextmanager
 def serving(reply: Reply) -> Iterator[Served]:
     """Serve ``reply(body, number) -> (status, JSON or text)`` on a free loopback port; status 0 hangs up."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from huggingface_hub import close_session, constants
-from serving import running
+from serving import running, send_json
 
 from harr.params import Params
 from tasks.merge import training_facts
@@ -90,13 +90,7 @@ def serving(*, refusal: int = 0, public: bool = False) -> Iterator[Hub]:
             hub.asked.append(f"{self.command} {path}")
             if not path.startswith("/large/"):
                 hub.tokens.add(self.headers["Authorization"])
-            status, value = hub.answer(self.command, path, body)
-            text = json.dumps(value).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+            send_json(self, *hub.answer(self.command, path, body))
 
         do_GET = do_POST = do_PUT = reply
 

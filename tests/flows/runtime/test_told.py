@@ -1,5 +1,6 @@
 """What a run prints: a line before and after every stage, bars, no noise, and at the end what it means."""
 
+import gc
 import re
 import sys
 from io import StringIO
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tqdm import tqdm
 
 from flows.runtime import told
 from harr.evaluate.summary import summarise
@@ -30,6 +32,14 @@ class Screen(StringIO):
 
     def isatty(self) -> bool:
         return self.terminal
+
+
+@pytest.fixture
+def only_bar() -> None:
+    """Close the bars of loops that earlier tests left in the middle: a bar of this test would stand below them."""
+    for one in gc.get_objects():
+        if issubclass(type(one), tqdm):
+            one.close()
 
 
 @pytest.mark.parametrize(("columns", "shown"), [("44", TERMINAL), ("", LOG)])

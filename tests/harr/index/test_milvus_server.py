@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from changing import BEFORE, nearest, stage
+from indexed import stop_inserting
 from pymilvus import MilvusClient
 from servers import Server
 
@@ -59,16 +60,8 @@ def params(milvus_server: tuple[Server, str]) -> Iterator[IndexParams]:
 def built(params: IndexParams, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The 40 passages on the server: a build is killed after two of its four batches, and taken up."""
     folder = tmp_path_factory.mktemp("served")
-    insert, batches = MilvusClient.insert, []
-
-    def killed_after_two(client: MilvusClient, *values: object, **named: object) -> None:
-        insert(client, *values, **named)
-        batches.append(1)
-        if len(batches) == 2:
-            raise KeyboardInterrupt
-
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(MilvusClient, "insert", killed_after_two)
+        stop_inserting(patch, 2)
         build(corpus, params, folder)
     assert not (folder / "index").exists()
     assert build(corpus, params, folder)["inserted"] == 30  # the second batch had not been noted

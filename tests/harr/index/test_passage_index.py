@@ -13,8 +13,8 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 from digests import digests
+from indexed import stop_inserting
 from numpy.typing import NDArray
-from pymilvus import MilvusClient
 from pymilvus.exceptions import MilvusException
 
 from harr.corpus.passages import Passages, write_passages
@@ -279,7 +279,7 @@ def test_a_stopped_build_is_taken_up(
         assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     else:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            stop_after_three(patch)
+            stop_inserting(patch, 3)
             build_of(tmp_path, params)
     assert not (tmp_path / "index").exists()
     capsys.readouterr()
@@ -293,19 +293,6 @@ def test_a_stopped_build_is_taken_up(
 def build_of(folder: Path, params: IndexParams) -> dict[str, float]:
     passages, vectors = Passages.open(folder / "corpus"), Vectors.open(folder / "vectors")
     return build_index(passages, vectors, params, folder / "index", folder / "work")
-
-
-def stop_after_three(patch: pytest.MonkeyPatch) -> None:
-    """Let three batches be inserted, and then stop as Ctrl-C does."""
-    insert, batches = MilvusClient.insert, []
-
-    def stopped(client: MilvusClient, *values: object, **named: object) -> None:
-        insert(client, *values, **named)
-        batches.append(1)
-        if len(batches) == 3:
-            raise KeyboardInterrupt
-
-    patch.setattr(MilvusClient, "insert", stopped)
 
 
 def test_a_build_that_was_killed_after_it_had_published_is_not_done_again(built: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from letters import letters_setup, logprobs, nothing, save_letters
 from peft import PeftModel
-from serving import running
+from serving import running, send_json
 
 from harr.errors import ModelError, ParamsError, ServiceUnavailable
 from harr.params.train import AgentParams
@@ -71,19 +71,11 @@ def served(vllm: Vllm) -> Iterator[str]:
         def do_GET(self) -> None:
             assert self.path == "/v1/models"
             card = {"id": "tiny", "object": "model", "created": 0, "owned_by": "vllm", "max_model_len": 48}
-            self.reply(200, {"object": "list", "data": [card]})
+            send_json(self, 200, {"object": "list", "data": [card]})
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self.reply(*vllm.answer(self.path, body))
-
-        def reply(self, status: int, value: Any) -> None:
-            text = json.dumps(value).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+            send_json(self, *vllm.answer(self.path, body))
 
         def log_message(self, *_: object) -> None: ...
 
