@@ -1,6 +1,6 @@
 """Kill every stage again and again, run it once more, and compare: ``python -m benchmarks.crash --kills 500``.
 
-A tiny world goes through all nine stages and a promotion. A kill is a SIGKILL before a chosen write, fsync, rename,
+A tiny world goes through all ten stages and a promotion. A kill is a SIGKILL before a chosen write, fsync, rename,
 removal or new folder (an audit hook of Python sees them, whoever makes them), or at a random moment. One to three
 kills in a row, then the stage runs to its end; then its artifacts must be those of an undisturbed run, byte by byte,
 but for the figures in ``TIMES`` (benchmarks/made.py); of Milvus Lite's files the rows are compared, since its segments
@@ -15,6 +15,7 @@ import importlib
 import json
 import os
 import random
+import runpy
 import shutil
 import signal
 import sqlite3
@@ -54,7 +55,7 @@ merge: {min_cosine: 0.9999}
 tracking: {min_questions: 2, registered_model: tiny}
 """
 MODULES = (
-    "flows.download flows.embed flows.index flows.filter flows.train flows.evaluate flows.merge flows.pipeline "
+    "tasks.download tasks.embed tasks.index tasks.filter tasks.train tasks.evaluate tasks.merge flows.pipeline "
     "harr.builders.setup harr.builders.methods harr.filter harr.merge.retriever harr.report.plots "
     "harr.report.reward_plots harr.report.page harr.evaluate.play "
     "harr.index.build harr.index.change harr.embed.shards harr.datasets.download milvus_lite mlflow.tracking "
@@ -125,8 +126,6 @@ def _child(place: Place, stage: str, kill_at: int, report: Path) -> None:
     tempfile.tempdir = str(scratch)
     os.environ |= {
         "MLFLOW_TRACKING_URI": f"sqlite:///{place.here}/mlflow.db",
-        "PREFECT_API_URL": "http://127.0.0.1:9/api",
-        "PREFECT_HOME": str(place.here / ".harr/prefect"),
         "TMPDIR": str(scratch),
     }
     out = os.open(place.root / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -137,12 +136,14 @@ def _child(place: Place, stage: str, kill_at: int, report: Path) -> None:
     tasks.expectations.process._ask = lambda request: {"failed": [], "rules": 1}
     events, code = _watch(place.here, kill_at), 0
     try:
-        from flows.runtime.command import run_command
-        from flows.runtime.stage import run_flow
+        if stage == "promote":
+            from flows.run import run_promotion
+            from tasks.runtime.command import run_command
 
-        module, name = ("pipeline", "promotion") if stage == "promote" else (stage, stage)
-        flow: Any = getattr(importlib.import_module(f"flows.{module}"), name)
-        run_command(lambda: run_flow(flow))
+            run_command(lambda: run_promotion("params.yaml", back=False))
+        else:
+            sys.argv = [f"tasks.{stage}"]
+            runpy.run_module(f"tasks.{stage}", run_name="__main__", alter_sys=True)
     except SystemExit as error:
         code = int(error.code or 0)
     except BaseException:

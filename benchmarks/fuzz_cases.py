@@ -28,6 +28,7 @@ from harr.datasets.local import passage_of, question_of, read_questions_where
 from harr.datasets.scrape import article_text
 from harr.embed.served import ServedEncoder
 from harr.errors import HarrError
+from harr.evaluate.examples import trajectories
 from harr.io.jsonl import read_rows
 from harr.params import Params
 from harr.params.generator import ServerParams
@@ -39,7 +40,6 @@ from harr.rag.pipelines.search_r1 import search_r1
 from harr.rag.rollout import play
 from harr.rag.scoring.judge import grade_of, verdict_of
 from harr.rag.scoring.terms import TERMS
-from harr.report.examples import trajectories
 from harr.types import Episode, Generate, Passage, Question, Retrieval, Search
 
 ROOT = Path(__file__).parents[1]

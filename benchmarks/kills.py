@@ -28,7 +28,7 @@ import yaml
 
 from benchmarks.crash import STAGES, Place, Told, give_gain, prepare, troubles
 from benchmarks.made import ROOT, artifacts
-from flows.runtime.flow_runs import mend_lock
+from flows.reproduce import mend_lock
 from harr.io.files import fingerprint, publish
 from harr.project.create import create_project
 

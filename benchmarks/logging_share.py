@@ -49,9 +49,9 @@ def measure() -> tuple[list[float], list[float], float]:
                 ends.append(time.perf_counter())
                 spent.append(ends[-1] - began)
 
-        train_policy.fn(params, log)
+        train_policy(params, log)
         began = time.perf_counter()
-        run.flush()
+        run.send()
         last = time.perf_counter() - began
     return [after - before for before, after in itertools.pairwise(ends)], spent[1:], last
 
@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.logging_share", description=main.__doc__)
     parser.add_argument("--steps", type=int, default=60, help="training steps (default: 60)")
     steps = parser.parse_args().steps
-    for name in ("MLFLOW_TRACKING_URI", "HARR_PARENT_TASK_RUN"):
+    for name in ("MLFLOW_TRACKING_URI",):
         os.environ.pop(name, None)
     os.environ |= {"PREFECT_API_URL": "http://127.0.0.1:9/api", "HARR_EXECUTION": "logging"}  # without Prefect
     with tempfile.TemporaryDirectory() as folder:

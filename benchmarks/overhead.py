@@ -1,9 +1,8 @@
-"""What DVC's graph and Prefect cost where nothing else happens: ``python -m benchmarks.overhead``.
+"""What our first entry of dvc.yaml costs where nothing changed: ``python -m benchmarks.overhead``.
 
-First a `dvc repro` with nothing to do: our graph (code and parameters are watched) against the same stages
-with nothing but their data, both filled by commands that only write their outputs. Then a stage, `download` of
-recipes/smoke.yaml, as a process of its own: under a Prefect server, and with a module in Prefect's place whose
-decorators do nothing. Kinds take turns, so that a busy machine slows both.
+A `dvc repro` with nothing to do: our graph, whose first entry looks at parameters and code, against the same stages with
+nothing but their data, both filled by commands that only write their outputs. The two take turns, so that a busy machine
+slows both.
 """
 
 import os
@@ -11,7 +10,6 @@ import resource
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -35,23 +33,6 @@ for name in sys.argv[1:]:
         for part in ("manifest.json", "train.jsonl", "validation.jsonl", "test.jsonl"):
             (path / part).write_text("{}")
 """
-PLAIN = """
-def flow(function=None, **options):
-    if function is None:
-        return lambda inner: flow(inner)
-    function.fn = function
-    return function
-task = flow
-"""
-STAGE = """
-import asyncio
-from harr.params import Params
-from flows.download import download
-Params.load()
-from tasks.expectations.process import checker
-checker()
-asyncio.run(download())
-"""
 
 
 def names(entries: list[Any]) -> list[str]:
@@ -60,21 +41,22 @@ def names(entries: list[Any]) -> list[str]:
 
 
 def graph(bare: bool) -> dict[str, Any]:
-    """The stages of dvc.yaml with commands that only write; ``bare``: without code and parameters."""
+    """The stages of dvc.yaml with commands that only write; ``bare``: without their inputs."""
     stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
-    for stage in stages.values():
-        made = names([*stage["outs"], *stage.get("metrics", []), *stage.get("plots", [])])
-        stage["cmd"] = f"python write.py {' '.join(made)}"
+    for name, stage in stages.items():
+        if name != "inputs":
+            made = names([*stage["outs"], *stage.get("metrics", []), *stage.get("plots", [])])
+            stage["cmd"] = f"python write.py {' '.join(made)}"
         if bare:
-            stage["deps"] = [dep for dep in stage["deps"] if not dep.startswith("harr")]
-            del stage["params"]
-    return {"stages": stages}
+            stage["deps"] = [dep for dep in stage.get("deps", ()) if not dep.startswith("data/inputs")]
+    return {"stages": {name: stage for name, stage in stages.items() if not (bare and name == "inputs")}}
 
 
 def make_tree(folder: Path, bare: bool) -> None:
     """A repository with the graph, run once."""
     folder.mkdir()
-    shutil.copytree(ROOT / "harr", folder / "harr")
+    for name in ("harr", "tasks"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in (".dvcignore", "params.yaml"):
         shutil.copy(ROOT / name, folder)
     (folder / "dvc.yaml").write_text(yaml.safe_dump(graph(bare), sort_keys=False))
@@ -118,9 +100,7 @@ def summary(values: list[tuple[float, float]]) -> tuple[float, ...]:
 
 
 def main() -> None:
-    """Print both comparisons."""
-    from flows.server import free_port, healthy, prefect_server
-
+    """Print the comparison."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         for kind in ("ours", "bare"):
@@ -130,29 +110,6 @@ def main() -> None:
             "dvc repro, no-op",
             {kind: lambda kind=kind: seconds(repro, place / kind, os.environ) for kind in ("ours", "bare")},
         )
-        (place / "plain/prefect").mkdir(parents=True)
-        (place / "plain/prefect/__init__.py").write_text(PLAIN)
-        (place / "plain/prefect/cache_policies.py").write_text("NO_CACHE = None\n")
-        stage = place / "stage"
-        stage.mkdir()
-        for name in ("harr", "flows", "tasks"):
-            (stage / name).symlink_to(ROOT / name)
-        shutil.copy(ROOT / "recipes/smoke.yaml", stage / "params.yaml")
-        os.environ["PREFECT_HOME"] = str(place / "prefect")
-        port = free_port()
-        url = f"http://127.0.0.1:{port}/api"
-        under = {**os.environ, "PREFECT_API_URL": url, "HARR_EXECUTION": "overhead"}
-        without = {**os.environ, "PYTHONPATH": f"{place / 'plain'}:{stage}", "HARR_EXECUTION": "overhead"}
-        with prefect_server(port):
-            while not healthy(url):
-                time.sleep(0.2)
-            compare(
-                "stage download",
-                {
-                    "with Prefect": lambda: seconds([sys.executable, "-m", "flows.download"], stage, under),
-                    "without": lambda: seconds([sys.executable, "-c", STAGE], stage, without),
-                },
-            )
 
 
 if __name__ == "__main__":

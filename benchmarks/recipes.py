@@ -14,16 +14,17 @@ import sys
 import tempfile
 import time
 from datetime import UTC, datetime
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-import yaml
-
 from harr.evaluate.tables import table
-from harr.io.files import read_json, write_json, write_text
+from harr.io.files import fingerprint, read_json, write_json, write_text
 from harr.params import Params
+from tasks.inputs.code import Code
+from tasks.inputs.stages import READS, all_inputs
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT, PAGE = ROOT / "results", ROOT / "recipes" / "README.md"
@@ -48,6 +49,7 @@ says how to read a table, and the [glossary](../docs/glossary.md) what a word me
 
 """
 AGAIN = "**To be run again**: the recipe or the code it depends on has changed since."
+UNKNOWN = "Run before the inputs of stages were kept, so that whether its code has changed since is not known."
 
 
 def run(recipe: str) -> None:
@@ -64,7 +66,8 @@ def run(recipe: str) -> None:
         minutes = (time.monotonic() - began) / 60
         for name in FIGURES:
             write_json(KEPT / recipe / name, read_json(tree / "metrics" / name))
-        write_json(KEPT / recipe / "run.json", facts(commit, minutes))
+        ran = {stage: read_json(tree / "data/inputs" / f"{stage}.json") for stage in READS}
+        write_json(KEPT / recipe / "run.json", facts(commit, minutes) | {"inputs": marks(ran)})
 
 
 def file(recipe: str) -> str:
@@ -96,10 +99,18 @@ def git(*words: str, tree: Path = ROOT) -> str:
     return subprocess.run(["git", *words], cwd=tree, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def code() -> list[str]:
-    """Return the code that any stage depends on, as dvc.yaml names it."""
-    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"].values()
-    return sorted({path for stage in stages for path in stage.get("deps", []) if path.startswith("harr/")})
+def marks(inputs: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Return a hash of every stage's inputs; where it is the same today, the figures are, too.
+
+    What local files hold is left out: the files are not kept here.
+    """
+    return {stage: fingerprint([one["parameters"], one["code"], one["packages"]]) for stage, one in inputs.items()}
+
+
+@cache
+def code() -> Code:
+    """Return the modules of today."""
+    return Code()
 
 
 def comment(recipe: str) -> str:
@@ -133,7 +144,11 @@ def section(recipe: str) -> str:
     kept = KEPT / recipe
     told, path = read_json(kept / "run.json"), ROOT / file(recipe)
     seeds = Params.load(path).evaluate.seeds
-    changed = git("diff", "--name-only", told["commit"], "HEAD", "--", file(recipe), *code())
+    state = ""
+    if "inputs" not in told:
+        state = UNKNOWN
+    elif marks(all_inputs(Params.load(path), {}, code())) != told["inputs"]:
+        state = AGAIN
     lines = [
         f"## {recipe}",
         "",
@@ -141,7 +156,7 @@ def section(recipe: str) -> str:
         "",
         *wrapped(
             f"{told['date']}, commit `{told['commit']}`, {told['machine']}, {told['minutes']:g} minutes; {seeds} "
-            f"{'run' if seeds == 1 else 'seeds'} of each trained arm. {AGAIN if changed else ''}".rstrip()
+            f"{'run' if seeds == 1 else 'seeds'} of each trained arm. {state}".rstrip()
         ),
         "",
         "```",

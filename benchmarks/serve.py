@@ -108,7 +108,7 @@ def register(share: float) -> None:
     for weight in layers.parameters():
         weight.data += share * weight.std() * torch.randn_like(weight)
     save_adapter(layers, encoder, ADAPTER)
-    merge_adapter.fn(params)
+    merge_adapter(params)
     client = open_registry("sqlite:///mlflow.db")
     run = client.create_run("0").info
     client.log_artifacts(run.run_id, str(RETRIEVER), "retriever")

@@ -47,8 +47,8 @@ def begin(folder: Path) -> Any:
     Path("params.yaml").write_text(PARAMS.replace("steps: 3", "steps: 1").replace("seeds: 2", "seeds: 1"))
     params = Params.load()
     for stage in (download_corpus, embed_passages, index_passages):
-        stage.fn(params)
-    filter_training_questions.fn(params, lambda step, values: None)
+        stage(params)
+    filter_training_questions(params, lambda step, values: None)
     return params
 
 
@@ -61,12 +61,12 @@ def cycle(params: Any) -> None:
     from tasks.train import train_policy
 
     with tracked_run("train", params) as run:
-        history = train_policy.fn(params, run.log)
+        history = train_policy(params, run.log)
         run.record("train", {"reward": history[-1]["reward_mean"]})
     forget(WORK / "train")
     with tracked_run("evaluate", params) as run:
-        rows, episodes = play_arms.fn(params, asked_questions(params, QUESTIONS / "test.jsonl"), run.log, model=None)
-        write_evaluation.fn(params, rows, episodes, summarise_arms.fn(params, rows))
+        rows, episodes = play_arms(params, asked_questions(params, QUESTIONS / "test.jsonl"), run.log, model=None)
+        write_evaluation(params, rows, episodes, summarise_arms(params, rows))
 
 
 def measure() -> dict[str, float]:

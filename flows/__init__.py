@@ -1,58 +1,19 @@
-"""One Prefect flow per DVC stage. Importing this package sets the switches that the libraries read at import.
+"""What Prefect schedules, and the command `harr`. Importing this package sets Prefect's switches.
 
 None of them is forced: what the environment already says stays.
 """
 
-import contextlib
-import gc
 import os
-import signal
-import sys
-import warnings
 
-
-def _stop_at_once(number: int, frame: object) -> None:
-    with contextlib.suppress(OSError):
-        if os.environ.get("RANK", "0") == "0":
-            os.write(2, f"stopped by {signal.Signals(number).name}\n".encode())
-    os._exit(128 + number)
-
-
-# A command of ours can be stopped while it imports, too; flows.runtime.command then puts its own handlers in place
-# of these.
-if sys.argv[0] == "-m" or os.path.basename(sys.argv[0]) == "harr":
-    for quiet in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(quiet) in (signal.SIG_DFL, signal.default_int_handler):  # a background job stays deaf
-            signal.signal(quiet, _stop_at_once)
+import tasks as tasks
 
 SWITCHES = {
-    "DO_NOT_TRACK": "true",  # Prefect, MLflow, Hugging Face
-    "DVC_NO_ANALYTICS": "true",
-    "GRPC_VERBOSITY": "NONE",  # its "too_many_pings"; what goes wrong reaches us as an exception
-    "GX_ANALYTICS_ENABLED": "false",
-    "HF_HUB_DISABLE_PROGRESS_BARS": "1",  # transformers' of every model that is loaded
-    "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",  # a server that is down is named after 15 s, not after 4 minutes
-    "OMP_WAIT_POLICY": "PASSIVE",  # a thread that waits for another leaves its core to other programs
-    "PREFECT_HOME": ".harr/prefect",
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # errors are printed once, by flows.runtime.command
+    "PREFECT_HOME": os.path.abspath(".harr/prefect"),
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # a flow's lines are printed by themselves
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "TOKENIZERS_PARALLELISM": "true",
 }
 
 for name, value in SWITCHES.items():
     os.environ.setdefault(name, value)
-try:
-    os.environ["PREFECT_HOME"] = os.path.abspath(os.path.join(os.getcwd(), os.environ["PREFECT_HOME"]))
-except FileNotFoundError:
-    sys.exit("error: the current folder is gone; change to the folder of a harr project")
 os.makedirs(os.environ["PREFECT_HOME"], exist_ok=True)
-
-# Imports make a million objects that are never garbage: looking for it less often saves a quarter of the start.
-gc.set_threshold(500_000, 10, 10)
-# Libraries warn each other about names to come; nothing a user of harr can act on.
-warnings.filterwarnings("ignore", category=FutureWarning)

@@ -12,9 +12,10 @@ from typing import Annotated, Literal
 from typer import Argument, BadParameter, Option, Typer
 
 from flows import llm, towers, traffic
-from flows.runtime.command import PLAIN, call, run_command
+from flows.command import PLAIN, call
 from harr.errors import CorpusError
 from tasks.paths import BRIDGED, DIAGNOSIS, MTEB, RETRIEVER
+from tasks.runtime.command import run_command
 
 RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or params.yaml, in this folder"
 Recipe = Annotated[str, Option(help=RECIPE)]
@@ -36,8 +37,8 @@ def run(
     promote: Annotated[bool, Option("--promote", help="promote the model at the end, if the interval allows")] = False,
     again: Annotated[bool, Option("--again", help="train on the corpus of today, however little it changed")] = False,
 ) -> None:
-    """Bring every stage up to date, each visible in Prefect."""
-    from flows.pipeline import run_recipe
+    """Bring every stage up to date."""
+    from flows.run import run_recipe
 
     run_command(lambda: run_recipe(recipe, promote, again))
 
@@ -129,7 +130,7 @@ def promote(
     The paired interval of their difference must lie above 0. A champion that played on another corpus or other
     questions is played again on the candidate's by itself.
     """
-    from flows.pipeline import run_promotion
+    from flows.run import run_promotion
 
     run_command(lambda: run_promotion(recipe, back=False, again=re_evaluate))
 
@@ -140,7 +141,7 @@ def register(recipe: Recipe = "params.yaml") -> None:
 
     Also one that DVC took from its cache or from a remote. A model that is registered already is not registered twice.
     """
-    from flows.pipeline import register_model
+    from flows.run import register_model
 
     run_command(lambda: print(register_model(recipe)))
 
@@ -165,7 +166,7 @@ def rollback(
     to: Annotated[str, Option(metavar="N", help="a version that was champion before (default: the one before)")] = "",
 ) -> None:
     """Make the previous champion, or an older one, the champion."""
-    from flows.pipeline import run_promotion
+    from flows.run import run_promotion
 
     run_command(lambda: run_promotion(recipe, back=True, to=to))
 
@@ -200,20 +201,18 @@ def preview(
     """
     import psutil
 
-    from flows.files import check_named
-    from flows.runtime.limits import memory_limit
-    from flows.runtime.memory import memory_check
+    from flows.memory import memory_check
     from flows.terminal import check_lines, preview_lines, show
     from harr.corpus.passages import write_questions
     from harr.datasets import open_spans
     from harr.datasets.preview import preview, read_data
     from harr.params import Params
     from harr.questions.checks import checks
+    from tasks.runtime.limits import memory_limit
 
     if export and export.exists():
         raise CorpusError(f"{export} exists and is left as it is; name another file")
     params = Params.load()
-    check_named()
     data = read_data(params.download, open_spans(params.download))
     questions, left_out = data.splits.of(split)
     if export:
@@ -279,17 +278,21 @@ def ui(prefect_port: PrefectPort = 4200, mlflow_port: MlflowPort = 5000) -> None
 
 
 @app.command()
-def report(
-    send: Annotated[bool, Option("--send", help="report to MLflow what it has not received yet")] = False,
-) -> None:
-    """Print the table of the last run and what it means."""
-    if send:
-        from tasks.tracking.report import send_reports
+def record(recipe: Recipe = "params.yaml") -> None:
+    """Report to MLflow what it has not received yet.
 
-        run_command(lambda: print(*send_reports() or ["nothing waits to be sent"], sep="\n"))
-        return
-    from flows.runtime.told import end_of_run
+    Runs of every folder, and the model in models/ as the candidate. What is there already stays as it is.
+    """
+    from flows.run import record_runs
+
+    run_command(lambda: print(*record_runs(recipe) or ["MLflow has everything"], sep="\n"))
+
+
+@app.command()
+def report() -> None:
+    """Print the table of the last run and what it means."""
     from harr.params import Params
+    from tasks.runtime.told import end_of_run
 
     run_command(lambda: print(end_of_run(Params.load())))
 
@@ -298,7 +301,7 @@ def report(
 def doctor(as_json: AsJson = False) -> None:
     """Check what a run needs, and name the fix of what is wrong.
 
-    Versions, servers, ports, disk, index and registry; exit 1 if something must be mended.
+    Versions, servers, secrets, disk, index and registry; exit 1 if something must be mended.
     """
     from flows.doctor.examine import examine
     from flows.terminal import doctor_lines, show

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from flows.runtime.command import run_command
+from tasks.runtime.command import run_command
 
 
 def ask(

@@ -112,7 +112,6 @@ def status_lines(state: "Status") -> list[str]:
         *section(f"model {state.model}", versions, "none registered yet"),
         *([f"  {painted('warn')}  {state.stray}", ""] if state.stray else []),
         *section("processes", processes, "none"),
-        *section("orphans", [(one,) for one in state.orphans], "none"),
         *section("left behind", [(one,) for one in state.leftovers], "nothing"),
     ]
 

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from typer import Argument, BadParameter, Option
 
-from flows.runtime.command import run_command
 from tasks.paths import LENGTHS
+from tasks.runtime.command import run_command
 
 Keep = Literal["all", "value", "picks", "early_stop", "gold"]
 """The rules of harr/evaluate/stopping.py."""

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, BadParameter, Option
 
-from flows.runtime.command import run_command
+from tasks.runtime.command import run_command
 
 SERVE_PORT = 8002
 

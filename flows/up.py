@@ -1,7 +1,7 @@
 """Everything that runs by itself on one machine, without Docker: `harr up` and `harr down`.
 
 Starts a Prefect server, an MLflow server over mlflow.db, a server of the pages (flows/pages.py), and one Prefect worker
-for each of the work pools cpu and gpu; makes the pools, the limit of the tag gpu, and the deployments of prefect.yaml;
+for each of the work pools cpu and gpu; makes the pools, and the deployments of prefect.yaml;
 and starts `harr serve` where the registry has a champion. All of it listens on loopback only. Milvus Lite needs no
 server: each stage opens the folder data/index.
 """
@@ -15,26 +15,28 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from flows.pages import pages_command
-from flows.runtime import flow_runs as runs
-from flows.server import STATE, TEMPORARY, UP, addresses, healthy, listens, mlflow_command, prefect_command, running_url
+from flows.server import TEMPORARY, UP, addresses, healthy, listens, mlflow_command, prefect_command
 from harr.errors import HarrError, ServiceUnavailable
 from harr.io.files import read_json, write_json
 from harr.io.progress import bar, shown_parts
 from harr.params import Params
 from harr.services.model_registry import CHAMPION, open_registry, registry_address, resolve
 from tasks.paths import INDEX
-from tasks.tracking.execution import identity, is_alive, live_owners
+from tasks.tracking.execution import identity, is_alive
 
 START_SECONDS = 240.0
 STOP_SECONDS = 20.0
 CANCEL_SECONDS = 45.0
 """The worker gives a cancelled run 30 s."""
+HEARTBEAT_SECONDS, SILENT_SECONDS = 30, 95
+"""How often a run tells Prefect that it lives; one that has not for so long has crashed."""
 POOLS = ("cpu", "gpu")
 PARTS = ("servers", "deployments", "workers", "harr serve")
 
@@ -47,8 +49,6 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int, pages_port: int) ->
     """
     started = _known()
     before = set(started)
-    if "Prefect" not in started and running_url():
-        raise ServiceUnavailable("a run uses a Prefect server of its own just now; `harr up` again when it has ended")
     url = f"http://127.0.0.1:{prefect_port}/api"
     if "Prefect" in started:
         url = f"{started['Prefect']['page']}/api"
@@ -58,11 +58,10 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int, pages_port: int) ->
     try:
         next(parts)
         _start_servers(started, prefect_port, mlflow_port, pages_port)
-        write_json(STATE, {"url": url, "pid": started["Prefect"]["pid"]})  # where `dvc repro` looks
         next(parts)
-        crashed = runs.sweep()
         limit = visible_gpus()
         _prepare_pools(max(limit, 1))
+        _watch_runs()
         _deploy()
         next(parts)
         for pool in POOLS:
@@ -83,45 +82,31 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int, pages_port: int) ->
     for name, page in addresses().items():
         print(f"{name:<8} {page}")
     print(f"workers  cpu, gpu ({f'{limit} GPUs' if limit else 'no GPU is visible: on the CPU'}); logs in .harr")
-    if crashed:
-        print(f"marked as Crashed, because their process is gone: {len(crashed)} run(s)")
 
 
 def _worker_settings() -> dict[str, str]:
-    """Look for work every 5 s; cancel runs before they begin; keep temporary files where `down` finds them."""
+    """Look for work every 5 s; cancel runs before they begin; say that runs live; keep temporary files where `down`
+    finds them."""
     TEMPORARY.mkdir(parents=True, exist_ok=True)
     own = {"TMPDIR": str(TEMPORARY.resolve())}
-    return {**own, "PREFECT_WORKER_QUERY_SECONDS": "5", "PREFECT_WORKER_ENABLE_CANCELLATION": "true"}
+    looks = {"PREFECT_WORKER_QUERY_SECONDS": "5", "PREFECT_WORKER_ENABLE_CANCELLATION": "true"}
+    return {**own, **looks, "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS)}
 
 
 def down() -> None:
-    """Cancel what the workers run, stop workers and servers, and take their files away.
-
-    Raises:
-        ServiceUnavailable: a run that was started by hand uses the servers.
-    """
+    """Cancel what the workers run, stop workers and servers, and take their files away."""
     started = _known()
-    workers = [psutil.Process(note["pid"]) for name, note in started.items() if name.startswith("worker")]
-    theirs = {child.pid for worker in workers for child in worker.children(recursive=True)}
-    others = {owner["pid"] for owner in live_owners()} - theirs
-    if "Prefect" in started and others:
-        pids = ", ".join(map(str, sorted(others)))
-        raise ServiceUnavailable(f"process {pids} still uses the Prefect server; stop it, or wait for its end")
     if "Prefect" in started:
         os.environ["PREFECT_API_URL"] = f"{started['Prefect']['page']}/api"
         with _whatever_the_server_does("running flow runs may be shown as Running"):
-            _cancel([note["flow_run"] for note in runs.working() if note["pid"] in theirs])
+            _cancel()
     _stop([note for name, note in started.items() if name.startswith("worker")])
-    if "Prefect" in started:
-        with _whatever_the_server_does("killed flow runs may be shown as Running"):
-            runs.sweep()
     _stop([note for name, note in started.items() if not name.startswith("worker")])
     _forget()
 
 
 def _forget() -> None:
-    for path in (UP, STATE, STATE.with_suffix(".lock")):
-        path.unlink(missing_ok=True)
+    UP.unlink(missing_ok=True)
     shutil.rmtree(TEMPORARY, ignore_errors=True)
 
 
@@ -227,22 +212,19 @@ def visible_gpus() -> int:
 
 
 def _prepare_pools(limit: int) -> None:
-    """Prepare the work pools, and how many tasks tagged gpu may run at a time; what is there already stays as it is."""
+    """Prepare the work pools, and how many runs the pool gpu has at a time; what is there already stays as it is."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import WorkPoolCreate
-    from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+    from prefect.exceptions import ObjectAlreadyExists
     from prefect.workers.process import ProcessWorker
 
     template = ProcessWorker.get_default_base_job_template()
     with get_client(sync_client=True) as client:
         for name in POOLS:
-            pool = WorkPoolCreate(name=name, type="process", base_job_template=template)
+            most = limit if name == "gpu" else None
+            pool = WorkPoolCreate(name=name, type="process", base_job_template=template, concurrency_limit=most)
             with contextlib.suppress(ObjectAlreadyExists):
                 client.create_work_pool(pool)
-        try:
-            client.read_concurrency_limit_by_tag("gpu")
-        except ObjectNotFound:
-            client.create_concurrency_limit("gpu", limit)
 
 
 def _deploy() -> None:
@@ -253,21 +235,52 @@ def _deploy() -> None:
         raise ServiceUnavailable(f"the deployments of prefect.yaml were not taken: {reason}")
 
 
-def _cancel(flow_runs: list[str]) -> None:
-    """Cancel runs as the button in Prefect does; wait until their processes are gone and the worker has said so."""
+def _watch_runs() -> None:
+    """Have Prefect mark a run as Crashed that tells no more that it lives: its process was killed, or its machine."""
     from prefect.client.orchestration import get_client
+    from prefect.client.schemas.objects import StateType
+    from prefect.events.actions import ChangeFlowRunState
+    from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+    from prefect.events.schemas.events import ResourceSpecification
+
+    name, told = "crashed runs", "prefect.flow-run."
+    ends = {f"{told}{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed", "Kept")}
+    trigger = EventTrigger(
+        posture=Posture.Proactive,
+        match=ResourceSpecification({"prefect.resource.id": f"{told}*"}),
+        for_each={"prefect.resource.id"},
+        after={f"{told}heartbeat"},
+        expect={f"{told}heartbeat", *ends},
+        threshold=1,
+        within=timedelta(seconds=SILENT_SECONDS),
+    )
+    gone = "The process of this run is gone (killed, or the machine went down)."
+    action = ChangeFlowRunState(state=StateType.CRASHED, message=gone)
+    with get_client(sync_client=True) as client:
+        if not client.read_automations_by_name(name):
+            client.create_automation(AutomationCore(name=name, trigger=trigger, actions=[action]))
+
+
+def _cancel() -> None:
+    """Cancel runs as the button in Prefect does; wait until the worker has said that they are gone."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
+    from prefect.client.schemas.objects import StateType
     from prefect.states import Cancelling
 
+    working = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING])
+    asked = FlowRunFilter(state=FlowRunFilterState(type=working))
     with get_client(sync_client=True) as client:
-        for flow_run in flow_runs:
+        left = {run.id for run in client.read_flow_runs(flow_run_filter=asked)}
+        for flow_run in left:
             client.set_flow_run_state(flow_run, Cancelling(message="harr down"))
-        deadline, left = time.monotonic() + CANCEL_SECONDS, set(flow_runs)
+        deadline = time.monotonic() + CANCEL_SECONDS
         while left and time.monotonic() < deadline:
             time.sleep(0.2)
-            left &= {note["flow_run"] for note in runs.working()} | {one for one in left if not _ended(client, one)}
+            left = {one for one in left if not _ended(client, one)}
 
 
-def _ended(client: Any, flow_run: str) -> bool:
+def _ended(client: Any, flow_run: Any) -> bool:
     """Return whether a run is in a final state: a worker that is stopped before would leave it Cancelling for ever."""
     state = client.read_flow_run(flow_run).state
     return bool(state and state.is_final())

@@ -2,37 +2,25 @@
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from prefect import task
-
-from harr.arms import FULL
-from harr.io.files import fingerprint, publish, read_json, write_json
+from harr.io.files import fingerprint, publish, write_json
 from harr.params import Params
 from harr.types import Log
-from tasks.common import GPU_TASK
+from tasks.common import forget
 from tasks.paths import ADAPTER, ARMS, FILTERED, PLACES, QUESTIONS, VALIDATION, WORK
+from tasks.runtime.stage import main
+from tasks.tracking.run import Run
 from tasks.train import mean_reward, validation_summary
+from tasks.trained import TOLD, trained_runs
 
 DRAFT, RUNS = WORK / "arms", WORK / "arm-runs"
-LAST, TOLD = "_last_10", "runs.json"
+LAST = "_last_10"
 
 
-def trained_runs(params: Params) -> dict[str, list[Path]]:
-    """Return the folders of every trained arm, one per seed; that of ``full`` with the first seed is stage train's."""
-    seeds = range(params.seed, params.seed + params.evaluate.seeds)
-    full = [ADAPTER, *(ARMS / f"{FULL}-{seed}" for seed in seeds[1:])]
-    own = {name: [ARMS / f"{name}-{seed}" for seed in seeds] for name in params.evaluate.arm_table} | {FULL: full}
-    return {
-        name: [folder / arm.inside for folder in full] if arm.inside else own[name]
-        for name, arm in params.evaluate.arm_table.items()
-        if arm.trained
-    }
-
-
-@task(**GPU_TASK)
 def train_arms(params: Params, log: Log) -> dict[str, float]:
     """Train every arm and seed that stage train did not; each has the updates and questions of `full`.
 
@@ -122,7 +110,15 @@ def own_questions(params: Params) -> Path:
     return out / "questions.jsonl"
 
 
-def told_runs() -> dict[str, dict[str, float]]:
-    """Return what stage arms told of its runs (:func:`run_figures`), by the name of their folder."""
-    path = ARMS / TOLD
-    return read_json(path) if path.exists() else {}
+def arms(params: Params, run: Run) -> None:
+    """Train the arms that `full` is compared with, over evaluate.seeds; nothing where none is asked for."""
+    run.record("arms", train_arms(params, run.log))
+
+
+def join(params: Params) -> None:
+    """Do what every further process of `accelerate launch -m tasks.arms` does."""
+    train_each(params, lambda step, values: None, lambda text: None)
+
+
+if __name__ == "__main__":
+    main("arms", arms, join=join, end=partial(forget, RUNS))

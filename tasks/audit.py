@@ -4,17 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prefect import task
-
 from harr.arms import FULL
 from harr.params import Params
 from harr.types import Episode, Generator, Log
-from tasks.common import GPU_TASK
-from tasks.evaluate import Rows, arm_pipelines, arm_runs
 from tasks.paths import PLACES
+from tasks.play import Rows, arm_pipelines, arm_runs
 
 
-@task(**GPU_TASK)
 def audit_play(
     params: Params,
     rows: Mapping[str, list[Rows]],

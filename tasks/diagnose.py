@@ -10,8 +10,8 @@ from harr.errors import CorpusError, ParamsError
 from harr.io.files import write_json
 from harr.params import Params
 from harr.types import Episode, Question
-from tasks.evaluate import arm_pipelines, rounded, with_arms
 from tasks.paths import CORPUS, PLACES, QUESTIONS
+from tasks.play import arm_pipelines, rounded, with_arms
 
 if TYPE_CHECKING:
     from harr.diagnose.advice import Figures

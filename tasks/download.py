@@ -3,16 +3,17 @@
 from collections import Counter
 
 import pandas as pd
-from prefect import task
 
 from harr.params import Params
-from tasks.common import TASK, even_sample
+from tasks.common import even_sample
+from tasks.expectations.process import expect
 from tasks.paths import CORPUS, QUESTIONS, WORK
+from tasks.runtime.stage import main
+from tasks.tracking.run import Run
 
 SPLITS = ("train", "validation", "test")
 
 
-@task(**TASK)
 def download_corpus(params: Params) -> dict[str, float]:
     """Fetch or make the passages and questions named in params.yaml."""
     from harr.datasets import open_spans
@@ -22,7 +23,6 @@ def download_corpus(params: Params) -> dict[str, float]:
     return download(section, CORPUS, QUESTIONS, WORK / "download", open_spans(section))
 
 
-@task(**TASK)
 def corpus_frame() -> pd.DataFrame:
     """Return passages as a table for the suite ``corpus``; an even sample of a large corpus."""
     from harr.corpus.passages import Passages
@@ -40,7 +40,6 @@ def corpus_frame() -> pd.DataFrame:
     )
 
 
-@task(**TASK)
 def questions_frame(params: Params) -> pd.DataFrame:
     """Return questions of all splits as a table for the suite ``questions``.
 
@@ -69,3 +68,16 @@ def questions_frame(params: Params) -> pd.DataFrame:
         for split, questions in splits.items()
         for question in questions
     )
+
+
+def download(params: Params, run: Run) -> None:
+    """Fetch or make the corpus and its questions, and check them."""
+    figures = download_corpus(params)
+    held = expect("corpus", corpus_frame()) | expect("questions", questions_frame(params))
+    run.record("download", figures | held)
+    run.dataset("corpus", CORPUS, "corpus")
+    run.dataset("questions", QUESTIONS, "questions")
+
+
+if __name__ == "__main__":
+    main("download", download, checks=True)

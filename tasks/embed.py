@@ -1,20 +1,18 @@
 """Stage embed: passages to vectors."""
 
-from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from prefect import task
-from prefect.context import FlowRunContext
 
-from harr.io.files import read_manifest
+from harr.io.files import finish, read_manifest
 from harr.params import Params
-from harr.params.embed import HereParams
-from tasks.common import GPU_TASK, TASK, even_sample
+from tasks.common import even_sample
+from tasks.expectations.process import expect
 from tasks.paths import CORPUS, VECTORS, WORK
+from tasks.runtime.stage import main
+from tasks.tracking.run import Run
 
 
 def vectors_manifest() -> dict[str, Any]:
@@ -32,7 +30,6 @@ def vectors_manifest() -> dict[str, Any]:
     return manifest
 
 
-@task(**GPU_TASK)
 def embed_passages(params: Params) -> dict[str, float]:
     """Embed the corpus; unfinished shards are taken up again."""
     from harr.builders.embed import build_served_encoder
@@ -42,31 +39,9 @@ def embed_passages(params: Params) -> dict[str, float]:
 
     encoder = build_encoder(params.encoder)
     served = build_served_encoder(params.encoder, encoder)
-    spread = None if isinstance(params.runner, HereParams) else partial(_spread, params)
-    return embed_corpus(Passages.open(CORPUS), encoder, params.embed, VECTORS, WORK / "embed", served, spread)
+    return embed_corpus(Passages.open(CORPUS), encoder, params.embed, VECTORS, WORK / "embed", served)
 
 
-@task(**TASK, task_run_name="shard {number}")
-def embed_shard(params: Params, corpus: str, before: str, folder: str, number: int) -> dict[str, Any]:
-    """Make one shard, wherever the runner of params.yaml calls this."""
-    from harr.builders.embed import embed_as_worker
-
-    return embed_as_worker(params.encoder, params.embed, Path(corpus), Path(before), Path(folder), number)
-
-
-def _spread(params: Params, folder: Path, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Have shards made by the runner; without a Prefect server, which it needs, they are made here."""
-    from tasks.workers import spread
-
-    # A worker stands in another folder.
-    corpus, before, place = (str(path.resolve()) for path in (CORPUS, VECTORS, folder))
-    if isinstance(params.runner, HereParams) or FlowRunContext.get() is None:
-        return (embed_shard.fn(params, corpus, before, place, number) for number in numbers)
-    fixed = {"params": params, "corpus": corpus, "before": before, "folder": place}
-    return spread(params.runner, embed_shard, ({**fixed, "number": number} for number in numbers))
-
-
-@task(**TASK)
 def vectors_frame() -> pd.DataFrame:
     """Return the length and first coordinate of the vectors (an even sample of very many) for the suite ``vectors``."""
     from harr.corpus.passages import Passages
@@ -82,3 +57,14 @@ def vectors_frame() -> pd.DataFrame:
             "first": np.concatenate([part[:, 0] for part in parts]),
         }
     )
+
+
+def embed(params: Params, run: Run) -> None:
+    """Turn every passage into a vector; a killed run goes on at the shard where it was."""
+    figures = embed_passages(params)
+    run.record("embed", figures | expect("vectors", vectors_frame()))
+    run.dataset("corpus", CORPUS, "corpus")
+
+
+if __name__ == "__main__":
+    main("embed", embed, checks=True, end=partial(finish, WORK / "embed"))

@@ -1,21 +1,24 @@
 """Stage filter: the training questions whose rollouts disagree."""
 
+import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-import pandas as pd
-from prefect import task
-
 from harr.errors import ParamsError
-from harr.io.files import check_sums, read_jsonl, write_json
+from harr.io.files import finish, write_json
 from harr.params import Params
 from harr.types import Log
-from tasks.common import GPU_TASK, TASK, report_usage
+from tasks.common import filter_suite, report_usage
 from tasks.expectations.process import expect
-from tasks.paths import FILTERED, METRICS, PLACES, PLOTS, PREFERENCES_PAGE, QUESTIONS, WORK
+from tasks.filtered import filtered_frame, plot_filter, preferences_frame, write_preferences_page
+from tasks.paths import FILTERED, METRICS, PLACES, QUESTIONS, WORK
+from tasks.runtime import locks
+from tasks.runtime.command import run_command
+from tasks.runtime.stage import run_stage
+from tasks.tracking.run import Run
 
 
-@task(**GPU_TASK)
 def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
     """Try training questions until enough are found that the method can learn from."""
     from harr.builders.methods import method_of
@@ -23,7 +26,7 @@ def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
     from harr.compute import distributed
 
     if params.train.prefers and distributed.count() > 1:
-        raise ParamsError("train.method leret samples in one process: `python -m flows.filter`; or filter.preferences")
+        raise ParamsError("train.method leret samples in one process: `python -m tasks.filter`; or filter.preferences")
     prepare = method_of(params.train).prepare
     with open_setup(params, PLACES, QUESTIONS / "train.jsonl") as setup:
         figures = prepare(params.filter, setup, FILTERED, WORK / "filter", log, params.seed)
@@ -42,73 +45,50 @@ def join_filtered(folders: Sequence[Path]) -> str:
     from harr.preferences.join import join_parts
 
     figures = join_parts(folders, FILTERED, WORK / "filter")
-    figures |= expect.fn("preferences", preferences_frame.fn())
+    figures |= expect("preferences", preferences_frame())
     write_json(METRICS / "filter.json", {name: round(value, 6) for name, value in figures.items()})
-    plot_filter.fn()
-    write_preferences_page.fn()
+    plot_filter()
+    write_preferences_page()
     return (
         f"joined {len(folders)} parts: {figures['tried']:.0f} questions tried, {figures['kept']:.0f} to learn from, "
         f"{figures['pairs']:.0f} pairs and {figures['pairs_held_out']:.0f} held out"
     )
 
 
-def statistics_rows() -> list[dict[str, object]]:
-    """Return what was tried, one row per question."""
-    check_sums(FILTERED, "dvc repro -f -s filter")
-    return read_jsonl(FILTERED / "statistics.jsonl")
+def filter(params: Params, run: Run) -> None:
+    """Keep the training questions whose rollouts disagree; of leret, the prompts whose queries do."""
+    figures = filter_training_questions(params, run.log)
+    suite = filter_suite(params)
+    held = expect(suite, preferences_frame() if suite == "preferences" else filtered_frame())
+    run.record("filter", figures | held)
+    run.artifact(plot_filter(), "plots")
+    if suite == "preferences":
+        run.artifact(write_preferences_page())
+    run.dataset("train questions", QUESTIONS / "train.jsonl", "training")
 
 
-def filter_suite(params: Params) -> str:
-    """Return the suite that what the stage kept is checked by."""
-    if params.train.prefers:
-        return "preferences"
-    return "all_kept" if params.filter.keep == "all" else "filtered"
+def join(params: Params) -> None:
+    """Do what every further process of `accelerate launch -m tasks.filter` does."""
+    filter_training_questions(params, lambda step, values: None)
 
 
-@task(**TASK)
-def filtered_frame() -> pd.DataFrame:
-    """Return the kept questions as a table for the suite ``filtered``."""
-    frame = pd.DataFrame(statistics_rows())
-    return frame[frame["kept"].astype(bool)]
+def join_parts(folders: Sequence[Path]) -> None:
+    """Write data/filtered from the folders of all parts, and say what DVC must be told."""
+    with locks.alone("filter"):
+        print(join_filtered(folders))
+    print("now: dvc commit -f filter")
 
 
-@task(**TASK)
-def write_preferences_page() -> Path:
-    """Write examples of preferences and the distribution of their levels, as reports/preferences.html."""
-    from harr.report.preferences import write_page
-
-    write_page(FILTERED, PREFERENCES_PAGE)
-    return PREFERENCES_PAGE
-
-
-@task(**TASK)
-def preferences_frame() -> pd.DataFrame:
-    """Return the pairs of queries as a table for the suite ``preferences``."""
-    rows = read_jsonl(FILTERED / "preferences.jsonl")
-    learnt = {row["question_id"] for row in rows if row["split"] == "train"}
-    both = learnt & {row["question_id"] for row in rows if row["split"] == "held_out"}
-    return pd.DataFrame(
-        {
-            "id": row["id"],
-            "split": row["split"],
-            "hop": row["hop"],
-            "prompt": row["prompt"],
-            "chosen": row["responses"][chosen],
-            "rejected": row["responses"][rejected],
-            "margin": row["scores"][chosen] - row["scores"][rejected],
-            "target_is_best": row["sft_target"] == row["responses"][-1] and row["scores"][-1] == max(row["scores"]),
-            "in_other_split": row["question_id"] in both,
-        }
-        for row in rows
-        for chosen, rejected in row["pairs"]
-    )
+def main() -> None:
+    """Be the command `python -m tasks.filter`, with --join or without."""
+    parser = argparse.ArgumentParser("python -m tasks.filter", description=filter.__doc__)
+    what = "join the parts of filter.preferences that several machines have sampled: data/filtered of every part"
+    parser.add_argument("--join", nargs="+", type=Path, metavar="FOLDER", help=what)
+    if folders := parser.parse_args().join:
+        run_command(lambda: join_parts(folders))
+    else:
+        run_stage("filter", filter, checks=True, join=join, end=partial(finish, WORK / "filter"))
 
 
-@task(**TASK)
-def plot_filter() -> Path:
-    """Plot the histogram of rewards by verdict, as SVG and CSV."""
-    from harr.report.plots import filter_histogram
-
-    path = PLOTS / "filter.svg"
-    filter_histogram(statistics_rows(), path)
-    return path
+if __name__ == "__main__":
+    main()

@@ -1,15 +1,15 @@
 """Stage generator: the language model that plays, where this project trains it itself."""
 
-from prefect import task
+from functools import partial
 
-from harr.io.files import draft, write_json
+from harr.io.files import draft, finish, write_json
 from harr.params import Params
 from harr.types import Log
-from tasks.common import GPU_TASK
 from tasks.paths import GENERATOR, WORK
+from tasks.runtime.stage import main
+from tasks.tracking.run import Run
 
 
-@task(**GPU_TASK)
 def make_generator(params: Params, log: Log) -> dict[str, float]:
     """Train the small language model, or warm up a given one; of any other generator only its parameters are noted."""
     section, work = params.generator, WORK / "generator"
@@ -24,3 +24,12 @@ def make_generator(params: Params, log: Log) -> dict[str, float]:
     with draft(work / "note", GENERATOR) as note:
         write_json(note / "generator.json", section.model_dump(mode="json"))
     return {"trained": 0.0}
+
+
+def generator(params: Params, run: Run) -> None:
+    """Train the language model of `generator.kind: small_lm` or `warmstart`; of others only note what plays."""
+    run.record("generator", make_generator(params, run.log))
+
+
+if __name__ == "__main__":
+    main("generator", generator, end=partial(finish, WORK / "generator"))

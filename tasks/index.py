@@ -6,19 +6,19 @@ from functools import partial
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from prefect import task
 
-from harr.io.files import read_manifest
+from harr.io.files import finish, read_manifest
 from harr.params import Params
-from tasks.common import TASK
 from tasks.embed import vectors_manifest
+from tasks.expectations.process import expect
 from tasks.paths import CORPUS, INDEX, MENTIONS, QUESTIONS, SINCE, TRAINED_ON, VALIDATION, VECTORS, WORDS, WORK
+from tasks.runtime.stage import main
+from tasks.tracking.run import Run
 
 MOVES = ("alias", "collection", "deleted", "identity", "keys", "rows", "sha256", "sources")
 """What the manifest of an index says of its passages, not of how it was made."""
 
 
-@task(**TASK)
 def index_passages(params: Params) -> dict[str, float]:
     """Build the collection, or go on where a killed build stopped, and try what it finds; then weigh all words, and
     find which passage names which title."""
@@ -42,7 +42,6 @@ def index_passages(params: Params) -> dict[str, float]:
     return built | build_mentions(passages, MENTIONS, WORK / "mentions")
 
 
-@task(**TASK)
 def decide_training(params: Params) -> dict[str, float]:
     """Note what there is to train on, where that is another than was trained on by more than ``index.retrain_after``.
 
@@ -79,7 +78,6 @@ def _as_queries(params: Params, texts: Sequence[str]) -> NDArray[np.float32]:
     return encoder.encode(texts, prompt=encoder.plain_prompt)
 
 
-@task(**TASK)
 def index_frame(figures: Mapping[str, float]) -> pd.DataFrame:
     """Return what every collection counts beside corpus and vectors, for the suite ``index``: every passage must be
     found."""
@@ -99,3 +97,15 @@ def index_frame(figures: Mapping[str, float]) -> pd.DataFrame:
             "passages": len(passages),
         }
     )
+
+
+def index(params: Params, run: Run) -> None:
+    """Put vectors and texts into Milvus, the row count is checked; and find which passage names which title."""
+    figures = index_passages(params)
+    figures |= decide_training(params)
+    run.record("index", figures | expect("index", index_frame(figures)))
+    run.dataset("vectors", VECTORS, "index")
+
+
+if __name__ == "__main__":
+    main("index", index, checks=True, end=partial(finish, WORK / "index"))

@@ -1,30 +1,28 @@
 """Stage merge: the adapter into the model that was trained, and a new version in the registry."""
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from prefect import task
-
-from harr.errors import StaleState
+from harr.errors import ServiceUnavailable, StaleState
 from harr.io.files import draft, fingerprint, read_state, write_json
 from harr.io.model_folder import FORMAT
 from harr.params import Params
 from harr.params.embed import EncoderParams
 from harr.params.reward import metric_name
-from tasks.common import TASK
+from tasks.common import filter_suite
 from tasks.embed import vectors_manifest
-from tasks.filter import filter_suite
+from tasks.inputs.differences import LOCK
 from tasks.paths import ADAPTER, EVALUATION, LLM, METRICS, RETRIEVER, WORK, trained_folder
 from tasks.played import check_played, content_of, same_game
-from tasks.registry.register import register
+from tasks.runtime.stage import main
 from tasks.tracking.fingerprints import revisions
-from tasks.tracking.inputs import LOCK, check_settings
+from tasks.tracking.inputs import check_settings
 from tasks.tracking.run import Run
 
 
-@task(**TASK)
 def merge_adapter(params: Params) -> dict[str, float]:
     """Write what was trained as a stock folder, models/retriever or models/llm, checked against the adapter.
 
@@ -122,7 +120,6 @@ def _note(folder: Path, params: Params, sections: set[str]) -> None:
         write_json(note / "untrained.json", params.model_dump(include=sections, exclude=private, mode="json"))
 
 
-@task(**TASK)
 def register_model(run: Run, params: Params) -> str:
     """Register the merged model with its evaluation and its fingerprints, as the candidate; returns the version.
 
@@ -130,8 +127,10 @@ def register_model(run: Run, params: Params) -> str:
         StaleState: the evaluation is of another model than the merged one, or of another corpus than is here.
         ParamsError: a stage before ran with other parameters, so that those of today do not tell of its work.
     """
+    from tasks.registry.register import register
+
     if LOCK.exists():
-        check_settings(but="merge")
+        check_settings(params, but="merge")
     kind, folder = trained_folder(params)
     tags = version_tags(params)
     return register(run, params, kind, folder, EVALUATION, tags, summary())
@@ -196,3 +195,20 @@ def held_expectations(params: Params) -> dict[str, float]:
         if (path := METRICS / f"{stage}.json").exists():
             told[stage] = read_state(path, f"run `dvc repro -f -s {stage}`")
     return {suite: float(told[stage].get(f"expected_{suite}", 0)) for suite, stage in suites.items()}
+
+
+def merge(params: Params, run: Run) -> None:
+    """Fold the adapter into the model that was trained and register it as the candidate."""
+    run.record("merge", merge_adapter(params))
+    run.dataset("adapter", ADAPTER, "merge")
+    try:
+        version = register_model(run, params)
+    except ServiceUnavailable as error:
+        print(f"warning: {error}; the model is not registered yet: `harr record`", file=sys.stderr)
+        return
+    run.tag(version=version)
+    print(f"registered {params.tracking.registered_model} version {version} (alias candidate)")
+
+
+if __name__ == "__main__":
+    main("merge", merge)

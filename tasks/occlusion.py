@@ -5,23 +5,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prefect import task
-
 from harr.arms import ARMS, FULL
 from harr.io.files import write_json
 from harr.params import Params
 from harr.types import Log, Question
-from tasks.common import GPU_TASK
-from tasks.evaluate import Rows, arm_pipelines, arm_runs, rounded
-from tasks.paths import METRICS, PLACES
+from tasks.paths import OCCLUSION, PLACES
+from tasks.play import Rows, arm_pipelines, arm_runs, rounded
 
 if TYPE_CHECKING:
     from harr.evaluate.play import ArmRun
 
-OCCLUSION = METRICS / "occlusion.json"
 
-
-@task(**GPU_TASK)
 def play_occluded(
     params: Params, questions: Sequence[Question], rows: Mapping[str, list[Rows]], log: Log, *, model: Path | None
 ) -> dict[str, Any]:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 PLACES = Places.of_project(Path())
 """What the builders of the library read and remember."""
-FILES = Path("data/files.json")
-"""What the local files hold that section download names."""
+INPUTS = Path("data/inputs")
+"""What every stage depends on besides data, a file a stage (tasks/inputs)."""
 CORPUS, QUESTIONS = PLACES.corpus, Path("data/questions")
 VECTORS, INDEX, MENTIONS, WORDS = PLACES.vectors, PLACES.index, PLACES.mentions, PLACES.words
 TRAINED_ON = Path("data/trained_on")
@@ -27,6 +27,7 @@ AUDIT = "audit.json"
 BRIDGED = Path("models/bridged")
 """What `harr bridge` writes."""
 METRICS, PLOTS, REPORTS = Path("metrics"), Path("plots"), Path("reports")
+OCCLUSION = METRICS / "occlusion.json"
 HEADLINE = METRICS / "headline.json"
 """The few figures that DVC and MLflow show of an evaluation (tasks/headline.py)."""
 VALIDATION = QUESTIONS / "validation.jsonl"

@@ -2,11 +2,11 @@
 
 from harr.io.files import read_state
 from harr.params import Params
-from tasks.arms import told_runs
 from tasks.embed import vectors_manifest
 from tasks.paths import METRICS
 from tasks.played import corpus_facts, told_corpus
 from tasks.tracking.fingerprints import revisions
+from tasks.trained import told_runs
 
 
 def _told_groups() -> dict[str, str]:

@@ -17,6 +17,7 @@ SENTENCES: dict[str, Callable[[Params], str]] = {
     "train": lambda own: f"train the {own.train.learns.replace('_', ' ')} by {own.train.method}{_kept()}",
     "arms": lambda own: f"train the rivals of full: {_rivals(own)}",
     "evaluate": lambda own: f"play {len(own.evaluate.arm_table)} arms on {_questions('test')}",
+    "report": lambda own: f"draw what {len(own.evaluate.arm_table)} arms have reached",
     "merge": lambda own: "merge the trained weights into the model, and register it",
 }
 """What every stage does, and on what."""
@@ -56,7 +57,7 @@ def _count(path: Path) -> str:
 
 
 def _rivals(params: Params) -> str:
-    from tasks.arms import trained_runs
+    from tasks.trained import trained_runs
 
     folders = {folder for own in trained_runs(params).values() for folder in own if not folder.is_relative_to(ADAPTER)}
     return f"{len(folders)} run{'' if len(folders) == 1 else 's'}" if folders else "none is asked for"

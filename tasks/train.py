@@ -1,22 +1,22 @@
 """Stage train: build, call, record."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-from prefect import task
 
 from harr.io.files import write_text
 from harr.params import Params
 from harr.types import Log
-from tasks.common import GPU_TASK, TASK, report_usage
+from tasks.common import forget, report_usage
 from tasks.paths import ADAPTER, FILTERED, PLACES, PLOTS, STATS, VALIDATION, WORK
+from tasks.runtime.stage import main
+from tasks.tracking.run import Run
 
 LAST = ("beta", "target_margin_nats", "margin_nats", "held_out_accuracy")
 """Figures of the last step that tell a run of leret from others."""
 
 
-@task(**GPU_TASK)
 def train_policy(params: Params, log: Log) -> list[dict[str, Any]]:
     """Train by the method named in params.yaml; returns one row per step."""
     from harr.builders.methods import method_of
@@ -81,7 +81,6 @@ def training_figure(params: Params) -> str:
     return method_of(params.train).figure
 
 
-@task(**TASK)
 def plot_training(history: list[dict[str, Any]], figure: str = "reward") -> list[Path]:
     """Plot learning curve, progress and spread of every reward term: each as SVG and CSV. Returns the SVGs."""
     from harr.report.plots import learning_curve
@@ -97,3 +96,23 @@ def write_stats(history: list[dict[str, Any]]) -> Path:
     """Write all that is known of every step, a line a step: its figures, and the quantiles of every reward term."""
     write_text(STATS, "".join(f"{json.dumps(row)}\n" for row in history))
     return STATS
+
+
+def train(params: Params, run: Run) -> None:
+    """Train the policy by the method of params.yaml; a killed run goes on at its last checkpoint."""
+    history = train_policy(params, run.log)
+    figure = training_figure(params)
+    run.record("train", summary(history, figure))
+    run.artifact(write_stats(history))
+    for plot in plot_training(history, figure):
+        run.artifact(plot, "plots")
+    run.dataset("kept questions", FILTERED / "questions.jsonl", "training")
+
+
+def join(params: Params) -> None:
+    """Do what every further process of `accelerate launch -m tasks.train` does."""
+    train_policy(params, lambda step, values: None)
+
+
+if __name__ == "__main__":
+    main("train", train, join=join, end=partial(forget, WORK / "train"))

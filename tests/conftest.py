@@ -25,7 +25,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # a test and the process it starts need one number where their results are compared. Before torch is imported.
 os.environ["OMP_NUM_THREADS"] = "1"
 # A kernel is kept for every shape that it met, by oneDNN and by torch; in a process that meets the shapes of a thousand
-# tests that comes to gigabytes. Stages keep as many (flows/runtime/command.py).
+# tests that comes to gigabytes. Stages keep as many (tasks/runtime/command.py).
 os.environ |= {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32", "LRU_CACHE_CAPACITY": "1"}
 # For the processes of pytest-xdist, which begin after this: what is freed goes back to the system.
 os.environ |= {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "262144"}
@@ -52,6 +52,9 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.collect()
+    # a stage that a test runs in this process freezes at its end what is there (tasks/runtime/signals.py): the models of
+    # the tests before it, which wait in cycles to be collected, would stay for good
+    gc.freeze = lambda: None
 
 
 def peak_mib() -> int:
@@ -61,6 +64,9 @@ def peak_mib() -> int:
 def pytest_runtest_logfinish() -> None:
     """Free the models that a test left in cycles, if memory grew: Python collects by number of objects, not by size."""
     if sys.platform == "linux" and resident_mib() > KEPT[0] + 48:
+        for one in vars(sys.modules.get("fastapi.dependencies.models", gc)).values():
+            if clear := getattr(one, "cache_clear", None):
+                clear()  # it keeps the functions of every application, and they their service and its models
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         KEPT[0] = resident_mib()

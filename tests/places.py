@@ -17,6 +17,6 @@ def furnish(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PREFECT_HOME", str(folder / "prefect"))
     # MLflow keeps one store open per address and process, so each place needs an address of its own.
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
-    for name in ("PREFECT_API_URL", "HARR_EXECUTION", "HARR_PARENT_TASK_RUN"):
+    for name in ("PREFECT_API_URL", "HARR_EXECUTION", "HARR_RUNNER"):
         monkeypatch.delenv(name, raising=False)
     return folder

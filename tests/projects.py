@@ -54,7 +54,7 @@ def train_stand_in(share: float) -> dict[str, float]:
     save_adapter(layers, encoder, ADAPTER)
     weights = np.random.default_rng(1).normal(size=len(FEATURES)).astype(np.float32)
     save_file({name: torch.tensor(one) for name, one in zip(FEATURES, weights, strict=True)}, ADAPTER / EVIDENCE)
-    figures: dict[str, float] = merge_adapter.fn(Params.load())
+    figures: dict[str, float] = merge_adapter(Params.load())
     return figures
 
 

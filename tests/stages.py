@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from harr.io.files import write_json
@@ -14,15 +15,17 @@ from tasks.arms import train_arms
 from tasks.audit import audit_play
 from tasks.download import download_corpus
 from tasks.embed import embed_passages
-from tasks.evaluate import asked_questions, play_arms, plot_and_report, summarise_arms, write_evaluation
-from tasks.filter import filter_training_questions, plot_filter, write_preferences_page
+from tasks.evaluate import summarise_arms, write_evaluation
+from tasks.filter import filter_training_questions
+from tasks.filtered import plot_filter
 from tasks.generator import make_generator
 from tasks.index import decide_training, index_passages
 from tasks.merge import merge_adapter
 from tasks.occlusion import play_occluded
 from tasks.paths import METRICS, QUESTIONS
+from tasks.play import asked_questions, play_arms
 from tasks.played import corpus_facts
-from tasks.report_facts import run_facts
+from tasks.report import draw_report
 from tasks.train import plot_training, train_policy, training_figure, write_stats
 
 ROOT = Path(__file__).parents[1]
@@ -58,9 +61,9 @@ class Ran:
 def make_world(params: Params) -> None:
     """Stages download, embed and index, and params.yaml."""
     write_json(Path("params.yaml"), params.model_dump(mode="json", exclude_unset=True))
-    download_corpus.fn(params)
-    write_json(METRICS / "embed.json", embed_passages.fn(params))
-    write_json(METRICS / "index.json", index_passages.fn(params) | decide_training.fn(params))
+    download_corpus(params)
+    write_json(METRICS / "embed.json", embed_passages(params))
+    write_json(METRICS / "index.json", index_passages(params) | decide_training(params))
 
 
 def run_stages(params: Params, world: Path | None = None) -> Ran:
@@ -71,21 +74,22 @@ def run_stages(params: Params, world: Path | None = None) -> Ran:
             shutil.copytree(world / name, name)
     else:
         make_world(params)
-    make_generator.fn(params, nothing)
-    filtered = filter_training_questions.fn(params, nothing)
+    make_generator(params, nothing)
+    filtered = filter_training_questions(params, nothing)
     write_json(METRICS / "filter.json", filtered)
-    plot_filter.fn()
-    history = train_policy.fn(params, nothing)
+    plot_filter()
+    history = train_policy(params, nothing)
     write_stats(history)
-    plot_training.fn(history, training_figure(params))
-    trained = train_arms.fn(params, nothing)
+    plot_training(history, training_figure(params))
+    trained = train_arms(params, nothing)
     asked = asked_questions(params, QUESTIONS / "test.jsonl")
-    rows, episodes = play_arms.fn(params, asked, nothing, model=None)
-    summary = summarise_arms.fn(params, rows) | {"corpus": corpus_facts()}
-    summary["audit"] = audit_play.fn(params, rows, episodes, nothing, model=None)
-    write_evaluation.fn(params, rows, episodes, summary)
-    occluded = play_occluded.fn(params, asked, rows, nothing, model=None)
-    links = {"Preferences between queries": write_preferences_page.fn().name} if params.train.prefers else {}
-    plot_and_report.fn(params, summary, rows, episodes, run_facts(params), links, occluded)
-    merged = merge_adapter.fn(params)
+    rows, episodes = play_arms(params, asked, nothing, model=None)
+    summary = summarise_arms(params, rows) | {"corpus": corpus_facts()}
+    summary["audit"] = audit_play(params, rows, episodes, nothing, model=None)
+    write_evaluation(params, rows, episodes, summary)
+    play_occluded(params, asked, rows, nothing, model=None)
+    with pytest.MonkeyPatch.context() as patched:  # MLflow keeps stores by address: none of another test's folder
+        patched.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{Path('mlflow.db').absolute()}")
+        draw_report(params)
+    merged = merge_adapter(params)
     return Ran(params, filtered, history, trained, rows, episodes, summary, merged)

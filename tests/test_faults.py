@@ -19,10 +19,6 @@ import pytest
 import yaml
 from texts import ROOT, nodes, parsed, python
 
-from flows.runtime import limits, locks
-from flows.runtime.command import run_command
-from flows.runtime.errors import machine_fault
-from flows.runtime.stage import run_flow
 from harr.corpus.passages import Passages
 from harr.datasets.download import download
 from harr.errors import CorpusError, DamagedFile, InUse, NoRoom, ParamsError
@@ -32,6 +28,10 @@ from harr.params.download import JsonlParams, WorldParams
 from harr.rag.pipelines.replies import passages_text
 from harr.rag.pipelines.search_r1 import information
 from harr.types import Passage
+from tasks.runtime import limits, locks
+from tasks.runtime.command import run_command
+from tasks.runtime.errors import machine_fault
+from tasks.runtime.stage import perform
 from tasks.sentences import SENTENCES
 
 PAGE = (ROOT / "docs/faults.md").read_text(encoding="utf-8")
@@ -72,7 +72,7 @@ def shown(source: str) -> Iterator[tuple[list[str], str]]:
 
 def test_every_fault_of_the_page_is_shown_by_a_test() -> None:
     """Its messages stand in the code, and a file with a test of its number says each of them."""
-    assert sorted(ENTRIES, key=int) == [str(number) for number in range(1, 44)]
+    assert len(ENTRIES) == 42 and list(map(int, ENTRIES)) != sorted(map(int, ENTRIES)), "they stand by theme"
     assert sum(len(messages(entry)) for entry in ENTRIES.values()) > 60
     code = "\n".join(
         text for path in python("harr", "tasks", "flows") for text in told(path.read_text(encoding="utf-8"))
@@ -138,7 +138,7 @@ def test_a_stage_that_does_not_fit_is_refused_before_it_begins(
     (workplace / "params.yaml").write_text(yaml.safe_dump(wiki().model_dump(mode="json", exclude_unset=True)))
     before = sorted(workplace.rglob("*"))
     with pytest.raises(NoRoom, match=r"stage embed needs .* nothing written"):
-        run_flow(SimpleNamespace(name="embed"))
+        perform("embed", lambda params, run: None)
     assert sorted(workplace.rglob("*")) == before
 
 
@@ -233,7 +233,7 @@ def test_the_second_process_is_told_who_has_the_lock(workplace: Path) -> None:
 
 UNITS = """
 import sys, time
-from flows.runtime.command import run_command
+from tasks.runtime.command import run_command
 from harr.io.progress import stoppable
 
 def body():

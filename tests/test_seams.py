@@ -128,7 +128,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_a_run_of_everything_that_another_package_brings_ends(place: Path) -> None:
     params = Params.model_validate(PARAMS)
     ran = run_stages(params)
-    assert len(corpus_frame.fn()) == 12 and len(questions_frame.fn(params)) == 12
+    assert len(corpus_frame()) == 12 and len(questions_frame(params)) == 12
     assert summary(ran.history)["steps"] == 2.0
     assert ran.arms["runs"] == 0.0 and ran.merged["logit_difference_max"] < 1e-3
     found = read_json(Path("metrics/evaluate.json"))["arms"]
@@ -162,5 +162,5 @@ def test_what_does_not_fit_is_one_line(place: Path, section: str, value: str, li
     params = Params.model_validate(PARAMS | {section: PARAMS[section] | {"function": value}})
     task = {"download": download_corpus, "pipeline": filter_training_questions, "train": train_policy}[section]
     with pytest.raises(ParamsError, match=line) as error:
-        task.fn(params) if section == "download" else task.fn(params, nothing)
+        task(params) if section == "download" else task(params, nothing)
     assert "\n" not in str(error.value)

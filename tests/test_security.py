@@ -107,7 +107,7 @@ def watch(event, values):
         events.append([event, str(values[:2])])
 
 sys.path.append(sys.argv[1])  # what libraries do while they are imported is theirs
-import indexed, tasks.evaluate, tasks.merge
+import indexed, tasks.evaluate, tasks.merge, tasks.play, tasks.report
 from pathlib import Path
 from harr.builders.methods import METHODS
 from harr.builders.setup import open_setup
@@ -127,11 +127,13 @@ with open_setup(params, PLACES, data / "filtered/questions.jsonl") as setup:
     steps = METHODS["grpo"].train(params.train, setup, Path("models/adapter"), Path("work/train"), silent, 0)
 write_text(Path("metrics/training_stats.jsonl"), "".join(json.dumps(step) + "\\n" for step in steps))
 stage = tasks.evaluate
-rows, episodes = stage.play_arms.fn(params, read_questions(data / "questions/test.jsonl"), silent, model=None)
-summary = stage.summarise_arms.fn(params, rows)
-stage.write_evaluation.fn(params, rows, episodes, summary)
-stage.plot_and_report.fn(params, summary, rows, episodes, {"Seed": "0"}, {})
-tasks.merge.merge_adapter.fn(params)
+rows, episodes = tasks.play.play_arms(params, read_questions(data / "questions/test.jsonl"), silent, model=None)
+summary = stage.summarise_arms(params, rows)
+stage.write_evaluation(params, rows, episodes, summary)
+write_text(Path("metrics/filter.json"), '{"kept": 4, "tried": 12}')
+write_text(Path("metrics/occlusion.json"), "{}")
+tasks.report.draw_report(params)
+tasks.merge.merge_adapter(params)
 found = list(events)
 import pickle  # the watch is awake
 pickle.loads(pickle.dumps(Path))
@@ -222,7 +224,7 @@ def test_templates_take_nothing_as_markup_but_our_own_figures() -> None:
         text = path.read_text(encoding="utf-8")
         assert not re.findall(r"[^'\"\s]\s*\|\s*safe\b", text), f"{path.name}: only words of its own are markup"
     makers = {name(path) for path in FILES if "Markup(" in path.read_text(encoding="utf-8")}
-    drawn, own, data = "plots", "page", "questions"  # figures; the page's own style and script; JSON without < > &
+    drawn, own, data = "plots", "page", "html"  # figures; the page's own style and script; JSON without < > &
     assert makers <= {f"harr/report/{module}.py" for module in (drawn, "charts", own, data)}
 
 
@@ -259,7 +261,7 @@ def test_a_secret_reaches_no_file_and_no_line(stored: Path) -> None:
     shutil.copy(ROOT / "dvc.yaml", "dvc.yaml")
     known = {**os.environ, **SECRETS, "PREFECT_API_URL": "http://127.0.0.1:9/api", "HARR_EXECUTION": "one"}
     told = ""
-    for words, code in (("flows.download", 0), ("flows.cli status", 0), ("flows.cli doctor", 1)):
+    for words, code in (("tasks.inputs", 0), ("tasks.download", 0), ("flows.cli status", 0), ("flows.cli doctor", 1)):
         command = [sys.executable, "-m", *words.split()]
         done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=200, check=False)
         assert done.returncode == code and "Traceback" not in done.stderr, done.stderr

@@ -17,8 +17,8 @@ from harr.params import Params
 from harr.params.filter import FilterParams
 from harr.params.generator import ServerParams, SmallLMParams
 from harr.params.pipeline import SearchR1Params
-from tasks.evaluate import asked_questions, play_arms
 from tasks.paths import GENERATOR, PLACES, QUESTIONS, WORK
+from tasks.play import asked_questions, play_arms
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(4 * START)]
 TEMPLATE = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
@@ -69,7 +69,7 @@ def test_stage_filter_keeps_the_same_and_every_arm_plays_the_same(project: Path,
             filtered = FilterParams(group_size=4, batch_size=12, keep="disagreeing")
             kept.append(try_questions(filtered, setup, setup.questions, seed=0))
         questions = asked_questions(params, QUESTIONS / "test.jsonl")
-        played.append(play_arms.fn(params, questions, nothing, model=None))
+        played.append(play_arms(params, questions, nothing, model=None))
     assert kept[0] == kept[1] and len(kept[0]) == 12
     assert played[0] == played[1]
     episodes = [episode for arm in played[1][1].values() for episode in arm]

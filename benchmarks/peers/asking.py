@@ -111,7 +111,7 @@ def rollouts(times: int) -> list[dict[str, Any]]:
     params = Params.load(ROOT / "params.yaml")
     with tempfile.TemporaryDirectory() as place, chdir(place):
         for stage in (download_corpus, embed_passages, index_passages):
-            stage.fn(params)
+            stage(params)
         questions = read_questions(QUESTIONS / "test.jsonl")[:ASKED]
         pipeline = build_pipeline(params.pipeline, params.generator, PLACES)
         writer = build_generator(params.generator, params.seed, PLACES)

@@ -3,19 +3,15 @@
 import contextlib
 import socket
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
 from flows.doctor.finding import Finding, fail, ok, warn
-from harr.errors import DamagedFile, ServiceUnavailable, bare, one_line
-from harr.io.files import read_state
-from harr.params import Params
+from harr.errors import ServiceUnavailable, bare, one_line
 
 SECONDS = 2.0
-PREFECT_STATE = ".harr/prefect.json"
 
 
 def ask(url: str, *, key: str = "") -> httpx.Response:
@@ -36,23 +32,15 @@ def ask(url: str, *, key: str = "") -> httpx.Response:
     return answer
 
 
-def check_prefect(root: Path, environment: Mapping[str, str]) -> list[Finding]:
-    """Look whether the configured Prefect server answers, or the one that the state file of a run names."""
-    configured = environment.get("PREFECT_API_URL", "").rstrip("/")
-    url = configured
+def check_prefect(environment: Mapping[str, str]) -> list[Finding]:
+    """Look whether the configured Prefect server answers."""
+    url = environment.get("PREFECT_API_URL", "").rstrip("/")
     if not url:
-        if not (root / PREFECT_STATE).exists():
-            return [ok("Prefect", "no server is configured: every run starts its own")]
-        try:
-            url = read_state(root / PREFECT_STATE, "", url=str)["url"]
-        except DamagedFile:
-            return [warn("Prefect", f"{PREFECT_STATE} is damaged", f"rm -r {PREFECT_STATE}")]
+        return [ok("Prefect", "no server is configured, and none is needed: `harr up` starts one for schedules")]
     try:
         ask(f"{url}/health")
     except ServiceUnavailable as error:
-        if not configured:
-            return [warn("Prefect", f"{PREFECT_STATE} names {bare(url)}, where nobody answers", f"rm {PREFECT_STATE}")]
-        fix = "prefect server start, or unset PREFECT_API_URL (then every run starts its own)"
+        fix = "prefect server start, or unset PREFECT_API_URL"
         return [fail("Prefect", f"PREFECT_API_URL {bare(url)} does not answer ({error})", fix)]
     return _check_ui(url) or [ok("Prefect", f"answers at {bare(url)}")]
 
@@ -87,8 +75,19 @@ def _port(address: str) -> int | None:
 def check_model_server(
     section: str, address: str, model: str, variable: str, environment: Mapping[str, str]
 ) -> list[Finding]:
-    """Look whether an OpenAI-compatible server answers, takes the key, and has the model."""
+    """Look whether a server answers and, where it has a ``model``, takes the key and has it.
+
+    One without is a source of passages: it is seen whether it answers at all, since to ask it would be a search.
+    """
     where = bare(address)
+    if not model:
+        try:
+            ask(address)
+        except ServiceUnavailable as error:
+            return [
+                fail(section, f"no server answers at {where} ({error})", f"start it, or correct {section}.base_url")
+            ]
+        return [ok(section, f"answers at {where}")]
     try:
         answer = ask(f"{address.rstrip('/')}/models", key=environment.get(variable, ""))
     except ServiceUnavailable as error:
@@ -119,14 +118,3 @@ def check_milvus(address: str) -> list[Finding]:
         fix = 'start it, or index.uri: "" for Milvus Lite, then `dvc repro index`'
         return [fail("Milvus", f"nobody listens at {bare(address)} ({error})", fix)]
     return [ok("Milvus", f"listens at {bare(address)}")]
-
-
-def known_ports(root: Path, params: Params, environment: Mapping[str, str], store: str) -> dict[int, str]:
-    """Return the ports on this machine that params.yaml, the environment or a run's state file name."""
-    writers = (params.generator, params.reward.judge, params.evaluate.reader)
-    named = [getattr(writer, "base_url", "") for writer in writers]
-    named += [params.encoder.base_url, params.index.uri, store, environment.get("PREFECT_API_URL", "")]
-    with contextlib.suppress(DamagedFile):
-        named.append(read_state(root / PREFECT_STATE, "", url=str)["url"])
-    parts = [urlsplit(bare(address)) for address in named if address.startswith("http") and _port(address)]
-    return {one.port: one.netloc for one in parts if one.port and one.hostname in ("localhost", "127.0.0.1", "::1")}

@@ -1,18 +1,14 @@
 """All checks at once, side by side in threads; the findings come in a fixed order."""
 
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from flows.doctor import addresses, folders, machine, processes, runs, stages
 from flows.doctor.finding import DEADLINE_SECONDS, Finding, broken, fail, in_background, ok
 from harr.errors import HarrError, ParamsError, bare
 from harr.params import Params
 
-SERVES = {4200: "prefect", 5000: "mlflow"}
-"""Ports of `harr ui`, and whose they should be."""
 Checks = list[tuple[str, Callable[[], list[Finding]]]]
 
 
@@ -44,18 +40,14 @@ def examine(root: Path, environment: Mapping[str, str]) -> list[Finding]:
 
 def _checks(root: Path, environment: Mapping[str, str], ours: tuple[processes.Process, ...]) -> Checks:
     """Return the checks that need no params.yaml."""
-    cores, load = machine.allowed_cores(), os.getloadavg()[0]
     return [
         ("versions", lambda: machine.check_versions(root)),
-        ("switches", lambda: machine.check_switches(root, environment)),
-        ("threads", lambda: machine.check_threads(environment, allowed=cores, load=load)),
         ("git", lambda: machine.check_git(root)),
         ("stages", lambda: stages.check_stages(root)),
-        ("processes", lambda: processes.check_orphans(ours, root)),
         ("index lock", lambda: processes.check_milvus_lock(ours, root)),
         ("reports", lambda: folders.check_reports(root, busy=bool(ours))),
         ("temporary files", lambda: folders.check_leftovers(root, busy=bool(ours))),
-        ("Prefect", lambda: addresses.check_prefect(root, environment)),
+        ("Prefect", lambda: addresses.check_prefect(environment)),
     ]
 
 
@@ -70,14 +62,11 @@ def _checks_of(
         ("index", lambda: folders.check_index(root, params)),
         ("MLflow store", lambda: folders.check_store(root, store, environment)),
         ("MLflow", lambda: _recorded(root, store, params, processes.live_executions(ours, root))),
-        ("ports", lambda: _ports(root, params, environment, store)),
     ]
-    servers: list[tuple[str, Any]] = list(machine.model_servers(params))
-    servers += [("encoder", params.encoder)] if params.encoder.base_url else []
-    for section, server in servers:
-        for url in (server.base_url, *getattr(server, "more_urls", ())):
-            words = (section, url, server.model, server.key_variable, environment)
-            checks.append((section, lambda words=words: addresses.check_model_server(*words)))  # type: ignore[misc]
+    for server in machine.servers(params):
+        for url in server.urls:
+            words = (server.section, url, server.model, server.variable, environment)
+            checks.append((server.section, lambda words=words: addresses.check_model_server(*words)))  # type: ignore[misc]
     if params.index.uri:
         checks.append(("Milvus", lambda: addresses.check_milvus(params.index.uri)))
     return checks
@@ -88,8 +77,3 @@ def _recorded(root: Path, address: str, params: Params, alive: set[str]) -> list
     store = runs.read_store(root, address, params)
     answers = [ok("MLflow", f"answers at {bare(address)}")] if address.startswith("http") else []
     return [*answers, *runs.check_runs(address, store, alive), *runs.check_registry(root, store, params)]
-
-
-def _ports(root: Path, params: Params, environment: Mapping[str, str], store: str) -> list[Finding]:
-    known = addresses.known_ports(root, params, environment, store)
-    return processes.check_ports(processes.listeners(), SERVES, known)

@@ -18,7 +18,7 @@ from tasks.paths import NOTES, RUNS
 from tasks.tracking.relocate import foreign_roots
 
 REBUILD = "dvc repro -f -s index"
-SEND = "harr report --send"
+SEND = "harr record"
 PLACES = ("data", "models", "metrics", "plots", "reports", "work", ".harr")
 
 

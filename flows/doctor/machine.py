@@ -1,12 +1,12 @@
-"""Checks of the machine: installed versions, switches, secrets, threads, disk, git."""
+"""Checks of the machine: installed versions, secrets, disk, git."""
 
-import configparser
-import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from packaging.requirements import Requirement
@@ -14,10 +14,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from flows.doctor.finding import Finding, fail, ok, size, warn
-from flows.runtime.limits import sizes
 from harr.errors import HarrError
 from harr.params import Params
-from harr.params.generator import ServerParams
+from tasks.runtime.limits import sizes
 
 INSTALL = "pip install --constraint constraints.txt --editable '.[pipeline]'"
 FROM_WHEEL = "pip install --constraint constraints.txt 'harr[pipeline]'"
@@ -26,15 +25,6 @@ BROKEN = {
     "sqlalchemy": ("2.1", "lets no Prefect schedule fire, silently"),
 }
 """Versions from which on Prefect 3.8 breaks; pip does not see it."""
-SWITCHES = {
-    "DO_NOT_TRACK": "true",
-    "DVC_NO_ANALYTICS": "true",
-    "GX_ANALYTICS_ENABLED": "false",
-    "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-}
-"""What the stages set where the environment says nothing; MLflow reads DO_NOT_TRACK only as the word true."""
 
 
 def check_versions(root: Path) -> list[Finding]:
@@ -92,89 +82,67 @@ def _direct(extra: str = "") -> set[str]:
     return set().union({canonicalize_name(one.name) for one in wanted} - {"harr"}, *map(_direct, nested))
 
 
-def check_switches(root: Path, environment: Mapping[str, str]) -> list[Finding]:
-    """Look for telemetry and pickle switches that say something else than the stages would set."""
-    findings = [
-        warn(name, f"is {environment[name]!r}", f"export {name}={wanted}")
-        for name, wanted in SWITCHES.items()
-        if environment.get(name, wanted).lower() != wanted and (name, environment[name]) != ("DVC_NO_ANALYTICS", "1")
-    ]
-    settings = configparser.ConfigParser(interpolation=None)
-    for place in (".dvc/config", ".dvc/config.local"):
-        try:
-            settings.read(root / place, encoding="utf-8")
-        except (configparser.Error, UnicodeDecodeError) as error:
-            what = f"{place} cannot be read ({' '.join(str(error).split())[:200]})"
-            findings.append(fail("DVC settings", what, f"git checkout {place}, or correct it by hand"))
-    analytics = settings.get("core", "analytics", fallback="true").lower() == "true"
-    if analytics and not environment.get("DVC_NO_ANALYTICS"):
-        findings.append(warn("DVC analytics", "is on", "dvc config core.analytics false"))
-    return findings or [ok("switches", "telemetry off, no pickles")]
-
-
 def check_secrets(params: Params, environment: Mapping[str, str]) -> list[Finding]:
     """Look for variables that params.yaml names for the key of a server elsewhere, and that are unset.
 
     A server on this machine mostly needs none.
     """
-    missing, named = [], 0
-    for section, address, variable in key_variables(params):
-        named += 1
-        if not environment.get(variable) and not _loopback(address):
-            missing.append(
-                warn(f"${variable}", f"is unset; {section} at {address} may ask for it", f"export {variable}=...")
-            )
-    return missing or [ok("secrets", f"{named} named" if named else "none needed")]
+    named = [
+        *servers(params),
+        Server("index", (params.index.uri,) * bool(params.index.uri), "", params.index.token_variable),
+    ]
+    asked = [one for one in named if one.variable and (one.urls or one.section.startswith("sources."))]
+    missing = [
+        warn(f"${one.variable}", f"is unset; {one.section} at {where} may ask for it", f"export {one.variable}=...")
+        for one in asked
+        for where in one.urls[:1] or ("its own address",)
+        if not environment.get(one.variable) and not _loopback(where)
+    ]
+    return missing or [ok("secrets", f"{len(asked)} named" if asked else "none needed")]
 
 
-def model_servers(params: Params) -> Iterator[tuple[str, ServerParams]]:
-    """Yield the servers of language models that params.yaml names, by section."""
-    judge, reader = params.reward.judge, params.evaluate.reader
-    for section, client in (("generator", params.generator), ("reward.judge", judge), ("evaluate.reader", reader)):
-        if isinstance(client, ServerParams):
-            yield section, client
+@dataclass(frozen=True)
+class Server:
+    """A server that a section of params.yaml names: its addresses, the model it should have, the variable of its key."""
+
+    section: str
+    urls: tuple[str, ...]
+    model: str
+    variable: str
 
 
-def key_variables(params: Params) -> Iterator[tuple[str, str, str]]:
-    """Yield (section, address, name of the variable with its key) of every server that params.yaml names."""
-    for section, client in model_servers(params):
-        yield section, client.base_url, client.key_variable
-    if params.encoder.base_url:
-        yield "encoder", params.encoder.base_url, params.encoder.key_variable
-    if params.index.uri:
-        yield "index", params.index.uri, params.index.token_variable
+def servers(params: Params) -> Iterator[Server]:
+    """Yield every server that params.yaml names, wherever it stands: a section with ``base_url`` or ``vllm_url``, or Exa's own.
+
+    >>> from harr.params.reward import RerankerParams
+    >>> ranker = RerankerParams(base_url="http://127.0.0.1:8004/v1", model="m")
+    >>> [server.section for server in servers(Params.model_construct(retriever={"reranker": ranker}))]
+    ['retriever.reranker']
+    """
+    for name, part in _sections("", params):
+        url = getattr(part, "base_url", "") or getattr(part, "vllm_url", "")
+        if url or getattr(part, "kind", "") == "exa":
+            urls = (url, *getattr(part, "more_urls", ())) if url else ()
+            yield Server(name, urls, getattr(part, "model", ""), getattr(part, "key_variable", ""))
+
+
+def _sections(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a section and all that stand in it, by their dotted names."""
+    if isinstance(value, Mapping):
+        parts: Iterable[tuple[str, Any]] = value.items()
+    elif isinstance(value, tuple):
+        parts = ((str(place), part) for place, part in enumerate(value))
+    elif hasattr(type(value), "model_fields"):
+        yield name, value
+        parts = vars(value).items()
+    else:
+        return
+    for key, part in parts:
+        yield from _sections(f"{name}.{key}" if name else str(key), part)
 
 
 def _loopback(address: str) -> bool:
     return urlsplit(address).hostname in ("localhost", "127.0.0.1", "::1")
-
-
-def check_threads(environment: Mapping[str, str], *, allowed: float, load: float) -> list[Finding]:
-    """Compare OpenMP's threads with the cores this process may use.
-
-    Args:
-        environment: where OMP_NUM_THREADS is looked up.
-        allowed: cores by affinity and by the container's quota (:func:`allowed_cores`).
-        load: the last minute's load average.
-    """
-    text = environment.get("OMP_NUM_THREADS", "")
-    threads = int(text) if text.isdecimal() else len(os.sched_getaffinity(0))
-    state = f"{threads} threads, {allowed:g} cores, load {load:.1f}"
-    if threads > max(1.0, allowed):
-        return [warn("threads", f"{state}: threads wait for each other", f"export OMP_NUM_THREADS={int(allowed) or 1}")]
-    if threads > 1 and load >= allowed:
-        return [warn("threads", f"{state}: torch collapses on busy cores", "wait, or export OMP_NUM_THREADS=1")]
-    return [ok("threads", state)]
-
-
-def allowed_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> float:
-    """Return the cores this process may use: by affinity, and by the container's quota where there is one."""
-    cores = float(len(os.sched_getaffinity(0)))
-    try:
-        limit, period = quota.read_text().split()
-        return cores if limit == "max" else min(cores, int(limit) / int(period))
-    except (OSError, ValueError):
-        return cores
 
 
 def check_disk(params: Params, root: Path, *, free: int) -> list[Finding]:

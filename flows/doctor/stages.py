@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,19 +11,19 @@ from typing import Any
 import psutil
 
 from flows.doctor.finding import Finding, ok, warn
-from flows.files import seen
 from harr.errors import HarrError, InUse, one_line
-from harr.io import digests
+from harr.io.digests import look
 from harr.io.files import read_state
-from harr.io.resume import differences
 from harr.io.yaml_file import read_yaml
-from tasks.paths import FILES
-from tasks.tracking.inputs import noted_otherwise
+from harr.params import Params
+from tasks.inputs.differences import locked, noted, reasons
+from tasks.inputs.stages import all_inputs
+from tasks.paths import INPUTS, STATE
 
 SECONDS = 60
 """DVC may take so long: it waits while another DVC is at work, and hashes what changed."""
-LOOK = "files"
-"""The entry of dvc.yaml that always runs, since only it knows whether there is something new."""
+LOOK = "inputs"
+"""The entry of dvc.yaml that always runs, and makes nothing but what the others are compared by."""
 MEND = "bring it back with git (`git checkout` it), or correct it by hand"
 
 
@@ -49,14 +49,12 @@ def read_stages(root: Path) -> list[Stage]:
         raise HarrError("this folder is no DVC project; dvc init")
     written = _written(root)
     changes = {} if written else _dvc_status(root)  # first of all: DVC says what is wrong with its files
-    declared = _mapping(root / "dvc.yaml").get("stages") or {}
+    declared = {name: one for name, one in (_mapping(root / "dvc.yaml").get("stages") or {}).items() if name != LOOK}
     made = {name: _paths(stage, "outs", "metrics", "plots") for name, stage in declared.items()}
     used = {name: _paths(stage, "deps") for name, stage in declared.items()}
     if written and (asked := [name for name in declared if not written & (made[name] | used[name])]):
         changes = _dvc_status(root, *asked)
-    changes = _looked(changes, root)
-    lock, params = _mapping(root / "dvc.lock").get("stages") or {}, _mapping(root / "params.yaml")
-    wrong = noted_otherwise(root)
+    lock, stale = locked(root), stale_inputs(root)
     found: dict[str, Stage] = {}
     for name in declared:
         above = [one for one in found if made[one] & used[name] and found[one].state != "fresh"]
@@ -64,11 +62,8 @@ def read_stages(root: Path) -> list[Stage]:
             found[name] = Stage(name, "running")
         elif name not in lock:
             found[name] = Stage(name, "never run")
-        elif name in wrong:
-            found[name] = Stage(name, "changed", (f"dvc.lock has not what it ran with: `dvc repro -f -s {name}`",))
-        elif name in changes:
-            recorded = lock[name].get("params", {}).get("params.yaml", {})
-            found[name] = Stage(name, "changed", tuple(_reasons(changes[name], recorded, params)))
+        elif told := [*stale.get(name, ()), *_reasons(changes.get(name, ()), name)]:
+            found[name] = Stage(name, "changed", tuple(told))
         else:
             found[name] = Stage(name, "follows", (above[0],)) if above else Stage(name, "fresh")
     return list(found.values())
@@ -92,28 +87,25 @@ def _dvc_status(root: Path, *stages: str) -> dict[str, Any]:
     return changes
 
 
-def _looked(changes: dict[str, Any], root: Path) -> dict[str, Any]:
-    """Return the changes with those of local files in place of DVC's word for a look, which is always "changed"."""
-    if LOOK not in changes:
-        return changes
-    real = [change for change in changes[LOOK] if not isinstance(change, str)]
-    if (root / FILES).exists():
-        real += digests.changes(read_state(root / FILES, "run `dvc repro`"), seen(root))
-    return {name: real if name == LOOK else found for name, found in changes.items() if name != LOOK or real}
+def stale_inputs(root: Path) -> dict[str, list[str]]:
+    """Return why the inputs of a stage that ran are others now: parameters, code, packages and local files."""
+    before = noted(root)
+    if not before:
+        return {}
+    params = Params.load(root / "params.yaml")
+    now = all_inputs(params, look(params.download.model_dump(mode="json"), root, root / STATE / "files.json"))
+    return {stage: told for stage, was in before.items() if (told := reasons(was, now[stage], root))}
 
 
-def _reasons(changes: Iterable[Any], recorded: Mapping[str, Any], params: Mapping[str, Any]) -> Iterable[str]:
-    """Yield what changed: paths with DVC's word for it where that is not "modified", and dotted names of parameters."""
+def _reasons(changes: Iterable[Any], stage: str) -> Iterator[str]:
+    """Yield what else changed: paths, with DVC's word for it where that is not "modified"."""
+    inputs = (INPUTS / f"{stage}.json").as_posix()
     for change in changes:
-        if isinstance(change, str):  # of the command, or of a stage that always runs
+        if isinstance(change, str):  # of the command
             yield change
             continue
         for path, what in (entry for entries in change.values() for entry in entries.items()):
-            if isinstance(what, dict):
-                for key in what:
-                    below = differences(key, recorded.get(key), _value(params, key))
-                    yield from [name for name, *_ in below] or [key]
-            else:
+            if path != inputs:
                 yield path if what == "modified" else f"{path} ({what})"
 
 
@@ -136,12 +128,6 @@ def _mapping(path: Path) -> dict[str, Any]:
     values = read_yaml(path, mend=MEND) or {} if path.exists() else {}
     if not isinstance(values, dict):
         raise HarrError(f"{path.name}: a {type(values).__name__}, expected a mapping; {MEND}")
-    return values
-
-
-def _value(values: Any, key: str) -> Any:
-    for part in key.split("."):
-        values = values.get(part) if isinstance(values, dict) else None
     return values
 
 

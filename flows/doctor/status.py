@@ -55,7 +55,6 @@ class Status:
     versions: tuple[Version, ...]
     stray: str
     processes: tuple[processes.Process, ...]
-    orphans: tuple[str, ...]
     leftovers: tuple[str, ...]
     training: str = ""
     trouble: str = ""
@@ -78,7 +77,6 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
         "model": in_background(lambda: model_here(root, params)),
         "left behind": in_background(lambda: _leftovers(root, ours)),
         "processes": in_background(lambda: processes.live_executions(ours, root)),
-        "orphans": in_background(lambda: processes.orphans(ours, root)),
     }
     read: dict[str, Any] = {
         "stages": (),
@@ -87,7 +85,6 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
         "model": "",
         "left behind": (),
         "processes": set(),
-        "orphans": (),
     }
     trouble = []
     for name, future in begun.items():
@@ -105,7 +102,6 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
         versions=store.versions,
         stray=_stray(store.versions, read["model"], trained_folder(params)[1]),
         processes=ours,
-        orphans=tuple(f"{one.name} (pid {one.pid}): {why}" for one, why in read["orphans"]),
         leftovers=read["left behind"],
         training=read["training"],
         trouble=" | ".join(trouble),
@@ -132,7 +128,7 @@ def _since_training(root: Path, limit: float) -> str:
 
 def _stage(stage: stages.Stage, store: Store, root: Path, ours: tuple[processes.Process, ...]) -> StageStatus:
     """Return the stage with its last finished run, or the time of its metrics file where no run is known."""
-    running = any(one.name == f"flows.{stage.name}" and not one.recipe for one in ours)
+    running = any(one.name == f"tasks.{stage.name}" and not one.recipe for one in ours)
     done = [run for run in store.runs if run.stage == stage.name and run.status == "FINISHED"]
     ended, seconds = (done[0].ended, done[0].ended - done[0].started) if done else (0.0, 0.0)
     metrics = root / "metrics" / f"{stage.name}.json"
@@ -168,5 +164,4 @@ def _leftovers(root: Path, ours: tuple[processes.Process, ...]) -> tuple[str, ..
         found += [f"{path.relative_to(root)}: a temporary file" for path in folders.temporary_files(root)]
         dead = len(processes.owners(root))
         found += [f".harr/owners: {dead} of dead processes (the next run forgets them)"] if dead else []
-        found += [".harr/prefect.json: its server is gone"] if (root / ".harr/prefect.json").exists() else []
     return tuple(found)

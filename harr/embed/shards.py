@@ -1,7 +1,6 @@
 """Passages to vectors, shard by shard: resumable, bounded in memory by one shard.
 
-A shard is a pure function of corpus, encoder, dtype and number (:func:`embed_shard`), so that workers elsewhere can
-make it. The manifest is written by the caller of :func:`embed_corpus` alone. A text that the vectors in place hold
+A shard is a pure function of corpus, encoder, dtype and number (:func:`embed_shard`). A text that the vectors in place hold
 already, of the corpus before, is not embedded again (harr/embed/known.py); the bytes are the same.
 """
 
@@ -44,9 +43,6 @@ CHECKED = 8
 """Number of passages that are also encoded in this process before a server encodes the corpus."""
 PARTS = ("tokens", "texts")
 """What a shard's entry may tell of beside its vectors: token vectors, and what each text was."""
-Spread = Callable[[Path, Sequence[int]], Iterator[dict[str, Any]]]
-"""A function that has the shards of these numbers made elsewhere, in a folder with a manifest, and yields each entry
-when it is there."""
 
 
 def embed_corpus(
@@ -56,7 +52,6 @@ def embed_corpus(
     out: Path,
     work: Path,
     served: ServedEncoder | None = None,
-    spread: Spread | None = None,
 ) -> dict[str, float]:
     """Embed every passage and publish ``out``: vectors-00000.npy ... and manifest.json.
 
@@ -66,9 +61,8 @@ def embed_corpus(
     beside it, tokens-00000.npy, of the same passes: int8, (rows, T, W). Unfinished shards live in
     ``work/<fingerprint>`` and are taken up by the next call with the same corpus, encoder, dtype
     and shard size; a shard there whose hash differs is made again, alone; so is one of a damaged ``out``.
-    ``served`` computes in place of ``encoder``, after they agreed on the first passages. ``spread`` has the
-    shards made elsewhere, in any order: the bytes are the same. The weights of ``encoder`` may be in bfloat16
-    afterwards (:func:`computing`).
+    ``served`` computes in place of ``encoder``, after they agreed on the first passages. The weights of ``encoder``
+    may be in bfloat16 afterwards (:func:`computing`).
 
     Returns:
         Figures for the metrics file; ``embedded``, ``reused``, ``seconds`` and ``texts_per_second`` are of this call.
@@ -93,18 +87,12 @@ def embed_corpus(
     finished_rows = sum(shard["rows"] for shard in manifest["shards"])
     started, embedded = time.monotonic(), 0
     with bar(total=len(passages), initial=finished_rows, desc="embed", unit="passage") as progress:
-        entries = (
-            spread(folder, missing)
-            if spread
-            else _made_here(passages, encoder, served, params, out, folder, manifest, missing, progress.update)
-        )
+        entries = _made(passages, encoder, served, params, out, folder, manifest, missing, progress.update)
         for entry in stoppable(entries):
             embedded += entry.pop("embedded")
             done[entry["file"]] = entry
             manifest["shards"] = [done[name] for name in sorted(done, key=lambda name: (len(name), name))]
             write_json(folder / "manifest.json", manifest)
-            if spread:
-                progress.update(entry["rows"])
     note_published(folder)
     publish(folder, out)
     reused = len(passages) - finished_rows - embedded
@@ -118,7 +106,7 @@ def _begun(out: Path, passages: Passages, encoder: Encoder, params: EmbedParams,
     return _header(passages, encoder, dtype, params.tokens_of(encoder.max_tokens))
 
 
-def _made_here(
+def _made(
     passages: Passages,
     encoder: Encoder,
     served: ServedEncoder | None,
@@ -129,7 +117,7 @@ def _made_here(
     numbers: Sequence[int],
     on_batch: Callable[[int], object],
 ) -> Iterator[dict[str, Any]]:
-    """Make these shards in this process, and yield the entry of each; what ``out`` holds is taken over."""
+    """Make these shards, and yield the entry of each; what ``out`` holds is taken over."""
     if not numbers:
         return
     used = computing(encoder, manifest, served)
@@ -165,7 +153,7 @@ def embed_shard(
     known: Known | None = None,
     on_batch: Callable[[int], object] = lambda _: None,
 ) -> dict[str, Any]:
-    """Embed shard ``number`` into ``folder``; the same bytes wherever it runs.
+    """Embed shard ``number`` into ``folder``; the same bytes whenever it runs.
 
     A text that comes twice in the shard is encoded once, one that is known not at all.
 

@@ -1,7 +1,7 @@
 """Files of the user's own that params.yaml names, and what they hold: so that a change of one is noticed.
 
-DVC compares the values of parameters, which for a file is its name. The look `python -m flows.files` writes the hashes
-down, and stage download depends on what it wrote.
+DVC compares the values of parameters, which for a file is its name. The first entry of dvc.yaml (tasks/inputs)
+writes the hashes down, and stage download depends on what it wrote.
 """
 
 import json

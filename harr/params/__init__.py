@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 from harr.errors import ParamsError
 from harr.io.yaml_file import read_yaml
 from harr.params.download import DatasetParams
-from harr.params.embed import EmbedParams, EncoderParams, HereParams, RunnerParams
+from harr.params.embed import EmbedParams, EncoderParams
 from harr.params.evaluate import EvaluateParams, LengthsParams
 from harr.params.faults import describe_fault
 from harr.params.fields import Section, Seed
@@ -40,7 +40,6 @@ class Params(Section):
     """Embedding model that passages are indexed with and that training starts from."""
     embed: EmbedParams = EmbedParams()
     """Computation of the passage vectors."""
-    runner: RunnerParams = HereParams()
     """Place where the shards of stage embed are made; no stage depends on it, as the bytes are the same everywhere."""
     index: IndexParams = IndexParams()
     """Index that the vectors are searched in."""

@@ -1,10 +1,10 @@
-"""Sections ``encoder``, ``embed`` and ``runner`` of params.yaml."""
+"""Sections ``encoder`` and ``embed`` of params.yaml."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from harr.params.fields import MaybeAddress, PathOrName, Positive, Section, Uri, Variable
+from harr.params.fields import MaybeAddress, PathOrName, Positive, Section, Variable
 
 
 class EncoderParams(Section):
@@ -52,38 +52,3 @@ class EmbedParams(Section):
         {'width': 128, 'kept': 80}
         """
         return {"width": self.tokens, "kept": min(10_240 // self.tokens, max_tokens)} if self.tokens else {}
-
-
-class HereParams(Section):
-    """A runner that makes shards in the process of the stage, one after the other."""
-
-    kind: Literal["here"] = "here"
-    """Selects the process of the stage."""
-
-
-class ThreadsParams(Section):
-    """A runner that makes shards in threads of the stage's process, each with an encoder of its own."""
-
-    kind: Literal["threads"]
-    """Selects threads of the stage's process."""
-    workers: Positive = 4
-    """Number of shards that are made at a time."""
-
-
-class RayParams(Section):
-    """A runner on a Ray cluster (`pip install 'harr[ray]'`), whose nodes share the project folder."""
-
-    kind: Literal["ray"]
-    """Selects a Ray cluster."""
-    address: Uri = ""
-    """Address of the cluster: ``auto``, ``host:6379`` or ``ray://host:10001``; if empty, a cluster of this machine
-    alone is started for this stage."""
-    workers: Positive = 8
-    """Number of shards that are made at a time, over all nodes."""
-    cpus: float = Field(1.0, ge=0)
-    """Number of CPU cores that Ray keeps for a shard."""
-    gpus: float = Field(0.0, ge=0)
-    """Number of GPUs that Ray keeps for a shard."""
-
-
-RunnerParams = Annotated[HereParams | ThreadsParams | RayParams, Field(discriminator="kind")]

@@ -1,7 +1,6 @@
 """The command `harr`: `init` runs anywhere; all others are code of the project in the current folder."""
 
 import argparse
-import json
 import os
 import sys
 from importlib import import_module
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import harr
 from harr.errors import HarrError
-from harr.project.create import VERSIONS, create_project
+from harr.project.create import VERSION, create_project
 
 
 def main() -> None:
@@ -45,8 +44,8 @@ def _init(words: list[str]) -> None:
 
 def _tell_other_version() -> None:
     """Say where the project's code is of another version than the library that it would run with."""
-    noted = Path(VERSIONS)
-    made = json.loads(noted.read_text())["harr"] if noted.exists() else harr.__version__
+    noted = Path(VERSION)
+    made = noted.read_text().strip() if noted.exists() else harr.__version__
     if made != harr.__version__:
         print(
             f"this project is of harr {made}, and {harr.__version__} is installed; run `harr init --update .`",

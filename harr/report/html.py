@@ -4,6 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from harr.evaluate.plays import compact
 
 
 def render(template: str, **values: Any) -> str:
@@ -11,3 +14,15 @@ def render(template: str, **values: Any) -> str:
     folder = FileSystemLoader(Path(__file__).parent)
     pages = Environment(loader=folder, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return pages.get_template(template).render(values)
+
+
+def as_json(data: Any) -> Markup:
+    """Return data as JSON that no HTML parser reads as anything else.
+
+    >>> as_json({"a": "</script>"})
+    Markup('{"a":"\\\\u003c/script\\\\u003e"}')
+    """
+    text = compact(data)
+    for mark in "<>&\u2028\u2029":
+        text = text.replace(mark, f"\\u{ord(mark):04x}")
+    return Markup(text)

@@ -12,16 +12,15 @@ from markupsafe import Markup
 
 from harr.arms import ARMS, FULL, Arm
 from harr.evaluate.exploits import EXPLOITS
-from harr.evaluate.summary import Summary, baseline_of, headline, parts_of, rival_of, untrained
-from harr.evaluate.tables import comparisons, is_share, label, percent, runs, spread
+from harr.evaluate.summary import Summary, baseline_of, headline, parts_of, untrained
+from harr.evaluate.tables import comparisons, label, percent, runs, spread
 from harr.io.files import write_text
 from harr.rag.validation import best_point, leading
 from harr.report.arms_table import AUDITS, arms_part, gained, reward_gain
 from harr.report.charts import draw
 from harr.report.curves import seconds_by_phase, training_panels
-from harr.report.html import render
+from harr.report.html import as_json, render
 from harr.report.plots import draw_filter, inline
-from harr.report.questions import Episodes, as_json, browser
 from harr.report.reward_plots import boundaries
 
 HARDLY = 0.1
@@ -38,7 +37,7 @@ def write_report(
     curve: Sequence[Mapping[str, Any]],
     filter_rows: Sequence[Mapping[str, Any]],
     rows: Mapping[str, Sequence[Mapping[str, Any]]],
-    episodes: Episodes,
+    questions: Mapping[str, Any],
     facts: Mapping[str, str],
     links: Mapping[str, str],
     arms: Mapping[str, Arm] = ARMS,
@@ -56,7 +55,7 @@ def write_report(
         curve: one row per training step, as in metrics/training_stats.jsonl; empty: the page says nothing about it.
         filter_rows: one row per question that the filter tried; may be empty.
         rows: question rows by arm, of its first run; the best paid of ``full`` are shown where queries are written.
-        episodes: what each arm played, of the same run.
+        questions: as :func:`harr.evaluate.plays.plays_of` returns it, of the same run.
         facts: names and values of what was run.
         links: names of further pages and their addresses relative to ``out``.
         arms: the record of every arm by its name.
@@ -66,8 +65,6 @@ def write_report(
         signal: what the steps tell: ``reward``, or ``accuracy`` of preferences.
     """
     lead, baseline = headline(summary), baseline_of(summary)
-    told: dict[str, Any] = {"metric": lead, "words": label(lead), "share": is_share(lead)}
-    questions = browser(rows, episodes, **told, pair=(baseline or rival_of(summary, lead, arms), FULL))
     text = render(
         "page.html.j2",
         **_own(),

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from prefect import task
 
 from harr.errors import ExpectationFailed
-from tasks.common import TASK
+from tasks.expectations.pages import data_docs
 
 # Its imports make a million objects that are never garbage, and warn of names to come.
 COMMAND = [
@@ -27,7 +26,6 @@ COMMAND = [
 ]
 
 
-@task(**TASK, task_run_name="expect:{suite}")
 def expect(suite: str, frame: pd.DataFrame) -> dict[str, float]:
     """Check a table against a suite of tasks/expectations/suites.py and update the Data Docs.
 
@@ -47,11 +45,6 @@ def expect(suite: str, frame: pd.DataFrame) -> dict[str, float]:
             f"{suite}: {len(outcome['failed'])} of {outcome['rules']} expectations failed: {told}; see {page}"
         )
     return {f"expected_{suite}": float(outcome["rules"])}
-
-
-def data_docs() -> dict[str, str]:
-    """Return the latest page of every suite that ran."""
-    return _ask({})
 
 
 @cache

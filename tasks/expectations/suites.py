@@ -16,9 +16,6 @@ import pandas as pd
 from great_expectations.checkpoint.actions import UpdateDataDocsAction
 from great_expectations.data_context.types.base import ProgressBarsConfig
 
-from tasks.expectations.offline import make_offline
-from tasks.paths import CHECKS
-
 gxe: Any = gx.expectations
 ROW_KEYS = {
     "corpus": ["row", "id"],
@@ -121,14 +118,8 @@ def answer(outcome: Any) -> dict[str, Any]:
     return {"rules": len(results), "failed": [_explain(rule) for rule in results if not rule.success]}
 
 
-def pages() -> dict[str, str]:
-    """Return the latest page of the Data Docs by suite."""
-    return {suite: str(max(CHECKS.glob(f"{suite}/**/*.html"))) for suite in SUITES if (CHECKS / suite).exists()}
-
-
 def _write_pages(outcome: Any) -> None:
     UpdateDataDocsAction(name="docs").run(outcome)
-    make_offline(CHECKS.parent)
 
 
 def _explain(rule: Any) -> str:
@@ -150,7 +141,7 @@ def _words(values: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Answer requests until stdin ends; stdout carries nothing but the answers. An empty one asks for the pages.
+    """Answer requests until stdin ends; stdout carries nothing but the answers.
 
     The stage need not wait for the pages of a suite that passed; where one failed, they come first.
     """
@@ -159,9 +150,6 @@ def main() -> None:
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
     for line in sys.stdin:
         request = json.loads(line)
-        if not request:
-            print(json.dumps(pages()), file=answers, flush=True)
-            continue
         outcome = check(request["suite"], pd.read_feather(request["table"]))
         if not outcome.success:
             _write_pages(outcome)

@@ -48,7 +48,7 @@ def keep_candidate(params: Params, *, by_hand: bool = False) -> str:
                 return f"version {known.version} of {name} was rolled back; `harr register` makes it the candidate"
             same = before and str(before.version) == str(known.version)
             return "" if same else f"candidate of {name} is version {known.version}: the model in {folder}"
-    check_settings()
+    check_settings(params)
     tags, figures = version_tags(params), summary()
     with tracked_run("register", params) as run:
         version = register(run, params, kind, folder, EVALUATION, tags, figures)

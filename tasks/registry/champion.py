@@ -1,19 +1,15 @@
 """The champion of the registry, as the report compares a run with it."""
 
-from prefect import task
-
 from harr.arms import FULL
 from harr.errors import HarrError
 from harr.params import Params
 from harr.report.differences import Champion
 from harr.services.model_registry import CHAMPION
-from tasks.common import TASK
 from tasks.registry.gate import rows_of
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import found, service
 
 
-@task(**TASK)
 def read_champion(params: Params) -> Champion | None:
     """Return the champion with all parameters of its execution, which stand on the parent run, and its rows of
     ``full``; None without one, or where MLflow does not answer: the report is written without it then."""

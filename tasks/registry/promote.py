@@ -6,13 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from prefect import task
-
 from harr.errors import HarrError, PromotionRefused
 from harr.params import Params
 from harr.report.promotion import table
 from harr.services.model_registry import CHAMPION
-from tasks.common import TASK
 from tasks.registry.attempts import note
 from tasks.registry.gate import Row, judge
 from tasks.registry.history import PREVIOUS, PROMOTED, champions, move
@@ -28,18 +25,16 @@ HOLDER = re.compile(r"pid (\d+) \((\w+)-([\d.]+)\)$")
 """What a mark names: its process's number, the hash of its machine (``machine`` of execution.py), when it began."""
 
 
-@task(**TASK, task_run_name="{what}")
 def outcome_of(
     what: Literal["promote", "rollback"], params: Params, *, again: bool = False, to: str = ""
 ) -> tuple[bool, str]:
     """Return whether the alias moved, and what was done or why not: a refusal is an answer, and no failure."""
     try:
-        return True, promote.fn(params, again=again) if what == "promote" else rollback.fn(params, to=to)
+        return True, promote(params, again=again) if what == "promote" else rollback(params, to=to)
     except PromotionRefused as refusal:
         return False, str(refusal)
 
 
-@task(**TASK)
 def promote(params: Params, *, again: bool = False) -> str:
     """Move ``champion`` to the candidate if the gate lets it through; returns what was done.
 
@@ -92,7 +87,6 @@ def _replay(
         return None
 
 
-@task(**TASK)
 def rollback(params: Params, *, to: str = "") -> str:
     """Give ``champion`` back to the version before, or ``to`` any that was champion; returns what was done.
 

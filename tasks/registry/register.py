@@ -71,7 +71,7 @@ def register(
     check_sums(folder, "dvc repro -f -s merge")
     check_sums(evaluation, "dvc repro -f -s evaluate")
     run.headline(headline_figures(summary), evaluation_note(summary))
-    run.wait()
+    run.send()
     name, rows = params.tracking.registered_model, _rows(params, evaluation)
     facts = {**hashes(params, kind, folder, evaluation), **tags}
     with service():
@@ -127,7 +127,7 @@ def _make(
             run.artifact(AROUND, kind)
         for path in rows.values():
             run.artifact(path, "evaluation")
-        run.wait()
+        run.send()
     finally:
         shutil.rmtree(AROUND, ignore_errors=True)
     installed = requirements()

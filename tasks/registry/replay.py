@@ -11,8 +11,8 @@ from harr.errors import PromotionRefused
 from harr.io.files import read_state, write_text
 from harr.params import Params
 from harr.services.model_registry import CACHE, SCHEME, fetch, resolve
-from tasks.evaluate import asked_questions, play_arms, with_arms
 from tasks.paths import QUESTIONS
+from tasks.play import asked_questions, play_arms, with_arms
 from tasks.played import SAME_GAME, played
 from tasks.registry.gate import Row, record_of
 from tasks.tracking.errors import uploading
@@ -50,7 +50,7 @@ def replay_of(client: Any, params: Params, candidate: Any, champion: Any) -> Cal
         alone = alone.model_copy(update={"retriever": alone.retriever.model_copy(update=own)})
         asked = asked_questions(params, QUESTIONS / "test.jsonl")
         print(f"champion {champion.version} is played on the questions and corpus of version {candidate.version}")
-        rows, _ = play_arms.fn(alone, asked, lambda step, values: None, model=folder)
+        rows, _ = play_arms(alone, asked, lambda step, values: None, model=folder)
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows[FULL][0])
         with tempfile.TemporaryDirectory() as place, uploading("gate"):
             path = Path(place) / f"champion-{champion.version}.jsonl"

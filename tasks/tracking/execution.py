@@ -80,13 +80,6 @@ def claim() -> dict[str, Any]:
     return note
 
 
-def own_too() -> None:
-    """Own the run beside its owner (see ``claim``) until this process ends: DVC may die before the stage it started."""
-    note = claim()
-    if note["pid"] != os.getpid():
-        write_json(OWNERS / f"{os.getpid()}.json", {**identity(), "id": note["id"]})
-
-
 def live_owners() -> list[dict[str, Any]]:
     """Return the owners that still run, and forget the others."""
     alive = []
@@ -135,23 +128,15 @@ def is_alive(noted: Mapping[str, Any]) -> bool:
     """
     try:
         process = psutil.Process(noted["pid"])
-        return bool(process.status() != psutil.STATUS_ZOMBIE and _age_difference(process, noted) == 0)
+        return bool(process.status() != psutil.STATUS_ZOMBIE and _is_same(process, noted))
     except psutil.NoSuchProcess:
         return False
 
 
-def is_no_older(process: psutil.Process, noted: Mapping[str, Any]) -> bool:
-    """Return whether a process began with the one of an ``identity`` or after it, in the same boot."""
-    return _age_difference(process, noted) >= 0
-
-
-def _age_difference(process: psutil.Process, noted: Mapping[str, Any]) -> float:
-    """Return how much later than noted a process began; 0 if it is the same, -inf if they are of different boots."""
+def _is_same(process: psutil.Process, noted: Mapping[str, Any]) -> bool:
     if (then := noted.get("born")) and (born := _born(process.pid)):
-        (one_boot, one), (other_boot, other) = born.split(), then.split()
-        return float(int(one) - int(other)) if one_boot == other_boot else -float("inf")
-    apart = process.create_time() - float(noted["started"])
-    return 0.0 if abs(apart) < CLOCK_SECONDS else apart
+        return bool(born == then)
+    return bool(abs(process.create_time() - float(noted["started"])) < CLOCK_SECONDS)
 
 
 def _born(pid: int) -> str:

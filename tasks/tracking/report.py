@@ -11,14 +11,14 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, get_origin
 
 from harr.errors import DamagedFile, bare
-from harr.io.files import digest_of, read_state, write_json, write_text
+from harr.io.files import digest_of, read_state, write_json
 from harr.params import Params
 from tasks.paths import NOTES, RUNS
 from tasks.tracking.client import address_of, client_of
@@ -26,8 +26,6 @@ from tasks.tracking.errors import Refused, service, taken, uploading
 from tasks.tracking.execution import is_alive, me, remove_partial_files
 from tasks.tracking.traces import send_traces
 
-SERVERS = NOTES / "servers.txt"
-"""The servers that have answered here, a line each: one of them may be away for a while. No line has a password."""
 NOTE = "mlflow.note.content"
 """The tag that MLflow shows as the description of a run, in Markdown."""
 BATCH = 900
@@ -94,18 +92,6 @@ def read_report(path: Path) -> Report:
     kinds: dict[str, Any] = {one.name: get_origin(one.type) or one.type for one in fields(Report)}
     values = read_state(path, "what it holds for MLflow is not reported", **kinds)
     return Report(**{name: values[name] for name in kinds})
-
-
-def has_answered(address: str) -> bool:
-    """Return whether a server has answered in this folder before."""
-    return SERVERS.exists() and bare(address) in SERVERS.read_text(encoding="utf-8").splitlines()
-
-
-def remember(address: str) -> None:
-    """Note that a server has answered: from now on it may be away, and stages run all the same."""
-    if address.startswith("http") and not has_answered(address):
-        known = SERVERS.read_text(encoding="utf-8") if SERVERS.exists() else ""
-        write_text(SERVERS, f"{known}{bare(address)}\n")
 
 
 def open_run(client: Any, report: Report) -> Any:
@@ -185,9 +171,7 @@ def _writes(client: Any, run: Any, report: Report) -> Iterator[tuple[str, Callab
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, RunTag
 
     key = run.info.run_id
-    for start in range(0, len(report.points), BATCH):
-        points = [Metric(*point) for point in report.points[start : start + BATCH]]
-        yield "figures", partial(client.log_batch, key, metrics=points)
+    yield "figures", partial(send_points, client, key, report.points)
     if report.headline:
         points = [Metric(name, value, report.begun, 0) for name, value in report.headline.items()]
         told, parent = [RunTag(NOTE, report.note)], run.data.tags["mlflow.parentRunId"]
@@ -202,6 +186,14 @@ def _writes(client: Any, run: Any, report: Report) -> Iterator[tuple[str, Callab
         yield "artifact", partial(_upload, client, key, Path(path), folder, digest)
     if report.traces:
         yield "traces", partial(send_traces, client, run.info.experiment_id, key, report.traces)
+
+
+def send_points(client: Any, key: str, points: Sequence[Sequence[Any]]) -> None:
+    """Send points of a run; to send them again changes nothing."""
+    from mlflow.entities import Metric
+
+    for start in range(0, len(points), BATCH):
+        client.log_batch(key, metrics=[Metric(*point) for point in points[start : start + BATCH]])
 
 
 def _upload(client: Any, key: str, path: Path, folder: str, digest: str) -> None:

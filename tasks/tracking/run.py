@@ -1,48 +1,58 @@
-"""A stage's run: what it reports to MLflow. One parent run per pipeline execution, a child per stage."""
+"""A stage's run: what it reports to MLflow. One parent run per pipeline execution, a child per stage.
 
+A stage computes without MLflow. What it reports gathers in a note on disk (tasks/tracking/report.py), which is sent when
+the stage has ended; a server that is away costs no more than lateness. While a long stage computes, a thread sends its
+points, as far as a server answers.
+"""
+
+import contextlib
 import os
 import platform
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harr.errors import ServiceUnavailable, bare
+from harr.errors import HarrError, bare
 from harr.io.files import digest_of, write_json
 from harr.params import Params
-from tasks.paths import METRICS, NOTES
+from tasks.inputs.stages import READS
+from tasks.paths import METRICS
 from tasks.sentences import description
-from tasks.tracking.client import open_client
-from tasks.tracking.errors import Refused, service
+from tasks.tracking.client import address_of, client_of
+from tasks.tracking.errors import service
 from tasks.tracking.execution import execution_id, identity, recipe_here
 from tasks.tracking.fingerprints import revisions
-from tasks.tracking.inputs import check_noted, check_unchanged, described, stamps
-from tasks.tracking.report import NOTE, Report, has_answered, open_run, remember, send, send_left
+from tasks.tracking.inputs import check_begun, check_unchanged, stamps
+from tasks.tracking.report import NOTE, Report, open_run, send, send_left, send_points
 
-FLUSH_SECONDS, RETRY_SECONDS, WAIT_SECONDS = 5.0, 15.0, 300.0
-"""How often points are sent; how often a server that is away is asked; how long a stage that needs it waits."""
-RARELY = 20.0
-"""A try that took a second is repeated after so many at the earliest: the work does not wait for the server."""
+LIVE_SECONDS = 15.0
+"""How often a long stage shows its points while it computes."""
 
 
 @dataclass
 class Run:
-    """An open run of one stage. ``log`` is harr's ``Log``.
+    """An open run of one stage. ``log`` is harr's ``Log``."""
 
-    All that a stage says gathers in its report, which is sent every few seconds while it logs, and at its end. What a
-    server that is away has not taken by then stays on disk, and follows with the next stage.
-    """
-
-    client: Any
     report: Report
-    _made: Any = None
-    _flushed: float = field(default_factory=time.monotonic)
-    _away: bool = False
-    _next_try: float = 0.0
-    """When a server that is away is asked again."""
+    address: str
+    """The address of MLflow's store, with name and password."""
+    _live: threading.Thread | None = None
+
+    @cached_property
+    def client(self) -> Any:
+        """Return a client of the store."""
+        return client_of(self.address)
+
+    @cached_property
+    def _made(self) -> Any:
+        with service():
+            return open_run(self.client, self.report)
 
     @property
     def run_id(self) -> str:
@@ -50,61 +60,33 @@ class Run:
         return str(self._made.info.run_id)
 
     def send(self) -> None:
-        """Send what has gathered; at first, and after an outage, what earlier stages left, too.
+        """Send what has gathered: a version is registered from a run that MLflow has.
 
         Raises:
-            ServiceUnavailable: the server does not answer.
+            ServiceUnavailable: the server does not answer; what was reported stays.
         """
-        if self._made is None or self._away:
-            say(*send_left(lambda address: self.client if address == self.report.address else None))
-        if self._made is None:
-            with service():
-                self._made = open_run(self.client, self.report)
         say(*send(self.client, self._made, self.report))
 
-    def flush(self, *, now: bool = False) -> bool:
-        """Send what has gathered; returns False where the server is away.
-
-        It is asked every RETRY_SECONDS then, less often where a try takes long; or ``now``.
-        """
-        self._flushed = began = time.monotonic()
-        if not now and began < self._next_try:
-            return False
-        try:
-            self.send()
-        except (ServiceUnavailable, Refused) as error:
-            ended = time.monotonic()
-            self._next_try = ended + max(RETRY_SECONDS, RARELY * (ended - began))
-            if not self._away:
-                say(f"warning: {error}; stage {self.report.stage} goes on, and is reported later")
-            self._away = True
-            return False
-        if self._away:
-            say(f"MLflow answers again: what stage {self.report.stage} had to report was sent")
-        self._away = False
-        return True
-
-    def wait(self) -> None:
-        """Wait until the server has everything, at most WAIT_SECONDS.
-
-        Raises:
-            ServiceUnavailable: it does not answer; what was reported stays.
-        """
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not self.flush(now=True):
-            if time.monotonic() > deadline:
-                raise ServiceUnavailable(
-                    f"the MLflow server did not answer for {WAIT_SECONDS:.0f} s and stage {self.report.stage} cannot "
-                    "go on without it; start it and run the same command again"
-                )
-            time.sleep(1)
-
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Report one point per value; they reach the server every few seconds."""
+        """Report one point per value."""
         now = int(time.time() * 1000)
         self.report.points += [[name, float(value), now, step] for name, value in values.items()]
-        if time.monotonic() - self._flushed > FLUSH_SECONDS:
-            self.flush()
+        if self._live is None and now - self.report.begun > 1000 * LIVE_SECONDS:
+            self._live = threading.Thread(target=self._show, name="live", daemon=True)
+            self._live.start()
+
+    def _show(self) -> None:
+        """Send points while the stage computes; what fails is sent at the end. No step ever waits for this."""
+        client = run = None
+        shown = 0
+        while self.report.status == "RUNNING":
+            with contextlib.suppress(Exception):
+                client = client or client_of(self.address)
+                run = run or open_run(client, self.report)
+                points = self.report.points[shown:]
+                send_points(client, run.info.run_id, points)
+                shown += len(points)
+            time.sleep(LIVE_SECONDS)
 
     def record(self, stage: str, figures: Mapping[str, float]) -> None:
         """Write the stage's own figures to metrics/<stage>.json for DVC, and report them."""
@@ -132,13 +114,15 @@ class Run:
         self.report.traces += trajectories
 
     def end(self, status: str) -> None:
-        """Close the run; where the server is away, leave the report on disk."""
+        """Close the run: leave its note, and send it with what earlier stages left, if the server takes it."""
         self.report.status, self.report.ended = status, int(time.time() * 1000)
-        if self.flush(now=True):
-            self.report.path.unlink(missing_ok=True)
-        else:
-            self.report.write()
-            say(f"warning: the report of stage {self.report.stage} waits in {NOTES} until MLflow takes it")
+        self.report.write()
+        try:
+            with service():
+                lines = send_left(lambda address: self.client if address == self.report.address else None)
+        except HarrError as error:
+            lines = [f"warning: {error}; stage {self.report.stage} is reported later: `harr record`"]
+        say(*(line for line in lines if line != f"reported to MLflow: stage {self.report.stage}, {status}"))
 
 
 @contextmanager
@@ -146,30 +130,19 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
     """Open a child run for one stage, under the parent run of this pipeline execution.
 
     It ends FINISHED, FAILED on an exception, or KILLED on a signal; so does the parent. What earlier stages could not
-    report goes first, and runs that a kill left open are closed. A server that has answered here before may be away:
-    the stage runs, and is reported later.
+    report follows with it, and runs that a kill left open are closed.
 
     Raises:
-        ServiceUnavailable: the server does not answer and never has.
-        ParamsError, StaleState: parameters or dependencies changed while it ran, or dvc.lock has other parameters of a
-            stage before than that ran with (tasks/tracking/inputs.py).
+        StaleState: parameters changed before it began, or dependencies while it ran (tasks/tracking/inputs.py).
     """
-    check_noted(stage)
+    check_begun(stage, params)
     before = stamps(stage)
-    with service():
-        client = open_client(params)
-    run = Run(client, _begin(stage, params, client.tracking_uri))
-    try:
-        run.flush(now=True) if has_answered(client.tracking_uri) else run.send()
-    except Exception:
-        run.report.path.unlink()
-        raise
-    remember(client.tracking_uri)
+    address = address_of(params)
+    run = Run(_begin(stage, params, address), address)
     status = "KILLED"
     try:
-        with service():
-            yield run
-        check_unchanged(stage, params, before)
+        yield run
+        check_unchanged(stage, before)
         status = "FINISHED"
     except Exception:
         status = "FAILED"
@@ -192,17 +165,12 @@ def _begin(stage: str, params: Params, address: str) -> Report:
         host=platform.node(),
         **identity(),
         revisions=revisions(),
-        sections=sections_of(stage),
+        sections=list(READS.get(stage, ())),
         params=told_params(params),
         tags={NOTE: said} if (said := description(stage, params)) else {},
     )
     report.write()
     return report
-
-
-def sections_of(stage: str) -> list[str]:
-    """Return which parameters a stage reads, by dvc.yaml; none where it is no stage of it."""
-    return list(described(stage).get("params", []))
 
 
 def told_params(params: Params) -> dict[str, str]:

@@ -34,7 +34,7 @@ def harr(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.fixture
 def program() -> Callable[..., Ended]:
-    """Runs Python with words (`-m flows.train`, `-c ...`) as a process, in the current folder or another."""
+    """Runs Python with words (`-m tasks.train`, `-c ...`) as a process, in the current folder or another."""
 
     def run(*words: str, cwd: Path | None = None, **environment: str) -> Ended:
         own = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}

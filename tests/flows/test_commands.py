@@ -1,21 +1,20 @@
-"""Stages as commands: wrong input gives one clear line and changes nothing; Prefect is no condition."""
+"""Stages as commands: wrong input gives one clear line and changes nothing."""
 
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
-from prefect import Task
 from styled import sampled
 
-from flows import filter as stage_filter
-from flows.download import download
-from flows.runtime.command import call, run_command
-from flows.runtime.stage import run_flow
 from harr.io.files import read_json
+from tasks import filter as stage_filter
+from tasks.download import download
+from tasks.runtime.command import run_command
+from tasks.runtime.stage import perform
 
-NO_SERVER = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -40,47 +39,23 @@ def test_a_wrong_parameter_is_one_line_before_anything_starts(
     change(**{section: yaml.safe_load(Path("params.yaml").read_text())[section] | values})
     before = sorted(workplace.iterdir())
     with pytest.raises(SystemExit) as end:
-        run_command(lambda: run_flow(download, checks=True))
+        run_command(lambda: perform("download", download, checks=True))
     out, told = capsys.readouterr()
     assert end.value.code == 1 and out == ""
     assert line in told and told.count("\n") == 1 and told.startswith("error: params.yaml: ")
     assert sorted(workplace.iterdir()) == before
 
 
-@pytest.mark.fault(26)
-@pytest.mark.services
-def test_a_stage_runs_without_prefect_after_one_warning(workplace: Path, program: Run) -> None:
-    done = program("-m", "flows.download", **NO_SERVER)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("running without Prefect") == 1
-    assert read_json(Path("metrics/download.json"))["passages"] == 400
-    assert Path("gx/uncommitted/data_docs/local_site/index.html").exists()
-
-
-def test_a_task_without_prefect_gets_the_rows_that_prefect_would_not_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    from prefect import flow, task
-
-    from tasks.common import as_it_is
-
-    @task
-    def doubled(rows: list[int]) -> list[int]:
-        return [*rows, *rows]
-
-    @flow
-    async def twice(rows: list[int]) -> list[int]:
-        return doubled(as_it_is(rows))
-
-    monkeypatch.setenv("PREFECT_API_URL", NO_SERVER["PREFECT_API_URL"])
-    monkeypatch.setattr(Task, "__call__", Task.__call__)  # puts it back in the end
-    assert run_flow(twice, rows=[1]) == [1, 1]
-
-
 @pytest.mark.services  # Great Expectations is loaded in a process of its own
-def test_parts_of_several_machines_are_joined(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parts_of_several_machines_are_joined(
+    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def joined(*parts: str) -> tuple[int, str, str]:
         capsys.readouterr()
         with pytest.raises(SystemExit) as end:
-            call(stage_filter.command, "python -m flows.filter", ["--join", *parts])
+            monkeypatch.setattr(sys, "argv", ["tasks.filter", "--join", *parts])
+            stage_filter.main()
+            sys.exit()
         return int(end.value.code or 0), *capsys.readouterr()
 
     for number in range(2):
@@ -110,11 +85,11 @@ def test_a_stage_leaves_cores_to_others_keeps_few_kernels_and_loads_no_client(
     for name in names:
         monkeypatch.delenv(name, raising=False)
     told = (
-        "import os, sys, flows.runtime.command as command, flows.runtime.stage as stage\n"
-        f"{'' if said else 'import flows.train, harr.builders.setup'}\n"
+        "import os, sys, tasks.runtime.stage as stage\n"
+        f"{'' if said else 'import tasks.train, harr.builders.setup'}\n"
         "print('openai' in sys.modules, 'torch' in sys.modules)\n"
-        f"stage.run_flow = lambda flow, checks: print(*map(os.environ.get, {names!r}))\n"
-        "command.run_stage(None)"
+        f"stage.perform = lambda *_, checks: print(*map(os.environ.get, {names!r}))\n"
+        "stage.run_stage('train', None)"
     )
     kept = " ".join(said.values()) or "PASSIVE 32"
     assert program("-c", told, **said).stdout.splitlines() == [f"False {not said}", f"{kept} 1"]

@@ -12,9 +12,9 @@ import psutil
 import pytest
 from servers import until
 
-from flows.runtime import locks
-from flows.runtime.errors import machine_fault
 from harr.io.files import publish, write_text
+from tasks.runtime import locks
+from tasks.runtime.errors import machine_fault
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,12 +73,12 @@ def test_a_folder_without_locks_or_room_is_one_line_that_names_it(
 
 FOLLOWED = """
 import time
-from flows.runtime import signals
-from flows.runtime.command import run_command
+from tasks.runtime import signals
+from tasks.runtime.command import run_command
 from harr.io.progress import stoppable
 
 def body():
-    signals.follow_dvc()
+    signals.follow()
     for _ in stoppable(range(600)):
         print("begun", flush=True)
         time.sleep(0.5)

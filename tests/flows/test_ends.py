@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.runtime.command import run_command
-from flows.runtime.launch import joins_main_process
 from harr.errors import ParamsError
+from tasks.runtime.command import run_command
+from tasks.runtime.launch import joins_main_process
 from tasks.tracking.execution import execution_id
 
 ROOT = Path(__file__).parents[2]
@@ -23,8 +23,8 @@ SLOW = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
 @pytest.mark.parametrize(
     ("words", "slow", "number", "code"),
     [
-        (["flows.embed"], "prefect", signal.SIGINT, 130),
-        (["flows.evaluate"], "prefect", signal.SIGTERM, 143),
+        (["tasks.embed"], "pandas", signal.SIGINT, 130),
+        (["tasks.evaluate"], "pandas", signal.SIGTERM, 143),
         (["flows.cli", "doctor"], "psutil", signal.SIGINT, 130),
     ],
 )

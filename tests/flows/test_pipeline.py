@@ -13,10 +13,11 @@ import pytest
 import yaml
 from servers import until
 
-from flows.pipeline import StageFailed, one_stage, promotion, reproduce, run_promotion, run_recipe
-from flows.runtime.artifacts import _links
-from flows.runtime.flow_runs import records, working
-from flows.runtime.workspace import workspace as prepare
+from flows.artifacts import _links
+from flows.pipeline import one_stage, promotion
+from flows.reproduce import StageFailed, reproduce
+from flows.run import run_promotion, run_recipe
+from flows.workspace import workspace as prepare
 from harr.errors import ParamsError, PromotionRefused
 from harr.params import Params
 
@@ -69,15 +70,14 @@ def test_a_recipe_runs_in_a_folder_of_its_own_if_it_is_sound(place: Path) -> Non
 def test_a_run_keeps_its_recipe_to_its_end_and_a_second_one_waits(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A waiting run of a worker is noted: `harr down` and ``sweep`` know it before its first stage."""
     told: list[str] = []
 
     def note(stage: str, found: Path) -> None:
-        told.append((found / "params.yaml").read_text().splitlines()[-1])
+        if stage != "inputs":
+            told.append((found / "params.yaml").read_text().splitlines()[-1])
 
-    for name, instead in (("reproduce", note), ("_show", print), ("outlast_the_server", print)):
+    for name, instead in (("bring_up_to_date", note), ("_show", print)):
         monkeypatch.setattr(f"flows.pipeline.{name}", instead)
-    monkeypatch.setenv("PREFECT__RUNTIME__FLOW_RUN__ID", "waits")
     other = threading.Thread(target=one_stage.fn, args=("download", "smoke"))
     with prepare("smoke") as made:
         before = (made / "params.yaml").read_text()
@@ -89,23 +89,19 @@ def test_a_run_keeps_its_recipe_to_its_end_and_a_second_one_waits(
         assert f"another run works in {made.resolve()}, pid {os.getpid()} on " in "".join(said)
         assert "(alive); this one waits for its end" in "".join(said)
         assert (made / "params.yaml").read_text() == before and not told
-        assert [(note["flow_run"], note["pid"]) for note in working()] == [("waits", os.getpid())]
     other.join(60)
-    assert told == ["# edited"] and not list(records().glob("*"))
+    assert told == ["# edited"]
 
 
-def test_a_promotion_is_noted_and_one_that_keeps_the_champion_is_complete(
+def test_a_promotion_that_keeps_the_champion_is_complete(
     workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PREFECT__RUNTIME__FLOW_RUN__ID", "promotes")
     gate = "tasks.registry.promote.outcome_of"
-    monkeypatch.setattr(gate, lambda *_, **more: (True, f"at work: {[one['flow_run'] for one in working()]}"))
-    promotion.fn()
-    assert "at work: ['promotes']" in capsys.readouterr().out and working() == []
+    monkeypatch.setattr(gate, lambda *_, **more: (True, "promoted: version 2"))
+    assert promotion.fn() is None and "promoted: version 2" in capsys.readouterr().out
     monkeypatch.setattr(gate, lambda what, params, **more: (False, f"no {what}"))
     state = promotion.fn()
     assert state and state.is_completed() and (state.name, state.message) == ("Kept", "kept: no promote")
-    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     with pytest.raises(PromotionRefused, match="no rollback"):
         run_promotion("params.yaml", back=True)
 
@@ -116,15 +112,22 @@ def test_dvc_runs_a_stage_in_a_recipe_s_folder_or_says_why_not(place: Path) -> N
     """A zip of the project, unpacked, is of no git repository; DVC says only that."""
     shutil.copytree(ROOT / ".dvc", ".dvc", ignore=shutil.ignore_patterns("tmp", "cache"))
     with pytest.raises(StageFailed, match=r"DVC wants a git repository: git init, or `dvc config --local core\.no_scm"):
-        reproduce.fn("one")
+        reproduce(["one"], Path(), "")
     Path(".dvc/config.local").write_text("[core]\n    no_scm = true\n")
     with prepare("smoke") as made:
-        reproduce.fn("one", made)
+        reproduce(["one"], made, "")
     assert (made / "one").read_text() == "1\n" and not Path("one").exists()
     assert list(Path(".dvc/cache").rglob("*")), "the cache is shared"
     Path("dvc.yaml").write_text("stages: {bad: {cmd: exit 3, outs: [bad]}}\n")
-    with pytest.raises(StageFailed, match=r"stage bad failed \(exit 255\); .* later stages did not run"):
-        reproduce.fn("bad")
+    with pytest.raises(
+        StageFailed, match=r"stage bad failed: exit 255; its message is above; later stages did not run"
+    ):
+        reproduce(["bad"], Path(), "")
+    Path("dvc.yaml").write_text("stages: {bad: {cmd: 'echo error: no room; exit 1', outs: [bad]}}\n")
+    said: list[str] = []
+    with pytest.raises(StageFailed, match="stage bad failed: no room; later stages did not run"):
+        reproduce(["bad"], Path(), "", said.append)
+    assert "error: no room" in said
 
 
 @pytest.mark.services
@@ -132,8 +135,7 @@ def test_stopping_the_pipeline_stops_the_stage(workplace: Path) -> None:
     """DVC runs a stage that sleeps; the pipeline gets SIGTERM; nothing may be left of either."""
     init()
     Path("dvc.yaml").write_text("stages: {nap: {cmd: 'echo $PPID > pid; exec sleep 600', outs: [nap]}}\n")
-    environment = {**os.environ, "PREFECT_API_URL": "http://127.0.0.1:9/api"}
-    pipeline = subprocess.Popen([sys.executable, "-m", "flows.cli", "run"], env=environment)
+    pipeline = subprocess.Popen([sys.executable, "-m", "flows.cli", "run"])
     assert until(lambda: Path("pid").exists() and Path("pid").read_text().strip())
     dvc = psutil.Process(int(Path("pid").read_text()))
     family = [dvc, *dvc.children(recursive=True)]

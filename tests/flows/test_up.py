@@ -27,22 +27,22 @@ from harr.io.files import read_json
 pytestmark = pytest.mark.services
 ROOT = Path(__file__).parents[2]
 SECONDS = 120.0  # most take a tenth of it; a busy machine is no failure
-DVC = f"stages: {{nap: {{cmd: {shlex.quote(sys.executable)} nap.py, outs: [nap.txt]}}}}\n"
+DVC = f"stages: {{nap: {{cmd: {shlex.quote(sys.executable)} nap.py, outs: [nap.txt, metrics/nap.json]}}}}\n"
 NAP = """
 import time
 from pathlib import Path
-from prefect import flow
-from flows.runtime.command import main
+from tasks.runtime import signals
+from tasks.runtime.command import run_command
 from harr.io.progress import stoppable
 
-@flow(name="nap")
-async def nap():
+def nap():
+    signals.follow()
     for unit in stoppable(range(1000)):
         Path("begun").write_text(str(unit))
         time.sleep(0.7)
         Path("ended").write_text(str(unit))
 
-main(nap)
+run_command(nap)
 """
 TINY = """
 from pathlib import Path
@@ -137,19 +137,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         made.run("flows.cli", "down")
 
 
-def nap_began(place: Place) -> bool:
-    return bool(place.runs("nap")) and (place.folder / "begun").exists()
-
-
-def by_hand(place: Place, *words: str) -> "subprocess.Popen[bytes]":
-    """`harr run`, or another command, whose stage has begun; in a process group of its own."""
+def scheduled(place: Place) -> str:
+    """A run of all stages by the worker, whose stage has begun."""
     (place.folder / "begun").unlink(missing_ok=True)
-    command = [sys.executable, "-m", *(words or ("flows.cli", "run"))]
-    with (place.folder / "run.log").open("wb") as log:
-        own = {"cwd": place.folder, "env": place.environment, "start_new_session": True}
-        started = subprocess.Popen(command, stdout=log, stderr=log, **own)
-    assert until(lambda: nap_began(place), SECONDS), (place.folder / "run.log").read_text()
-    return started
+    deployment = place.ask("deployments/name/pipeline/on-demand")["id"]
+    run = str(place.ask(f"deployments/{deployment}/create_flow_run", {})["id"])
+    assert until(lambda: (place.folder / "begun").exists(), SECONDS), place.state(run)
+    return run
 
 
 def processes_in(folder: Path) -> list[psutil.Process]:
@@ -183,34 +177,37 @@ def test_up_again_changes_nothing_and_pools_and_limit_are_there(place: Place) ->
     assert done.returncode == 0 and place.url.removesuffix("/api") in done.stdout
     assert read_json(place.folder / ".harr/up.json") == before
     assert [pool["name"] for pool in place.ask("work_pools/filter", {})] == ["cpu", "gpu"]
-    assert place.ask("concurrency_limits/tag/gpu")["concurrency_limit"] == 1
+    assert place.ask("work_pools/gpu")["concurrency_limit"] == 1
+    assert [one["name"] for one in place.ask("automations/filter", {})] == ["crashed runs"]
     form = place.ask("deployments/name/pipeline/on-demand")["parameter_openapi_schema"]["properties"]
     assert {"params.yaml", "smoke"} <= set(form["recipe"]["enum"]) and form["promote"]["type"] == "boolean"
 
 
 @pytest.mark.fault(25)
-def test_a_killed_run_is_marked_and_what_it_left_is_ended(place: Place) -> None:
-    killed = by_hand(place)
-    run = place.runs("pipeline")[0]["id"]
-    killed.kill()
-    killed.wait()
-    left = naps(place)
-    assert left and place.state(run) == "Running"
-    assert place.run("flows.cli", "up", *place.ports).returncode == 0
-    assert place.state(run) == "Crashed"
-    assert not naps(place)
-    tasks = place.ask("task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
-    assert [task["state_name"] for task in tasks] in (["Crashed"], ["Cancelled"])  # its stage may say so first
-    assert place.runs("nap")[0]["state_name"] in ("Crashed", "Cancelled")
+def test_what_a_killed_run_left_stops_by_itself_and_prefect_marks_the_run(place: Place) -> None:
+    run = scheduled(place)
+    engines = [one for one in processes_in(place.folder) if "prefect.flow_engine" in " ".join(one.cmdline())]
+    for engine in engines or [naps(place)[0].parents()[0]]:
+        engine.kill()
+    assert until(lambda: not naps(place), 30), "the stage looks for whoever started it"
+    assert until(lambda: place.state(run) == "Crashed", SECONDS)
+
+
+@pytest.mark.fault(25)
+def test_a_cancelled_run_stops_its_stage_between_two_units(place: Place) -> None:
+    """As the button in Prefect does it."""
+    run = scheduled(place)
+    began = time.monotonic()
+    place.send(f"flow_runs/{run}/set_state", {"state": {"type": "CANCELLING", "name": "Cancelling"}})
+    assert until(lambda: not naps(place), 60)
+    assert time.monotonic() - began < 30, "the worker looks every few seconds"
+    assert (place.folder / "ended").read_text() == (place.folder / "begun").read_text()
+    assert until(lambda: place.state(run) == "Cancelled", 60)
 
 
 def test_down_cancels_a_run_between_two_units_and_leaves_no_process_and_no_file_of_theirs(place: Place) -> None:
     """The last test: everything is stopped, a run in work with it, as the button in Prefect does it."""
-    deployment = place.ask("deployments/name/pipeline/on-demand")["id"]
-    (place.folder / "begun").unlink()
-    run = place.ask(f"deployments/{deployment}/create_flow_run", {})["id"]
-    assert until(lambda: nap_began(place), SECONDS)
-    nap = place.runs("nap")[0]["id"]
+    run = scheduled(place)
     done = place.run("flows.cli", "down")
     assert done.returncode == 0, done.stderr
     assert not processes_in(place.folder)
@@ -218,11 +215,10 @@ def test_down_cancels_a_run_between_two_units_and_leaves_no_process_and_no_file_
     with closing(sqlite3.connect(place.folder / ".harr/prefect/prefect.db")) as store:
         rows = store.execute("select id, state_name from flow_run")
         states = {str(UUID(name)): state for name, state in rows}
-    assert (states[run], states[nap]) == ("Cancelled", "Cancelled")
+    assert states[run] == "Cancelled"
     lock = place.folder / ".dvc/tmp/rwlock"
     assert not lock.exists() or not any(json.loads(lock.read_text()).values())
     left = {path.relative_to(place.folder).as_posix() for path in (place.folder / ".harr").rglob("*")}
     assert not {name for name in left if name.endswith((".json", ".lock", ".tmp", ".pid"))}
-    assert not list((place.folder / ".harr/prefect/processes").glob("*"))
     assert not list((place.folder / "tmp").glob("*"))
     assert place.run("flows.cli", "down").returncode == 0

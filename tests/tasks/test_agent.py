@@ -22,10 +22,12 @@ from harr.rag.generation.local_model import LocalGenerator, load_model
 from harr.types import Generate
 from harr.world.scripted import plan
 from tasks.ask import ask
-from tasks.evaluate import play_arms, plot_and_report, summarise_arms, write_evaluation
+from tasks.evaluate import summarise_arms, write_evaluation
 from tasks.merge import register_model
 from tasks.paths import PLACES, QUESTIONS
+from tasks.play import play_arms
 from tasks.registry.promote import promote
+from tasks.report import draw_report
 from tasks.tracking.client import open_client
 from tasks.tracking.run import tracked_run
 
@@ -100,11 +102,11 @@ def test_an_agent_goes_through_all_stages(world: Path, tiny: str) -> None:
         episode = ask(params, wanted.question.text, model)
         assert [turn.completion for turn in episode.turns] == [turn.completion for turn in wanted.turns]
     with tracked_run("merge", params) as run:
-        number = register_model.fn(run, params)
+        number = register_model(run, params)
     version = open_client(params).get_model_version(params.tracking.registered_model, number)
     assert version.tags["kind"] == "llm" and version.source.endswith("/llm")
     with pytest.raises(PromotionRefused, match=r"against its own arm warmstart .*: gain: found answer_f1"):
-        promote.fn(params)
+        promote(params)
 
 
 def test_an_agent_that_plans_graphs_searches_every_collection(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,10 +137,10 @@ def test_an_agent_that_plans_graphs_searches_every_collection(tiny: str, monkeyp
     # So that every collection is searched, the teacher writes for the arms now.
     shutil.rmtree(PLACES.completions)
     monkeypatch.setattr(LocalGenerator, "complete", planned)
-    rows, episodes = play_arms.fn(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)
-    summary = summarise_arms.fn(params, rows)
-    write_evaluation.fn(params, rows, episodes, summary)
-    plot_and_report.fn(params, summary, rows, episodes, {"Seed": "0"}, {})
+    rows, episodes = play_arms(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)
+    summary = summarise_arms(params, rows)
+    write_evaluation(params, rows, episodes, summary)
+    draw_report(params)
     for metrics in read_json(Path("metrics/evaluate.json"))["arms"].values():
         mean = {name: figures["mean"] for name, figures in metrics.items()}
         assert "semantic" not in mean and (mean["graph"], mean["format"], mean["searches"]) == (1.0, 1.0, 1.0)

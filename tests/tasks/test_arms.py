@@ -12,7 +12,8 @@ from harr.corpus.passages import write_questions
 from harr.errors import CorpusError
 from harr.params import Params
 from harr.types import Question
-from tasks.arms import train_each, trained_runs
+from tasks.arms import train_each
+from tasks.trained import trained_runs
 
 
 def params_with(workplace: Path, **changes: object) -> Params:

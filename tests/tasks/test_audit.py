@@ -23,10 +23,10 @@ def test_a_habit_that_the_frozen_arm_has_not_is_named_and_told(
     }
     logged: dict[str, float] = {}
     episodes = {"frozen": honest, "full": lazy}
-    found = audit_play.fn(params, rows, episodes, lambda step, values: logged.update(values), model=None)
+    found = audit_play(params, rows, episodes, lambda step, values: logged.update(values), model=None)
     assert list(found["named"]) == ["no_search"] and found["exploits"]["no_search"]["paid"] == 1.0
     said = "alarm: no_search: nothing is searched for in 100% of 40, before training 0% of 40"
     assert said in capsys.readouterr().out
     assert found["swap"] == {"untold": "only 0 answers after a search were right in part, 10 are needed"}
     assert logged["exploits.no_search"] == 1.0 and logged["exploits.broken_call"] == 0.0
-    assert audit_play.fn(params, rows, {"full": lazy}, nothing, model=None) == {}
+    assert audit_play(params, rows, {"full": lazy}, nothing, model=None) == {}

@@ -21,9 +21,9 @@ from harr.errors import ParamsError
 from harr.io.files import write_text
 from harr.params import Params
 from harr.types import Episode
-from tasks.arms import trained_runs
-from tasks.evaluate import play_arms, with_arms
 from tasks.paths import CORPUS, PLACES, QUESTIONS, VECTORS
+from tasks.play import play_arms, with_arms
+from tasks.trained import trained_runs
 
 OTHER = "harr.builders.other_encoder:OtherEncoder"
 ROCCHIO = {"name": "moved", "retriever": "own_retriever:Rocchio", "settings": {"weight": 0.5, "passages": 1}}
@@ -36,7 +36,7 @@ def params(tiny: str, *arms: Any, **evaluate: Any) -> Params:
 
 
 def play(run: Params) -> dict[str, list[Episode]]:
-    return play_arms.fn(run, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)[1]
+    return play_arms(run, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)[1]
 
 
 def first(episodes: list[Episode]) -> list[tuple[str, ...]]:
@@ -54,7 +54,7 @@ def test_retrievers_of_another_package_and_of_another_encoder_rank_as_they_say(e
     """The example moves the query half-way to its nearest passage; a table of tokens ranks by its own vectors."""
     run, asked = params(tiny, "frozen", ROCCHIO, STATIC), read_questions(QUESTIONS / "test.jsonl")
     save_table(Path("static"), 48)
-    rows, episodes = play_arms.fn(run, asked, nothing, model=None)
+    rows, episodes = play_arms(run, asked, nothing, model=None)
     assert all(len(by_seed) == 1 and len(by_seed[0]) == 12 for by_seed in rows.values())
     passages, table_ND = Passages.open(CORPUS), Vectors.open(VECTORS).take(np.arange(200))
     ours, other = Encoder(tiny, max_tokens=64), Encoder("static", max_tokens=256)

@@ -14,11 +14,11 @@ from harr.params import Params
 from harr.types import Passage, Question
 from tasks.arms import train_each
 from tasks.embed import vectors_frame, vectors_manifest
-from tasks.evaluate import play_arms
 from tasks.filter import filter_training_questions
 from tasks.index import index_passages
 from tasks.merge import merge_adapter
 from tasks.paths import CORPUS, FILTERED, QUESTIONS, VECTORS
+from tasks.play import play_arms
 from tasks.report_facts import run_facts
 from tasks.train import train_policy
 
@@ -26,13 +26,13 @@ ASKED = [Question("q", "Where?", ("Bath",), ("p1",))]
 
 
 USERS: dict[str, Callable[[Params], object]] = {
-    "embed": lambda params: vectors_frame.fn(),
-    "index": lambda params: index_passages.fn(params),
-    "filter": lambda params: filter_training_questions.fn(params, nothing),
-    "train": lambda params: train_policy.fn(params, nothing),
+    "embed": lambda params: vectors_frame(),
+    "index": lambda params: index_passages(params),
+    "filter": lambda params: filter_training_questions(params, nothing),
+    "train": lambda params: train_policy(params, nothing),
     "arms": lambda params: train_each(params, nothing, nothing),
-    "evaluate": lambda params: play_arms.fn(params, ASKED, nothing, model=None),
-    "merge": lambda params: merge_adapter.fn(params),
+    "evaluate": lambda params: play_arms(params, ASKED, nothing, model=None),
+    "merge": lambda params: merge_adapter(params),
     "report": lambda params: run_facts(params),
     "manifest": lambda params: vectors_manifest(),
 }

@@ -31,9 +31,9 @@ def test_a_few_passages_do_not_train_again_and_many_do(place: Path, tiny: str) -
     """The corpus of the world is noted as trained on."""
     params = world_params(tiny)
     noted, rows = digests(TRAINED_ON), len(Passages.open(CORPUS))
-    assert decide_training.fn(params)["trains_again"] == 0.0 and digests(TRAINED_ON) == noted
+    assert decide_training(params)["trains_again"] == 0.0 and digests(TRAINED_ON) == noted
     change(rows - 2)
-    figures = decide_training.fn(params)
+    figures = decide_training(params)
     assert figures == {
         "trains_again": 0.0,
         "since_training_passages": rows,
@@ -48,7 +48,7 @@ def test_a_few_passages_do_not_train_again_and_many_do(place: Path, tiny: str) -
     assert _since_training(Path(), 0.1).startswith(f"{told} above 10 % (index.retrain_after)")
     assert f"{rows - 1:,} passages); trained on " in told_corpus(corpus_facts())
     strict = params.model_copy(update={"index": params.index.model_copy(update={"retrain_after": 0.0})})
-    assert decide_training.fn(strict)["trains_again"] == 1.0 and digests(TRAINED_ON) != noted
+    assert decide_training(strict)["trains_again"] == 1.0 and digests(TRAINED_ON) != noted
     assert told_corpus(corpus_facts()).endswith("on which it was trained")
     change(rows // 2)
-    assert decide_training.fn(params)["trains_again"] == 1.0
+    assert decide_training(params)["trains_again"] == 1.0

@@ -18,10 +18,11 @@ from harr.params import Params
 from harr.params.generator import ScriptedParams
 from harr.rag.pipelines.leret import LeReT
 from harr.rag.retrieval.late_interaction import search_identity
-from tasks.arms import trained_runs
-from tasks.evaluate import arm_pipelines
-from tasks.filter import filter_suite, write_preferences_page
+from tasks.common import filter_suite
+from tasks.filtered import write_preferences_page
 from tasks.paths import PLACES
+from tasks.play import arm_pipelines
+from tasks.trained import trained_runs
 
 SCRIPTED = ScriptedParams(kind="scripted")
 
@@ -49,7 +50,7 @@ def vectors_are(identity: str) -> None:
 
 
 def test_the_page_shows_what_was_tried_and_says_what_a_score_is(sampled: Path) -> None:
-    page = write_preferences_page.fn().read_text()
+    page = write_preferences_page().read_text()
     rows = read_jsonl(Path("data/filtered/preferences.jsonl"))
     assert filter_suite(PARAMS) == "preferences"
     assert f"{sum(len(row['pairs']) for row in rows)} pairs of queries at {len(rows)} prompts" in page
@@ -64,7 +65,7 @@ def test_the_page_shows_what_was_tried_and_says_what_a_score_is(sampled: Path) -
     assert known["settings"]["gain"] == "accumulated"
     for gain, text in told.items():
         write_json(path, known | {"settings": known["settings"] | {"gain": gain}})
-        page = write_preferences_page.fn().read_text()
+        page = write_preferences_page().read_text()
         assert [one in page for one in told.values()] == [one == text for one in told.values()]
         assert ("of the hop's own passages" in page.replace("&#x27;", "'")) == (gain == "marginal")
 

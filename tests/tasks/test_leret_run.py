@@ -11,7 +11,7 @@ from stages import SMOKE, WORLD, run_stages, world_params
 from harr.io.files import read_json, read_jsonl
 from harr.rag.generation.local_model import load_model
 from harr.rag.retrieval.late_interaction import search_identity
-from tasks.filter import preferences_frame
+from tasks.filtered import preferences_frame
 from tasks.paths import ADAPTER, FILTERED, REPORT, VECTORS
 from tasks.train import summary
 
@@ -65,7 +65,7 @@ def test_leret_goes_through_all_stages(workplace: Path, tiny: str, multi_vector:
     ran = run_stages(params)
     index = read_json(VECTORS / "manifest.json")["identity"]
     assert read_json(FILTERED / "manifest.json")["index"] == search_identity(index, str(multi_vector)) != index
-    sampled, pairs = ran.filtered, preferences_frame.fn()
+    sampled, pairs = ran.filtered, preferences_frame()
     assert sampled["tried"] == 8 and 0 < sampled["kept"] <= 8 and sampled["prompts"] == 3
     assert len(pairs) == sampled["pairs"] + sampled["pairs_held_out"] > 0 and (pairs["margin"] > 0).all()
     assert pairs["target_is_best"].all() and not pairs["in_other_split"].any()

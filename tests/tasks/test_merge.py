@@ -10,9 +10,9 @@ import yaml
 from harr.errors import DamagedFile
 from harr.io.files import publish, read_json, write_json
 from harr.params import Params
-from tasks.evaluate import arm_pipelines
 from tasks.merge import _note, held_expectations, merge_adapter, register_model
 from tasks.paths import LLM
+from tasks.play import arm_pipelines
 from tasks.registry.gate import _index
 from tasks.report_facts import run_facts
 
@@ -28,9 +28,9 @@ def test_expectations_are_read_from_the_figures_of_the_stages_before(workplace: 
 
 
 READERS: list[tuple[str, Callable[[Params], object]]] = [
-    ("smoke", merge_adapter.fn),
-    ("agent_small", merge_adapter.fn),
-    ("smoke", lambda params: register_model.fn(None, params)),
+    ("smoke", merge_adapter),
+    ("agent_small", merge_adapter),
+    ("smoke", lambda params: register_model(None, params)),
     ("smoke", run_facts),
     ("leret_small", arm_pipelines),
 ]

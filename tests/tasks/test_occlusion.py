@@ -43,7 +43,7 @@ def test_each_part_costs_what_the_model_read_of_it(workplace: Path, monkeypatch:
     ):
         evaluate = {"arms": [before, "full"], "seeds": 2, "occlusion": True, "resamples": 50}
         params = Params.model_validate(SMOKE | sections | {"evaluate": evaluate})
-        play_occluded.fn(params, asked, {"full": whole}, lambda step, values: logged.update(values), model=None)
+        play_occluded(params, asked, {"full": whole}, lambda step, values: logged.update(values), model=None)
         figures = read_json(Path("metrics/occlusion.json"))
         assert list(figures) == parts
         for part, metrics in figures.items():

@@ -19,12 +19,11 @@ from harr.embed.encoder import Encoder
 from harr.errors import PromotionRefused
 from harr.io.files import read_json, read_jsonl, sha256, write_text
 from harr.params import Params
-from tasks.arms import trained_runs
 from tasks.ask import ask
 from tasks.download import corpus_frame, questions_frame
 from tasks.embed import vectors_frame
 from tasks.evaluate import evaluate_file, evaluation_frame
-from tasks.filter import filtered_frame
+from tasks.filtered import filtered_frame
 from tasks.index import index_frame
 from tasks.merge import register_model
 from tasks.paths import ADAPTER, ARMS, CORPUS, EVALUATION, FILTERED, QUESTIONS, REPORT, RETRIEVER, VECTORS
@@ -33,6 +32,7 @@ from tasks.registry import history
 from tasks.registry.promote import promote
 from tasks.tracking.client import open_client
 from tasks.tracking.run import tracked_run
+from tasks.trained import trained_runs
 
 MINE = {"name": "mine", "retriever": "docs_arm:Retriever", "settings": {"pool": 20}}
 SECTIONS: dict[str, Any] = {
@@ -65,7 +65,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, world: Path, tiny: str, empty_
 
 
 def test_every_run_learns_from_what_the_filter_kept(ran: Ran) -> None:
-    kept = filtered_frame.fn()
+    kept = filtered_frame()
     assert [q.id for q in read_questions(FILTERED / "questions.jsonl")] and len(kept) == ran.filtered["kept"] > 0
     assert set(kept["reason"]) == {"rollouts disagree"} and (kept["reward_std"] > 0).all()
     assert len(ran.history) == 2 and all("validation" in row for row in ran.history)
@@ -79,17 +79,17 @@ def test_every_run_learns_from_what_the_filter_kept(ran: Ran) -> None:
 
 
 def test_tables_for_the_expectations_tell_of_all_that_is_there(ran: Ran) -> None:
-    assert corpus_frame.fn()["id"].nunique() == len(corpus_frame.fn()) == 200
-    asked = questions_frame.fn(ran.params)
+    assert corpus_frame()["id"].nunique() == len(corpus_frame()) == 200
+    asked = questions_frame(ran.params)
     assert asked["split"].value_counts().to_dict() == {"train": 24, "test": 12, "validation": 6}
     assert not asked["missing_gold"].any() and not asked["in_other_split"].any() and (asked["targets"] >= 2).all()
-    assert vectors_frame.fn()["norm"].to_numpy() == pytest.approx(np.ones(200), abs=1e-3)
-    (counted,) = index_frame.fn(read_json(Path("metrics/index.json"))).to_dict("records")
+    assert vectors_frame()["norm"].to_numpy() == pytest.approx(np.ones(200), abs=1e-3)
+    (counted,) = index_frame(read_json(Path("metrics/index.json"))).to_dict("records")
     assert [counted[name] for name in ("indexed", "searchable", "vectors", "passages")] == [200] * 4
-    table = evaluation_frame.fn(ran.rows)
+    table = evaluation_frame(ran.rows)
     assert len(table) == 10 * 12 and {"bm25-0", "full-0", "full-1"} < set(table["arm"])
     assert not table["questions_missing"].any() and table["recall"].between(0, 1).all()
-    short = evaluation_frame.fn({"frozen": [[{"id": "q1"}]], "full": [[{"id": "q1"}, {"id": "q2"}]]})
+    short = evaluation_frame({"frozen": [[{"id": "q1"}]], "full": [[{"id": "q1"}, {"id": "q2"}]]})
     assert list(short["questions_missing"]) == [1, 0, 0] and short["recall"].isna().all()
 
 
@@ -157,7 +157,7 @@ def test_a_version_is_of_what_lies_here_and_a_champion_is_played_again_on_it(ran
 
     def registered(params: Params) -> Any:
         with tracked_run("merge", params) as run:
-            return client.get_model_version(name, register_model.fn(run, params))
+            return client.get_model_version(name, register_model(run, params))
 
     first = registered(params)
     assert int(first.version) == 1 and first.tags["figure"].startswith(
@@ -167,15 +167,15 @@ def test_a_version_is_of_what_lies_here_and_a_champion_is_played_again_on_it(ran
     assert first.tags["index"] == read_json(VECTORS / "manifest.json")["identity"]
     assert first.tags["questions"] == sha256(QUESTIONS / "test.jsonl")
     with pytest.raises(PromotionRefused, match=r"against its own arm frozen .*: gain: found answer_f1"):
-        promote.fn(params)
+        promote(params)
     history.move(client, name, "1", [])
     loose = params.model_copy(update={"tracking": params.tracking.model_copy(update={"min_questions": 4})})
     second = registered(loose)
     assert int(second.version) == 2, "other thresholds"
     with pytest.raises(PromotionRefused, match=r"version 2 was played on another game than is here"):
-        promote.fn(loose.model_copy(update={"seed": 1}), again=True)
+        promote(loose.model_copy(update={"seed": 1}), again=True)
     with pytest.raises(PromotionRefused, match=r"against champion 1: gain: found answer_f1 \+0\.000"):
-        promote.fn(loose, again=True)
+        promote(loose, again=True)
     rows = read_jsonl(Path(client.download_artifacts(second.run_id, "gate/champion-1.jsonl")))
     for again, row in zip(rows, read_jsonl(EVALUATION / "full.jsonl"), strict=True):
         assert [again[one] for one in ("id", "recall", "answer_f1")] == [

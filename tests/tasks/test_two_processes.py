@@ -16,9 +16,9 @@ from harr.io.files import read_json, write_json
 from harr.params import Params
 from harr.types import Generate
 from harr.world.scripted import Scripted
-from tasks.evaluate import play_arms
 from tasks.filter import filter_training_questions
 from tasks.paths import FILTERED, QUESTIONS
+from tasks.play import play_arms
 
 pytestmark = pytest.mark.services
 
@@ -34,8 +34,8 @@ def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
 def play() -> None:
     """Filter and play in the current folder; the rows of all arms go into a file."""
     params = Params.load()
-    filter_training_questions.fn(params, nothing)
-    rows, _ = play_arms.fn(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)
+    filter_training_questions(params, nothing)
+    rows, _ = play_arms(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)
     distributed.main_process_only(lambda: write_json(ROWS, rows))
 
 

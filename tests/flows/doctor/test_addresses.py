@@ -12,12 +12,11 @@ import pytest
 from serving import running
 
 from flows.doctor import addresses
-from flows.doctor.addresses import check_milvus, check_model_server, check_prefect, known_ports
+from flows.doctor.addresses import check_milvus, check_model_server, check_prefect
 from flows.doctor.finding import Finding
 from flows.doctor.runs import read_store
 from flows.server import free_port
 from harr.errors import ServiceUnavailable
-from harr.io.files import write_json
 from harr.params import Params
 
 PARAMS = Params.load(Path(__file__).parents[3] / "recipes/smoke.yaml")
@@ -58,21 +57,19 @@ def nobody() -> str:
     return f"http://127.0.0.1:{free_port()}"
 
 
-def prefect(root: Path, url: str = "") -> Finding:
-    (found,) = check_prefect(root, {"PREFECT_API_URL": url} if url else {})
+def prefect(url: str = "") -> Finding:
+    (found,) = check_prefect({"PREFECT_API_URL": url} if url else {})
     return found
 
 
 def test_prefect_mlflow_and_milvus_answer_or_not(serve: Serve, tmp_path: Path) -> None:
-    assert prefect(tmp_path).level == "ok"
-    found = prefect(tmp_path, f"{nobody()}/api")
+    assert prefect().level == "ok"
+    found = prefect(f"{nobody()}/api")
     assert found.level == "fail" and "unset PREFECT_API_URL" in found.fix
-    write_json(tmp_path / ".harr/prefect.json", {"url": f"{nobody()}/api", "pid": 1})
-    assert prefect(tmp_path).fix == "rm .harr/prefect.json"
     health = {"/api/health": (200, True)}
-    assert prefect(tmp_path, f"{serve(health)}/api/").level == "ok"
+    assert prefect(f"{serve(health)}/api/").level == "ok"
     trapped = serve(health | {"/ui-settings": (200, {"api_url": "http://127.0.0.1:4200/api"})})
-    found = prefect(tmp_path, f"{trapped}/api")  # its pages ask the default port
+    found = prefect(f"{trapped}/api")  # its pages ask the default port
     assert (found.level, found.fix) == ("warn", f"start the server with PREFECT_SERVER_UI_API_URL={trapped}/api")
     for address, said in ((serve({"/health": (403, "")}), "answers 403"), (nobody(), "does not answer")):
         with pytest.raises(ServiceUnavailable, match=said):
@@ -91,7 +88,7 @@ def test_a_redirect_is_not_followed(serve: Serve, tmp_path: Path) -> None:
     assert found.level == "fail" and "HTTP 307, a redirect, which is not followed" in found.found
     with pytest.raises(ServiceUnavailable, match="a redirect, which is not followed"):
         read_store(tmp_path, address, PARAMS)
-    assert prefect(tmp_path, f"{address}/api").level == "fail"
+    assert prefect(f"{address}/api").level == "fail"
     assert asked == []
 
 
@@ -114,14 +111,9 @@ def test_a_model_server_with_key_and_model(serve: Serve) -> None:
 def test_addresses_are_asked_with_their_password_which_is_not_shown(serve: Serve, tmp_path: Path) -> None:
     asked: list[Any] = []
     url = f"{serve({'/api/health': (200, True)}, asked=asked)}/api"
-    found = prefect(tmp_path, url.replace("//", "//me:p%40ss@"))
+    found = prefect(url.replace("//", "//me:p%40ss@"))
     assert {authorization for _, authorization in asked} == {f"Basic {base64.b64encode(b'me:p@ss').decode()}"}
     assert found.level == "ok" and "ss@" not in found.found
-    write_json(tmp_path / ".harr/prefect.json", {"url": "http://127.0.0.1:4711/api"})
-    elsewhere = {"PREFECT_API_URL": "https://prefect.example.org:443/api"}
-    assert set(known_ports(tmp_path, PARAMS, elsewhere, "http://localhost:5050")) == {4711, 5050}
     for wrong in ("//127.0.0.1:99999/api", "//127.0.0.1:x/api", "//me:secret@127.0.0.1:9/api", "//[/"):
-        found = prefect(tmp_path, f"http:{wrong}")
+        found = prefect(f"http:{wrong}")
         assert found.level == "fail" and "secret" not in str(found)
-        told = known_ports(tmp_path, PARAMS, {"PREFECT_API_URL": f"http:{wrong}"}, "sqlite:///mlflow.db")
-        assert set(told) <= {9, 4711} and "secret" not in str(told)

@@ -17,7 +17,6 @@ Files = dict[str, str | bytes | None]
 BESIDE: list[tuple[Files, list[tuple[str, str, str]], str]] = [
     (
         {
-            ".harr/prefect.json": "[1]",
             ".harr/owners/1.json": "[1]",
             "work/mlflow/1-train-1.json": NOTE,
             "work/mlflow/2-embed-1.json": NOTE[:9],
@@ -28,10 +27,7 @@ BESIDE: list[tuple[Files, list[tuple[str, str, str]], str]] = [
             "mlflow.db": "garbage " * 200,
         },
         [
-            ("warn", "Prefect", ".harr/prefect.json is damaged"),
-            ("ok", "processes", ""),
             ("warn", "reports", "reports of stage train for http://127.0.0.1:9"),
-            ("warn", "DVC analytics", "is on"),
             ("warn", "versions", "(pinned b==c)"),
             ("fail", "index", ""),
             ("fail", "MLflow", "not a database"),
@@ -39,9 +35,8 @@ BESIDE: list[tuple[Files, list[tuple[str, str, str]], str]] = [
         "not a database",
     ),
     (
-        {".harr/prefect.json": FOLDER, "constraints.txt": b"\xff", ".dvc/tmp/rwlock": FOLDER},
+        {"constraints.txt": b"\xff", ".dvc/tmp/rwlock": FOLDER},
         [
-            ("warn", "Prefect", ".harr/prefect.json is damaged"),
             ("fail", "versions", "UnicodeDecodeError"),
             ("fail", "stages", "rwlock cannot be read"),
         ],
@@ -49,7 +44,7 @@ BESIDE: list[tuple[Files, list[tuple[str, str, str]], str]] = [
     ),
 ]
 OF_DVC: list[tuple[Files, list[tuple[str, str, str]], str]] = [
-    ({".dvc/config": "garbage"}, [("fail", "DVC settings", "cannot be read")], "Invalid line"),
+    ({".dvc/config": "garbage"}, [("fail", "stages", "Invalid line")], "Invalid line"),
     ({"dvc.lock": "[1]"}, [("fail", "stages", "expected a dictionary")], "expected a dictionary"),
     ({"dvc.lock": LOCK}, [("fail", "stages", "validation failed")], "validation failed"),
     ({"dvc.lock": FOLDER}, [("fail", "stages", "is not a .dvc file")], "bring it back with git"),
@@ -75,7 +70,7 @@ def test_damage_is_a_finding_and_everything_else_is_told(
         told = [one for one in findings if (one.level, one.subject) == (level, subject)]
         assert told and any(found in one.found for one in told), (subject, findings)
     assert all("\n" not in one.found and (one.fix or one.level == "ok") for one in findings)
-    assert {"git", "threads", "secrets", "disk", "temporary files"} <= {one.subject for one in findings}
+    assert {"git", "secrets", "disk", "temporary files"} <= {one.subject for one in findings}
     state = status(project, {})
     assert trouble in state.trouble and not state.stages
 

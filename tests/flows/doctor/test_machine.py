@@ -7,10 +7,12 @@ import pytest
 
 from flows.doctor.machine import (
     check_secrets,
-    check_switches,
     check_versions,
+    servers,
 )
 from harr.params import Params
+from harr.params.generator import ServerParams
+from harr.params.sources import ExaParams, RetrieveParams
 
 ROOT = Path(__file__).parents[3]
 
@@ -61,18 +63,6 @@ def test_a_version_off_its_pin_a_missing_package_and_vllm_are_named(
     assert found["vllm"].level == "warn" and "0.33.0+cpu; for train.vllm TRL knows 0.22" in found["vllm"].found
 
 
-def test_switches_that_tell_others_are_found(project: Path) -> None:
-    assert [one.level for one in check_switches(project, {})] == ["ok"]
-    found = check_switches(project, {"DO_NOT_TRACK": "1", "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "true"})
-    assert [one.fix for one in found] == [
-        "export DO_NOT_TRACK=true",
-        "export MLFLOW_ALLOW_PICKLE_DESERIALIZATION=false",
-    ]
-    (project / ".dvc/config").write_text("[core]\n    analytics = true\n    check_update = false\n")
-    assert [one.subject for one in check_switches(project, {})] == ["DVC analytics"]
-    assert [one.level for one in check_switches(project, {"DVC_NO_ANALYTICS": "1"})] == ["ok"]
-
-
 def test_a_secret_of_a_server_elsewhere_must_be_set() -> None:
     server = {"kind": "server", "base_url": "https://llm.example.org/v1", "model": "m", "key_variable": "MY_KEY"}
     params = smoke(generator=server)
@@ -81,3 +71,21 @@ def test_a_secret_of_a_server_elsewhere_must_be_set() -> None:
     assert [one.level for one in check_secrets(params, {"MY_KEY": "x"})] == ["ok"]
     near = smoke(generator=server | {"base_url": "http://127.0.0.1:8000/v1"})
     assert [one.level for one in check_secrets(near, {})] == ["ok"]
+    web = smoke().model_copy(update={"sources": {"News": ExaParams(kind="exa")}})
+    assert [one.subject for one in check_secrets(web, {})] == ["$EXA_API_KEY"]
+
+
+def test_every_server_is_known_wherever_a_section_names_it() -> None:
+    writer = ServerParams(
+        kind="server", base_url="http://127.0.0.1:1/v1", more_urls=("http://127.0.0.1:2/v1",), model="m"
+    )
+    params = smoke()
+    sections = {
+        "generator": writer,
+        "evaluate": params.evaluate.model_copy(update={"selector": writer, "reader": writer}),
+        "filter": params.filter.model_copy(update={"server": writer}),
+        "sources": {"Wiki": RetrieveParams(kind="retrieve", base_url="http://127.0.0.1:3/retrieve")},
+    }
+    found = {one.section: one.urls for one in servers(params.model_copy(update=sections))}
+    assert set(found) == {"generator", "evaluate.reader", "evaluate.selector", "filter.server", "sources.Wiki"}
+    assert found["generator"] == ("http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1")

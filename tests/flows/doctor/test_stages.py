@@ -1,13 +1,11 @@
 """The state of stages is DVC's own, seen on a small project that the real DVC runs."""
 
-import hashlib
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from flows.doctor.stages import check_stages, read_stages
 from harr.errors import HarrError
@@ -18,7 +16,6 @@ stages:
   first:
     cmd: mkdir -p out/deep && printf b > out/deep/b && printf a > out/a && touch first.json
     deps: [code]
-    params: [one, two.part]
     outs: [out]
     metrics: [{first.json: {cache: false}}]
   second:
@@ -26,14 +23,13 @@ stages:
     deps: [out]
     outs: [end]
 """
-PARAMS = "one: {a: 2e-4, b: [1, 2]}\ntwo: {part: x, other: y}\n"
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two stages that `dvc repro` has run."""
     folder = tmp_path_factory.mktemp("ran")
-    files = {"dvc.yaml": STAGES, "params.yaml": PARAMS, ".dvcignore": "__pycache__\n.cache\n", "code/z.py": "1"}
+    files = {"dvc.yaml": STAGES, ".dvcignore": "__pycache__\n.cache\n", "code/z.py": "1"}
     for name, text in (files | {"code/a_b.py": "2", "code/a/c.py": "3", "code/__pycache__/y.pyc": ""}).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -53,9 +49,7 @@ def states(place: Path) -> list[str]:
 
 
 def test_after_a_run_all_is_fresh_until_something_is_missing(place: Path) -> None:
-    """Also a number that only YAML 1.2 knows."""
     (place / "code/__pycache__/z.pyc").write_text("ignored")
-    (place / "params.yaml").write_text(PARAMS.replace("other: y", "other: z"))
     assert states(place) == ["fresh", "fresh"]
     assert check_stages(place)[0].level == "ok"
     shutil.rmtree(place / "out")
@@ -64,11 +58,9 @@ def test_after_a_run_all_is_fresh_until_something_is_missing(place: Path) -> Non
     assert states(place) == ["never run", "never run"]
 
 
-@pytest.mark.fault(21)
 @pytest.mark.parametrize(
     ("files", "reasons"),
     [
-        ({"params.yaml": PARAMS.replace("2e-4", "3e-4").replace("part: x", "part: z")}, ("one.a", "two.part")),
         ({"code/new.py": "4"}, ("code",)),
         ({"out/a": "c", "first.json": "{}"}, ("out", "first.json")),
     ],
@@ -80,20 +72,6 @@ def test_a_change_is_named(files: dict[str, str], reasons: tuple[str, ...], plac
     assert (first.state, sorted(first.reasons)) == ("changed", sorted(reasons))
     assert second.state == ("changed" if "out/a" in files else "follows")
     assert check_stages(place)[0].level == "warn"
-
-
-@pytest.mark.fault(21)
-def test_a_note_of_other_parameters_than_a_stage_ran_with_is_told(place: Path) -> None:
-    """DVC compares its note with params.yaml, which was changed as the stage ended."""
-    (place / "metrics").mkdir()
-    (place / "metrics/first.json").write_text('{"ran_with": "0123456789abcdef"}')
-    lock = yaml.safe_load((place / "dvc.lock").read_text())
-    made = hashlib.md5((place / "metrics/first.json").read_bytes()).hexdigest()
-    lock["stages"]["first"]["outs"].append({"path": "metrics/first.json", "md5": made})
-    (place / "dvc.lock").write_text(yaml.safe_dump(lock))
-    first, second = read_stages(place)
-    assert first.reasons == ("dvc.lock has not what it ran with: `dvc repro -f -s first`",)
-    assert (first.state, second.state) == ("changed", "follows")
 
 
 def test_a_folder_without_dvc_or_git(tmp_path: Path) -> None:

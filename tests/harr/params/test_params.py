@@ -12,6 +12,7 @@ from harr.errors import ParamsError
 from harr.params import Params
 from harr.params.generator import ServerParams
 from harr.params.train import GRPOParams
+from tasks.inputs.stages import READS
 
 
 def test_the_headline_is_the_term_that_decides(tmp_path: Path) -> None:
@@ -42,7 +43,6 @@ BASES: dict[str, tuple[str, dict[str, Any]]] = {
     "local": ("generator", {"kind": "local", "model": "m"}),
     "server": ("generator", SERVER),
     "judge": ("reward", {"terms": {"judge": 1}, "judge": SERVER}),
-    "runner": ("runner", {"kind": "ray"}),
     "pqn": ("train", {"method": "pqn"}),
     "agent": ("train", {"method": "agent"}),
 }
@@ -140,7 +140,6 @@ def test_a_wrong_value_is_one_line(key: str, value: Any, line: str, tmp_path: Pa
                 ("encoder.base_url", "https"),
                 ("server.base_url", "http"),
                 ("index.bulk", "s3"),
-                ("runner.address", "http"),
             )
             for user in (KEY, f"root:{KEY}")
         ),
@@ -203,9 +202,8 @@ def test_names_numbers_and_addresses_at_their_bounds_are_taken(tmp_path: Path) -
 def test_only_the_address_of_mlflow_may_hold_a_password_since_no_stage_names_it(tmp_path: Path) -> None:
     address = "postgresql://harr:secret@db/mlflow"
     assert load({**GOOD, "tracking": {"uri": address}}, tmp_path).tracking.uri == address
-    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
-    named = {name for stage in stages.values() for name in stage["params"]}
-    assert {name for name in named if name.startswith(("tracking", "runner"))} == {"tracking.registered_model"}
+    read = {name for names in READS.values() for name in names if name.startswith("tracking")}
+    assert read == {"tracking.registered_model"}
 
 
 def test_params_yaml_says_to_us_what_it_says_to_dvc(tmp_path: Path) -> None:

@@ -10,13 +10,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 
 import harr
 from harr.errors import ParamsError
-from harr.project import create
 from harr.project.command import main
-from harr.project.create import CODE, SETTINGS, create_project
+from harr.project.create import CODE, SETTINGS, VERSION, create_project
 
 ROOT = Path(__file__).parents[3]
 WHEEL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
@@ -46,12 +44,36 @@ def test_a_project_is_made_and_its_commands_run(tmp_path: Path) -> None:
     assert "harr run --recipe smoke" in run(tmp_path, "init", "mine").stdout
     assert not (mine / "harr").exists() and (mine / "recipes/smoke.yaml").exists()
     assert json.loads(run(mine, "preview", "--examples", "0", "--json").stdout)["questions"] == 1200
-    noted, flows = (mine / "code.json").read_text(), (mine / "flows/cli.py").read_text()
-    (mine / "code.json").write_text(noted.replace(harr.__version__, "0.0.1"))
+    flows = (mine / "flows/cli.py").read_text()
+    (mine / VERSION).write_text("0.0.1")
     (mine / "flows/cli.py").write_text(flows.replace("Train the retriever", "Mine: train the retriever"))
     told = run(mine, "--help")
     assert "this project is of harr 0.0.1, and" in told.stderr
     assert "Mine: train" in told.stdout, "the project's own flows are not what runs"
+
+
+@pytest.mark.services
+def test_another_version_makes_stale_what_it_computes_otherwise(tmp_path: Path) -> None:
+    """Wheels that differ in a docstring and a plot, and in a default; DVC compares the files of inputs."""
+    site, mine = tmp_path / "site", tmp_path / "mine"
+    shutil.copytree(ROOT / "harr", site / "harr", ignore=shutil.ignore_patterns("__pycache__"))
+    create_project(mine)
+    shutil.copy(ROOT / "recipes/smoke.yaml", mine / "params.yaml")
+
+    def stale(file: str, before: str, after: str) -> set[str]:
+        text = (site / file).read_text()
+        assert before in text
+        (site / file).write_text(text.replace(before, after))
+        environment = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+        known = {path: path.read_bytes() for path in mine.glob("data/inputs/*.json")}
+        subprocess.run([sys.executable, "-m", "tasks.inputs"], cwd=mine, env=environment, check=True)
+        return {path.stem for path in mine.glob("data/inputs/*.json") if known.get(path) != path.read_bytes()}
+
+    assert len(stale("harr/errors.py", "rror", "rror")) == 10, "the first time"
+    assert stale("harr/train/grpo.py", "GRPO for a dense", "Group-relative optimisation for a dense") == set()
+    assert stale("harr/report/plots.py", "#0072b2", "#0072b3") == set()
+    rate = "final_rate: Fraction = 1.0"
+    assert stale("harr/params/loop.py", rate, rate.replace("1.0", "0.9")) == {"train", "arms", "report"}
 
 
 def test_outside_a_project_and_in_no_folder_one_line(
@@ -74,49 +96,19 @@ def test_outside_a_project_and_in_no_folder_one_line(
     assert capsys.readouterr().out.startswith("Usage: harr init ") and [*tmp_path.iterdir()] == [tmp_path / "file"]
 
 
-def test_a_stage_depends_on_the_code_that_it_depends_on_in_the_repository(tmp_path: Path) -> None:
-    create_project(tmp_path / "mine")
-    hashes = json.loads((tmp_path / "mine/code.json").read_text())
-    assert hashes.pop("harr") == harr.__version__
-    ours = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
-    theirs = yaml.safe_load((tmp_path / "mine/dvc.yaml").read_text())["stages"]
-    assert list(ours) == list(theirs)
-    for name, stage in ours.items():
-        params = [one for one in theirs[name]["params"] if isinstance(one, str)]
-        code = [key for one in theirs[name]["params"] if one not in params for key in one["code.json"]]
-        assert params == stage["params"] and theirs[name]["outs"] == stage["outs"]
-        assert ("code.json" in str(theirs[name]["params"])) == bool(code)
-        named = {dep.removeprefix("harr/").removesuffix(".py") for dep in stage["deps"] if dep.startswith("harr/")}
-        assert set(code) == named <= set(hashes)
-        assert theirs[name].get("deps", []) == [dep for dep in stage["deps"] if not dep.startswith("harr/")]
-
-
-def test_a_hash_follows_its_package_alone(tmp_path: Path) -> None:
-    package = tmp_path / "harr/index"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    before, alone = create._hash(package), create._hash(package / "__init__.py")
-    (package / "__pycache__").mkdir()
-    (package / "__pycache__/x.pyc").write_bytes(b"1")
-    assert create._hash(package) == before
-    (package / "more.py").write_text("")
-    assert create._hash(package) != before and create._hash(package / "__init__.py") == alone
-
-
 def test_an_update_replaces_code_and_keeps_settings(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("mine")
     with pytest.raises(ParamsError, match=r"holds params\.yaml already; name a new folder, or `harr init --update"):
         create_project(tmp_path)
     assert (tmp_path / "params.yaml").read_text() == "mine" and not (tmp_path / "flows").exists()
-    with pytest.raises(ParamsError, match=r"is no project that harr init made \(no code\.json\)"):
+    with pytest.raises(ParamsError, match=r"is no project that harr init made \(no \.harr-version\)"):
         create_project(tmp_path, update=True)
     (tmp_path / "params.yaml").unlink()
     create_project(tmp_path)
     for name in ("params.yaml", "recipes/mine.yaml", "flows/old.py", "data"):
         (tmp_path / name).write_text("mine")
-    noted = json.loads((tmp_path / "code.json").read_text())
-    (tmp_path / "code.json").write_text(json.dumps(noted | {"harr": "0.0.1"}))
+    (tmp_path / VERSION).write_text("0.0.1")
     assert "params.yaml, prefect.yaml and results are as before" in create_project(tmp_path, update=True)
     assert [(tmp_path / name).exists() for name in ("recipes/mine.yaml", "flows/old.py", "data")] == [True, False, True]
     assert (tmp_path / "params.yaml").read_text() == "mine"
-    assert json.loads((tmp_path / "code.json").read_text()) == noted
+    assert (tmp_path / VERSION).read_text() == f"{harr.__version__}\n"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from browsing import chromium
 
+from harr.evaluate.plays import plays_of
 from harr.evaluate.rows import question_rows
 from harr.evaluate.summary import summarise
 from harr.report.differences import Champion, changes
@@ -63,13 +64,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     champion = Champion("harr-retriever 1", {"train.learning_rate": "0.0001", "seed": "0"}, rows["history"])
     out = tmp_path_factory.mktemp("report") / "index.html"
+    summary = summarise({arm: [own] for arm, own in rows.items()}, resamples=100, seed=0)
     write_report(
         out,
-        summary=summarise({arm: [own] for arm, own in rows.items()}, resamples=100, seed=0),
+        summary=summary,
         curve=curve,
         filter_rows=[{"id": "q", "reward_mean": 0.5, "reward_std": 0.5, "kept": True, "reason": "rollouts disagree"}],
         rows=rows,
-        episodes=games,
+        questions=plays_of(summary, rows, games),
         facts={"Dataset": "people", "Training": "grpo; steps 64", "Seed": "0", "Index identity": "f" * 64},
         links={"Checks of corpus": "../gx/index.html"},
         changed=changes(champion, {"train.learning_rate": "0.0005", "seed": "0"}, rows["full"], resamples=50, seed=0),

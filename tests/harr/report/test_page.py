@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harr.evaluate.plays import plays_of
 from harr.evaluate.rows import question_rows
 from harr.evaluate.summary import Runs, Summary, summarise
 from harr.report.differences import Champion, changes
@@ -51,7 +52,7 @@ def report(out: Path, frozen: int = 3, full: int = 27, hostile: str = "Bob", see
         "curve": CURVE,
         "filter_rows": FILTER,
         "rows": {arm: by_seed[0] for arm, by_seed in rows.items()},
-        "episodes": played,
+        "questions": plays_of(figures(rows), {arm: own[0] for arm, own in rows.items()}, played),
         "facts": {"Seed": "7", "Encoder": hostile, "Dataset": "people", "Training": "grpo; steps 4"},
         "links": {"Data Docs": "../gx/docs/index.html"},
     }
@@ -202,7 +203,8 @@ def test_the_page_is_whole_loads_nothing_and_runs_no_script_but_its_own(plain: s
 
 def test_a_run_without_training_or_baseline_still_reports(tmp_path: Path) -> None:
     rows = runs(bm25=9)
-    shown = {"rows": {"bm25": rows["bm25"][0]}, "episodes": {"bm25": episodes(9)}, "facts": {}}
+    shown = {"rows": {"bm25": rows["bm25"][0]}, "facts": {}}
+    shown["questions"] = plays_of(figures(rows), shown["rows"], {"bm25": episodes(9)})
     text = report(tmp_path / "index.html", summary=figures(rows), curve=[], filter_rows=[], **shown)
     assert "Arms compared by answer F1." in words(text)
     assert 'id="training"' not in text and 'id="questions"' in text

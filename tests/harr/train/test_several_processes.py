@@ -14,7 +14,6 @@ from launching import ROOT, check_alike, history, killed_hard_at, launch, leave_
 from runs import same, weights
 from torch.distributed.tensor import DTensor
 
-from flows.runtime.launch import join_main_process, joins_main_process
 from harr.builders.methods import METHODS
 from harr.builders.setup import open_setup
 from harr.corpus.passages import write_questions
@@ -24,6 +23,7 @@ from harr.params import Params
 from harr.params.train import GRPOParams, PolicyParams, PPOParams
 from harr.params.train_facts import LoraParams
 from tasks.paths import PLACES
+from tasks.runtime.launch import join_main_process, joins_main_process
 
 QUESTIONS = Path("data/filtered/questions.jsonl")
 COMMON = {
@@ -124,7 +124,7 @@ def test_two_processes_learn_what_one_learns_and_resume_after_a_kill(game: dict[
 def test_an_error_of_the_main_process_is_one_line_and_ends_both(game: dict[str, object]) -> None:
     server = {"kind": "server", "base_url": "http://127.0.0.1:9/v1", "model": "none", "deadline_seconds": 1.0}
     change(**game | {"pipeline": {"name": "multistep"}, "generator": server})
-    done = launch("-m", "flows.train")
+    done = launch("-m", "tasks.train")
     told = [line for line in done.stderr.splitlines() if line.startswith(("error: ", "stopped"))]
     assert done.returncode != 0
     assert len(told) == 1 and told[0].startswith("error: generator at http://127.0.0.1:9/v1: connection failed"), told

@@ -12,7 +12,7 @@ from stages import ROOT
 from harr.errors import ExpectationFailed
 from tasks.evaluate import evaluation_frame
 from tasks.expectations.process import checker, data_docs, expect
-from tasks.filter import preferences_frame
+from tasks.filtered import preferences_frame
 
 pytestmark = pytest.mark.services
 
@@ -61,21 +61,21 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def test_sound_tables_pass() -> None:
     for suite, table in TABLES.items():
-        assert expect.fn(suite, pd.DataFrame(table))[f"expected_{suite}"] >= 3, suite
+        assert expect(suite, pd.DataFrame(table))[f"expected_{suite}"] >= 3, suite
     row = {"id": "q1", "recall": 1.0, "answer_f1": 0.5}
-    seeds = evaluation_frame.fn({"frozen": [[row]], "full": [[row], [row]]})
-    assert expect.fn("evaluation", seeds) == {"expected_evaluation": 4.0}, "every seed of an arm is a run of its own"
+    seeds = evaluation_frame({"frozen": [[row]], "full": [[row], [row]]})
+    assert expect("evaluation", seeds) == {"expected_evaluation": 4.0}, "every seed of an arm is a run of its own"
 
 
 def test_preferences_hold_and_fail_where_they_should() -> None:
     styled.sampled(Path("data/filtered"))
-    frame = preferences_frame.fn()
-    assert expect.fn("preferences", frame) == {"expected_preferences": 10.0}
+    frame = preferences_frame()
+    assert expect("preferences", frame) == {"expected_preferences": 10.0}
     for column, value in {"margin": 0.0, "in_other_split": True, "chosen": ""}.items():
         wrong: pd.DataFrame = frame.copy()
         wrong.loc[0, column] = value
         with pytest.raises(ExpectationFailed, match=column):
-            expect.fn("preferences", wrong)
+            expect("preferences", wrong)
 
 
 @pytest.mark.fault(16)
@@ -105,7 +105,7 @@ def test_a_bad_table_stops_with_the_rule_and_the_row(
 ) -> None:
     frame = pd.DataFrame(TABLES[suite] | {column: values})
     with pytest.raises(ExpectationFailed) as told:
-        expect.fn(suite, frame)
+        expect(suite, frame)
     text = str(told.value)
     assert text.startswith(f"{suite}: 1 of ") and rule in text and row in text
     assert "\n" not in text

@@ -46,7 +46,7 @@ class Reported:
 
     def headline(self, *given: Any) -> None: ...
 
-    def wait(self) -> None: ...
+    def send(self) -> None: ...
 
     def tag(self, **tags: str) -> None: ...
 
@@ -92,7 +92,7 @@ class Project(RuleBasedStateMachine):
         for name in ("describe", "evaluation_note", "purpose"):
             patch(registration, name, lambda *given, **named: "")
         patch(candidate, "tracked_run", lambda stage, params: nullcontext(Reported(client)))
-        patch(candidate, "check_settings", lambda: None)
+        patch(candidate, "check_settings", lambda params: None)
         patch(candidate, "summary", dict)
         patch(merge, "revisions", dict)
         patch(merge, "held_expectations", lambda params: {"corpus": 5.0})
@@ -157,7 +157,7 @@ class Project(RuleBasedStateMachine):
         for stage in ("evaluated", "merged"):
             if stage != skipped:
                 getattr(self, stage)()
-        self.step(lambda: (candidate.keep_candidate(Params.load()), promotion.promote.fn(Params.load())), kill)
+        self.step(lambda: (candidate.keep_candidate(Params.load()), promotion.promote(Params.load())), kill)
 
     @rule(number=st.integers(10, 40))
     def ran_to_its_end(self, number: int) -> None:
@@ -214,7 +214,7 @@ class Project(RuleBasedStateMachine):
         if alias != "champion" or before.get("champion") == str(number):
             return
         with pytest.raises(PromotionRefused):
-            promotion.promote.fn(Params.load())
+            promotion.promote(Params.load())
         self.client.aliases = before
 
     @rule()
@@ -223,17 +223,17 @@ class Project(RuleBasedStateMachine):
         if "champion" in self.client.aliases:
             self.client.delete_version(self.client.aliases["champion"])
             with pytest.raises(PromotionRefused):
-                promotion.promote.fn(Params.load())
+                promotion.promote(Params.load())
 
     @rule(kill=st.integers(-1, 8), again=st.booleans())
     def promoted(self, kill: int, again: bool) -> None:
         """`harr promote`."""
-        self.step(lambda: promotion.promote.fn(Params.load(), again=again), kill)
+        self.step(lambda: promotion.promote(Params.load(), again=again), kill)
 
     @rule(kill=st.integers(-1, 6), to=st.sampled_from(["", "1", "2", "3"]))
     def rolled_back(self, kill: int, to: str) -> None:
         """`harr rollback`, also to a version that was never champion."""
-        self.step(lambda: promotion.rollback.fn(Params.load(), to=to), kill)
+        self.step(lambda: promotion.rollback(Params.load(), to=to), kill)
 
     # What must hold.
 

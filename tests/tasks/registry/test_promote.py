@@ -93,17 +93,17 @@ def page_of(params: Params, version: str) -> str:
 
 def test_the_first_champion_must_beat_its_own_frozen_arm(params: Params) -> None:
     with pytest.raises(PromotionRefused, match="no candidate"):
-        promote.fn(params)
+        promote(params)
     add(params, right=5)
     with pytest.raises(
         PromotionRefused, match=r"frozen .* gain: found answer_f1 \+0\.025 .* interval that lies above 0"
     ):
-        promote.fn(params)
+        promote(params)
     second = add(params, right=24)
-    assert "answer_f1 +0.500" in promote.fn(params)
+    assert "answer_f1 +0.500" in promote(params)
     assert champion(params) == second
     with pytest.raises(PromotionRefused, match="champion already;"):
-        promote.fn(params)
+        promote(params)
     client = open_client(params)
     version = client.get_model_version("harr-smoke", second)
     assert version.tags["kind"] == "retriever" and len(version.tags["environment"]) == 64
@@ -115,21 +115,21 @@ def test_the_first_champion_must_beat_its_own_frozen_arm(params: Params) -> None
 @pytest.mark.fault(28)
 def test_a_worse_candidate_is_refused_and_a_better_one_can_be_rolled_back(params: Params) -> None:
     first = add(params, right=20)
-    promote.fn(params)
+    promote(params)
     add(params, right=12)
     with pytest.raises(PromotionRefused, match=rf"against champion {first}: gain: found answer_f1 -0\.200") as refused:
-        promote.fn(params)
+        promote(params)
     told = next(line for line in (ROOT / ".ci/smoke").read_text().splitlines() if "grep" in line and "refusal" in line)
     assert told.split('"')[1] in str(refused.value), "the refusal that .ci/smoke accepts"
     assert champion(params) == first
     third = add(params, right=32)
-    assert f"against champion {first}: answer_f1 +0.300" in promote.fn(params)
+    assert f"against champion {first}: answer_f1 +0.300" in promote(params)
     assert champion(params) == third
     fourth = add(params, right=24)
-    assert rollback.fn(params) == f"rolled back: champion of harr-smoke is version {first} (was version {third})"
+    assert rollback(params) == f"rolled back: champion of harr-smoke is version {first} (was version {third})"
     assert champion(params) == first
     with pytest.raises(PromotionRefused, match="no previous champion"):
-        rollback.fn(params)
+        rollback(params)
     assert (champion(params), champion(params, CANDIDATE)) == (first, fourth), "one that came after stays"
 
 
@@ -139,42 +139,42 @@ def test_any_champion_can_be_gone_back_to_and_a_move_by_hand_is_noticed(params: 
     client = open_client(params)
     for number in (first, second, third):
         client.set_registered_model_alias("harr-smoke", CANDIDATE, number)
-        promote.fn(params)
-    assert rollback.fn(params, to=first).startswith(f"rolled back: champion of harr-smoke is version {first}")
+        promote(params)
+    assert rollback(params, to=first).startswith(f"rolled back: champion of harr-smoke is version {first}")
     assert champions(client, "harr-smoke") == [first, second, third, first]
     with pytest.raises(PromotionRefused, match=f"7 of harr-smoke was no champion, or is gone; there are {first}"):
-        rollback.fn(params, to="7")
+        rollback(params, to="7")
     client.set_registered_model_alias("harr-smoke", CHAMPION, third)
     client.set_registered_model_alias("harr-smoke", CANDIDATE, second)
     with pytest.raises(PromotionRefused, match=f"history: found the alias was moved by hand to version {third}"):
-        promote.fn(params)
+        promote(params)
     client.delete_registered_model_alias("harr-smoke", CHAMPION)
     with pytest.raises(PromotionRefused, match=f"version {first} was champion and is none any more"):
-        promote.fn(params)
-    rollback.fn(params, to=third)
+        promote(params)
+    rollback(params, to=third)
     assert champion(params) == third and champions(client, "harr-smoke")[-2:] == [first, third]
 
 
 def test_versions_of_another_game_are_not_compared_and_another_corpus_is_told_of_with_both(params: Params) -> None:
     first = add(params, right=20, corpus="0123456789abcdef", passages="20000")
-    promote.fn(params)
+    promote(params)
     add(params, right=40, evaluation="other", corpus="0123456789abcdef", passages="20000")
     with pytest.raises(PromotionRefused, match="same game: found another, needed the same questions"):
-        promote.fn(params)
+        promote(params)
     add(params, right=40, evaluation="other", corpus="fedcba9876543210", passages="20150")
     told = "played on corpus fedcba98 (20,150 passages), the champion on 01234567 (20,000 passages), needed one corpus"
     with pytest.raises(PromotionRefused, match=re.escape(told)):
-        promote.fn(params)
+        promote(params)
     assert champion(params) == first
 
 
 def test_missing_rows_or_metrics_are_named(params: Params) -> None:
     add(params, right=20, frozen=None)
     with pytest.raises(PromotionRefused, match=r"no rows of arm frozen; add frozen to evaluate\.arms"):
-        promote.fn(params)
+        promote(params)
     add(params, right=20, rules=told_rules(params, metric="recall"))
     with pytest.raises(PromotionRefused, match="not measured in recall"):
-        promote.fn(params)
+        promote(params)
 
 
 def test_what_traffic_says_of_a_candidate_is_a_condition(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def test_what_traffic_says_of_a_candidate_is_a_condition(params: Params, monkeyp
     with pytest.raises(
         PromotionRefused, match=r"traffic: found traffic holds no searches-\*.jsonl; name the folder of"
     ):
-        promote.fn(params)
+        promote(params)
 
     def found(gain: float) -> Any:
         one = Estimate(0.5, 0.4, 0.6, gain, gain - 0.1, gain + 0.1)
@@ -193,9 +193,9 @@ def test_what_traffic_says_of_a_candidate_is_a_condition(params: Params, monkeyp
     with pytest.raises(
         PromotionRefused, match=r"traffic: found -0\.010 \[-0\.110, \+0\.090\] in 90 searches, needed an"
     ):
-        promote.fn(params)
+        promote(params)
     monkeypatch.setattr("tasks.registry.logged.replayed", found(0.0))
-    assert "promoted" in promote.fn(params)
+    assert "promoted" in promote(params)
 
 
 def test_too_few_questions_are_refused_and_a_readable_page_says_so(
@@ -205,7 +205,7 @@ def test_too_few_questions_are_refused_and_a_readable_page_says_so(
     version = add(params, right=24, corpus=script, rules=strict)
     loose = params.model_copy(update={"tracking": params.tracking.model_copy(update={"min_questions": 1})})
     with pytest.raises(PromotionRefused, match=r"questions: found 40, needed at least 100 \(tracking\.min_questions\)"):
-        promote.fn(loose)
+        promote(loose)
     shown = capsys.readouterr().out
     assert "questions     40" in shown and shown.count("yes") == 10 and shown.count("NO") == 1
     assert "does not become champion" in page_of(params, version)
@@ -224,7 +224,7 @@ children = []
 for number in range(3):
     if not (child := os.fork()):
         try:
-            told = promote.fn(Params.load())
+            told = promote(Params.load())
         except PromotionRefused as error:
             told = f"refused: {error}"
         open(f"told-{number}", "w").write(told)
@@ -240,7 +240,7 @@ for child in children:
 def test_promotions_at_once_keep_the_previous_champion(params: Params) -> None:
     """Of three processes that promote the same candidate one does; the others see that it is the champion."""
     first = add(params, right=12)
-    promote.fn(params)
+    promote(params)
     second = add(params, right=36)
     subprocess.run([sys.executable, "-c", RACE], check=True, timeout=280)
     told = [Path(f"told-{number}").read_text() for number in range(3)]
@@ -255,20 +255,20 @@ def test_a_promotion_that_took_too_long_moves_nothing_once_another_champion_is_t
 ) -> None:
     """Its comparison was with the champion of before; its mark was taken for that of a dead process meanwhile."""
     first = add(params, right=12)
-    promote.fn(params)
+    promote(params)
     second = add(params, right=24)
-    promote.fn(params)
+    promote(params)
     add(params, right=39)
     compared = registry.judge
 
     def slow(*given: Any) -> Any:
         monkeypatch.setattr(registry, "LEASE_SECONDS", -1.0)
-        rollback.fn(params)
+        rollback(params)
         return compared(*given)
 
     monkeypatch.setattr(registry, "judge", slow)
     with pytest.raises(PromotionRefused, match="another champion of harr-smoke was made meanwhile; run `harr promote`"):
-        promote.fn(params)
+        promote(params)
     assert champion(params) == first and champions(open_client(params), "harr-smoke") == [first, second, first]
 
 
@@ -280,15 +280,15 @@ def test_the_mark_of_a_dead_promotion_is_put_aside_an_own_one_taken_and_a_live_o
     client.create_registered_model("harr-smoke.promotion", description="A promotion under way, by host, pid 7")
     monkeypatch.setattr(registry, "WAIT_SECONDS", 0.5)
     with pytest.raises(PromotionRefused, match="by host, pid 7 has harr-smoke"):
-        promote.fn(params)
+        promote(params)
     monkeypatch.setattr(registry, "LEASE_SECONDS", 0.0)
-    assert promote.fn(params).startswith("promoted")
+    assert promote(params).startswith("promoted")
     assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
     broken = registry.alone(client, "harr-smoke")
     broken.__enter__()  # and never left, as where the server went away: its mark stays, and is this process's own
     monkeypatch.setattr(registry, "LEASE_SECONDS", 600.0)
     with pytest.raises(PromotionRefused, match="no previous champion"):
-        rollback.fn(params)
+        rollback(params)
     assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
     broken.__exit__(None, None, None)
 
@@ -302,13 +302,13 @@ def test_a_promotion_that_was_killed_here_keeps_nobody_waiting(params: Params) -
         "from harr.params import Params\n"
         "from tasks.registry import promote as registry\n"
         "registry.judge = lambda *given: os.kill(os.getpid(), 9)\n"
-        "registry.promote.fn(Params.load())\n"
+        "registry.promote(Params.load())\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
     client = open_client(params)
     assert client.get_registered_model("harr-smoke.promotion")
     began = time.monotonic()
-    assert promote.fn(params).startswith("promoted") and time.monotonic() - began < 30
+    assert promote(params).startswith("promoted") and time.monotonic() - began < 30
     assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
 
 
@@ -333,14 +333,14 @@ def test_a_server_on_postgresql_with_its_files_in_s3(
     mlflow_server.environment |= environment
     mlflow_server.start()
     first = add(params, right=12)
-    assert promote.fn(params).startswith(f"promoted: version {first}")
+    assert promote(params).startswith(f"promoted: version {first}")
     second = add(params, right=36)
-    assert f"against champion {first}: answer_f1 +0.600" in promote.fn(params)
+    assert f"against champion {first}: answer_f1 +0.600" in promote(params)
     assert (champion(params), champion(params, PREVIOUS)) == (second, first)
     assert "all 11 conditions hold" in page_of(params, second)
     assert pull("models:/harr-smoke@champion", Path("pulled")).startswith(f"pulled version {second} of harr-smoke")
     assert digest_of(Path("pulled")) == digest_of(Path("model"))
-    assert rollback.fn(params).startswith(f"rolled back: champion of harr-smoke is version {first}")
+    assert rollback(params).startswith(f"rolled back: champion of harr-smoke is version {first}")
     client = open_client(params)
     assert client.get_model_version("harr-smoke", second).source.startswith("mlflow-artifacts:/")
     with urllib.request.urlopen(f"{environment['MLFLOW_S3_ENDPOINT_URL']}/models?list-type=2", timeout=30) as answer:

@@ -1,5 +1,6 @@
 """A version is loadable, carries its figures, and is made once; ``candidate`` names the model in models/."""
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -10,11 +11,12 @@ import pytest
 import yaml
 from registries import CLEAN
 
-from harr.errors import CorpusError, DamagedFile, ParamsError, PromotionRefused, StaleState
+from harr.errors import CorpusError, DamagedFile, HarrError, ParamsError, PromotionRefused, StaleState
 from harr.evaluate.summary import summarise
 from harr.io.files import digest_of, publish, read_json, write_json
 from harr.params import Params
 from harr.services.model_registry import LOADABLE, resolve
+from tasks.inputs.stages import parameters
 from tasks.merge import register_model
 from tasks.played import FIGURES, content_of, figures, played
 from tasks.registry.candidate import has_model, keep_candidate
@@ -69,10 +71,15 @@ def finished(right: int, text: str = "first") -> None:
         write_json(Path(f"metrics/{stage}.json"), held)
     made = {"towers": "both", "text": text, "adapter": content_of(Path("models/adapter"))}
     written("model", "models/retriever", "harr.json", FACTS | made)
-    used = yaml.safe_load(Path("params.yaml").read_text())
-    stages = {stage: {"params": {"params.yaml": {"retriever": used["retriever"]}}} for stage in ("evaluate", "merge")}
-    stages["train"] = {"params": {"params.yaml": {"train": used["train"]}}}
-    Path("dvc.lock").write_text(yaml.safe_dump({"stages": stages}))
+    stages, lock = {}, {}
+    for stage in ("train", "evaluate", "merge"):
+        inputs = Path(f"data/inputs/{stage}.json")
+        write_json(inputs, {"parameters": dict(parameters(stage, Params.load()))})
+        digest = hashlib.md5(inputs.read_bytes(), usedforsecurity=False).hexdigest()
+        stages[stage] = {"cmd": "true", "deps": [str(inputs)]}
+        lock[stage] = {"deps": [{"path": str(inputs), "md5": digest}]}
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
+    Path("dvc.lock").write_text(yaml.safe_dump({"stages": lock}))
 
 
 @pytest.fixture
@@ -86,7 +93,7 @@ def merged(params: Params, execution: str, monkeypatch: pytest.MonkeyPatch) -> s
     """Register as stage merge does."""
     monkeypatch.setenv("HARR_EXECUTION", execution)
     with tracked_run("merge", params) as run:
-        return str(register_model.fn(run, params))
+        return str(register_model(run, params))
 
 
 def version(params: Params, alias: str = CANDIDATE) -> Any:
@@ -169,35 +176,35 @@ def test_a_model_that_no_stage_made_here_becomes_the_candidate(params: Params, m
 @pytest.mark.fault(43)
 def test_what_was_rolled_back_becomes_the_candidate_only_by_hand(params: Params) -> None:
     keep_candidate(params)
-    promote.fn(params)
+    promote(params)
     finished(right=36, text="second")
     keep_candidate(params)
-    promote.fn(params)
-    rollback.fn(params)
+    promote(params)
+    rollback(params)
     assert keep_candidate(params) == "version 2 of harr-smoke was rolled back; `harr register` makes it the candidate"
     with pytest.raises(PromotionRefused, match="has no candidate; run `dvc repro`, or `harr register`"):
-        promote.fn(params)
+        promote(params)
     assert "version 2" in keep_candidate(params, by_hand=True) and number(params) == "2"
     assert ROLLED_BACK not in version(params).tags
-    assert promote.fn(params).startswith("promoted: version 2") and number(params, CHAMPION) == "2"
+    assert promote(params).startswith("promoted: version 2") and number(params, CHAMPION) == "2"
 
 
 @pytest.mark.fault(28)
 def test_where_all_champions_were_deleted_the_next_one_is_the_first_again(params: Params) -> None:
     """There is none that `harr rollback` could name; where one is left, the gate asks for that."""
     keep_candidate(params)
-    promote.fn(params)
+    promote(params)
     open_client(params).delete_model_version(NAME, "1")
     keep_candidate(params)
-    assert promote.fn(params).startswith("promoted: version 2 of harr-smoke against its own arm frozen")
+    assert promote(params).startswith("promoted: version 2 of harr-smoke against its own arm frozen")
     finished(right=36, text="second")
     keep_candidate(params)
-    promote.fn(params)
+    promote(params)
     open_client(params).delete_model_version(NAME, "3")
     keep_candidate(params)
     with pytest.raises(PromotionRefused, match="version 3 was champion and is none any more"):
-        promote.fn(params)
-    assert "champion of harr-smoke is version 2" in rollback.fn(params, to="2")
+        promote(params)
+    assert "champion of harr-smoke is version 2" in rollback(params, to="2")
 
 
 @pytest.mark.fault(42)
@@ -226,7 +233,6 @@ def edited(section: str, **values: Any) -> None:
 
 def noted(stages: Any) -> None:
     """A dvc.lock that lost a stage of dvc.yaml: it cannot tell that params.yaml has another learning rate."""
-    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": {"train": {"params": ["train"]}}}))
     Path("dvc.lock").write_text(yaml.safe_dump(stages))
 
 
@@ -244,20 +250,20 @@ def rows_of_another_arm() -> None:
 
 LOST = r"dvc\.lock does not tell with which parameters stage train ran; run"
 FIGURE = r"{} is not what stage evaluate wrote; run `dvc checkout evaluate`"
-WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
-    "game": (
+WRONG: dict[str, tuple[Callable[[], object], type[HarrError], str]] = {
+    "game": (  # stage merge reads it, too, and does not begin
         lambda: edited("retriever", k=7),
-        ParamsError,
-        r"retriever in params\.yaml is not what stage evaluate ran with",
+        HarrError,
+        r"params\.yaml is not what (stage train ran with|data/inputs/merge\.json says) \(retriever\.k: 3 -> 7\)",
     ),
     "training": (  # neither stage evaluate nor merge reads it; the version would say that it learnt with it
         lambda: edited("train", learning_rate=0.9),
         ParamsError,
-        r"train in params\.yaml is not what stage train ran with",
+        r"params\.yaml is not what stage train ran with \(train\.learning_rate: 0\.0005 -> 0\.9\)",
     ),
     "no stages": (lambda: noted({"stages": {}}), ParamsError, LOST),
     "no note": (lambda: noted([]), ParamsError, LOST),
-    "one stage": (lambda: noted({"stages": {"merge": {"params": {"params.yaml": {}}}}}), ParamsError, LOST),
+    "one stage": (lambda: noted({"stages": {"merge": {"deps": []}}}), ParamsError, LOST),
     "rows": (
         lambda: Path("data/evaluation/full.jsonl").write_text(""),
         DamagedFile,
@@ -294,10 +300,9 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
 
 @pytest.mark.fault(43)
 def test_what_is_not_as_the_stages_left_it_is_not_registered(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by `harr register` nor by `flows.merge`, which meets it where a folder was swapped without DVC."""
+    """Neither by `harr register` nor by `tasks.merge`, which meets it where a folder was swapped without DVC."""
     for name, (change, kind, told) in WRONG.items():
         shutil.copy("recipes/smoke.yaml", "params.yaml")
-        Path("dvc.yaml").unlink(missing_ok=True)
         finished(right=24)
         change()
         for register in (keep_candidate, lambda used: merged(used, "one", monkeypatch)):

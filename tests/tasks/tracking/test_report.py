@@ -7,7 +7,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from harr.io.files import digest_of, write_text
 from harr.params import Params
 from tasks.paths import NOTES
 from tasks.tracking import report as reports, run as tracking
-from tasks.tracking.report import Report, has_answered, remember, send_left, send_reports
+from tasks.tracking.report import Report, send_left, send_reports
 from tasks.tracking.run import tracked_run
 
 ROOT = Path(__file__).parents[3]
@@ -136,25 +135,36 @@ def test_what_was_left_is_sent_with_the_password_of_today(workplace: Path, monke
     assert sorted(seen) == ["http://127.0.0.1:8", "http://me:secret@127.0.0.1:9"]
 
 
-def test_a_stage_that_needs_the_server_ends_in_one_line(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It answered before, so the stage begins, and asks rarely; the registry cannot wait for ever."""
-    address = "http://me:secret@127.0.0.1:9"
+@pytest.mark.fault(24)
+def test_a_server_that_is_away_costs_a_stage_one_line(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    monkeypatch.setattr(tracking, "WAIT_SECONDS", 0.2)
-    monkeypatch.setattr(tracking, "RETRY_SECONDS", 0.0)
-    remember(address)
-    assert has_answered("http://127.0.0.1:9")
-    expected = pytest.raises(ServiceUnavailable, match=r"did not answer for 0 s and stage merge cannot go on without")
-    with expected, tracked_run("merge", Params.load()) as run:
-        clock = iter([1000.0, 1003.0])
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tracking, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-            assert not run.flush(now=True)
-        assert run._next_try == 1003.0 + 3.0 * tracking.RARELY, "a try took three seconds of the work's time"
-        run.wait()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@127.0.0.1:9")
+    away = pytest.raises(ServiceUnavailable, match="the MLflow server does not answer")
+    with tracked_run("merge", Params.load()) as run, away:
+        run.send()  # as a registration wants it
+    told = capsys.readouterr().err
+    assert told.startswith("warning: the MLflow server does not answer (") and told.count("\n") == 1
+    assert told.endswith("stage merge is reported later: `harr record`\n")
     (kept,) = kept_reports(workplace)
     assert kept.stages == ("merge",) and not any("secret" in path.read_text() for path in NOTES.iterdir())
+
+
+def test_a_long_stage_shows_its_points_while_it_computes(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracking, "LIVE_SECONDS", 0.05)
+    client = MlflowClient()
+    with tracked_run("train", Params.load()) as run:
+        for step in range(200):
+            time.sleep(0.05)
+            run.log(step, {"loss": 3.0 - step})
+            if step > 3 and any("loss" in one.data.metrics for one in client.search_runs(["1"])):
+                break
+        assert {one.info.status for one in client.search_runs(["1"])} == {"RUNNING"}
+    (made,) = stage_runs(client)
+    losses = client.get_metric_history(made.info.run_id, "loss")
+    assert [point.step for point in losses] == list(range(step + 1)), "each of them once"
+    assert made.info.status == "FINISHED"
 
 
 def test_what_waits_is_named_by_doctor_and_status_and_sent_by_the_command_they_name(
@@ -192,7 +202,7 @@ def test_what_waits_is_named_by_doctor_and_status_and_sent_by_the_command_they_n
     runs = {run.data.tags["harr.stage"]: run for run in stage_runs(client)}
     assert runs["train"].data.metrics == {"loss": 3.0} and len(client.search_runs(["1"])) == 3
     assert [file.path for file in client.list_artifacts(runs["arms"].info.run_id, "plots")] == ["plots/curve.svg"]
-    assert said(*command[1:]) == "nothing waits to be sent\n"
+    assert said(*command[1:]) == "MLflow has everything\n"
 
 
 @pytest.mark.fault(24)
@@ -201,14 +211,13 @@ def test_a_server_that_stops_mid_run_gets_everything_later(
     stored: Path, mlflow_server: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It stops while train runs, is down for the whole of arms, and comes back while evaluate runs."""
-    monkeypatch.setattr(tracking, "FLUSH_SECONDS", -1.0)
-    monkeypatch.setattr(tracking, "RETRY_SECONDS", 600.0)
     params = Params.load()
     write_text(Path("curve.svg"), "<svg/>")
     write_text(Path("plots/a.txt"), "a")
     mlflow_server.start()
     with tracked_run("train", params) as run:
         run.log(0, {"loss": 3.0})
+        run.send()
         mlflow_server.stop()
         run.log(1, {"loss": 2.0})
         run.tag(version="7")
@@ -217,28 +226,22 @@ def test_a_server_that_stops_mid_run_gets_everything_later(
         run.log(2, {"loss": float("nan")})
         run.record("train", {"steps": 3.0})
     told = capsys.readouterr().err
-    assert "does not answer" in told and "waits in work/mlflow" in told and told.count("\n") == 2
+    assert "does not answer" in told and "stage train is reported later" in told and told.count("\n") == 1
     with tracked_run("arms", params) as run:
         run.log(0, {"loss": 1.0})
     assert [one.stages for one in kept_reports(stored)] == [("train", "arms")]
     with tracked_run("evaluate", params) as run:
         run.log(0, {"recall": 0.5})
         mlflow_server.start()
-        run.log(1, {"recall": 0.6})
-        assert kept_reports(stored), "asked again too soon"
-        run._next_try = 0.0
-        run.log(2, {"recall": 0.7})
-        assert not kept_reports(stored)
-    assert "MLflow answers again: what stage evaluate had to report was sent" in capsys.readouterr().err
-    assert [path.name for path in NOTES.iterdir()] == ["servers.txt"]
+    assert not kept_reports(stored) and not list(NOTES.iterdir())
+    told = capsys.readouterr().err
+    assert "reported to MLflow: stage train, FINISHED\nreported to MLflow: stage arms, FINISHED\n" in told
     client = MlflowClient()
     runs = {run.data.tags["harr.stage"]: run for run in stage_runs(client)}
     assert set(runs) == {"train", "arms", "evaluate"} and len(client.search_runs(["1"])) == 4
     assert {one.info.status for one in client.search_runs(["1"])} == {"FINISHED"}
     losses = client.get_metric_history(runs["train"].info.run_id, "loss")
     assert [(point.step, point.value) for point in losses][:2] == [(0, 3.0), (1, 2.0)] and len(losses) == 3
-    recalls = client.get_metric_history(runs["evaluate"].info.run_id, "recall")
-    assert [point.value for point in recalls] == [0.5, 0.6, 0.7]
     assert runs["train"].data.tags["version"] == "7" and runs["train"].data.metrics["train.steps"] == 3.0
     assert runs["arms"].data.params["train.steps"] == "3"
     assert runs["arms"].info.start_time < runs["evaluate"].info.start_time

@@ -1,0 +1,96 @@
+"""What a run shows in Prefect: how far it is, the arms, and where MLflow, the checks and the report are."""
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
+from prefect.runtime import flow_run
+
+from harr.errors import bare
+from harr.params import Params
+from tasks.paths import CHECKS, METRICS, REPORT
+
+
+def with_progress(stages: Sequence[str]) -> Iterator[str]:
+    """Yield the stages; a bar in Prefect says how many are done and which one is next."""
+    if not flow_run.id:
+        yield from stages
+        return
+    artifact: Any = create_progress_artifact(0.0, key="pipeline-progress", description=f"{stages[0]} is in work")
+    for number, stage in enumerate(stages, start=1):
+        yield stage
+        message = f"{stage} is done; then comes {stages[number]}" if number < len(stages) else "all stages are done"
+        update_progress_artifact(artifact, progress=100.0 * number / len(stages), description=message)
+
+
+def show_results(params: Params, servers: Mapping[str, str], home: Path, verdict: str) -> None:
+    """Write the run's artifact ``results``: what the promotion gate said, the arms, and the links.
+
+    Args:
+        params: those of the run, in whose folder this is called.
+        servers: addresses of what `harr up` started, by name.
+        home: the folder in which it was started.
+        verdict: what the gate said, or "".
+    """
+    if flow_run.id:
+        parts = [_verdict(verdict) if verdict else "", _arms(), _links(params, servers, home)]
+        create_markdown_artifact("\n\n".join(part for part in parts if part), key="results")
+
+
+def _verdict(told: str) -> str:
+    """Return the gate's text with its conditions as a list: it separates them by line ends or semicolons."""
+    head, *more = re.split(r"\n|; ", told)
+    return "\n".join([f"## Promotion\n**{head}**\n", *(f"- {line}" for line in more if line.strip())])
+
+
+def _arms() -> str:
+    """Return what the last evaluation means, and its arms as tables."""
+    from tasks.evaluated import show, summary_here
+    from tasks.headline import headline_words
+
+    if not (METRICS / "evaluate.json").exists():
+        return ""
+    return f"{headline_words(summary_here())}\n\n## Arms\n{show(markdown=True)}".lstrip()
+
+
+def _links(params: Params, servers: Mapping[str, str], home: Path) -> str:
+    """Return links to the pages, if `harr up` serves them (else where they lie), and to the run in MLflow."""
+    pages = {"Report": REPORT} if REPORT.exists() else {}
+    for suite in sorted(CHECKS.glob("*")):
+        pages[f"Checks of {suite.name}"] = max(suite.glob("**/*.html"), default=suite)
+    lines = [_link(name, page.resolve(), servers.get("Pages", ""), home) for name, page in pages.items()]
+    with contextlib.suppress(OSError, LookupError):
+        lines.insert(0, f"- [Run in MLflow]({_mlflow_page(params, params.tracking.uri or servers.get('MLflow', ''))})")
+    return "\n".join(["## Where to look", *lines])
+
+
+def _link(name: str, page: Path, server: str, home: Path) -> str:
+    if server and page.is_relative_to(home):
+        return f"- [{name}]({server}/{quote(page.relative_to(home).as_posix())})"
+    return f"- {name}: `{page}` (`harr up` serves it)"
+
+
+def _mlflow_page(params: Params, server: str) -> str:
+    """Return the address of this execution's parent run.
+
+    Raises:
+        LookupError: no MLflow server or no run is known.
+        ServiceUnavailable: the server does not answer.
+    """
+    from tasks.tracking.client import open_client
+    from tasks.tracking.errors import service
+
+    if not server:
+        raise LookupError("no MLflow server")
+    with service():  # one that is away costs the run its link, and nothing else
+        client = open_client(params)
+        experiment = client.get_experiment_by_name(params.tracking.experiment)
+        if not experiment:
+            raise LookupError("nothing was reported to it yet")
+        named = f"tags.`harr.execution` = '{flow_run.id}'"
+        found = client.search_runs([experiment.experiment_id], named, max_results=1)
+    return f"{bare(server).rstrip('/')}/#/experiments/{experiment.experiment_id}/runs/{found[0].info.run_id}"

@@ -1,0 +1,132 @@
+"""All stages of a recipe, and what comes after them: the candidate, and its promotion. Prefect is no part of it."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from flows.reproduce import reproduce
+from flows.workspace import resolve_recipe, store_variables, workspace
+from harr.errors import CorpusError, HarrError, PromotionRefused
+from harr.io.yaml_file import read_yaml
+from harr.params import Params
+from harr.rag.sources.providers import open_provider
+from tasks.paths import TRAINED_ON
+
+
+def stages() -> list[str]:
+    """Return stage names in the order of dvc.yaml, and before them the look at their inputs."""
+    return list(read_yaml(Path("dvc.yaml"), mend="run this in the project's folder")["stages"])
+
+
+def run_recipe(recipe: str, promote: bool, again: bool = False) -> None:
+    """Check the recipe and its sources, then run all stages that are stale.
+
+    To train ``again`` is to forget what was trained on: stage index then notes the corpus of today.
+    """
+    place, params = resolve_recipe(recipe)
+    if again:
+        shutil.rmtree(place / TRAINED_ON, ignore_errors=True)
+    for tool, source in params.sources.items():
+        # A recipe of another folder finds its recordings there, once it is made.
+        if source.kind != "milvus" and not (source.kind == "cassette" and place != Path()):
+            open_provider(tool, source)
+    with workspace(recipe) as place:
+        reproduce([], place, "")
+        finish(place, promote=promote)
+
+
+def finish(place: Path, *, promote: bool) -> str:
+    """See that the alias candidate names the model in models/, and promote it if asked to; returns what the gate says.
+
+    A refusal is an answer, not a failure.
+    """
+    from tasks.registry.promote import outcome_of
+
+    keep_candidate(place)
+    if not promote:
+        return ""
+    with inside(place):
+        moved, told = outcome_of("promote", Params.load())
+    verdict = told if moved else f"kept: {told}"
+    print(verdict)
+    return verdict
+
+
+def keep_candidate(place: Path) -> None:
+    """See that the alias candidate names the model in models/: a stage that DVC took from its cache registered none."""
+    from tasks.registry.candidate import has_model, keep_candidate
+
+    with inside(place):
+        try:
+            line = keep_candidate(params) if has_model(params := Params.load()) else ""
+        except HarrError as error:
+            line = f"warning: the model in models/ is not made the candidate: {error}"
+    if line:
+        print(line)
+
+
+def promote(recipe: str, *, back: bool = False, again: bool = False, to: str = "") -> tuple[bool, str]:
+    """Promote the candidate of a recipe or go back; returns whether the champion moved, and what was done or why not."""
+    from tasks.registry.promote import outcome_of
+
+    place, params = resolve_recipe(recipe)
+    place.mkdir(parents=True, exist_ok=True)
+    if not back:
+        keep_candidate(place)
+    with inside(place):
+        return outcome_of("rollback" if back else "promote", params, again=again, to=to)
+
+
+def record_runs(recipe: str) -> list[str]:
+    """Report what MLflow has not received, and make the model in models/ of a recipe the candidate; returns lines.
+
+    Raises:
+        ServiceUnavailable: a server does not answer; what it has not taken stays.
+    """
+    from tasks.registry.candidate import has_model, keep_candidate
+    from tasks.tracking.report import send_reports
+
+    place, params = resolve_recipe(recipe)
+    lines = send_reports()
+    with inside(place) if place.exists() else contextlib.nullcontext():
+        line = keep_candidate(params) if has_model(params) else ""
+    return [*lines, *([line] if line else [])]
+
+
+def run_promotion(recipe: str, back: bool, again: bool = False, to: str = "") -> None:
+    """Promote the candidate of a recipe or go back, and say what was done.
+
+    Raises:
+        PromotionRefused: the champion is kept.
+    """
+    moved, told = promote(recipe, back=back, again=again, to=to)
+    if not moved:
+        raise PromotionRefused(told)
+    print(told)
+
+
+def register_model(recipe: str) -> str:
+    """Make the model in models/ of a recipe the candidate; returns what was done."""
+    from tasks.registry.candidate import keep_candidate
+
+    place, params = resolve_recipe(recipe)
+    if not place.exists():
+        raise CorpusError(f"{place} is not there; run `harr run --recipe {recipe}`")
+    with inside(place):
+        name = params.tracking.registered_model
+        return keep_candidate(params, by_hand=True) or f"the model in models/ is the candidate of {name} already"
+
+
+@contextlib.contextmanager
+def inside(place: Path) -> Iterator[None]:
+    """Work in a recipe's folder, with this folder's MLflow store."""
+    before = dict(os.environ)
+    os.environ.update(store_variables())
+    try:
+        with contextlib.chdir(place):
+            yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

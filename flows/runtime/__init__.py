@@ -1,1 +1,0 @@
-"""What every command shares: signals, locks, workspaces, Prefect."""

@@ -1,0 +1,115 @@
+"""Where a recipe runs: in a folder of its own, so that params.yaml and the results beside it stay as they are.
+
+The folder .harr/runs/<recipe> holds a copy of the code, the recipe as params.yaml, and its own data, models and
+metrics. DVC's cache and MLflow's store are shared with the tree it was made from, so nothing is computed twice.
+"""
+
+import configparser
+import contextlib
+import filecmp
+import io
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from harr.errors import ParamsError
+from harr.io.files import write_text
+from harr.params import Params
+from tasks.paths import RUNS
+from tasks.runtime import locks
+
+RECIPES = Path("recipes")
+AS_IT_STANDS = "params.yaml"
+"""The recipe's name that means: this folder and its params.yaml, as they are."""
+CODE = ("harr", "tasks", "flows", "dvc.yaml", ".dvcignore")
+"""A project that `harr init` made has no harr."""
+OWN = {"data", "models", "metrics", "plots", "dvc_plots", "reports", "work", "gx", "mlruns", "mlflow.db", "dvc.lock"}
+"""What a run writes; everything else that is no code (a folder with one's own corpus, say) is linked."""
+
+
+def recipe_names() -> tuple[str, ...]:
+    """Return params.yaml and the names of recipes/*.yaml."""
+    return (AS_IT_STANDS, *sorted(path.stem for path in RECIPES.glob("*.yaml")))
+
+
+def resolve_recipe(recipe: str) -> tuple[Path, Params]:
+    """Return the folder of a recipe, which may not be there yet, and its parameters.
+
+    Raises:
+        ParamsError: there is no such recipe, or it is wrong.
+    """
+    if recipe in ("", AS_IT_STANDS):
+        return Path(), Params.load()
+    source = RECIPES / f"{recipe}.yaml"
+    if not source.exists():
+        raise ParamsError(f"no recipe {recipe!r}; there are: {', '.join(recipe_names()[1:])}")
+    return RUNS / recipe, Params.load(source)
+
+
+@contextlib.contextmanager
+def workspace(recipe: str) -> Iterator[Path]:
+    """Give the folder in which a recipe runs, for this run alone: a second one waits. The lock goes with the process.
+
+    It is made, or brought up to date, when the run before has ended: that one goes on with what it began with.
+
+    Raises:
+        ParamsError: there is no such recipe, or it is wrong.
+    """
+    place, _ = resolve_recipe(recipe)
+
+    def busy(owner: str) -> None:
+        print(f"another run works in {place.resolve()}, {owner}; this one waits for its end", flush=True)
+
+    with locks.taken(place / locks.LOCKS / "run", busy):
+        if place != Path():
+            _bring_up_to_date(place, RECIPES / f"{recipe}.yaml")
+        yield place
+
+
+def _bring_up_to_date(place: Path, source: Path) -> None:
+    for name in CODE:
+        _mirror(Path(name), place / name)
+    _mirror(source, place / AS_IT_STANDS)
+    for entry in Path().iterdir():
+        link, private = place / entry.name, entry.name.startswith((".", "mlflow.db")) or entry.name in OWN
+        if not (private or link.exists() or link.is_symlink()):
+            link.symlink_to(entry.resolve())
+    _share_cache(place)
+
+
+def store_variables() -> dict[str, str]:
+    """Return variables that have a process in another folder keep its runs in this folder's mlflow.db and mlruns."""
+    here = Path().resolve()
+    shared = {"MLFLOW_TRACKING_URI": f"sqlite:///{here}/mlflow.db", "_MLFLOW_SERVER_ARTIFACT_ROOT": f"{here}/mlruns"}
+    return {name: os.environ.get(name, value) for name, value in shared.items()}
+
+
+def _mirror(source: Path, target: Path) -> None:
+    """Make ``target`` a copy of a file or folder; what is the same already is not touched."""
+    if not source.is_dir():
+        if source.exists() and not (target.exists() and filecmp.cmp(source, target, shallow=False)):
+            shutil.copyfile(source, target)
+        return
+    target.mkdir(exist_ok=True)
+    names = {path.name for path in source.iterdir() if path.name != "__pycache__"}
+    for gone in {path.name for path in target.iterdir()} - names - {"__pycache__"}:
+        path = target / gone
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    for name in names:
+        _mirror(source / name, target / name)
+
+
+def _share_cache(place: Path) -> None:
+    """Tell DVC in ``place`` of no git (the folder is ignored) and of this folder's cache."""
+    config = configparser.ConfigParser()
+    config.read([".dvc/config", ".dvc/config.local"])
+    cache = Path(".dvc") / config.get("cache", "dir", fallback="cache")  # DVC reads it from .dvc, too
+    for section in ("core", "cache"):
+        if not config.has_section(section):
+            config.add_section(section)
+    config["core"]["no_scm"] = "true"
+    config["cache"]["dir"] = str(cache.resolve())
+    with io.StringIO() as text:
+        config.write(text)
+        write_text(place / ".dvc/config", text.getvalue())

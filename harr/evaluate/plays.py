@@ -1,0 +1,162 @@
+"""Every question of an evaluation as data for the report: what each arm scored, searched, found and answered.
+
+Texts that come back are written once: passages by id, queries and answers by their place in a list. What would make
+the page larger than :data:`BYTES` is cut, and the page says how much.
+"""
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harr.arms import ARMS, FULL, Arm
+from harr.evaluate.summary import Summary, baseline_of, headline, rival_of
+from harr.evaluate.tables import is_share, label
+from harr.types import Episode
+
+BYTES = 2_000_000
+LISTED = 10_000
+"""Most questions that the table lists; of more, so many at random."""
+LENGTHS = (600, 300, 150, 80)
+"""Characters of a passage: the first of these with which all fits."""
+QUESTION, ANSWER = 400, 200
+"""Characters of a question or query, and of an answer."""
+
+Row = Mapping[str, Any]
+Episodes = Mapping[str, Sequence[Episode]]
+
+
+@dataclass
+class Table:
+    """Texts by number, each once."""
+
+    places: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, text: str | None, most: int = ANSWER) -> int:
+        """Return the number of a text, cut to so many characters; -1 of none."""
+        if text is None:
+            return -1
+        return self.places.setdefault(cut(text, most), len(self.places))
+
+
+def plays_of(
+    summary: Summary, rows: Mapping[str, Sequence[Row]], episodes: Episodes, arms: Mapping[str, Arm] = ARMS
+) -> dict[str, Any]:
+    """Return the question table with the leading metric, ``full`` beside what it began as or its strongest rival.
+
+    Args:
+        summary: as :func:`harr.evaluate.summary.summarise` returns it.
+        rows: question rows by arm, of its first run.
+        episodes: what each arm played, of the same run.
+        arms: the record of every arm by its name.
+    """
+    lead = headline(summary)
+    pair = (baseline_of(summary) or rival_of(summary, lead, arms), FULL)
+    return question_table(rows, episodes, metric=lead, words=label(lead), share=is_share(lead), pair=pair)
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text of at most so many characters; a longer one ends in three dots.
+
+    >>> cut("abcdef", 4), cut("abcd", 4)
+    ('abc…', 'abcd')
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def question_table(
+    rows: Mapping[str, Sequence[Row]],
+    episodes: Episodes,
+    *,
+    metric: str,
+    words: str,
+    share: bool,
+    pair: tuple[str, str],
+    most: int = BYTES,
+) -> dict[str, Any]:
+    """Return the data of the question table, at most about ``most`` bytes of JSON.
+
+    Args:
+        rows: question rows by arm, of its first run.
+        episodes: what each arm played, of the same run.
+        metric: the score that is shown.
+        words: the name of the metric.
+        share: whether the score is shown in percent.
+        pair: the two arms that are compared first.
+        most: about how many bytes of JSON.
+    """
+    arms = [arm for arm in episodes if arm in rows]
+    if not arms:
+        return {}
+    asked = list(dict.fromkeys(row["id"] for arm in arms for row in rows[arm]))
+    drawn = set(random.Random(0).sample(asked, min(LISTED, len(asked))))
+    listed = [key for key in asked if key in drawn]
+    first, second = (name if name in arms else arms[end] for name, end in zip(pair, (0, -1), strict=True))
+    head: dict[str, Any] = {"metric": words, "share": share, "arms": arms, "a": first, "b": second, "asked": len(asked)}
+    games = {arm: {one.question.id: one for one in episodes[arm]} for arm in arms}
+    scores = {arm: {row["id"]: row.get(metric) for row in rows[arm]} for arm in arms}
+    order = random.Random(0).sample(listed, len(listed))
+    few = list(dict.fromkeys((first, second)))
+    counts = [len(order) >> times for times in range(len(order).bit_length())]
+    tries = [(arms, length, len(order)) for length in LENGTHS] + [(few, LENGTHS[-1], count) for count in counts]
+    for told, length, count in tries:
+        data = head | _body(listed, set(order[:count]), games, scores, told, length)
+        if len(compact(data).encode()) <= most:
+            break
+    return data
+
+
+def _body(
+    listed: Sequence[str],
+    opened: set[str],
+    games: Mapping[str, Mapping[str, Episode]],
+    scores: Mapping[str, Mapping[str, float | None]],
+    told: Sequence[str],
+    length: int,
+) -> dict[str, Any]:
+    """Return questions and all that they name; plays of the arms ``told`` alone, of the ``opened`` questions alone."""
+    texts = Table()
+    passages: list[list[str]] = []
+    places: dict[str, int] = {}
+
+    def place(passage: Any) -> int:
+        if passage.id not in places:
+            places[passage.id] = len(passages)
+            passages.append([passage.id, cut(passage.title, ANSWER), cut(passage.text, length)])
+        return places[passage.id]
+
+    def play(episode: Episode) -> list[Any]:
+        pending, hops = list(episode.outcome.hops), []
+        for step in episode.steps:
+            hop = pending.pop(0) if pending and pending[0].query == step.search.query else None
+            said = [texts(hop.answer), hop.status] if hop else [-1, ""]
+            hops.append([texts(step.search.query, QUESTION), *said, [place(one) for one in step.retrieval.passages]])
+        return [texts(episode.answer), hops]
+
+    questions = []
+    for key in listed:
+        question = next(game[key].question for game in games.values() if key in game)
+        plays = {n: play(games[arm][key]) for n, arm in enumerate(games) if arm in told and key in games[arm]}
+        questions.append(
+            {
+                "id": key,
+                "text": cut(question.text, QUESTION),
+                "gold": [cut(answer, ANSWER) for answer in question.answers[:5]],
+                "ids": list(question.gold_ids[:50]),
+                "kind": " ".join(filter(None, (question.setting, question.kind))),
+                "scores": [None if (one := own.get(key)) is None else round(one, 3) for own in scores.values()],
+                "plays": plays if key in opened else {},
+            }
+        )
+    body = {"length": length, "opened": min(len(opened), len(listed)), "told": list(told)}
+    return body | {"questions": questions, "texts": list(texts.places), "passages": passages}
+
+
+def compact(data: Any) -> str:
+    """Return data as JSON without a blank that means nothing.
+
+    >>> compact({"a": [1, 2]})
+    '{"a":[1,2]}'
+    """
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))

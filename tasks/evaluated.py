@@ -1,0 +1,42 @@
+"""What stage evaluate has left."""
+
+from typing import Any
+
+from harr.errors import DamagedFile, HarrError
+from harr.io.files import read_state
+from tasks.paths import METRICS
+from tasks.played import told_corpus
+
+PLAYS = "plays.json"
+"""The file of an evaluation with the question table of the report."""
+EVALUATE, AGAIN = METRICS / "evaluate.json", "run `dvc repro evaluate`"
+
+
+def summary_here() -> dict[str, Any]:
+    """Return metrics/evaluate.json, with metrics/contrasts.json as ``contrasts``.
+
+    Raises:
+        DamagedFile: there is none, or it is damaged.
+    """
+    summary = read_state(EVALUATE, AGAIN, arms=dict, paired=dict)
+    if (contrasts := METRICS / "contrasts.json").exists():
+        summary["contrasts"] = read_state(contrasts, AGAIN)
+    return summary
+
+
+def show(width: int = 100, *, markdown: bool = False) -> str:
+    """Return the arms table of the last evaluation, in so many columns if it can, or as Markdown.
+
+    Raises:
+        DamagedFile: there is none, or it is damaged.
+    """
+    from harr.evaluate.tables import table
+
+    summary = summary_here()
+    try:
+        told = f"\n\ncorpus {told_corpus(summary['corpus'])}" if "corpus" in summary else ""
+        return table(summary, width, markdown=markdown) + told
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, HarrError):
+            raise
+        raise DamagedFile(f"{EVALUATE} is damaged ({error!r}); {AGAIN}") from None

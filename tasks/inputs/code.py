@@ -1,0 +1,233 @@
+"""Which modules a stage imports, given what its parameters choose, and a hash of what each of them does.
+
+The graph is static (grimp), so nothing is imported. What is chosen by name stands in a table of one module
+(``METHODS``, ``PIPELINES``, ``DATASETS``, ``ARMS``); of such a table only the entries that are chosen count, and the
+modules that only other entries name are not followed. A hash is of the parsed code without docstrings and comments, so
+that neither they nor the layout make a stage stale.
+"""
+
+import ast
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("harr", "tasks")
+TEXTS = {".txt", ".j2", ".js", ".css", ".html"}
+"""Endings of the files beside a module that belong to it: prompts and templates."""
+Chosen = Mapping[tuple[str, str], frozenset[str]]
+"""Keys that count, by module and table: ``{("harr.rag.pipelines", "PIPELINES"): {"react"}}``."""
+
+
+@dataclass
+class Code:
+    """The modules of harr and tasks, with what imports what."""
+
+    _trees: dict[str, ast.Module] = field(default_factory=dict)
+    _hashes: dict[Any, str] = field(default_factory=dict)
+    _beside: dict[Path, list[Path]] = field(default_factory=dict)
+    _graph: Any = None
+
+    def __post_init__(self) -> None:
+        import grimp
+
+        self._graph = grimp.build_graph(
+            *PACKAGES, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
+        )
+        self._roots = {name: _folder(name) for name in PACKAGES}
+
+    def hashes(self, start: str, chosen: Chosen, aside: Collection[str]) -> tuple[dict[str, str], set[str]]:
+        """Return the hash of every module that one imports, directly or not, and of itself, by its file.
+
+        The packages of others that these import are returned as well.
+
+        Args:
+            start: a module.
+            chosen: the entries of tables that count.
+            aside: modules, or packages by their name, that shape no result; they are not followed.
+        """
+        found: dict[str, str] = {}
+        others: set[str] = set()
+        left = [start]
+        while left:
+            name = left.pop()
+            if name.partition(".")[0] not in PACKAGES:
+                others.add(name)
+            elif (file := self._file(name)) not in found and not _is_below(name, aside):
+                entries = {table: keys for (module, table), keys in chosen.items() if module == name}
+                found[file] = self._hash(name, entries)
+                left += self._graph.find_modules_directly_imported_by(name) - self._unchosen(name, entries)
+        return dict(sorted(found.items())), others
+
+    def _hash(self, name: str, entries: Mapping[str, frozenset[str]]) -> str:
+        key = (name, tuple(sorted((table, tuple(sorted(keys))) for table, keys in entries.items())))
+        if key not in self._hashes:
+            tree = _only(self._tree(name), entries)
+            self._hashes[key] = code_hash(tree, self._texts(name, tree))
+        return self._hashes[key]
+
+    def _path(self, name: str) -> Path:
+        top, *below = name.split(".")
+        path = self._roots[top].joinpath(*below)
+        return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+    def _file(self, name: str) -> str:
+        """Return a module's file as a person names it: harr/train/grpo.py."""
+        return self._path(name).relative_to(self._roots[name.partition(".")[0]].parent).as_posix()
+
+    def _tree(self, name: str) -> ast.Module:
+        if name not in self._trees:
+            self._trees[name] = ast.parse(self.read(self._path(name)))
+        return self._trees[name]
+
+    def read(self, path: Path) -> bytes:
+        """Return what a file of the code holds."""
+        return path.read_bytes()
+
+    def _texts(self, name: str, tree: ast.Module) -> list[bytes]:
+        """Return the files beside a module, or below, whose names it mentions: prompts and templates."""
+        folder = self._path(name).parent
+        if folder not in self._beside:
+            files = sorted(path for path in folder.rglob("*") if path.suffix in TEXTS)
+            self._beside[folder] = files
+        if not self._beside[folder]:
+            return []
+        words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+        return [self.read(path) for path in self._beside[folder] if words & {path.stem, path.name}]
+
+    def _unchosen(self, name: str, entries: Mapping[str, frozenset[str]]) -> set[str]:
+        """Return the modules that only entries of a module's tables name that are not chosen."""
+        cut: set[str] = set()
+        for table, keys in entries.items():
+            by_key = table_modules(name, self._tree(name), table)
+            kept = {module for key, modules in by_key.items() if key in keys for module in modules}
+            cut |= {module for modules in by_key.values() for module in modules} - kept
+        return cut
+
+
+def _is_below(name: str, packages: Collection[str]) -> bool:
+    return name in PACKAGES or any(name == one or name.startswith(f"{one}.") for one in packages)
+
+
+def _folder(package: str) -> Path:
+    """Return where a package lies, without importing it."""
+    from importlib.util import find_spec
+
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(f"package {package} is not here; run this in the project's folder")
+    return Path(spec.submodule_search_locations[0])
+
+
+def code_hash(tree: ast.AST, texts: Iterable[bytes] = ()) -> str:
+    """Return a hash of what code does: of its syntax tree without docstrings, and of texts that belong to it.
+
+    >>> one, other = "def f(x):\\n    'Doc.'\\n    return (x)  # why", "def f(x): return x"
+    >>> code_hash(ast.parse(one)) == code_hash(ast.parse(other)) != code_hash(ast.parse("def f(x): return -x"))
+    True
+    """
+    parts: list[str] = []
+    _write(tree, parts)
+    found = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass"))
+    for text in texts:
+        found.update(hashlib.sha256(text).digest())
+    return found.hexdigest()[:16]
+
+
+def _write(node: Any, parts: list[str]) -> None:
+    """Add a syntax tree as texts that are the same in every version of Python: empty fields are left out."""
+    if isinstance(node, ast.AST):
+        parts.append(type(node).__name__)
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if value is None or value == [] or name in ("ctx", "kind", "type_comment"):
+                continue
+            parts.append(name)
+            _write(_without_docstrings(value) if name == "body" else value, parts)
+        parts.append(")")
+    elif isinstance(node, list):
+        for item in node:
+            _write(item, parts)
+    else:
+        parts.append(repr(node))
+
+
+def _without_docstrings(body: Any) -> Any:
+    """Return statements without those that are texts: docstrings of modules, classes, functions and attributes."""
+    return [one for one in body if not _is_docstring(one)] if isinstance(body, list) else body
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _table(tree: ast.Module, name: str) -> ast.Dict:
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+            value = getattr(node, "value", None)
+            if isinstance(value, ast.Dict):
+                return value
+    raise LookupError(f"no table {name}")
+
+
+def _only(tree: ast.Module, entries: Mapping[str, frozenset[str]]) -> ast.Module:
+    """Return a module whose tables have only these keys; entries whose key is no text stay."""
+    if not entries:
+        return tree
+    body = list(tree.body)
+    for name, keys in entries.items():
+        table = _table(tree, name)
+        pairs = [
+            (key, value)
+            for key, value in zip(table.keys, table.values, strict=True)
+            if not isinstance(key, ast.Constant) or key.value in keys
+        ]
+        smaller = ast.Dict([key for key, _ in pairs], [value for _, value in pairs])
+        place = next(number for number, node in enumerate(body) if getattr(node, "value", None) is table)
+        body[place] = ast.Assign([ast.Name(name)], smaller)
+    return ast.Module(body, [])
+
+
+def table_modules(module: str, tree: ast.Module, name: str) -> dict[str, set[str]]:
+    """Return the modules that every entry of a table is made with: by the names in it, and in functions it names.
+
+    >>> code = "from a.b import play\\ndef _lazy():\\n    from a.c import sing\\nT = {'x': play, 'y': _lazy}"
+    >>> {key: sorted(modules) for key, modules in table_modules("a", ast.parse(code), "T").items()}
+    {'x': ['a.b'], 'y': ['a.c']}
+    """
+    local = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    imported = dict(_imports(tree.body, module))
+
+    def modules(node: ast.AST, seen: frozenset[str] = frozenset()) -> set[str]:
+        found: set[str] = set()
+        for part in ast.walk(node):
+            if isinstance(part, ast.ImportFrom):
+                found |= {where for _, where in _imports([part], module)}
+            if isinstance(part, ast.Name) and part.id in imported:
+                found.add(imported[part.id])
+            elif isinstance(part, ast.Name) and part.id in local and part.id not in seen:
+                found |= modules(local[part.id], seen | {part.id})
+        return found
+
+    table = _table(tree, name)
+    pairs = zip(table.keys, table.values, strict=True)
+    return {str(key.value): modules(value) for key, value in pairs if isinstance(key, ast.Constant)}
+
+
+def _imports(body: Iterable[ast.stmt], module: str) -> Iterator[tuple[str, str]]:
+    """Yield each name that statements import of a package of ours, and the module that it is or stands in."""
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                below = f"{node.module}.{alias.name}"
+                yield alias.asname or alias.name, below if _is_module(below) else node.module
+
+
+def _is_module(name: str) -> bool:
+    top, *below = name.split(".")
+    if top not in PACKAGES:
+        return False
+    path = _folder(top).joinpath(*below)
+    return path.is_dir() or path.with_suffix(".py").exists()

@@ -1,0 +1,86 @@
+"""Why a stage is stale: what its inputs are now, and what they were when it ran."""
+
+import configparser
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harr.io import digests
+from harr.io.yaml_file import read_yaml
+from tasks.inputs.stages import READS, at
+from tasks.paths import INPUTS
+
+LOCK, SETTINGS = Path("dvc.lock"), Path("params.yaml")
+
+
+def locked(root: Path) -> dict[str, Any]:
+    """Return what dvc.lock notes of every stage; nothing where there is no such file."""
+    if not (root / LOCK).exists():
+        return {}
+    told = read_yaml(root / LOCK, mend="run `dvc repro`")
+    stages = told.get("stages") if isinstance(told, dict) else None
+    return stages if isinstance(stages, dict) else {}
+
+
+def noted_hash(root: Path, stage: str) -> str:
+    """Return the MD5 that dvc.lock has of a stage's inputs; "" where it has none."""
+    entry = locked(root).get(stage)
+    deps = entry.get("deps", ()) if isinstance(entry, dict) else ()
+    name = (INPUTS / f"{stage}.json").as_posix()
+    return next((str(dep.get("md5", "")) for dep in deps if dep.get("path") == name), "")
+
+
+def noted(root: Path) -> dict[str, dict[str, Any]]:
+    """Return the inputs with which every stage ran, as far as DVC's cache has them."""
+    found = {}
+    for stage in READS:
+        if (digest := noted_hash(root, stage)) and (text := _text(root, stage, digest)):
+            found[stage] = json.loads(text)
+    return found
+
+
+def _text(root: Path, stage: str, digest: str) -> bytes:
+    """Return the file of inputs that has this MD5: the one that is there, or the one in DVC's cache."""
+    config = configparser.ConfigParser()
+    config.read([root / ".dvc/config", root / ".dvc/config.local"])
+    cache = root / ".dvc" / config.get("cache", "dir", fallback="cache")
+    for path in (root / INPUTS / f"{stage}.json", cache / "files/md5" / digest[:2] / digest[2:]):
+        if path.is_file() and hashlib.md5(text := path.read_bytes(), usedforsecurity=False).hexdigest() == digest:
+            return text
+    return b""
+
+
+def reasons(before: Mapping[str, Any], now: Mapping[str, Any], root: Path) -> list[str]:
+    """Return what differs between the inputs of a stage, a line each.
+
+    >>> one = {"parameters": {"train.steps": 3}, "code": {"harr/train/grpo.py": "0"}}
+    >>> other = {"parameters": {"train.steps": 4}, "code": {"harr/train/grpo.py": "1"}}
+    >>> reasons(one, other, Path("nowhere"))
+    ['train.steps: default 3 -> 4', 'harr/train/grpo.py changed']
+    """
+    values = read_yaml(root / SETTINGS, mend="restore it") if (root / SETTINGS).exists() else {}
+    found = []
+    for name, was, is_now in _changes(before, now, "parameters"):
+        default = "" if at(values, name) is not None else "default "
+        found.append(f"{name}: {default}{_shown(was)} -> {_shown(is_now)}")
+    for name, was, is_now in _changes(before, now, "code"):
+        what = "is imported now" if was is None else "is imported no more" if is_now is None else "changed"
+        found.append(f"{name} {what}")
+    found += [
+        f"{name} {was or 'none'} -> {is_now or 'none'}" for name, was, is_now in _changes(before, now, "packages")
+    ]
+    return found + digests.changes(before.get("files", {}), now.get("files", {}))
+
+
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any], part: str) -> Iterator[tuple[str, Any, Any]]:
+    one, other = before.get(part, {}), now.get(part, {})
+    for name in dict.fromkeys([*one, *other]):
+        if one.get(name) != other.get(name):
+            yield name, one.get(name), other.get(name)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."

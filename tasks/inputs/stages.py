@@ -1,0 +1,150 @@
+"""What a stage's result depends on besides data, written as data/inputs/<stage>.json before DVC compares anything.
+
+That is every parameter that the stage reads, resolved (defaults included); a hash of every module that these parameters
+choose; the major version of each package that computes; and of stage download the local files that its section names.
+DVC compares the file, so its note of a stage (dvc.lock) is of what ran, whatever params.yaml says by then.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import metadata
+from typing import Any
+
+from harr.params import Params
+from tasks.inputs.code import Chosen, Code
+
+RETRIEVAL = ("seed", "encoder", "retriever", "sources", "pipeline", "generator", "reward")
+READS: dict[str, tuple[str, ...]] = {
+    "download": ("download",),
+    "embed": ("encoder", "embed"),
+    "index": ("index", "retriever.pool"),
+    "generator": ("seed", "generator", "retriever.k"),
+    "filter": (*RETRIEVAL, "filter", "train.method"),
+    "train": (*RETRIEVAL, "train"),
+    "arms": (*RETRIEVAL, "filter", "train", "evaluate.arms", "evaluate.seeds"),
+    "evaluate": (*RETRIEVAL, "train.method", "evaluate"),
+    "report": (*RETRIEVAL, "download.dataset", "train", "evaluate"),
+    "merge": (
+        "download.dataset",
+        "encoder",
+        "merge",
+        "pipeline",
+        "retriever",
+        "train.method",
+        "tracking.registered_model",
+    ),
+}
+"""The parameters that every stage reads, in the order of dvc.yaml: sections, or single ones by their dotted name."""
+WHERE = frozenset("base_url more_urls key_variable token_variable concurrency timeout_seconds deadline_seconds".split())
+"""Parameters that say where a server is and how patiently it is asked: they change no result. ``index.uri`` is none of
+them, since an index has to be built where it is searched."""
+ASIDE = (
+    *("harr.errors", "harr.params", "harr.report", "harr.services"),
+    *(f"harr.io.{name}" for name in "digests extras files folders progress resume retry yaml_file".split()),
+    *("tasks.common", "tasks.expectations", "tasks.inputs", "tasks.paths", "tasks.registry", "tasks.sentences"),
+    "tasks.tracking",
+)
+"""Code that shapes no result: messages, types of parameters (their values count), pages and plots (how a result looks
+makes no stage stale), clients that ask again, files that appear whole, and what reports to MLflow."""
+USED_IF: dict[str, Callable[[Params], Any]] = {
+    "harr.evaluate.beam": lambda params: "beam" in params.evaluate.arm_table,
+    "harr.index.adopted": lambda params: params.index.adopt,
+    "harr.preferences": lambda params: params.train.prefers,
+    "harr.rag.pipelines.leret": lambda params: params.train.prefers,
+    "harr.rag.sources": lambda params: params.sources,
+}
+"""Code that is imported by what all runs have in common, and used where parameters ask for it."""
+ONLY_IN = {"harr.train": ("train", "arms")}
+"""Code that counts for these stages alone: others ask a method what it needs."""
+COMPUTES = (
+    "bm25s",
+    "peft",
+    "pypdf",
+    "sentence_transformers",
+    "tokenizers",
+    "torch",
+    "trafilatura",
+    "transformers",
+    "trl",
+)
+"""Packages whose numbers or texts go into a result, by the name under which they are imported. Their major version
+counts (of 0.21.2 that is 0.21): a minor release changes the last bits at most, which differ between machines, too."""
+
+
+def stage_inputs(stage: str, params: Params, code: Code, files: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a stage's result depends on besides data.
+
+    Args:
+        stage: a name of ``READS``.
+        params: all parameters.
+        code: the modules that are there.
+        files: the hashes of local files that section download names, for stage download.
+    """
+    unused = [name for name, used in USED_IF.items() if not used(params)]
+    aside = [*ASIDE, *unused, *(name for name, stages in ONLY_IN.items() if stage not in stages)]
+    modules, packages = code.hashes(f"tasks.{stage}", chosen(stage, params), aside)
+    return {
+        "parameters": dict(parameters(stage, params)),
+        "code": modules,
+        "packages": {name: major(name) for name in COMPUTES if name in packages},
+        **({"files": dict(files)} if stage == "download" else {}),
+    }
+
+
+def all_inputs(params: Params, files: Mapping[str, str], code: Code | None = None) -> dict[str, dict[str, Any]]:
+    """Return the inputs of every stage."""
+    code = code or Code()
+    return {stage: stage_inputs(stage, params, code, files) for stage in READS}
+
+
+def parameters(stage: str, params: Params) -> Iterator[tuple[str, Any]]:
+    """Yield dotted name and value of every parameter that a stage reads and that can change its result."""
+    values = params.model_dump(mode="json")
+    if stage == "arms":  # an arm that is not trained is none of its business
+        trained = {name for name, arm in params.evaluate.arm_table.items() if arm.trained}
+        values["evaluate"]["arms"] = [arm for arm in values["evaluate"]["arms"] if arm in trained]
+    for name in READS[stage]:
+        yield from _leaves(name, at(values, name))
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, part in value.items():
+            yield from _leaves(f"{name}.{key}", part)
+    elif name.rpartition(".")[2] not in WHERE:
+        yield name, value
+
+
+def at(values: Any, name: str) -> Any:
+    """Return the value at a dotted name; None where there is none.
+
+    >>> at({"train": {"steps": 3}}, "train.steps"), at({}, "train.steps")
+    (3, None)
+    """
+    for key in name.split("."):
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
+def chosen(stage: str, params: Params) -> Chosen:
+    """Return the entries of our tables that a run of a stage uses."""
+    arms = params.evaluate.arm_table
+    trained = {name for name, arm in arms.items() if arm.trained} | {"full"}
+    played = {"arms": trained, "evaluate": {*arms, "full"}, "report": {*arms, "full"}}.get(stage, {"full"})
+    methods = {params.train.method} | {arms[name].method for name in trained & arms.keys() if stage == "arms"}
+    return {
+        ("harr.arms", "ARMS"): frozenset(played),
+        ("harr.builders.methods", "METHODS"): frozenset(methods),
+        ("harr.datasets", "DATASETS"): frozenset({params.download.dataset}),
+        ("harr.rag.pipelines", "PIPELINES"): frozenset({params.pipeline.name}),
+    }
+
+
+@cache
+def major(package: str) -> str:
+    """Return the first number of a package's version, and the second where that is 0; "" where it is not installed."""
+    try:
+        first, second, *_ = f"{metadata.version(package.replace('_', '-'))}.".split(".")
+    except metadata.PackageNotFoundError:
+        return ""
+    return first if first != "0" else f"0.{second}"

@@ -1,0 +1,168 @@
+"""Every arm plays the same questions."""
+
+import gc
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harr.arms import FULL
+from harr.errors import ParamsError
+from harr.params import Params
+from harr.params.faults import describe_fault
+from harr.types import Episode, Log, Pipeline, Question, Retriever
+from tasks.common import report_usage
+from tasks.embed import vectors_manifest
+from tasks.paths import FILTERED, PLACES
+from tasks.samples import chosen, play_samples_of, with_samples
+from tasks.trained import trained_runs
+
+if TYPE_CHECKING:
+    from harr.evaluate.play import ArmRun, Game
+    from harr.rag.scoring.reward import Reward
+
+Row = dict[str, Any]
+Rows = list[Row]
+
+
+def asked_questions(params: Params, path: Path) -> list[Question]:
+    """Return the questions that every arm plays."""
+    from harr.corpus.passages import read_questions
+    from harr.corpus.sample import draw_questions
+
+    return draw_questions(read_questions(path), params.evaluate.max_questions, params.seed)
+
+
+def play_arms(
+    params: Params, questions: Sequence[Question], log: Log, *, model: Path | None
+) -> tuple[dict[str, list[Rows]], dict[str, list[Episode]]]:
+    """Play every arm, every seed of a trained one, everywhere ``evaluate.candidates`` says.
+
+    Returns:
+        Question rows per arm, one list per seed; and the episodes of the first seed and the first kind of candidates.
+    """
+    from harr.builders.pipeline import build_reward
+    from harr.builders.setup import open_players, open_writer
+    from harr.builders.writers import build_generator, build_reader
+    from harr.evaluate.play import ArmRun, Game
+    from harr.evaluate.rows import join_candidates
+
+    runs, pipelines, writes = arm_runs(params, model), arm_pipelines(params), params.writer_learns
+    reward = build_reward(params.reward, params.encoder, params.seed, PLACES)
+    reader = build_reader(params.evaluate.reader, params.seed, PLACES)
+    generator = None if writes else build_generator(params.generator, params.seed, PLACES)
+
+    def game(run: ArmRun, desc: str, retriever: Retriever) -> Game:
+        writer = open_writer(params, PLACES, run.arm, run.folder) if writes else generator
+        return Game(desc, pipelines[run.name], retriever, writer, reader)
+
+    rows: list[dict[str, Rows]] = [{} for _ in runs]
+    shown: dict[str, list[Episode]] = {}
+    several = len(params.evaluate.candidates) > 1
+    for candidates in params.evaluate.candidates:
+        asked = [q for q in questions if q.candidate_ids] if candidates == "question" else questions
+        with open_players(params, PLACES, asked, candidates=candidates) as player:
+            for run, found in zip(runs, rows, strict=True):
+                desc = (str(run) if run.folder else run.name) + (f" ({candidates})" if several else "")
+                own = game(run, desc, player(run.arm, run.folder))
+                episodes, found[candidates] = play_run(params, run, own, asked, reward, log)
+                shown.setdefault(run.name, episodes)
+                del own
+                if run.folder or writes:  # a model is a reference cycle; one is loaded at a time
+                    gc.collect()
+    report_usage(log, generator=generator, reader=reader, judge=reward)
+    by_arm: dict[str, list[Rows]] = {run.name: [] for run in runs}
+    for run, by_candidates in zip(runs, rows, strict=True):
+        by_arm[run.name].append(join_candidates(by_candidates))
+    return by_arm, shown
+
+
+def arm_runs(params: Params, model: Path | None) -> "list[ArmRun]":
+    """Return the runs of all arms, in order; ``model`` stands for all seeds of ``full``."""
+    from harr.evaluate.play import ArmRun
+
+    folders = trained_runs(params) | ({FULL: [model]} if model else {})
+    return [
+        ArmRun(name, arm, number, folder)
+        for name, arm in params.evaluate.arm_table.items()
+        for number, folder in enumerate(folders.get(name, [None]))
+    ]
+
+
+def play_run(
+    params: Params, run: "ArmRun", game: "Game", questions: Sequence[Question], reward: "Reward", log: Log
+) -> tuple[list[Episode], Rows]:
+    """Return the episodes of one run, and a row of metrics per question."""
+    from harr.evaluate.play import pass_rates
+
+    section = params.evaluate
+    groups = play_samples_of(params, run, game, questions)
+    episodes, paid = chosen(params, run, game, questions, groups, log)
+    report_usage(log, **({str(run): game.generator} if params.writer_learns else {}), sources=game.retriever)
+    lost = [step.retrieval.shortened for episode in episodes for step in episode.steps]
+    if dropped := sum(own.dropped for own in lost):
+        print(f"{game.desc}: {dropped} hops left out of states longer than retriever.max_tokens")
+    if cut := sum(own.thought_cut for own in lost):
+        print(f"{game.desc}: {cut} thoughts cut in states longer than retriever.max_tokens")
+    rows = game.rows(episodes, reward.means(episodes), picking=params.pipeline.name == "pick")
+    if section.pass_at and not params.writer_learns:
+        warmth, ks = section.sample_temperature, section.pass_at
+        rates = pass_rates(questions, game, samples=section.samples, ks=ks, seed=run.number, temperature=warmth)
+        rows = [row | rates.get(row["id"], {}) for row in rows]
+    return episodes, with_samples(params, rows, groups, paid)
+
+
+def arm_pipelines(params: Params) -> dict[str, Pipeline]:
+    """Return the pipeline of every arm: of leret, some are shown demonstrations.
+
+    Raises:
+        CorpusError: stage filter has found none. IndexMismatch: it searched another index than this one, or ordered
+            what it found by another ``retriever.late_interaction``.
+    """
+    from harr.builders.pipeline import build_pipeline
+    from harr.preferences.collect import check_index
+    from harr.preferences.few_shot import read_demonstrations
+    from harr.rag.pipelines.leret import LeReT
+    from harr.rag.retrieval.late_interaction import search_identity
+
+    pipeline = build_pipeline(params.pipeline, params.generator, PLACES)
+    if not isinstance(pipeline, LeReT):
+        return dict.fromkeys(params.evaluate.arm_table, pipeline)
+    index = vectors_manifest()["identity"]
+    check_index(FILTERED, search_identity(index, params.retriever.late_interaction))
+    return {
+        name: replace(pipeline, demonstrations=read_demonstrations(arm.demonstrations, FILTERED))
+        for name, arm in params.evaluate.arm_table.items()
+    }
+
+
+def rounded(value: Any) -> Any:
+    """Round figures to six decimals, so that a file changes only when a result does.
+
+    >>> rounded({"mean": 0.12345678, "n": 3})
+    {'mean': 0.123457, 'n': 3}
+    """
+    if isinstance(value, dict):
+        return {key: rounded(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [rounded(part) for part in value]
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def with_arms(params: Params, arms: Sequence[str]) -> Params:
+    """Return the parameters with other ``evaluate.arms``, checked as params.yaml is; without ``full`` nothing is hidden
+    from it (``evaluate.occlusion``).
+
+    Raises:
+        ParamsError: an arm does not go with the other parameters.
+    """
+    values = params.model_dump(exclude_unset=True)
+    own = {arm.name: arm.model_dump() for arm in params.evaluate.arms if not isinstance(arm, str)}
+    values["evaluate"] = {**values.get("evaluate", {}), "arms": tuple(own.get(name, name) for name in arms)}
+    if FULL not in arms:
+        values["evaluate"].pop("occlusion", None)
+    try:
+        return Params.model_validate(values)
+    except ValueError as error:  # pydantic's, which alone knows what is wrong
+        said = [describe_fault(fault, Params) for fault in getattr(error, "errors", list)()]
+        raise ParamsError("; ".join(f"--arms {' '.join(arms)}: {fault}" for fault in said)) from None

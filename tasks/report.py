@@ -1,0 +1,77 @@
+"""Stage report: the arms drawn, and the page reports/index.html, of what stage evaluate left. Nothing is played."""
+
+from typing import Any
+
+from harr.arms import FULL
+from harr.io.files import read_json, read_state, read_state_rows
+from harr.params import Params
+from tasks.evaluated import AGAIN, PLAYS, summary_here
+from tasks.expectations.pages import data_docs
+from tasks.filtered import statistics_rows, write_preferences_page
+from tasks.paths import EVALUATION, OCCLUSION, PLOTS, REPORT, STATS
+from tasks.report_facts import run_facts
+from tasks.runtime.stage import main
+from tasks.tracking.run import Run, told_params
+
+Rows = dict[str, list[dict[str, Any]]]
+
+
+def first_rows(params: Params) -> Rows:
+    """Return the question rows of every arm that was played, of its first run."""
+    arms = params.evaluate.arm_table
+    return {arm: read_state_rows(EVALUATION / f"{arm}.jsonl", AGAIN) for arm in arms}
+
+
+def draw_report(params: Params) -> dict[str, float]:
+    """Draw the arms and recall by hop, and write reports/index.html; returns how much it shows."""
+    from harr.builders.methods import method_of
+    from harr.evaluate.summary import flat_rows
+    from harr.report.page import write_report
+    from harr.report.plots import arms, hops
+
+    summary, rows = summary_here(), first_rows(params)
+    questions = read_state(EVALUATION / PLAYS, AGAIN)
+    arms(flat_rows(summary), PLOTS / "arms.svg")
+    hops(flat_rows(summary), PLOTS / "hops.svg")
+    write_report(
+        REPORT,
+        summary=summary,
+        occlusion=read_json(OCCLUSION),
+        curve=read_state_rows(STATS, "run `dvc repro -f -s train`"),
+        filter_rows=statistics_rows(),
+        rows=rows,
+        questions=questions,
+        facts=run_facts(params),
+        links=_links(params),
+        arms=params.evaluate.arm_table,
+        candidates=params.evaluate.candidates,
+        changed=_changes(params, rows),
+        signal=method_of(params.train).figure,
+    )
+    return {"arms": len(rows), "questions": len(questions.get("questions", ()))}
+
+
+def _links(params: Params) -> dict[str, str]:
+    """Return the names and addresses of the pages beside the report."""
+    links = {"Preferences between queries": write_preferences_page().name} if params.train.prefers else {}
+    return links | {f"Checks of {suite}": f"../{page}" for suite, page in data_docs().items()}
+
+
+def _changes(params: Params, rows: Rows) -> dict[str, Any]:
+    """Return what this run and the champion differ in."""
+    from harr.report.differences import changes
+    from tasks.registry.champion import read_champion
+
+    champion, ours = read_champion(params), rows.get(FULL, [])
+    return changes(champion, told_params(params), ours, resamples=params.evaluate.resamples, seed=params.seed)
+
+
+def report(params: Params, run: Run) -> None:
+    """Draw the arms and write the report."""
+    run.record("report", draw_report(params))
+    run.artifact(REPORT)
+    run.artifact(PLOTS / "arms.svg")
+
+
+if __name__ == "__main__":
+    main("report", report)

@@ -1,0 +1,1 @@
+"""What the process of a stage has: limits, a lock, signals, and one line for an error."""

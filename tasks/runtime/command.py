@@ -1,0 +1,13 @@
+"""What every command shares: it can be stopped, and it says an error in one line."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tasks.runtime import signals
+from tasks.runtime.errors import told_in_a_line
+
+
+def run_command(body: Callable[[], Any]) -> None:
+    """Call ``body`` so that a signal stops it between two units, and a user's mistake is one line, no traceback."""
+    with signals.handled(), signals.ended_soon(), told_in_a_line():
+        body()

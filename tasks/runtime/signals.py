@@ -1,0 +1,135 @@
+"""How a command ends at SIGINT or SIGTERM: after the shard, batch or step that runs, at most 4 s later."""
+
+import contextlib
+import gc
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import psutil
+
+from harr.io import progress
+from tasks.paths import METRICS
+from tasks.runtime.launch import is_main_process, process_count
+
+FINISH_SECONDS = 4.0
+"""Time a stopped stage may take to finish its shard, batch or step."""
+LAST_SECONDS = 3.0
+"""Time a stopped process may take to end when its work is over."""
+
+
+LOOK_SECONDS = 1.0
+"""How often a stage looks whether the DVC that started it is there."""
+RUNNER = "HARR_RUNNER"
+"""Environment variable: the number of the process that started DVC (flows/reproduce.py)."""
+RWLOCK = Path(".dvc/tmp/rwlock")
+"""Where DVC notes which of its processes writes what."""
+
+
+class _Left:
+    """Whether this process has said that it was stopped, and the signal that did it."""
+
+    reported = False
+    number: int = signal.SIGTERM
+
+
+@contextlib.contextmanager
+def handled() -> Iterator[None]:
+    """Handle SIGINT and SIGTERM by our own handlers for the length of the block.
+
+    It takes the place of the interpreter's, which would leave in the middle of a step.
+    """
+    before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def ended_soon() -> Iterator[None]:
+    """End the process soon after the block: nothing is looked for in memory, and a stopped process waits for nobody."""
+    try:
+        yield
+    finally:
+        gc.freeze()  # spares the interpreter a last look at all of torch: up to 2 s
+        if progress.stop_asked():  # threads that wait for a server that hangs must not keep it
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+            signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + _Left.number))
+            signal.setitimer(signal.ITIMER_REAL, LAST_SECONDS)
+
+
+def follow() -> None:
+    """Stop this stage as SIGTERM does once the DVC that started it is gone, or what started DVC: nobody would
+    note what it makes.
+
+    Without DVC (it names its stage in the environment) there is nobody to follow. One that died while this process was
+    still importing is no parent any more; its lock file names it.
+    """
+    above = psutil.Process().parents() if "DVC_STAGE" in os.environ else []
+    leaders = {"dvc": next((one for one in above if _is_dvc(one)), None)}
+    if number := os.environ.get(RUNNER, ""):
+        leaders["runner"] = next((one for one in above if str(one.pid) == number), None)
+    if leaders["dvc"] or _dvc_has_died():
+        threading.Thread(target=_follow, args=(leaders,), name="follow", daemon=True).start()
+
+
+def _follow(leaders: Mapping[str, psutil.Process | None]) -> None:
+    while all(leader and _lives(leader) for leader in leaders.values()):
+        time.sleep(LOOK_SECONDS)
+    if not progress.stop_asked():  # the same signal may have come here: a second one would end the stage at once
+        gone = next(name for name, leader in leaders.items() if not (leader and _lives(leader)))
+        _tell(f"the {gone} that started this stage is gone")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _dvc_has_died() -> bool:
+    """Return whether the DVC that has noted to write what this stage makes lives no more; every stage makes figures."""
+    made = (METRICS / f"{os.environ.get('DVC_STAGE')}.json").resolve()
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return not psutil.pid_exists(json.loads(RWLOCK.read_text(encoding="utf-8"))["write"][made.as_posix()]["pid"])
+    return False
+
+
+def _is_dvc(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return any(Path(word).stem == "dvc" for word in process.cmdline()[:4])
+    return False
+
+
+def _lives(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
+def _stop(number: int, frame: object) -> None:
+    """Leave after the shard, batch or step that runs; at once where it takes too long, or at a second signal."""
+    alone = process_count() == 1  # the others might wait for this one for ever
+    if progress.ask_to_stop(lambda: _leave(number)) and alone:
+        signal.signal(signal.SIGALRM, lambda *_: _leave(number))
+        signal.setitimer(signal.ITIMER_REAL, FINISH_SECONDS)
+        _tell("finishing what is in work; again to stop at once")
+    else:
+        _leave(number)
+
+
+def _leave(number: int) -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    _Left.number = number
+    if is_main_process() and not _Left.reported:
+        _Left.reported = True
+        _tell("stopped; finished work is kept, run the same command again to go on")
+    sys.exit(128 + number)
+
+
+def _tell(line: str) -> None:
+    with contextlib.suppress(OSError):  # whoever read it may be gone
+        print(line, file=sys.stderr)

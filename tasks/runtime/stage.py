@@ -1,0 +1,100 @@
+"""How a stage runs: where there is room for it, in a folder only once, with a run in MLflow."""
+
+import argparse
+import io
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from harr.errors import ServiceUnavailable
+from harr.params import Params
+from tasks.runtime import limits, locks, signals
+from tasks.runtime.command import run_command
+from tasks.runtime.launch import join_main_process, joins_main_process, process_count
+from tasks.runtime.told import block
+from tasks.tracking.run import Run, tracked_run
+
+Work = Callable[[Params, Run], None]
+KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32", "LRU_CACHE_CAPACITY": "1"}
+"""How many kernels oneDNN, and torch beside it, keep for the shapes that they met, in a stage. Their own 1,024 take
+hundreds of MB in training, whose passes hardly ever have a shape twice (docs/performance.md). What the environment says
+stays."""
+PAUSES = (5.0, 30.0)
+"""Seconds after which a stage asks again that a server did not answer."""
+
+
+def main(stage: str, work: Work, **options: Any) -> None:
+    """Be the command `python -m tasks.<stage>` of a stage without options of its own; see :func:`run_stage`."""
+    argparse.ArgumentParser(f"python -m tasks.{stage}", description=work.__doc__).parse_args()
+    run_stage(stage, work, **options)
+
+
+def run_stage(
+    stage: str,
+    work: Work,
+    *,
+    checks: bool = False,
+    join: Callable[[Params], object] | None = None,
+    end: Callable[[], object] = bool,
+) -> None:
+    """Run a stage and exit: 0, 1 for a ``HarrError``, 130 or 143 for a signal.
+
+    Args:
+        stage: its name in dvc.yaml.
+        work: what it does.
+        checks: it checks data; Great Expectations is loaded meanwhile in a process of its own.
+        join: its plain work, for the further processes of `accelerate launch`; None: it is for one process only.
+        end: forgets unfinished work, once the stage has reported.
+    """
+    for name, kept in KERNELS.items():
+        os.environ.setdefault(name, kept)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # in a log, lines stand in the order in which they were printed
+        sys.stdout.reconfigure(line_buffering=True)
+
+    def body() -> None:
+        signals.follow()
+        if joins_main_process(join):
+            join_main_process(stage, join)
+        else:
+            perform(stage, work, checks=checks)
+            end()
+
+    run_command(body)
+
+
+def perform(stage: str, work: Work, *, checks: bool = False) -> None:
+    """Do the work of a stage in this process.
+
+    Raises:
+        NoRoom: too little disk or memory. InUse: another process runs this stage here.
+    """
+    params = Params.load()
+    free, memory = shutil.disk_usage(Path()).free, limits.memory_limit(psutil.virtual_memory().total)
+    limits.check(stage, params, Path(), free=free, memory=memory)
+    with locks.alone(stage), block(stage, params):
+        if checks:
+            from tasks.expectations.process import checker
+
+            checker()
+        with tracked_run(stage, params) as run:
+            _patiently(lambda: work(params, run))
+
+
+def _patiently(work: Callable[[], None]) -> None:
+    """Do a stage's work; where a server does not answer, go on after a pause. A wrong input gets no better by waiting.
+
+    Of several processes none goes on: the others have ended with the same error.
+    """
+    for pause in PAUSES if process_count() == 1 else ():
+        try:
+            return work()
+        except ServiceUnavailable as error:
+            print(f"{error}; trying again in {pause:.0f} s", file=sys.stderr)
+            time.sleep(pause)
+    return work()

@@ -1,0 +1,101 @@
+"""Which edit of parameters, code and packages makes which stage stale."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harr.params import Params
+from tasks.inputs.code import Code
+from tasks.inputs.stages import READS, all_inputs
+
+ROOT = Path(__file__).parents[3]
+SMOKE = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
+LERET = yaml.safe_load((ROOT / "recipes/leret_small.yaml").read_text())
+ALL, NONE = set(READS), set[str]()
+SEARCHING = {"filter", "train", "arms", "evaluate", "report", "merge"}
+
+
+class Edited(Code):
+    """The code with one text in one file replaced."""
+
+    def __init__(self, file: str, before: str, after: str) -> None:
+        self.file, self.before, self.after = ROOT / file, before.encode(), after.encode()
+        super().__init__()
+
+    def read(self, path: Path) -> bytes:
+        data = super().read(path)
+        if path == self.file:
+            assert self.before in data, f"{path} has no {self.before!r}"
+            data = data.replace(self.before, self.after)
+        return data
+
+
+@pytest.fixture(scope="module")
+def original() -> dict[str, Any]:
+    code = Code()
+    return {
+        name: all_inputs(Params.model_validate(own), {}, code) for name, own in (("smoke", SMOKE), ("leret", LERET))
+    }
+
+
+def stale(before: dict[str, Any], now: dict[str, Any]) -> set[str]:
+    return {stage for stage in READS if before[stage] != now[stage]}
+
+
+def changed(**sections: Any) -> Params:
+    """The smoke recipe with other values."""
+    own = {name: SMOKE[name] | values if isinstance(values, dict) else values for name, values in sections.items()}
+    return Params.model_validate(SMOKE | own)
+
+
+PARAMETERS: dict[str, tuple[Params, set[str]]] = {
+    "a default of train": (changed(train={"final_rate": 0.5}), {"train", "arms", "report"}),
+    "the default written down": (changed(train={"final_rate": 1.0}), NONE),
+    "retriever.k": (changed(retriever={"k": 4}), SEARCHING | {"generator"}),
+    "the seed": (changed(seed=1), SEARCHING - {"merge"} | {"generator"}),
+    "an untrained arm": (changed(evaluate={"arms": [*SMOKE["evaluate"]["arms"], "hybrid"]}), {"evaluate", "report"}),
+    "a trained arm": (changed(evaluate={"arms": [*SMOKE["evaluate"]["arms"], "lrat"]}), {"arms", "evaluate", "report"}),
+    "the address of MLflow": (changed(tracking={"uri": "http://127.0.0.1:5000"}), NONE),
+    "the address of the index": (changed(index={"uri": "http://127.0.0.1:19530"}), {"index"}),
+    "where embedding runs": (changed(runner={"kind": "threads"}) if "runner" in SMOKE else changed(), NONE),
+    "encoder.model": (changed(encoder={"model": "another"}), ALL - {"download", "index", "generator"}),
+}
+
+
+@pytest.mark.parametrize("edit", PARAMETERS)
+def test_a_parameter_makes_the_stages_stale_that_read_it(edit: str, original: dict[str, Any]) -> None:
+    params, wanted = PARAMETERS[edit]
+    assert stale(original["smoke"], all_inputs(params, {})) == wanted
+
+
+CODE: dict[str, tuple[str, str, str, set[str], set[str]]] = {
+    # what: file, text before and after; stale stages of smoke (GRPO), and of leret_small
+    "a docstring": ("harr/train/grpo.py", "GRPO for a dense", "Words for a dense", NONE, NONE),
+    "a comment": ("harr/types.py", "\nimport", "\n# words\nimport", NONE, NONE),
+    "layout": ("harr/rag/policies/plackett_luce.py", "\n\n\ndef", "\n\n\n\ndef", NONE, NONE),
+    "a prompt of LeReT": ("harr/rag/pipelines/prompts/leret.txt", "e", "E", NONE, SEARCHING | {"generator"}),
+    "the loss of GRPO": ("harr/train/losses.py", "min", "max", {"train", "arms"}, NONE),
+    "a colour of a plot": ("harr/report/plots.py", '"#', '"#0', NONE, NONE),
+    "a message": ("harr/errors.py", "    ", "    \t", NONE, NONE),
+    "a passage's text": ("harr/types.py", "def content", "def contents", ALL, ALL),
+    "a loader of another data set": ("harr/datasets/medquad.py", "def medquad", "def other", NONE, NONE),
+    "a retry of a client": ("harr/services/milvus_client.py", "import time", "import os", NONE, NONE),
+    "the record of an arm that is not played": (
+        "harr/arms.py",
+        "fuses the rankings of both",
+        "fuses two rankings",
+        NONE,
+        NONE,
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", CODE)
+def test_an_edit_of_the_code_makes_the_stages_stale_that_use_it(edit: str, original: dict[str, Any]) -> None:
+    file, before, after, *wanted = CODE[edit]
+    code = Edited(file, before, after)
+    for (name, own), stages_of in zip((("smoke", SMOKE), ("leret", LERET)), wanted, strict=True):
+        now = all_inputs(Params.model_validate(own), {}, code)
+        assert stale(original[name], now) == stages_of, name
