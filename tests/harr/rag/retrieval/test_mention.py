@@ -55,6 +55,7 @@ def test_named_passages_come_first_then_those_that_they_name_then_full_text(tmp_
     found = ids(player, Search(ASKED, ASKED.text))
     assert found[0] == "film" and set(found[1:4]) == {"ada", "ada2", "carl"} and found[4] == "rest"
     assert found[1] == "ada"  # "born" is in it
+    assert ids(player, Search(ASKED, "Who says that Ada Brown swam?"))[:2] == ["ada2", "ada"], "of one name as well"
     for number, name in enumerate(found):
         later = Search(ASKED, ASKED.text, (), frozenset(found[:number]), 1)
         assert ids(player, later) == [name], "a pick takes the place of its number"
