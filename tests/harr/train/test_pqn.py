@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from harr.rag.policies.q_values import select_action, soft_value, values
 from harr.rag.rollout import play
 from harr.rag.scoring.ranking import all_gold
 from harr.rag.scoring.reward import Reward
+from harr.rag.scoring.terms import prefix_gains, recall
 from harr.rag.setup import Setup
 from harr.train import pqn
 from harr.train.advantages import lambda_returns
@@ -109,6 +111,20 @@ def test_as_published_it_learns_by_means_over_ten_and_says_so(towers: Towers, tm
     assert history[-1]["loss"] < history[0]["loss"], "raw means learn, too"
     told = read_json(tmp_path / "out/harr.json")
     assert (told["normalize"], told["value_scale"], told["pick_order"]) == (False, 0.01, "picked")
+
+
+def test_a_pick_is_paid_what_it_added(towers: Towers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paid: list[tuple[Episode, Sequence[float]]] = []
+
+    def noted(params: PQNParams, policy: Any, episodes: Sequence[Episode], rewards: Any, values: Any) -> list[Any]:
+        paid.extend(zip(episodes, rewards, strict=True))
+        return transitions(params, policy, episodes, rewards, values)
+
+    transitions = pqn.transitions
+    monkeypatch.setattr(pqn, "transitions", noted)
+    pqn.train(FULL.model_copy(update={"steps": 1}), towers(picks=2), tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert paid and all(rewards == pytest.approx(prefix_gains(recall, one)) for one, rewards in paid)
+    assert any(rewards[0] > 0 for _, rewards in paid), "not at the end alone"
 
 
 def test_a_state_shows_picks_as_it_is_told_to(towers: Towers) -> None:

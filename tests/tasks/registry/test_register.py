@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from mlflow import MlflowClient
 from registries import CLEAN
 
 from harr.errors import CorpusError, DamagedFile, HarrError, ParamsError, PromotionRefused, StaleState
@@ -24,6 +25,7 @@ from tasks.registry.promote import CHAMPION, promote, rollback
 from tasks.registry.pull import pull
 from tasks.registry.register import CANDIDATE, ROLLED_BACK
 from tasks.tracking.client import open_client
+from tasks.tracking.errors import Refused
 from tasks.tracking.run import tracked_run
 
 NAME = "harr-smoke"
@@ -326,3 +328,13 @@ def test_other_thresholds_are_another_version_and_never_those_of_today(
     loose = params.model_copy(update={"tracking": params.tracking.model_copy(update={"min_questions": 1})})
     assert keep_candidate(loose) == "" and json.loads(version(params).tags["rules"])["min_questions"] == 30
     assert merged(loose, "two", monkeypatch) == "2", "stage merge was run for it"
+
+
+def test_a_retriever_whose_mlmodel_was_not_taken_is_no_version(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished(right=24)
+    files = MlflowClient.list_artifacts
+    kept = lambda *given: [file for file in files(*given) if file.path != "retriever/MLmodel"]  # noqa: E731
+    monkeypatch.setattr(MlflowClient, "list_artifacts", kept)
+    with pytest.raises(Refused, match="did not take retriever/MLmodel of"):
+        keep_candidate(params)
+    assert open_client(params).search_registered_models() == []
