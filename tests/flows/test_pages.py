@@ -143,7 +143,6 @@ def pages(finished: Path, sites: dict[str, str]) -> Pages:
     own = {
         "report": ((finished / "reports/index.html").as_uri(), (*ARMS, "Arms", "Questions", "Checks of evaluation")),
         "data-docs": (checks.as_uri(), ("evaluation", "Status: Succeeded", "answer_f1", "recall")),
-        "data-docs-list": ((docs / "index.html").as_uri(), ("evaluation", "corpus")),
     }
     return prefect_pages(sites["prefect"]) | mlflow_pages(sites["mlflow"]) | own
 
@@ -169,9 +168,7 @@ def test_every_page_shows_the_run(pages: Pages, tab: Page) -> None:
         shown = until(lambda words=words: all(word in dom(tab) for word in words), 60)
         assert shown, f"{words} not all on {address}, where stands: {dom(tab)[:3000]}"
         shot = SHOTS / f"{name}.png"
-        drawn = name == "data-docs-list" or until(
-            lambda shot=shot: not blank(tab, shot), 20
-        )  # that one is a short list
+        drawn = until(lambda shot=shot: not blank(tab, shot), 20)
         assert drawn, f"{name} is nearly blank"
 
 
