@@ -102,6 +102,7 @@ def test_what_was_drawn_is_weighed_as_replay_weighs_it(project: Path, tmp_path: 
         wait_for(lambda: service.shadow is not None and service.shadow.ranked == len(bodies(project)))
         assert service.health()["shadow"]["ranked"] == len(bodies(project))
     searches, ranked = read_log(tmp_path)[0], {one.id: one for one in read_shadows(tmp_path)}
+    apart = []
     with TrainedRetriever.load(SECOND, index=project) as candidate:
         policy = candidate.policy
         for one in searches:
@@ -110,8 +111,10 @@ def test_what_was_drawn_is_weighed_as_replay_weighs_it(project: Path, tmp_path: 
             logits_1N = policy.logits(torch.from_numpy(policy.encode([one.state])), torch.tensor([0]), pool_1N)
             wanted = plackett_luce.log_prob(logits_1N.double(), torch.tensor([len(one.chosen)]), torch.tensor([kept]))
             assert one.kept == kept < len(one.chosen)
-            assert ranked[one.id].logprob == pytest.approx(wanted.item(), abs=1e-3)
-            assert one.logprob != pytest.approx(wanted.item(), abs=1e-3)
+            # the sum of five logits over a small temperature: float32 in other batches differs in the third digit
+            assert ranked[one.id].logprob == pytest.approx(wanted.item(), abs=5e-3)
+            apart.append(abs((one.logprob or 0.0) - wanted.item()))
+    assert max(apart) > 0.1, "the one that answers drew by other chances"
 
 
 def test_answers_go_first_and_a_candidate_that_has_no_room_or_fails_hinders_none(
