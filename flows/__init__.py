@@ -8,7 +8,7 @@ import os
 import tasks as tasks
 
 SWITCHES = {
-    "PREFECT_HOME": os.path.abspath(".harr/prefect"),
+    "PREFECT_HOME": ".harr/prefect",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # a flow's lines are printed by themselves
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
@@ -16,4 +16,5 @@ SWITCHES = {
 
 for name, value in SWITCHES.items():
     os.environ.setdefault(name, value)
+os.environ["PREFECT_HOME"] = os.path.abspath(os.environ["PREFECT_HOME"])  # a recipe runs in another folder
 os.makedirs(os.environ["PREFECT_HOME"], exist_ok=True)

@@ -12,7 +12,7 @@ from harr.errors import CorpusError, HarrError, PromotionRefused
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
 from harr.rag.sources.providers import open_provider
-from tasks.paths import TRAINED_ON
+from tasks.paths import SETTINGS, TRAINED_ON
 
 
 def stages() -> list[str]:
@@ -56,15 +56,21 @@ def finish(place: Path, *, promote: bool) -> str:
 
 def keep_candidate(place: Path) -> None:
     """See that the alias candidate names the model in models/: a stage that DVC took from its cache registered none."""
+    try:
+        line = _make_candidate(place)
+    except HarrError as error:
+        line = f"warning: the model in models/ is not made the candidate: {error}"
+    if line:
+        print(line)
+
+
+def _make_candidate(place: Path) -> str:
+    """Make the model in models/ the candidate; returns what was done, "" where nothing was to do."""
     from tasks.registry.candidate import has_model, keep_candidate
 
     with inside(place):
-        try:
-            line = keep_candidate(params) if has_model(params := Params.load()) else ""
-        except HarrError as error:
-            line = f"warning: the model in models/ is not made the candidate: {error}"
-    if line:
-        print(line)
+        params = Params.load()
+        return keep_candidate(params) if has_model(params) else ""
 
 
 def promote(recipe: str, *, back: bool = False, again: bool = False, to: str = "") -> tuple[bool, str]:
@@ -85,13 +91,11 @@ def record_runs(recipe: str) -> list[str]:
     Raises:
         ServiceUnavailable: a server does not answer; what it has not taken stays.
     """
-    from tasks.registry.candidate import has_model, keep_candidate
     from tasks.tracking.report import send_reports
 
-    place, params = resolve_recipe(recipe)
+    place, _ = resolve_recipe(recipe)
     lines = send_reports()
-    with inside(place) if place.exists() else contextlib.nullcontext():
-        line = keep_candidate(params) if has_model(params) else ""
+    line = _make_candidate(place) if (place / SETTINGS).exists() else ""
     return [*lines, *([line] if line else [])]
 
 

@@ -49,12 +49,6 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def prefect_command(port: int) -> tuple[list[str], dict[str, str]]:
     """Return the command and environment of a Prefect server on loopback."""
     url = f"http://127.0.0.1:{port}/api"

@@ -16,6 +16,7 @@ from pathlib import Path
 from harr.errors import ParamsError
 from harr.io.files import write_text
 from harr.params import Params
+from tasks.inputs.differences import cache_folder
 from tasks.paths import RUNS
 from tasks.runtime import locks
 
@@ -104,12 +105,11 @@ def _share_cache(place: Path) -> None:
     """Tell DVC in ``place`` of no git (the folder is ignored) and of this folder's cache."""
     config = configparser.ConfigParser()
     config.read([".dvc/config", ".dvc/config.local"])
-    cache = Path(".dvc") / config.get("cache", "dir", fallback="cache")  # DVC reads it from .dvc, too
     for section in ("core", "cache"):
         if not config.has_section(section):
             config.add_section(section)
     config["core"]["no_scm"] = "true"
-    config["cache"]["dir"] = str(cache.resolve())
+    config["cache"]["dir"] = str(cache_folder(Path()).resolve())
     with io.StringIO() as text:
         config.write(text)
         write_text(place / ".dvc/config", text.getvalue())

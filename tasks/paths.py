@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 PLACES = Places.of_project(Path())
 """What the builders of the library read and remember."""
+SETTINGS, LOCK = Path("params.yaml"), Path("dvc.lock")
 INPUTS = Path("data/inputs")
 """What every stage depends on besides data, a file a stage (tasks/inputs)."""
 CORPUS, QUESTIONS = PLACES.corpus, Path("data/questions")

@@ -16,9 +16,7 @@ from typing import Any
 
 import pytest
 from places import furnish
-from servers import wait_for
-
-from flows.server import free_port
+from servers import free_port, wait_for
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Two workers share the cores; and sums of floats made by another number of threads differ in their last bits, so that

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from flows.server import free_port, listens
+from flows.server import listens
 
 BIN = Path(sys.executable).parent
 ETCD = """
@@ -39,6 +40,12 @@ milvus.MilvusServerConfig.try_bind_port = bound
 milvus.main()
 """
 """Started again, the package would take another port for as long as connections to the old one linger."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def until(condition: Callable[[], Any], seconds: float = 200, pause: float = 0.1) -> Any:

@@ -9,9 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from servers import until
-
-from flows.server import free_port
+from servers import free_port, until
 
 ENVIRONMENT = Path(os.environ.get("VLLM_ENV", "work/vllm"))
 START = 420

@@ -80,19 +80,13 @@ def check_model_server(
     One without is a source of passages: it is seen whether it answers at all, since to ask it would be a search.
     """
     where = bare(address)
-    if not model:
-        try:
-            ask(address)
-        except ServiceUnavailable as error:
-            return [
-                fail(section, f"no server answers at {where} ({error})", f"start it, or correct {section}.base_url")
-            ]
-        return [ok(section, f"answers at {where}")]
     try:
-        answer = ask(f"{address.rstrip('/')}/models", key=environment.get(variable, ""))
+        answer = ask(f"{address.rstrip('/')}/models", key=environment.get(variable, "")) if model else ask(address)
     except ServiceUnavailable as error:
         fix = f"start it (docs/serving.md), or correct {section}.base_url"
         return [fail(section, f"no server answers at {where} ({error})", fix)]
+    if not model:
+        return [ok(section, f"answers at {where}")]
     if answer.status_code in (401, 403):
         state = "the key was refused" if environment.get(variable) else f"${variable} is unset"
         return [fail(section, f"{where} answers {answer.status_code}: {state}", f"export {variable}=<its key>")]

@@ -16,9 +16,9 @@ from harr.io.digests import look
 from harr.io.files import read_state
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
-from tasks.inputs.differences import locked, noted, reasons
+from tasks.inputs.differences import locked, noted_hash, stale
 from tasks.inputs.stages import all_inputs
-from tasks.paths import INPUTS, STATE
+from tasks.paths import INPUTS, SETTINGS, STATE
 
 SECONDS = 60
 """DVC may take so long: it waits while another DVC is at work, and hashes what changed."""
@@ -54,7 +54,8 @@ def read_stages(root: Path) -> list[Stage]:
     used = {name: _paths(stage, "deps") for name, stage in declared.items()}
     if written and (asked := [name for name in declared if not written & (made[name] | used[name])]):
         changes = _dvc_status(root, *asked)
-    lock, stale = locked(root), stale_inputs(root)
+    lock = locked(root)
+    inputs = stale_inputs(root, lock)
     found: dict[str, Stage] = {}
     for name in declared:
         above = [one for one in found if made[one] & used[name] and found[one].state != "fresh"]
@@ -62,7 +63,7 @@ def read_stages(root: Path) -> list[Stage]:
             found[name] = Stage(name, "running")
         elif name not in lock:
             found[name] = Stage(name, "never run")
-        elif told := [*stale.get(name, ()), *_reasons(changes.get(name, ()), name)]:
+        elif told := [*inputs.get(name, ()), *_reasons(changes.get(name, ()), name)]:
             found[name] = Stage(name, "changed", tuple(told))
         else:
             found[name] = Stage(name, "follows", (above[0],)) if above else Stage(name, "fresh")
@@ -87,14 +88,13 @@ def _dvc_status(root: Path, *stages: str) -> dict[str, Any]:
     return changes
 
 
-def stale_inputs(root: Path) -> dict[str, list[str]]:
+def stale_inputs(root: Path, lock: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return why the inputs of a stage that ran are others now: parameters, code, packages and local files."""
-    before = noted(root)
-    if not before:
+    if not any(noted_hash(entry, stage) for stage, entry in lock.items()):
         return {}
-    params = Params.load(root / "params.yaml")
-    now = all_inputs(params, look(params.download.model_dump(mode="json"), root, root / STATE / "files.json"))
-    return {stage: told for stage, was in before.items() if (told := reasons(was, now[stage], root))}
+    params = Params.load(root / SETTINGS)
+    files = look(params.download.model_dump(mode="json"), root, root / STATE / "files.json")
+    return stale(all_inputs(params, files), root)
 
 
 def _reasons(changes: Iterable[Any], stage: str) -> Iterator[str]:

@@ -13,9 +13,8 @@ import harr
 from harr.errors import HarrError, printable
 from harr.io.digests import look
 from harr.io.files import read_json, write_json
-from tasks.paths import INPUTS, STATE
+from tasks.paths import INPUTS, SETTINGS, STATE
 
-SETTINGS = Path("params.yaml")
 MEMO, FILES = STATE / "inputs.json", STATE / "files.json"
 
 
@@ -49,16 +48,17 @@ def main() -> None:
     if remembered(stamp):
         return
     from harr.params import Params
-    from tasks.inputs.differences import noted, reasons
+    from tasks.inputs.differences import stale
     from tasks.inputs.stages import all_inputs
 
     params = Params.load()
     section = params.download.model_dump(mode="json")
     files = look(section, Path(), FILES)
-    before, now = noted(Path()), all_inputs(params, files)
-    for stage, inputs in now.items():
-        for reason in reasons(before[stage], inputs, Path()) if stage in before else ():
+    now = all_inputs(params, files)
+    for stage, reasons in stale(now, Path()).items():
+        for reason in reasons:
             print(f"{stage} is stale: {reason}")
+    for stage, inputs in now.items():
         path = INPUTS / f"{stage}.json"
         if not path.exists() or read_json(path) != inputs:
             write_json(path, inputs)

@@ -10,6 +10,7 @@ import ast
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,6 @@ class Code:
         self._graph = grimp.build_graph(
             *PACKAGES, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
         )
-        self._roots = {name: _folder(name) for name in PACKAGES}
 
     def hashes(self, start: str, chosen: Chosen, aside: Collection[str]) -> tuple[dict[str, str], set[str]]:
         """Return the hash of every module that one imports, directly or not, and of itself, by its file.
@@ -69,12 +69,12 @@ class Code:
 
     def _path(self, name: str) -> Path:
         top, *below = name.split(".")
-        path = self._roots[top].joinpath(*below)
+        path = _folder(top).joinpath(*below)
         return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
     def _file(self, name: str) -> str:
         """Return a module's file as a person names it: harr/train/grpo.py."""
-        return self._path(name).relative_to(self._roots[name.partition(".")[0]].parent).as_posix()
+        return self._path(name).relative_to(_folder(name.partition(".")[0]).parent).as_posix()
 
     def _tree(self, name: str) -> ast.Module:
         if name not in self._trees:
@@ -110,6 +110,7 @@ def _is_below(name: str, packages: Collection[str]) -> bool:
     return name in PACKAGES or any(name == one or name.startswith(f"{one}.") for one in packages)
 
 
+@cache
 def _folder(package: str) -> Path:
     """Return where a package lies, without importing it."""
     from importlib.util import find_spec

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from harr.io import digests
+from harr.io.files import read_json
 from harr.io.yaml_file import read_yaml
 from tasks.inputs.stages import READS, at
-from tasks.paths import INPUTS
-
-LOCK, SETTINGS = Path("dvc.lock"), Path("params.yaml")
+from tasks.paths import INPUTS, LOCK, SETTINGS
 
 
 def locked(root: Path) -> dict[str, Any]:
@@ -24,9 +23,8 @@ def locked(root: Path) -> dict[str, Any]:
     return stages if isinstance(stages, dict) else {}
 
 
-def noted_hash(root: Path, stage: str) -> str:
-    """Return the MD5 that dvc.lock has of a stage's inputs; "" where it has none."""
-    entry = locked(root).get(stage)
+def noted_hash(entry: Any, stage: str) -> str:
+    """Return the MD5 of a stage's inputs in its ``entry`` of dvc.lock; "" where it has none."""
     deps = entry.get("deps", ()) if isinstance(entry, dict) else ()
     name = (INPUTS / f"{stage}.json").as_posix()
     return next((str(dep.get("md5", "")) for dep in deps if dep.get("path") == name), "")
@@ -34,33 +32,42 @@ def noted_hash(root: Path, stage: str) -> str:
 
 def noted(root: Path) -> dict[str, dict[str, Any]]:
     """Return the inputs with which every stage ran, as far as DVC's cache has them."""
-    found = {}
+    entries, cache, found = locked(root), cache_folder(root), {}
     for stage in READS:
-        if (digest := noted_hash(root, stage)) and (text := _text(root, stage, digest)):
-            found[stage] = json.loads(text)
+        if digest := noted_hash(entries.get(stage), stage):
+            for path in (root / INPUTS / f"{stage}.json", cache / "files/md5" / digest[:2] / digest[2:]):
+                if path.is_file() and md5(path) == digest:
+                    found[stage] = read_json(path)
+                    break
     return found
 
 
-def _text(root: Path, stage: str, digest: str) -> bytes:
-    """Return the file of inputs that has this MD5: the one that is there, or the one in DVC's cache."""
+def cache_folder(root: Path) -> Path:
+    """Return DVC's cache of a project."""
     config = configparser.ConfigParser()
     config.read([root / ".dvc/config", root / ".dvc/config.local"])
-    cache = root / ".dvc" / config.get("cache", "dir", fallback="cache")
-    for path in (root / INPUTS / f"{stage}.json", cache / "files/md5" / digest[:2] / digest[2:]):
-        if path.is_file() and hashlib.md5(text := path.read_bytes(), usedforsecurity=False).hexdigest() == digest:
-            return text
-    return b""
+    return root / ".dvc" / config.get("cache", "dir", fallback="cache")  # DVC reads it from .dvc, too
 
 
-def reasons(before: Mapping[str, Any], now: Mapping[str, Any], root: Path) -> list[str]:
-    """Return what differs between the inputs of a stage, a line each.
+def md5(path: Path) -> str:
+    """Return what DVC notes of a file."""
+    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+
+
+def stale(now: Mapping[str, Mapping[str, Any]], root: Path) -> dict[str, list[str]]:
+    """Return why the inputs of a stage that ran are others ``now``, by stage."""
+    values = read_yaml(root / SETTINGS, mend="restore it") if (root / SETTINGS).exists() else {}
+    return {stage: told for stage, was in noted(root).items() if (told := reasons(was, now[stage], values))}
+
+
+def reasons(before: Mapping[str, Any], now: Mapping[str, Any], values: Any) -> list[str]:
+    """Return what differs between the inputs of a stage, a line each; ``values`` are those that params.yaml names.
 
     >>> one = {"parameters": {"train.steps": 3}, "code": {"harr/train/grpo.py": "0"}}
     >>> other = {"parameters": {"train.steps": 4}, "code": {"harr/train/grpo.py": "1"}}
-    >>> reasons(one, other, Path("nowhere"))
+    >>> reasons(one, other, {})
     ['train.steps: default 3 -> 4', 'harr/train/grpo.py changed']
     """
-    values = read_yaml(root / SETTINGS, mend="restore it") if (root / SETTINGS).exists() else {}
     found = []
     for name, was, is_now in _changes(before, now, "parameters"):
         default = "" if at(values, name) is not None else "default "

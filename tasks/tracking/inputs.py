@@ -13,9 +13,9 @@ from harr.errors import ParamsError, StaleState
 from harr.io.files import SUMS, read_state, sha256
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
-from tasks.inputs.differences import LOCK, SETTINGS, noted_hash, reasons
+from tasks.inputs.differences import locked, md5, noted_hash, reasons
 from tasks.inputs.stages import READS, parameters
-from tasks.paths import INPUTS
+from tasks.paths import INPUTS, LOCK, SETTINGS
 
 DVC = Path("dvc.yaml")
 Stamps = Mapping[str, str]
@@ -31,26 +31,34 @@ def stamps(stage: str) -> dict[str, str]:
     return {name: _stamp(Path(name)) for name in declared().get(stage, {}).get("deps", [])}
 
 
-def check_begun(stage: str, params: Params) -> None:
+def check_begun(stage: str, params: Params, before: Stamps) -> None:
     """Refuse to begin a stage with other parameters than DVC will note of it.
+
+    Args:
+        stage: a stage of dvc.yaml; anything else has nothing to compare.
+        params: those that it begins with.
+        before: its :func:`stamps`.
 
     Raises:
         StaleState: params.yaml was changed since data/inputs/<stage>.json was written.
     """
-    if (INPUTS / f"{stage}.json").as_posix() not in declared().get(stage, {}).get("deps", []):
+    if (INPUTS / f"{stage}.json").as_posix() not in before:
         return
-    if changed := changed_since(stage, params):
+    if changed := changed_since(stage, params, read_yaml(SETTINGS, mend="restore it")):
         raise StaleState(
             f"{SETTINGS} is not what {INPUTS}/{stage}.json says ({changed}); run `dvc repro`, or begin with "
             "`python -m tasks.inputs`"
         )
 
 
-def changed_since(stage: str, params: Params) -> str:
-    """Return the first parameter that a stage reads and that its file of inputs has otherwise, in words; or ""."""
+def changed_since(stage: str, params: Params, values: Any) -> str:
+    """Return the first parameter that a stage reads and that its file of inputs has otherwise, in words; or "".
+
+    ``values`` are those that params.yaml names.
+    """
     written = read_state(INPUTS / f"{stage}.json", "run `python -m tasks.inputs`", parameters=dict)
     now = {"parameters": dict(parameters(stage, params))}
-    return next(iter(reasons({"parameters": written["parameters"]}, now, Path())), "")
+    return next(iter(reasons({"parameters": written["parameters"]}, now, values)), "")
 
 
 def check_unchanged(stage: str, before: Stamps) -> None:
@@ -81,13 +89,14 @@ def check_settings(params: Params, *, but: str = "") -> None:
     Raises:
         ParamsError: names the first parameter that a stage ran with otherwise.
     """
-    for stage in (name for name in READS if name != but and name in declared()):
-        path, digest = INPUTS / f"{stage}.json", noted_hash(Path(), stage)
+    stages, entries, values = declared(), locked(Path()), read_yaml(SETTINGS, mend="restore it")
+    for stage in (name for name in READS if name != but and name in stages):
+        path, digest = INPUTS / f"{stage}.json", noted_hash(entries.get(stage), stage)
         if not digest:
             raise ParamsError(f"{LOCK} does not tell with which parameters stage {stage} ran; run `dvc repro`")
-        if not path.exists() or hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() != digest:
+        if not path.exists() or md5(path) != digest:
             raise ParamsError(f"stage {stage} did not run with what {path} says; run `dvc repro`")
-        changed = changed_since(stage, params)
+        changed = changed_since(stage, params, values)
         if changed and not changed.startswith("tracking.registered_model"):
             raise ParamsError(
                 f"{SETTINGS} is not what stage {stage} ran with ({changed}), so the model in models/ was not made by "

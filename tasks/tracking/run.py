@@ -135,8 +135,8 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
     Raises:
         StaleState: parameters changed before it began, or dependencies while it ran (tasks/tracking/inputs.py).
     """
-    check_begun(stage, params)
     before = stamps(stage)
+    check_begun(stage, params, before)
     address = address_of(params)
     run = Run(_begin(stage, params, address), address)
     status = "KILLED"

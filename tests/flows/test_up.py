@@ -19,9 +19,8 @@ from uuid import UUID
 
 import psutil
 import pytest
-from servers import until
+from servers import free_port, until
 
-from flows.server import free_port
 from harr.io.files import read_json
 
 pytestmark = pytest.mark.services

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 from places import furnish
-from servers import Server
+from servers import Server, free_port
 from stages import make_world, world_params
-
-from flows.server import free_port
 
 
 @pytest.fixture(scope="session")

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from servers import free_port
 from serving import running
 
 from flows.doctor import addresses
 from flows.doctor.addresses import check_milvus, check_model_server, check_prefect
 from flows.doctor.finding import Finding
 from flows.doctor.runs import read_store
-from flows.server import free_port
 from harr.errors import ServiceUnavailable
 from harr.params import Params
 

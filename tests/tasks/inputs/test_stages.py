@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from harr.params import Params
+from tasks.inputs import stages
 from tasks.inputs.code import Code
-from tasks.inputs.stages import READS, all_inputs
+from tasks.inputs.stages import READS, all_inputs, major
 
 ROOT = Path(__file__).parents[3]
 SMOKE = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
@@ -59,7 +60,6 @@ PARAMETERS: dict[str, tuple[Params, set[str]]] = {
     "a trained arm": (changed(evaluate={"arms": [*SMOKE["evaluate"]["arms"], "lrat"]}), {"arms", "evaluate", "report"}),
     "the address of MLflow": (changed(tracking={"uri": "http://127.0.0.1:5000"}), NONE),
     "the address of the index": (changed(index={"uri": "http://127.0.0.1:19530"}), {"index"}),
-    "where embedding runs": (changed(runner={"kind": "threads"}) if "runner" in SMOKE else changed(), NONE),
     "encoder.model": (changed(encoder={"model": "another"}), ALL - {"download", "index", "generator"}),
 }
 
@@ -99,3 +99,24 @@ def test_an_edit_of_the_code_makes_the_stages_stale_that_use_it(edit: str, origi
     for (name, own), stages_of in zip((("smoke", SMOKE), ("leret", LERET)), wanted, strict=True):
         now = all_inputs(Params.model_validate(own), {}, code)
         assert stale(original[name], now) == stages_of, name
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "wanted"),
+    [
+        ("mlflow", "99", NONE),
+        ("peft", "99.1", {"generator", "filter", "train", "arms", "evaluate", "merge"}),
+        ("torch", "2.99.1", NONE),
+    ],
+)
+def test_a_major_version_of_a_package_that_computes_counts(
+    package: str, version: str, wanted: set[str], original: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = stages.metadata.version
+    monkeypatch.setattr(stages.metadata, "version", lambda name: version if name == package else of(name))
+    major.cache_clear()
+    try:
+        now = all_inputs(changed(), {})
+    finally:
+        major.cache_clear()
+    assert stale(original["smoke"], now) == wanted

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 from exported import export_moved
 from sentence_transformers import SentenceTransformer
-from servers import Server
+from servers import Server, free_port
 
-from flows.server import free_port
 from harr.io.files import read_json
 from harr.services.model_registry import LOADABLE
 from tasks.registry.mlmodel import write_mlmodel

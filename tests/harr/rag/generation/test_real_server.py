@@ -8,9 +8,8 @@ from functools import partial
 import pytest
 from by_hand import Fixed
 from letters import save_letters
-from servers import BIN, Server
+from servers import BIN, Server, free_port
 
-from flows.server import free_port
 from harr.params.generator import ServerParams
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.pipelines.multistep import multistep
