@@ -57,6 +57,7 @@ class Code:
             elif (file := self._file(name)) not in found and not _is_below(name, aside):
                 entries = {table: keys for (module, table), keys in chosen.items() if module == name}
                 found[file] = self._hash(name, entries)
+                others |= set(_optional(self._tree(name)))
                 left += self._graph.find_modules_directly_imported_by(name) - self._unchosen(name, entries)
         return dict(sorted(found.items())), others
 
@@ -119,6 +120,13 @@ def _folder(package: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"package {package} is not here; run this in the project's folder")
     return Path(spec.submodule_search_locations[0])
+
+
+def _optional(tree: ast.Module) -> Iterator[str]:
+    """Yield the packages that a module asks for by name (``harr.io.extras.optional``), which no import tells."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "optional":
+            yield from (str(one.value) for one in node.args[:1] if isinstance(one, ast.Constant))
 
 
 def code_hash(tree: ast.AST, texts: Iterable[bytes] = ()) -> str:
