@@ -31,7 +31,7 @@ def addresses() -> dict[str, str]:
     """Return pages of the servers that `harr up` started and that still run, by name; {} where there are none."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         started = read_json(UP).items()
-        return {name: note["page"] for name, note in started if note["page"] and is_alive(note)}
+        return {name: note["page"] for name, note in started if note["page"] and is_alive(note["process"])}
     return {}
 
 

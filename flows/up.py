@@ -29,7 +29,7 @@ from harr.io.progress import bar, shown_parts
 from harr.params import Params
 from harr.services.model_registry import CHAMPION, open_registry, registry_address, resolve
 from tasks.paths import INDEX
-from tasks.tracking.execution import identity, is_alive
+from tasks.tracking.execution import is_alive, process_name
 
 START_SECONDS = 240.0
 STOP_SECONDS = 20.0
@@ -122,7 +122,7 @@ def _whatever_the_server_does(effect: str) -> Iterator[None]:
 def _known() -> dict[str, Any]:
     """Return what an earlier `harr up` started and what still runs of it."""
     started = read_json(UP) if UP.exists() else {}
-    return {name: note for name, note in started.items() if is_alive(note)}
+    return {name: note for name, note in started.items() if is_alive(note["process"])}
 
 
 def _start_servers(started: dict[str, Any], prefect_port: int, mlflow_port: int, pages_port: int) -> None:
@@ -185,7 +185,7 @@ def _start(started: dict[str, Any], name: str, command: list[str], environment: 
         process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
         )
-    started[name] = {**identity(process.pid), "page": page}
+    started[name] = {"process": process_name(process.pid), "pid": process.pid, "page": page}
     write_json(UP, started)
 
 
@@ -196,7 +196,7 @@ def _log(name: str) -> Path:
 def _wait_for(started: dict[str, Any], name: str, ready: Callable[[], bool]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not ready():
-        alive = is_alive(started[name])
+        alive = is_alive(started[name]["process"])
         if not alive or time.monotonic() > deadline:
             raise ServiceUnavailable(f"the {name} server did not come up; see {_log(name)}")
         time.sleep(0.2)
@@ -288,7 +288,7 @@ def _ended(client: Any, flow_run: Any) -> bool:
 
 def _stop(notes: list[dict[str, Any]]) -> None:
     """Stop by TERM, wait, then KILL whatever is left, with all that these processes had started."""
-    leaders = [psutil.Process(one["pid"]) for one in notes if is_alive(one)]
+    leaders = [psutil.Process(one["pid"]) for one in notes if is_alive(one["process"])]
     family = [child for leader in leaders for child in leader.children(recursive=True)]
     for leader in leaders:
         leader.send_signal(signal.SIGTERM)

@@ -18,11 +18,11 @@ from tasks.registry.register import CANDIDATE, ROLLED_BACK
 from tasks.registry.replay import replay_of
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import found, service, taken, uploading
-from tasks.tracking.execution import boot, identity, is_alive, machine, me
+from tasks.tracking.execution import is_alive, machine, me, process_name
 
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
-HOLDER = re.compile(r"pid (\d+) \((\w+)-([\d.]+)\)$")
-"""What a mark names: its process's number, the hash of its machine (``machine`` of execution.py), when it began."""
+HOLDER = re.compile(r"\(((\w+)-\d+-\d+)\)$")
+"""What a mark names: its process (``process_name`` of execution.py), of which machine."""
 
 
 def outcome_of(
@@ -146,9 +146,7 @@ def alone(client: Any, name: str) -> Iterator[None]:
         PromotionRefused: another was at work for WAIT_SECONDS.
     """
     lock, deadline = f"{name}.promotion", time.monotonic() + WAIT_SECONDS
-    here = identity()
-    began = here["born"].rpartition(" ")[2] or f"{here['started']:.1f}"
-    mark = f"A promotion under way, by {me()} ({machine()}-{began})"
+    mark = f"A promotion under way, by {me()} ({process_name()})"
     while not taken(client.create_registered_model, lock, description=mark):
         held = found(client.get_registered_model, lock)
         if held is None:
@@ -170,10 +168,7 @@ def alone(client: Any, name: str) -> Iterator[None]:
 def _died(mark: str) -> bool:
     """Return whether a mark is of a process of this machine that is gone; of another machine's nobody here can tell."""
     holder = HOLDER.search(mark)
-    if holder is None or holder[2] != machine():
-        return False
-    born = "" if "." in holder[3] else f"{boot()} {holder[3]}"  # with a point: by the clock
-    return not is_alive({"pid": int(holder[1]), "started": float(holder[3]), "born": born})
+    return holder is not None and holder[2] == machine() and not is_alive(holder[1])
 
 
 def _release_stale_lock(client: Any, lock: str, created: int) -> None:

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -17,13 +18,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_origin
 
+import psutil
+
 from harr.errors import DamagedFile, bare
 from harr.io.files import digest_of, read_state, write_json
 from harr.params import Params
 from tasks.paths import NOTES, RUNS
 from tasks.tracking.client import address_of, client_of
 from tasks.tracking.errors import Refused, service, taken, uploading
-from tasks.tracking.execution import is_alive, me, remove_partial_files
+from tasks.tracking.execution import is_alive, me
 from tasks.tracking.traces import send_traces
 
 NOTE = "mlflow.note.content"
@@ -44,10 +47,8 @@ class Report:
     begun: int
     """When the stage began, in milliseconds since 1970, as ``ended``."""
     host: str
-    pid: int
-    started: float
-    born: str
-    """The process that runs the stage: see ``tasks.tracking.execution.identity``."""
+    process: str
+    """The process that runs the stage: see ``tasks.tracking.execution.process_name``."""
     revisions: dict[str, str]
     params: dict[str, str]
     sections: list[str] = field(default_factory=list)
@@ -80,7 +81,7 @@ class Report:
 
     def is_at_work(self) -> bool:
         """Return whether the stage runs still; nobody here can tell of one on another machine."""
-        return self.status == "RUNNING" and (self.host != platform.node() or is_alive(vars(self)))
+        return self.status == "RUNNING" and (self.host != platform.node() or is_alive(self.process))
 
 
 def read_report(path: Path) -> Report:
@@ -262,7 +263,7 @@ def send_left(client_for: Callable[[str], Any]) -> list[str]:
                     path.unlink()
                 except Refused as error:
                     lines += _put_aside(path, error)
-        remove_partial_files(NOTES)
+        _remove_partial_notes()
     return lines
 
 
@@ -274,10 +275,10 @@ def _send_late(client: Any, report: Report) -> list[str]:
     if report.status == "RUNNING":  # its process is gone
         if run.info.status == "RUNNING":
             report.status, report.ended = "KILLED", int(time.time() * 1000)
-            report.tags["harr.killed"] = f"process {report.pid} was gone; closed by {me()}"
+            report.tags["harr.killed"] = f"its process was gone; closed by {me()}"
             page = f"; {report.address.rstrip('/')}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
             lines = [
-                f"MLflow run {run.info.run_id} of stage {report.stage} was cut off by a kill (pid {report.pid}) and is "
+                f"MLflow run {run.info.run_id} of stage {report.stage} was cut off by a kill and is "
                 f"closed as KILLED{page if report.address.startswith('http') else ''}"
             ]
         else:  # killed after all was reported
@@ -291,6 +292,14 @@ def _put_aside(path: Path, error: Exception) -> list[str]:
         return []
     path.replace(path.with_name(f"{path.name}.aside"))
     return [f"warning: {error}; the note is now {path}.aside, and the others go on"]
+
+
+def _remove_partial_notes() -> None:
+    """Remove the temporary files of notes, which end in a process number, that processes which are gone left."""
+    for path in NOTES.glob(".*.json.tmp"):
+        pid = re.search(r"(\d+)\.json\.tmp$", path.name)
+        if pid and not psutil.pid_exists(int(pid[1])):
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

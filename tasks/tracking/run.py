@@ -26,7 +26,7 @@ from tasks.paths import METRICS
 from tasks.sentences import description
 from tasks.tracking.client import address_of, client_of
 from tasks.tracking.errors import service
-from tasks.tracking.execution import execution_id, identity, recipe_here
+from tasks.tracking.execution import execution_id, process_name, recipe_here
 from tasks.tracking.fingerprints import revisions
 from tasks.tracking.inputs import check_begun, check_unchanged, stamps
 from tasks.tracking.report import NOTE, Report, open_run, send, send_left, send_points
@@ -163,7 +163,7 @@ def _begin(stage: str, params: Params, address: str) -> Report:
         recipe=recipe_here(),
         begun=now // 1_000_000,
         host=platform.node(),
-        **identity(),
+        process=process_name(),
         revisions=revisions(),
         sections=list(READS.get(stage, ())),
         params=told_params(params),

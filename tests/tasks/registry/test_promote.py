@@ -1,7 +1,6 @@
 """The alias champion moves only when every condition of the gate holds, and one promotion at a time."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -11,7 +10,6 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from registries import CLEAN
 
@@ -310,17 +308,6 @@ def test_a_promotion_that_was_killed_here_keeps_nobody_waiting(params: Params) -
     began = time.monotonic()
     assert promote(params).startswith("promoted") and time.monotonic() - began < 30
     assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
-
-
-def test_a_clock_that_is_set_makes_no_promotion_a_dead_one(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    add(params, right=24)
-    client, at_boot = open_client(params), psutil.boot_time()
-    with registry.alone(client, "harr-smoke"):
-        mark = client.get_registered_model("harr-smoke.promotion").description
-        earlier = f"by me, pid {os.getpid()} ({registry.machine()}-{psutil.Process().create_time():.1f})"
-        assert not registry._died(mark) and not registry._died(earlier)
-        monkeypatch.setattr("psutil._pslinux.boot_time", lambda: at_boot + 60)
-        assert not registry._died(mark) and registry._died(earlier)
 
 
 @pytest.mark.services

@@ -24,7 +24,7 @@ from tasks.tracking.report import Report, send_left, send_reports
 from tasks.tracking.run import tracked_run
 
 ROOT = Path(__file__).parents[3]
-DEAD = {"host": "elsewhere", "pid": 1, "started": 1.0, "born": ""}
+DEAD = {"host": "elsewhere", "process": "no process"}
 
 
 def left(address: str, stage: str = "train", **values: Any) -> Report:
