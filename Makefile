@@ -13,6 +13,7 @@ UV := $(shell command -v uv)
 PIP := $(VENV)/bin/python -m pip
 # Pages that a person writes; the other two are generated.
 PAGES = $(filter-out docs/parameters.md recipes/README.md,$(shell git ls-files '*.md'))
+PLUGINS = $(wildcard plugins/*/)
 INSTALL = $(if $(UV),$(UV) pip install --python $(VENV)/bin/python $(TORCH:%=--torch-backend=%),$(PIP) install)
 
 .PHONY: help run test services soak format lint types docs smoke vllm ui up down
@@ -71,10 +72,10 @@ up: $(VENV)/ready       ## start Prefect, its workers and MLflow, and deploy pre
 down:            ## stop what `harr up` started
 	harr down
 
-$(VENV)/ready: constraints.txt pyproject.toml
+$(VENV)/ready: constraints.txt pyproject.toml $(PLUGINS:%=%pyproject.toml)
 	@echo "setting up $(VENV): two to four minutes the first time, 2.5 GB"
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(if $(UV),,$(PIP) install --quiet --upgrade pip)
-	$(INSTALL) --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) --constraint constraints.txt --editable '.[dev]' $(PLUGINS:%=--editable %)
 	@touch $@
 	@echo "$(VENV) is ready"

@@ -9,6 +9,10 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
 ELSEWHERE = {"recipes.md": "recipes/README.md", "contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+ELSEWHERE |= {
+    f"plugin_{path.parent.name}.md": f"plugins/{path.parent.name}/README.md"
+    for path in ROOT.glob("plugins/*/README.md")
+}
 """Pages of the site by the files of the project that they show."""
 COMMANDS = "<!-- commands -->"
 """What docs/commands.md has where the site lists the commands."""
@@ -70,8 +74,9 @@ def _commands() -> str:
     sys.path.insert(0, str(ROOT))
     from typer.main import get_command
 
-    from flows.cli import app
+    from flows.cli import add_plugins, app
 
+    add_plugins()
     return "\n".join(_command("harr", get_command(app)))
 
 

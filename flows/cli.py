@@ -5,7 +5,9 @@ A command imports what it needs when it runs, so that help is there at once.
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,7 +16,7 @@ from typer import Argument, BadParameter, Option, Typer
 from flows import llm, towers, traffic
 from flows.command import PLAIN, call
 from harr.errors import CorpusError
-from tasks.paths import BRIDGED, DIAGNOSIS, MTEB, RETRIEVER
+from tasks.paths import DIAGNOSIS, MTEB, RETRIEVER
 from tasks.runtime.command import run_command
 
 RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or params.yaml, in this folder"
@@ -91,29 +93,6 @@ def diagnose(
     def body() -> None:
         print(*(f"- {sentence}" for sentence in diagnose(Params.load(), questions, count, out)), sep="\n")
         print(f"page: {(out / 'index.html').resolve()}")
-
-    run_command(body)
-
-
-@app.command()
-def bridge(
-    model: Annotated[str, Option(help="the new encoder of queries: a folder, or a name of the hub")],
-    texts: Annotated[int, Option(min=100, metavar="N", help="at most so many passages, and so many questions")] = 1000,
-    questions: Annotated[Path | None, Option(help="questions to tell recall by (default: the validation ones)")] = None,
-    query_prompt: Annotated[str, Option(metavar="TEXT", help="what the new encoder wants before a query")] = "",
-    passage_prompt: Annotated[str, Option(metavar="TEXT", help="and before a passage")] = "",
-    out: Annotated[Path, Option(help="folder of the bridged encoder, for retriever.encoder")] = BRIDGED,
-) -> None:
-    """Let another encoder read queries for this index.
-
-    Learns a map from its vectors to those of encoder.model. Needs what stages download and embed have made.
-    """
-    from harr.params import Params
-    from tasks.bridge import bridge_encoder
-
-    def body() -> None:
-        given = {"query_prompt": query_prompt, "passage_prompt": passage_prompt}
-        print(*bridge_encoder(Params.load(), model, texts, questions, out, **given), sep="\n")
 
     run_command(body)
 
@@ -326,9 +305,22 @@ for command in (*llm.COMMANDS, *towers.COMMANDS, *traffic.COMMANDS):
     app.command()(command)
 
 
+def add_plugins(words: Sequence[str] = ()) -> None:
+    """Add the commands of plug-ins that are installed, unless these words begin with a command of harr's own.
+
+    A plug-in names its commands as entry points of the group ``harr.commands`` (docs/extend.md).
+    """
+    if not {one.callback.__name__ for one in app.registered_commands if one.callback}.isdisjoint(words[:1]):
+        return
+    for entry in sorted(entry_points(group="harr.commands"), key=lambda entry: entry.name):
+        app.command(entry.name)(entry.load())
+
+
 def main(*words: str) -> None:
     """Run `harr` with these words, or with those of the command line."""
-    call(app, "harr", words or sys.argv[1:])
+    given = words or sys.argv[1:]
+    add_plugins(given)
+    call(app, "harr", given)
 
 
 if __name__ == "__main__":

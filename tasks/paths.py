@@ -25,8 +25,6 @@ GENERATOR, ADAPTER, ARMS = PLACES.generator, Path("models/adapter"), Path("model
 RETRIEVER, LLM, LENGTHS = Path("models/retriever"), Path("models/llm"), Path("models/lengths")
 AUDIT = "audit.json"
 """The file of an evaluation that says what is held against ``full`` (tasks/audit.py)."""
-BRIDGED = Path("models/bridged")
-"""What `harr bridge` writes."""
 METRICS, PLOTS, REPORTS = Path("metrics"), Path("plots"), Path("reports")
 OCCLUSION = METRICS / "occlusion.json"
 HEADLINE = METRICS / "headline.json"

@@ -168,3 +168,27 @@ def multi_vector(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     modules = [Transformer(tiny), narrow, MultiVectorMask(), Normalize(module_input_name="token_embeddings")]
     MultiVectorEncoder(modules=modules, device="cpu").save_pretrained(str(out))
     return out
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Path:
+    """A folder where stages download, embed and index have run (``stages.world_params``); nobody changes it."""
+    from stages import make_world, world_params
+
+    folder = tmp_path_factory.mktemp("world")
+    with pytest.MonkeyPatch.context() as patch:
+        furnish(folder, patch)
+        make_world(world_params(tiny))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, world: Path) -> Iterator[Path]:
+    """A copy of that world, in which all tests of a file stand."""
+    folder = tmp_path_factory.mktemp("place")
+    with pytest.MonkeyPatch.context() as patch:
+        furnish(folder, patch)
+        patch.syspath_prepend(folder)
+        shutil.copytree(world / "data", "data")
+        shutil.copy(world / "params.yaml", ".")
+        yield folder

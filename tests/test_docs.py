@@ -10,16 +10,17 @@ import yaml
 from texts import ROOT, Found, faults, parsed, python
 from typer.main import get_command
 
-from flows.cli import app
+from flows.cli import add_plugins, app
 from harr.params import Params
 
 OUTSIDE = [ROOT / name for name in ("README.md", "SECURITY.md", "results/older.md")]
 """Pages that are not of the site."""
 PAGES = [*OUTSIDE, *(ROOT / name for name in ("CONTRIBUTING.md", "recipes/README.md")), *(ROOT / "docs").glob("*.md")]
+PAGES += ROOT.glob("plugins/*/README.md")
 FILES = [ROOT / name for name in ("params.yaml", "dvc.yaml", "pyproject.toml")]
 BESIDE = [path for folder in ("docker", "recipes") for path in (ROOT / folder).glob("*.*")]
-TEXTS = sorted({*PAGES, *FILES, *BESIDE, *python("harr", "tasks", "flows", "examples", "benchmarks")})
-FOLDERS = r"harr|tasks|flows|tests|docs|examples|benchmarks|recipes|docker|\.ci"
+TEXTS = sorted({*PAGES, *FILES, *BESIDE, *python("harr", "tasks", "flows", "examples", "benchmarks", "plugins")})
+FOLDERS = r"harr|plugins|tasks|flows|tests|docs|examples|benchmarks|recipes|docker|\.ci"
 MENTIONED = re.compile(rf"(?<![\w/.<>-])((?:{FOLDERS})/[a-zA-Z_.*][\w./*-]*\w)")
 DOTTED = re.compile(r"(?<![\w/.\"-])((?:harr|tasks|flows)(?:\.[a-zA-Z_]\w*){2,})")
 STARTED = re.compile(r"python -m ((?:harr|flows|benchmarks)(?:\.\w+)+)")
@@ -28,6 +29,7 @@ IN_THE_WHEEL = "harr/project/files/"
 """Where hatch puts the files of a project that `harr init` makes."""
 FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!`)\]\(([^)\s]+)\)")
+add_plugins()
 COMMANDS = {one: {word for of in what.params for word in of.opts} for one, what in get_command(app).commands.items()}
 COMMANDS["init"] = {"--update"}  # runs outside a project, too (harr/project/command.py)
 TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))

@@ -78,7 +78,7 @@ def test_every_fault_of_the_page_is_shown_by_a_test() -> None:
         text for path in python("harr", "tasks", "flows") for text in told(path.read_text(encoding="utf-8"))
     )
     tests: dict[str, str] = {}
-    for path in python("tests"):
+    for path in python("tests", "plugins"):
         if "mark.fault(" in (source := path.read_text(encoding="utf-8")):
             for numbers, strings in shown(source):
                 tests |= {number: f"{tests.get(number, '')}\n{strings}" for number in numbers}

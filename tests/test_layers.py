@@ -48,6 +48,7 @@ def fragments(source: str) -> Found:
 def test_files_are_small_and_name_no_path_twice_and_their_sentences_are_whole() -> None:
     found = faults([path for path in CODE if name(path) != "tasks/paths.py"], sizes, written_paths, fragments)
     found += faults(python("benchmarks"), sizes) + faults(python("examples"), fragments)
+    found += faults(python("plugins"), sizes, fragments)
     assert not found, "\n".join(found)
 
 

@@ -5,6 +5,7 @@ A file holds a section (``harr/params/train.py``: section ``train``). Only flows
 """
 
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -27,6 +28,8 @@ from harr.params.rules import RULES
 from harr.params.sources import SourceParams
 from harr.params.tracking import MergeParams, TrackingParams
 from harr.params.train import TrainParams
+
+PluginSection = TypeVar("PluginSection", bound=Section)
 
 
 class Params(Section):
@@ -67,6 +70,8 @@ class Params(Section):
     """Folding of the adapter into the model."""
     tracking: TrackingParams = TrackingParams()
     """Record of runs, and what a promotion takes."""
+    plugins: dict[str, dict[str, Any]] = Field({})
+    """Sections of plug-ins by their names, each read by its plug-in; no stage reads them."""
 
     @model_validator(mode="after")
     def _sections_fit(self) -> "Params":
@@ -93,6 +98,23 @@ class Params(Section):
         largest = {name: max_weight(weights) for name, weights in self.reward.terms.items()}
         leading = min(largest, key=lambda name: (-largest[name], name))
         return self.tracking.metric or metric_name(leading, judged=self.reward.judge is not None)
+
+    def of_plugin(self, name: str, section: type[PluginSection]) -> PluginSection:
+        """Return the section of a plug-in, ``plugins.<name>``, as its type; where it is missing, of defaults.
+
+        Raises:
+            ParamsError: it holds a wrong key or value; one line per fault.
+
+        >>> class Count(Section):
+        ...     most: int = 10
+        >>> Params.model_construct(plugins={"count": {"most": 3}}).of_plugin("count", Count).most
+        3
+        """
+        try:
+            return section.model_validate(self.plugins.get(name, {}))
+        except ValidationError as error:
+            place = f"params.yaml: section plugins.{name}: "
+            raise ParamsError("\n".join(place + describe_fault(one, section) for one in error.errors())) from None
 
     @classmethod
     def load(cls, path: Path = Path("params.yaml")) -> "Params":

@@ -1,38 +1,13 @@
-"""Worlds and a finished run for the tests of tasks; and what they start: MLflow, a stand-in for S3, expectations."""
+"""What the tests of tasks start: MLflow, and a stand-in for S3."""
 
 import os
-import shutil
 import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from places import furnish
 from servers import Server, free_port
-from stages import make_world, world_params
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Path:
-    """A folder where stages download, embed and index have run (``stages.world_params``); nobody changes it."""
-    folder = tmp_path_factory.mktemp("world")
-    with pytest.MonkeyPatch.context() as patch:
-        furnish(folder, patch)
-        make_world(world_params(tiny))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, world: Path) -> Iterator[Path]:
-    """A copy of that world, in which all tests of a file stand."""
-    folder = tmp_path_factory.mktemp("place")
-    with pytest.MonkeyPatch.context() as patch:
-        furnish(folder, patch)
-        patch.syspath_prepend(folder)
-        shutil.copytree(world / "data", "data")
-        shutil.copy(world / "params.yaml", ".")
-        yield folder
 
 
 @pytest.fixture

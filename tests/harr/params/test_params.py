@@ -10,6 +10,7 @@ from parameters import GOOD, ROOT, SERVER, load
 from harr.arms import ARMS
 from harr.errors import ParamsError
 from harr.params import Params
+from harr.params.fields import Section
 from harr.params.generator import ServerParams
 from harr.params.train import GRPOParams
 from tasks.inputs.stages import READS
@@ -223,3 +224,16 @@ def test_fields_that_only_sound_like_a_key_are_taken(tmp_path: Path) -> None:
     body = {"eos_token": "x", "max_tokens": 3, "chat_template_kwargs": {"enable_thinking": False}, "key": "f"}
     body |= {"secret": False, "auth_key_bytes": 16, "stop": ["The bearer said"]}
     assert load(changed("server.extra_body", body), tmp_path).generator.model_dump()["extra_body"] == body
+
+
+class CountParams(Section):
+    most: int = 10
+
+
+def test_a_section_of_a_plug_in_is_read_as_its_class_and_a_fault_is_a_line(tmp_path: Path) -> None:
+    params = load({**GOOD, "plugins": {"count": {"most": 3}, "other": {"mots": "x"}}}, tmp_path)
+    assert [params.of_plugin(name, CountParams).most for name in ("count", "none")] == [3, 10]
+    with pytest.raises(ParamsError) as error:
+        params.of_plugin("other", CountParams)
+    line = "params.yaml: section plugins.other: unknown parameter mots; did you mean most?"
+    assert str(error.value) == line

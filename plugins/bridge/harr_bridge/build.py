@@ -1,4 +1,4 @@
-"""The command `harr bridge`, beside the stages: another encoder of queries for the vectors that are there."""
+"""Another encoder of queries for the vectors that are there: learn the map, write the folder, say what it finds."""
 
 from pathlib import Path
 from statistics import mean
@@ -38,9 +38,9 @@ def bridge_encoder(
     """
     import numpy as np
 
-    from harr.bridge.bridged import learn, read_pairs, recalls, write_bridged
     from harr.corpus.sample import draw_questions
     from harr.embed.encoder import Encoder
+    from harr_bridge.bridged import learn, read_pairs, recalls, write_bridged
 
     passages, vectors, documents = _documents(params)
     queries = Encoder(
@@ -112,7 +112,7 @@ def _questions(file: Path | None) -> list[Question]:
 
 def _told(rates: dict[str, list[float]], seed: int, sample: int) -> list[str]:
     """Return recall in words."""
-    from harr.bridge.bridged import DEPTH, share_of
+    from harr_bridge.bridged import DEPTH, share_of
 
     told = {name: f"{mean(values):.1%}" for name, values in rates.items()}
     share, low, high = share_of(rates["bridge"], rates["re_embedded"], seed)

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-
-from harr.bridge.bridged import Pairs, learn
-from harr.bridge.maps import SpaceMap, fitted_maps, procrustes, ridge
+from harr_bridge.bridged import Pairs, learn
+from harr_bridge.maps import SpaceMap, fitted_maps, procrustes, ridge
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -32,7 +31,7 @@ def test_the_best_map_on_held_out_texts_is_taken(texts: np.ndarray, monkeypatch:
         seen.append(len(new))
         return [ridge(new, old[::-1], 0.01), *fitted_maps(new, old, seed)]
 
-    monkeypatch.setattr("harr.bridge.bridged.fitted_maps", watched)
+    monkeypatch.setattr("harr_bridge.bridged.fitted_maps", watched)
     turn = np.linalg.qr(np.random.default_rng(1).normal(size=(12, 12)))[0]
     old = unit(texts @ turn)
     found, worth, _ = learn(Pairs(np.arange(400), texts, old, 0.0, 0.0), seed=0)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 
-from harr.bridge.maps import SpaceMap, fitted_maps
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
@@ -22,6 +21,7 @@ from harr.io.files import draft, write_json, write_text
 from harr.merge.card import RETRIEVER, folder_card, usage
 from harr.merge.retriever import PROBES, save_stock
 from harr.types import Question
+from harr_bridge.maps import SpaceMap, fitted_maps
 
 DEPTH = 10
 """Number of nearest passages in which gold, and agreement with the old encoder, is looked for."""

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from harr_bridge.build import bridge_encoder
+from harr_bridge.command import BRIDGED
 from sentence_transformers import SentenceTransformer
 from stages import SMOKE, WORLD, nothing, world_params
 from token_table import save_table
@@ -23,9 +25,8 @@ from harr.errors import CorpusError, IndexMismatch, ModelError
 from harr.io.files import read_json, write_json
 from harr.params import Params
 from harr.rag.policies.encoder_adapter import add_adapter
-from tasks.bridge import bridge_encoder
 from tasks.merge import merge_adapter
-from tasks.paths import ADAPTER, BRIDGED, CORPUS, FILTERED, PLACES, QUESTIONS, RETRIEVER, VECTORS
+from tasks.paths import ADAPTER, CORPUS, FILTERED, PLACES, QUESTIONS, RETRIEVER, VECTORS
 from tasks.train import train_policy
 
 NO_PROMPTS: dict[str, Any] = {"query_prompt": "", "passage_prompt": ""}

@@ -1,0 +1,32 @@
+"""The command `harr bridge`: its options. What it does stands in build.py, and is imported when it runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from tasks.runtime.command import run_command
+
+BRIDGED = Path("models/bridged")
+
+
+def bridge(
+    model: Annotated[str, Option(help="the new encoder of queries: a folder, or a name of the hub")],
+    texts: Annotated[int, Option(min=100, metavar="N", help="at most so many passages, and so many questions")] = 1000,
+    questions: Annotated[Path | None, Option(help="questions to tell recall by (default: the validation ones)")] = None,
+    query_prompt: Annotated[str, Option(metavar="TEXT", help="what the new encoder wants before a query")] = "",
+    passage_prompt: Annotated[str, Option(metavar="TEXT", help="and before a passage")] = "",
+    out: Annotated[Path, Option(help="folder of the bridged encoder, for retriever.encoder")] = BRIDGED,
+) -> None:
+    """Let another encoder read queries for this index.
+
+    Learns a map from its vectors to those of encoder.model. Needs what stages download and embed have made.
+    """
+    from harr.params import Params
+    from harr_bridge.build import bridge_encoder
+
+    def body() -> None:
+        given = {"query_prompt": query_prompt, "passage_prompt": passage_prompt}
+        print(*bridge_encoder(Params.load(), model, texts, questions, out, **given), sep="\n")
+
+    run_command(body)
