@@ -23,7 +23,8 @@ from harr.arms import ARMS
 from harr.builders.methods import method_of
 from harr.builders.pipeline import build_pipeline
 from harr.builders.places import Places
-from harr.builders.setup import open_players, open_setup
+from harr.builders.players import open_players
+from harr.builders.setup import open_setup
 from harr.builders.writers import build_generator
 from harr.corpus.passages import read_questions
 from harr.evaluate.intervals import resample

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from harr.arms import ARMS
 from harr.builders.pipeline import build_pipeline
-from harr.builders.setup import open_players
+from harr.builders.players import open_players
 from harr.builders.writers import build_generator
 from harr.corpus.passages import read_questions
 from harr.errors import ParamsError

@@ -30,7 +30,7 @@ import torch.nn.functional as F
 from harr.arms import ARMS, FULL
 from harr.builders.pipeline import build_pipeline
 from harr.builders.places import Places
-from harr.builders.setup import open_players, open_samplers, open_writer
+from harr.builders.players import open_players, open_samplers, open_writer
 from harr.builders.writers import written_by
 from harr.compute.products import by_onednn
 from harr.corpus.passages import read_questions

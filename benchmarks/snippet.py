@@ -11,7 +11,7 @@ from statistics import fmean
 import harr
 from harr.arms import ARMS
 from harr.builders.pipeline import build_pipeline
-from harr.builders.setup import open_players
+from harr.builders.players import open_players
 from harr.builders.writers import build_generator
 from harr.corpus.passages import read_questions
 from harr.params import Params

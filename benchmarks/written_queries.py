@@ -22,7 +22,7 @@ import numpy as np
 from harr.arms import ARMS, FULL
 from harr.builders.pipeline import build_pipeline
 from harr.builders.places import Places
-from harr.builders.setup import open_players
+from harr.builders.players import open_players
 from harr.builders.writers import build_generator
 from harr.corpus.passages import Passages, read_questions
 from harr.evaluate.intervals import resample

@@ -55,7 +55,8 @@ def train_each(
         Figures, and by the name of a run's folder what :func:`told_runs` reads.
     """
     from harr.builders.methods import METHODS, method_of
-    from harr.builders.setup import arm_params, open_setup
+    from harr.builders.players import arm_params
+    from harr.builders.setup import open_setup
     from harr.corpus.passages import read_questions
 
     runs, questions = due(params), FILTERED / "questions.jsonl"

@@ -27,7 +27,7 @@ def ask(params: Params, text: str, model: Path | None = None) -> Episode:
         ModelError: there is no model.
     """
     from harr.builders.pipeline import build_pipeline
-    from harr.builders.setup import open_players, open_writer
+    from harr.builders.players import open_players, open_writer
     from harr.builders.writers import build_generator, build_reader
     from harr.evaluate.play import Game
 

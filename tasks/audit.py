@@ -46,7 +46,7 @@ def audit_play(
 
 
 def _swap(params: Params, episodes: Sequence[Episode], log: Log, model: Path | None) -> dict[str, float | str]:
-    from harr.builders.setup import open_writer
+    from harr.builders.players import open_writer
     from harr.builders.writers import build_generator, build_reader
     from harr.evaluate.play import Game
     from harr.evaluate.swap import Swapped, swap

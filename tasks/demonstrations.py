@@ -60,7 +60,7 @@ def write_demonstrations(
         CorpusError: ``out`` exists, there is no question, or no episode was good enough.
     """
     from harr.builders.pipeline import build_pipeline, build_reward
-    from harr.builders.setup import open_players
+    from harr.builders.players import open_players
     from harr.builders.writers import build_reader
     from harr.corpus.passages import read_questions
     from harr.corpus.sample import draw_questions

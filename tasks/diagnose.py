@@ -144,7 +144,7 @@ def play_untrained(
 ) -> tuple[dict[str, list[Episode]], dict[str, Found], dict[str, list[dict[str, Any]]]]:
     """Return per arm its episodes, what it found at every depth, and a row of metrics per question."""
     from harr.builders.pipeline import build_reward
-    from harr.builders.setup import open_players, open_writer
+    from harr.builders.players import open_players, open_writer
     from harr.builders.writers import build_generator, build_reader
     from harr.diagnose.measure import DeepRetriever
     from harr.evaluate.play import Game

@@ -38,7 +38,7 @@ def _occlusion(
     params: Params, questions: Sequence[Question], runs: "Sequence[ArmRun]", full: list[Rows], log: Log
 ) -> dict[str, Any]:
     from harr.builders.pipeline import build_reward
-    from harr.builders.setup import open_players
+    from harr.builders.players import open_players
     from harr.builders.writers import build_generator
     from harr.evaluate.play import Game
     from harr.evaluate.summary import contrast, summarise

@@ -42,7 +42,7 @@ def play_arms(
         Question rows per arm, one list per seed; and the episodes of the first seed and the first kind of candidates.
     """
     from harr.builders.pipeline import build_reward
-    from harr.builders.setup import open_players, open_writer
+    from harr.builders.players import open_players, open_writer
     from harr.builders.writers import build_generator, build_reader
     from harr.evaluate.play import ArmRun, Game
     from harr.evaluate.rows import join_candidates

@@ -20,7 +20,7 @@ def play_samples_of(params: Params, run: "ArmRun", game: "Game", questions: Sequ
 
     They are remembered, so that arms of one model share them.
     """
-    from harr.builders.setup import open_samplers
+    from harr.builders.players import open_samplers
     from harr.builders.writers import untaught_folder
     from harr.evaluate.samples import play_samples
 
@@ -36,7 +36,7 @@ def chosen(
     params: Params, run: "ArmRun", game: "Game", questions: Sequence[Question], groups: Groups, log: Log
 ) -> tuple[list[Episode], Groups]:
     """Return the episode that the arm chooses of every question, and all that was played for it."""
-    from harr.builders.setup import open_samplers
+    from harr.builders.players import open_samplers
     from harr.builders.writers import build_reader
     from harr.evaluate.beam import play_beam
     from harr.evaluate.samples import best_of, majority

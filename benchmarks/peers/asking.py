@@ -17,7 +17,7 @@ from benchmarks.million import QUERIES, download
 from benchmarks.peers.turns import flops, layer_weights, row, taking_turns
 from harr.arms import ARMS
 from harr.builders.pipeline import build_pipeline
-from harr.builders.setup import open_players
+from harr.builders.players import open_players
 from harr.builders.writers import build_generator
 from harr.corpus.passages import Passages, read_questions
 from harr.corpus.vectors import Vectors

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from harr.builders.fit import facts_of
 from harr.compute import distributed
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError
@@ -28,28 +29,14 @@ def query_section(section: EncoderParams, model: str) -> EncoderParams:
     """Return what reads states, in the shape of section ``encoder``: itself, or the folder ``retriever.encoder``.
 
     The prompt of such a folder is its own: the map in it was learnt with that.
-
-    Raises:
-        ModelError: it is no folder of `harr bridge` or of stage merge.
     """
     if not model:
         return section
     folder = find_folder(model, "retriever.encoder")
-    if not made_for(model):
-        raise ModelError(
-            f"retriever.encoder {model} does not say whose vectors it reads states for; run `harr bridge --model "
-            f"{model}`, and name the folder that it writes"
-        )
     if (tower := query_tower(folder)) != folder:
         model = str(tower)
     prompts = read_json(tower / "config_sentence_transformers.json").get("prompts", {})
     return section.model_copy(update={"model": model, "query_prompt": prompts.get("query", ""), "plain_prompt": None})
-
-
-def made_for(model: str) -> str:
-    """Return the identity of the encoder whose vectors a folder reads states for; empty where it tells none."""
-    told = find_folder(model, "retriever.encoder") / "harr.json"
-    return str(read_json(told).get("documents", "")) if told.exists() else ""
 
 
 def trained_encoder(section: EncoderParams, folder: Path) -> Encoder:
@@ -74,6 +61,5 @@ def action_folder(folder: Path) -> Path | None:
 
     In a merged model it is the tower of documents.
     """
-    told = folder / "harr.json"
-    names = ("action", DOCUMENT) if told.exists() and "positions" in read_json(told) else ("action",)
+    names = ("action", DOCUMENT) if "positions" in facts_of(folder) else ("action",)
     return next((folder / name for name in names if (folder / name).is_dir()), None)

@@ -11,6 +11,7 @@ import torch
 
 from harr.arms import Arm
 from harr.builders.encoder import action_folder, trained_encoder
+from harr.builders.fit import check_trained
 from harr.builders.places import Places
 from harr.compute import distributed
 from harr.corpus.passages import Passages
@@ -21,7 +22,6 @@ from harr.index.adopted import open_collection, open_index
 from harr.index.mentions import Mentions
 from harr.index.passage_index import PassageIndex
 from harr.index.words import WordIndex
-from harr.io.files import read_json
 from harr.params.embed import EncoderParams
 from harr.params.functions import function_of
 from harr.params.index import IndexParams
@@ -152,7 +152,7 @@ def dense_policy(
     ``trained`` is the folder that the encoder is from; its term beside the vector is read there.
     """
     if trained:
-        _check_scores(section, trained)
+        check_trained(trained, {"scores": section.scores}, scores="vector")
     if late := section.scores == "maxsim":
         encoder = late_encoder(encoder, corpus.vectors, section.max_tokens)
     evidence = None
@@ -192,16 +192,6 @@ def late_encoder(encoder: Encoder, vectors: Vectors, max_tokens: int) -> Encoder
             "the vectors are without those of tokens, which retriever.scores maxsim compares; run `dvc repro`"
         )
     return encoder.late(vectors.token_width, max_tokens)
-
-
-def _check_scores(section: RetrieverParams, folder: Path) -> None:
-    """Refuse a model that was trained by other scores than it would play by."""
-    facts = read_json(folder / "harr.json") if (folder / "harr.json").exists() else {}
-    if (told := facts.get("scores", "vector")) != section.scores:
-        raise ModelError(
-            f"{folder} was trained with retriever.scores {told}, params.yaml says {section.scores}; set it to what it "
-            "was trained with"
-        )
 
 
 def source_retrievers(
@@ -292,15 +282,8 @@ def trained_towers(encoder: EncoderParams, section: RetrieverParams, folder: Pat
     """
     if (actions := action_folder(folder)) is None:
         raise ModelError(f"{folder} holds no tower of actions (folder action); train with train.method: pqn")
-    facts = read_json(folder / "harr.json") if (folder / "harr.json").exists() else {}
     towers = towers_policy(section, trained_encoder(encoder, folder), trained_encoder(encoder, actions), None)
-    for name, given in towers.facts.items():
-        if (told := facts.get(name, given)) != given:
-            where = "encoder" if name == "normalize" else "retriever"
-            raise ModelError(
-                f"{folder} was trained with {name} {told}, params.yaml says {given}; "
-                f"set {where}.{name} to what it was trained with"
-            )
+    check_trained(folder, towers.facts)
     return towers
 
 

@@ -1,43 +1,33 @@
-"""All of params.yaml becomes the players of a run: of those who learn, and of those who are compared."""
+"""All of params.yaml becomes what filter and train need: the players who learn, their questions and their reward."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
-import torch
 from tqdm import tqdm
 
-from harr.arms import Arm
-from harr.builders.encoder import action_folder, build_encoder, made_for, query_section, trained_encoder
+from harr.builders.encoder import build_encoder, query_section
+from harr.builders.fit import check_encoder
 from harr.builders.pipeline import build_pipeline, build_reward, for_training
 from harr.builders.places import Places
 from harr.builders.retrievers import (
     Corpus,
-    arm_function,
     dense_policy,
     fixed_retriever,
-    function_retriever,
     open_corpus,
-    reranked_retriever,
     source_retrievers,
     towers_policy,
 )
 from harr.builders.writers import (
     build_generator,
-    build_samplers,
-    build_writer,
     settings_of,
     stamps,
-    untaught_folder,
     writer_folder,
     written_by,
 )
-from harr.compute.precision import resolved
 from harr.corpus.passages import Passages, read_questions
 from harr.embed.encoder import Encoder
-from harr.embed.lean import lean
-from harr.errors import CorpusError, IndexMismatch, ParamsError
+from harr.errors import ParamsError
 from harr.index.kinds import built_as
 from harr.io.files import fingerprint, sha256
 from harr.params import Params
@@ -45,16 +35,10 @@ from harr.params.filter import PreferencesParams
 from harr.rag.generation.sampler import Samplers
 from harr.rag.generation.server import ServerSamplers
 from harr.rag.retrieval.late_interaction import search_identity
-from harr.rag.retrieval.rewritten import RULES as REWRITES, Rewritten, searching_for
 from harr.rag.setup import Setup
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.router import open_sources, source_facts
-from harr.types import Generator, Question, Retriever
-
-
-def arm_params(params: Params, arm: Arm) -> Params:
-    """Return the parameters that an arm is trained and played with: those of the run, but for its overrides."""
-    return params.model_copy(update={"retriever": params.retriever.model_copy(update=arm.overrides)})
+from harr.types import Question, Retriever
 
 
 @contextmanager
@@ -75,7 +59,7 @@ def open_setup(
     """
     web = open_sources(params.sources, places.searches)
     with open_corpus(params.index, places) as corpus:
-        encoder = _checked_encoder(params, corpus, places)
+        encoder = open_encoder(params, corpus, places)
         game = params.model_dump(include={"retriever", "pipeline", "generator", "reward"}, mode="json")
         if params.retriever.encoder:  # a folder may be made anew
             game["retriever"]["encoder"] = encoder.identity
@@ -165,94 +149,15 @@ def _learning_retriever(
     return dense_policy(section, encoder, corpus, section.candidates, history=history, seed=params.seed)
 
 
-@contextmanager
-def open_players(
-    params: Params, places: Places, questions: Sequence[Question], *, candidates: str
-) -> Iterator[Callable[[Arm, Path | None], Retriever]]:
-    """Open what evaluation compares: ``player(arm, trained)`` is a retriever that takes its best K.
-
-    ``trained`` is the folder of an adapter or of a merged model; without one the base encoder ranks. Where the language
-    model learns, all arms search with ``retriever.search``, and differ in who writes (:func:`open_writer`). States are
-    read in the number format that training computes in (``train.precision``).
+def open_encoder(params: Params, corpus: Corpus, places: Places) -> Encoder:
+    """Return the encoder that reads states, where the vectors are of ``encoder`` and it was made for them.
 
     Raises:
-        CorpusError: a question's gold or given passage is not in the corpus.
-        IndexMismatch: vectors or index belong to another encoder or corpus, or lack a source.
-        ParamsError: a source cannot be asked, or the function of an arm is not there.
+        IndexMismatch, ModelError: it is not (:func:`harr.builders.fit.check_encoder`).
     """
-    web = open_sources(params.sources, places.searches)
-    for arm in params.evaluate.arm_table.values():
-        if arm.function:  # found missing before any other arm is played
-            arm_function(arm)
-    with open_corpus(params.index, places) as corpus:
-        _check_ids(questions, corpus.passages, places)
-        base = _checked_encoder(params, corpus, places)
-        precision = resolved(getattr(params.train, "precision", ""))
-        dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
-        answering = lean(base, dtype)
-
-        def player(arm: Arm, trained: Path | None) -> Retriever:
-            found = searcher(arm, trained)
-            return Rewritten(found, searching_for(REWRITES[arm.query])) if arm.query else found
-
-        def searcher(arm: Arm, trained: Path | None) -> Retriever:
-            section = arm_params(params, arm).retriever
-            if arm.function:
-                return function_retriever(arm, section, base, corpus, candidates)
-            if params.sources:
-                return source_retrievers(params.sources, web, section, answering, corpus, candidates)
-            search = section.search if params.writer_learns else arm.search
-            if search == "reranked" and params.evaluate.reranker:
-                return reranked_retriever(section, params.evaluate.reranker, answering, corpus, candidates)
-            if search:
-                return fixed_retriever(section, search, answering, corpus, candidates)
-            states = query_section(params.encoder, section.encoder)
-            encoder = trained_encoder(states, trained) if trained else base
-            if trained and (tower := action_folder(trained)):
-                return towers_policy(section, encoder, trained_encoder(params.encoder, tower), corpus.passages)
-            policy = dense_policy(section, encoder, corpus, candidates, history=arm.history, trained=trained)
-            return replace(policy, encoder=lean(policy.encoder, dtype))
-
-        yield player
-
-
-def open_writer(params: Params, places: Places, arm: Arm, trained: Path | None) -> Generator:
-    """Return the language model of an arm, where it is what learns; it writes its most likely tokens.
-
-    ``trained`` is the folder of an adapter or of a model; without one the arm writes as training began. An arm that is
-    ``untaught`` writes as before stage generator, where what that stage left is an arm of its own (not of LeReT).
-    """
-    section = params.generator
-    begun = untaught_folder if arm.untaught and "warmstart" in params.train.arms else writer_folder
-    max_tokens = getattr(params.train, "max_tokens", 0)
-    return build_writer(section, trained or begun(section, places), max_tokens, params.seed, places)
-
-
-def open_samplers(params: Params, places: Places, trained: Path | None, samples: int) -> list[Generator]:
-    """Return the language model of an arm as it samples when it is trained, once for each of so many samples."""
-    folder = trained or writer_folder(params.generator, places)
-    seeds = [params.seed * 1_000_003 + number for number in range(samples)]
-    temperature, longest = (getattr(params.train, name) for name in ("temperature", "max_tokens"))
-    return build_samplers(params.generator, folder, longest, temperature, seeds, places)
-
-
-def _checked_encoder(params: Params, corpus: Corpus, places: Places) -> Encoder:
-    """Return the encoder that reads states, where the vectors are of ``encoder`` and it was made for them."""
-    encoder, made = build_encoder(params.encoder), corpus.vectors.manifest["encoder"]
-    if encoder.identity != made:
-        raise IndexMismatch(
-            f"{places.vectors} was made by encoder {made}, but params.yaml names "
-            f"{encoder.name} ({encoder.identity}); run `dvc repro`, or set encoder back"
-        )
-    if not (name := params.retriever.encoder):
-        return encoder
-    section = query_section(params.encoder, name)
-    if (wanted := made_for(name)) != made:
-        raise IndexMismatch(
-            f"retriever.encoder {name} reads states for vectors of encoder {wanted}, but {places.vectors} was made by "
-            f"{made}; run `harr bridge` again, or name another folder"
-        )
-    return build_encoder(section)
+    encoder, model = build_encoder(params.encoder), params.retriever.encoder
+    check_encoder(encoder, model, corpus.vectors.manifest["encoder"], places.vectors)
+    return build_encoder(query_section(params.encoder, model)) if model else encoder
 
 
 def _with_gold(questions: Sequence[Question], passages: Passages) -> list[Question]:
@@ -262,13 +167,3 @@ def _with_gold(questions: Sequence[Question], passages: Passages) -> list[Questi
     if len(left) < len(questions):
         tqdm.write(f"{len(questions) - len(left)} of {len(questions)} questions left out: their gold passages are gone")
     return left
-
-
-def _check_ids(questions: Sequence[Question], passages: Passages, places: Places) -> None:
-    named = {pid for question in questions for pid in (*question.gold_ids, *question.candidate_ids)}
-    missing = sorted(named - set(passages.rows_of(named)))
-    if missing:
-        raise CorpusError(
-            f"{len(missing)} passage ids of the questions are not in {places.corpus} (first: {', '.join(missing[:3])})"
-            "; use questions of this corpus, or download the corpus they belong to"
-        )

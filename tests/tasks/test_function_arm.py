@@ -13,7 +13,7 @@ from serving import serving
 from stages import ROOT, SMOKE, nothing, world_params
 from token_table import save_table
 
-from harr.builders.setup import open_players
+from harr.builders.players import open_players
 from harr.corpus.passages import Passages, read_questions
 from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder

@@ -35,7 +35,7 @@ def test_each_part_costs_what_the_model_read_of_it(workplace: Path, monkeypatch:
     def players(*values: Any, **named: Any) -> Any:
         yield lambda arm, folder: Reads(read)
 
-    monkeypatch.setattr("harr.builders.setup.open_players", players)
+    monkeypatch.setattr("harr.builders.players.open_players", players)
     thought = {"pipeline": {"name": "search_r1"}, "retriever": SMOKE["retriever"] | {"state": "thought"}}
     for read, before, parts, sections in (
         ("query", "frozen", ["question", "history", "query"], {}),

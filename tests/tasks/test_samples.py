@@ -8,7 +8,7 @@ import pytest
 from letters import OnePassage, save_letters
 
 from harr.arms import ARMS
-from harr.builders import setup, writers
+from harr.builders import players, writers
 from harr.evaluate.play import ArmRun, Game
 from harr.params import Params
 from harr.rag.pipelines.search_r1 import search_r1
@@ -31,7 +31,7 @@ def writer(answer: str) -> Any:
 
 
 def test_a_majority_of_samples_answers_and_pays_for_all(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setup, "open_samplers", lambda *_: [writer("Ben"), writer("Ada"), writer("Ada")])
+    monkeypatch.setattr(players, "open_samplers", lambda *_: [writer("Ben"), writer("Ada"), writer("Ada")])
     facts = SimpleNamespace(tokens=lambda text: len(text.split(">")[-1]))
     monkeypatch.setattr(writers, "written_by", lambda *_: facts)
     section = params.evaluate.model_copy(update={"arms": ("base", "majority", "full")})
@@ -52,7 +52,7 @@ def test_a_beam_has_a_judge_and_pays_for_what_it_gives_up(params: Params, monkey
     searching = SimpleNamespace(
         complete=lambda asked: ["<search>x" if "<information>Doc" not in one.prompt else "<answer>Ada" for one in asked]
     )
-    monkeypatch.setattr(setup, "open_samplers", lambda *_: [searching, writer("Ben")])
+    monkeypatch.setattr(players, "open_samplers", lambda *_: [searching, writer("Ben")])
     monkeypatch.setattr(writers, "written_by", lambda *_: SimpleNamespace(tokens=lambda text: 1))
     judge = SimpleNamespace(complete=lambda asked: ['{"score": 1.0}' for _ in asked], usage=lambda: {"requests": 3.0})
     monkeypatch.setattr(writers, "build_reader", lambda *_: judge)
@@ -70,8 +70,8 @@ def test_a_beam_has_a_judge_and_pays_for_what_it_gives_up(params: Params, monkey
 
 def test_samples_of_a_model_differ_and_are_remembered(params: Params, tmp_path: Path) -> None:
     folder = save_letters(tmp_path / "letters", spread=0.5)
-    first, second = setup.open_samplers(params, PLACES, folder, 2)
+    first, second = players.open_samplers(params, PLACES, folder, 2)
     said = [player.complete([Generate(prompt="abc")]) for player in (first, second)]
     assert said[0] != said[1]
-    again = setup.open_samplers(params, PLACES, folder, 2)[0]
+    again = players.open_samplers(params, PLACES, folder, 2)[0]
     assert again.complete([Generate(prompt="abc")]) == said[0] and again.usage()["cached"] == 1.0

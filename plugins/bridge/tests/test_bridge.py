@@ -16,7 +16,8 @@ from token_table import save_table
 from tokenizers import Tokenizer
 
 from flows import cli
-from harr.builders.encoder import build_encoder, made_for, query_section
+from harr.builders.encoder import build_encoder, query_section
+from harr.builders.fit import made_for
 from harr.builders.setup import open_setup
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors

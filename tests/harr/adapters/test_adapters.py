@@ -12,7 +12,7 @@ import pytest
 import harr
 from harr.adapters.openai_tool import TOOL, answer_call
 from harr.arms import ARMS, FULL
-from harr.builders.setup import open_players
+from harr.builders.players import open_players
 from harr.corpus.passages import read_questions
 from harr.library.trained import TrainedRetriever
 from harr.params import Params

@@ -15,7 +15,8 @@ from accelerate.state import AcceleratorState
 from harr.builders.encoder import build_encoder
 from harr.builders.methods import METHODS, method_of
 from harr.builders.places import Places
-from harr.builders.setup import arm_params, open_players, open_setup
+from harr.builders.players import arm_params, open_players
+from harr.builders.setup import open_setup
 from harr.corpus.passages import Passages, read_questions
 from harr.corpus.vectors import Vectors
 from harr.datasets import DATASETS

@@ -10,7 +10,8 @@ from tiny import tiny_encoder
 
 from harr.arms import ARMS
 from harr.builders.places import Places
-from harr.builders.setup import open_players, open_setup
+from harr.builders.players import open_players
+from harr.builders.setup import open_setup
 from harr.corpus.passages import write_questions
 from harr.corpus.vectors import Vectors
 from harr.errors import ParamsError

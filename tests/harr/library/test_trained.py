@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 
 import harr
 from harr.arms import ARMS, FULL
-from harr.builders.setup import open_players
+from harr.builders.players import open_players
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch, ModelError, ParamsError

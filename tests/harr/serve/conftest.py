@@ -8,7 +8,7 @@ import pytest
 from projects import make_project, train_stand_in
 
 from harr.arms import ARMS, FULL
-from harr.builders.setup import open_players
+from harr.builders.players import open_players
 from harr.params import Params
 from harr.types import Search
 from tasks.paths import PLACES, RETRIEVER

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from harr.arms import ARMS
-from harr.builders.setup import open_players, open_setup
+from harr.builders.players import open_players
+from harr.builders.setup import open_setup
 from harr.corpus.passages import Passages, read_questions, write_passages
 from harr.corpus.vectors import Vectors
 from harr.datasets.download import download

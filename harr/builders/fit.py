@@ -1,0 +1,73 @@
+"""Whether a model folder is the right one: for the vectors that are there, and for what params.yaml says of it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harr.embed.encoder import Encoder
+from harr.errors import IndexMismatch, ModelError
+from harr.io.files import read_json
+from harr.io.model_folder import find_folder
+
+
+def facts_of(folder: Path) -> dict[str, Any]:
+    """Return what a model folder says of how it was made (harr.json); nothing where it is none of harr's."""
+    path = folder / "harr.json"
+    return dict(read_json(path)) if path.exists() else {}
+
+
+def made_for(model: str) -> str:
+    """Return the identity of the encoder whose vectors a folder reads states for; empty where it tells none."""
+    return str(facts_of(find_folder(model, "retriever.encoder")).get("documents", ""))
+
+
+def check_encoder(encoder: Encoder, model: str, made_by: str, vectors: Path) -> None:
+    """Refuse an encoder of passages, or a ``model`` that reads states (``retriever.encoder``), that is not of the vectors.
+
+    Args:
+        encoder: that of section ``encoder``.
+        model: the folder that reads states in its place, if one does.
+        made_by: the identity of the encoder that made the vectors.
+        vectors: where they lie.
+
+    Raises:
+        IndexMismatch: the vectors are of another encoder.
+        ModelError: the folder does not say for whose vectors it reads states.
+    """
+    if encoder.identity != made_by:
+        raise IndexMismatch(
+            f"{vectors} was made by encoder {made_by}, but params.yaml names "
+            f"{encoder.name} ({encoder.identity}); run `dvc repro`, or set encoder back"
+        )
+    if not model:
+        return
+    if not (wanted := made_for(model)):
+        raise ModelError(
+            f"retriever.encoder {model} does not say whose vectors it reads states for; run `harr bridge --model "
+            f"{model}`, and name the folder that it writes"
+        )
+    if wanted != made_by:
+        raise IndexMismatch(
+            f"retriever.encoder {model} reads states for vectors of encoder {wanted}, but {vectors} was made by "
+            f"{made_by}; run `harr bridge` again, or name another folder"
+        )
+
+
+def check_trained(folder: Path, given: Mapping[str, Any], **unsaid: Any) -> None:
+    """Refuse a model that was trained with other settings than it would play with.
+
+    Args:
+        folder: an adapter or a merged model.
+        given: what params.yaml says now, by the name in harr.json.
+        unsaid: what a folder was trained with that does not say.
+
+    Raises:
+        ModelError: names the first that differs, and where it stands in params.yaml.
+    """
+    facts = facts_of(folder)
+    for name, value in given.items():
+        if (trained := facts.get(name, unsaid.get(name, value))) != value:
+            key = f"{'encoder' if name == 'normalize' else 'retriever'}.{name}"
+            raise ModelError(
+                f"{folder} was trained with {key} {trained}, params.yaml says {value}; set it to what it was trained with"
+            )

@@ -1,0 +1,184 @@
+"""The players that evaluation compares: of every arm what searches, and where the language model learns what writes."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from harr.arms import Arm
+from harr.builders.encoder import action_folder, query_section, trained_encoder
+from harr.builders.places import Places
+from harr.builders.retrievers import (
+    Corpus,
+    arm_function,
+    dense_policy,
+    fixed_retriever,
+    function_retriever,
+    open_corpus,
+    reranked_retriever,
+    source_retrievers,
+    towers_policy,
+)
+from harr.builders.setup import open_encoder
+from harr.builders.writers import build_samplers, build_writer, untaught_folder, writer_folder
+from harr.compute.precision import resolved
+from harr.corpus.passages import Passages
+from harr.embed.encoder import Encoder
+from harr.embed.lean import lean
+from harr.errors import CorpusError
+from harr.params import Params
+from harr.params.retriever import RetrieverParams
+from harr.rag.retrieval.rewritten import RULES as REWRITES, Rewritten, searching_for
+from harr.rag.sources.client import WebSource
+from harr.rag.sources.router import open_sources
+from harr.types import Generator, Question, Retriever
+
+
+def arm_params(params: Params, arm: Arm) -> Params:
+    """Return the parameters that an arm is trained and played with: those of the run, but for its overrides."""
+    return params.model_copy(update={"retriever": params.retriever.model_copy(update=arm.overrides)})
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What all arms of an evaluation share."""
+
+    params: Params
+    corpus: Corpus
+    base: Encoder
+    dtype: torch.dtype
+    """The number format in which training computes."""
+    web: Mapping[str, WebSource]
+    candidates: str
+
+    @cached_property
+    def answering(self) -> Encoder:
+        """Return the base encoder with kernels for reading only."""
+        return lean(self.base, self.dtype)
+
+    def section(self, arm: Arm) -> RetrieverParams:
+        """Return section ``retriever`` as an arm plays by it."""
+        return arm_params(self.params, arm).retriever
+
+    def search(self, arm: Arm) -> str:
+        """Return the search of an arm that does not learn; where the language model learns all search alike."""
+        return self.params.retriever.search if self.params.writer_learns else arm.search
+
+
+Make = Callable[[Contest, Arm, Path | None], Retriever]
+
+
+def _function(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
+    return function_retriever(arm, contest.section(arm), contest.base, contest.corpus, contest.candidates)
+
+
+def _sources(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
+    parts = contest.section(arm), contest.answering, contest.corpus, contest.candidates
+    return source_retrievers(contest.params.sources, contest.web, *parts)
+
+
+def _reranked(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
+    reranker = contest.params.evaluate.reranker
+    assert reranker
+    return reranked_retriever(contest.section(arm), reranker, contest.answering, contest.corpus, contest.candidates)
+
+
+def _fixed(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
+    return fixed_retriever(
+        contest.section(arm), contest.search(arm), contest.answering, contest.corpus, contest.candidates
+    )
+
+
+def _encoder(contest: Contest, arm: Arm, trained: Path | None) -> Encoder:
+    states = query_section(contest.params.encoder, contest.section(arm).encoder)
+    return trained_encoder(states, trained) if trained else contest.base
+
+
+def _towers(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
+    assert trained
+    actions = trained_encoder(contest.params.encoder, action_folder(trained) or trained)
+    return towers_policy(contest.section(arm), _encoder(contest, arm, trained), actions, contest.corpus.passages)
+
+
+def _dense(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
+    parts = contest.section(arm), _encoder(contest, arm, trained), contest.corpus, contest.candidates
+    policy = dense_policy(*parts, history=arm.history, trained=trained)
+    return replace(policy, encoder=lean(policy.encoder, contest.dtype))
+
+
+SEARCHERS: Sequence[tuple[Callable[[Contest, Arm, Path | None], object], Make]] = (
+    (lambda contest, arm, trained: arm.function, _function),
+    (lambda contest, arm, trained: contest.params.sources, _sources),
+    (lambda contest, arm, trained: contest.search(arm) == "reranked" and contest.params.evaluate.reranker, _reranked),
+    (lambda contest, arm, trained: contest.search(arm), _fixed),
+    (lambda contest, arm, trained: trained and action_folder(trained), _towers),
+    (lambda contest, arm, trained: True, _dense),
+)
+"""What searches for an arm: the first whose condition holds."""
+
+
+@contextmanager
+def open_players(
+    params: Params, places: Places, questions: Sequence[Question], *, candidates: str
+) -> Iterator[Callable[[Arm, Path | None], Retriever]]:
+    """Open what evaluation compares: ``player(arm, trained)`` is a retriever that takes its best K.
+
+    ``trained`` is the folder of an adapter or of a merged model; without one the base encoder ranks. Where the language
+    model learns, all arms search with ``retriever.search``, and differ in who writes (:func:`open_writer`). States are
+    read in the number format that training computes in (``train.precision``).
+
+    Raises:
+        CorpusError: a question's gold or given passage is not in the corpus.
+        IndexMismatch: vectors or index belong to another encoder or corpus, or lack a source.
+        ParamsError: a source cannot be asked, or the function of an arm is not there.
+    """
+    web = open_sources(params.sources, places.searches)
+    for arm in params.evaluate.arm_table.values():
+        if arm.function:  # found missing before any other arm is played
+            arm_function(arm)
+    with open_corpus(params.index, places) as corpus:
+        _check_ids(questions, corpus.passages, places)
+        base = open_encoder(params, corpus, places)
+        precision = resolved(getattr(params.train, "precision", ""))
+        dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+        contest = Contest(params, corpus, base, dtype, web, candidates)
+
+        def player(arm: Arm, trained: Path | None) -> Retriever:
+            make = next(make for fits, make in SEARCHERS if fits(contest, arm, trained))
+            searcher = make(contest, arm, trained)
+            return Rewritten(searcher, searching_for(REWRITES[arm.query])) if arm.query else searcher
+
+        yield player
+
+
+def open_writer(params: Params, places: Places, arm: Arm, trained: Path | None) -> Generator:
+    """Return the language model of an arm, where it is what learns; it writes its most likely tokens.
+
+    ``trained`` is the folder of an adapter or of a model; without one the arm writes as training began. An arm that is
+    ``untaught`` writes as before stage generator, where what that stage left is an arm of its own (not of LeReT).
+    """
+    section = params.generator
+    begun = untaught_folder if arm.untaught and "warmstart" in params.train.arms else writer_folder
+    max_tokens = getattr(params.train, "max_tokens", 0)
+    return build_writer(section, trained or begun(section, places), max_tokens, params.seed, places)
+
+
+def open_samplers(params: Params, places: Places, trained: Path | None, samples: int) -> list[Generator]:
+    """Return the language model of an arm as it samples when it is trained, once for each of so many samples."""
+    folder = trained or writer_folder(params.generator, places)
+    seeds = [params.seed * 1_000_003 + number for number in range(samples)]
+    temperature, longest = (getattr(params.train, name) for name in ("temperature", "max_tokens"))
+    return build_samplers(params.generator, folder, longest, temperature, seeds, places)
+
+
+def _check_ids(questions: Sequence[Question], passages: Passages, places: Places) -> None:
+    named = {pid for question in questions for pid in (*question.gold_ids, *question.candidate_ids)}
+    missing = sorted(named - set(passages.rows_of(named)))
+    if missing:
+        raise CorpusError(
+            f"{len(missing)} passage ids of the questions are not in {places.corpus} (first: {', '.join(missing[:3])})"
+            "; use questions of this corpus, or download the corpus they belong to"
+        )
