@@ -16,7 +16,7 @@ PAGES = $(filter-out docs/parameters.md recipes/README.md,$(shell git ls-files '
 PLUGINS = $(wildcard plugins/*/)
 INSTALL = $(if $(UV),$(UV) pip install --python $(VENV)/bin/python $(TORCH:%=--torch-backend=%),$(PIP) install)
 
-.PHONY: help run test services soak format lint types docs smoke vllm ui up down
+.PHONY: help run test services soak format lint types docs smoke vllm up down
 
 help:            ## what there is
 	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 12
@@ -62,9 +62,6 @@ smoke: $(VENV)/ready    ## the whole pipeline on a tiny world, in a copy of the 
 
 vllm: $(VENV)/ready     ## a real vLLM on the CPU, in an environment of its own (3.4 GB), and the tests that drive it
 	bash .ci/vllm
-
-ui: $(VENV)/ready       ## open the local MLflow and Prefect pages (Ctrl-C stops both)
-	harr ui
 
 up: $(VENV)/ready       ## start Prefect, its workers and MLflow, and deploy prefect.yaml (docs/operations.md)
 	harr up

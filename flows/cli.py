@@ -22,9 +22,6 @@ from tasks.runtime.command import run_command
 RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or params.yaml, in this folder"
 Recipe = Annotated[str, Option(help=RECIPE)]
 AsJson = Annotated[bool, Option("--json", help="print one JSON object")]
-PrefectPort = Annotated[int, Option(help="port of the Prefect server")]
-PAGES_PORT = 8003
-MlflowPort = Annotated[int, Option(help="port of the MLflow server")]
 
 app = Typer(
     help="Train the retriever of a RAG pipeline, from corpus to promoted model. `harr init DIR` makes a project.",
@@ -229,10 +226,10 @@ def questions(
 
 @app.command()
 def up(
-    prefect_port: PrefectPort = 4200,
-    mlflow_port: MlflowPort = 5000,
+    prefect_port: Annotated[int, Option(help="port of the Prefect server")] = 4200,
+    mlflow_port: Annotated[int, Option(help="port of the MLflow server")] = 5000,
     serve_port: Annotated[int, Option(help="port of `harr serve`")] = traffic.SERVE_PORT,
-    pages_port: Annotated[int, Option(help="port of the reports and Data Docs")] = PAGES_PORT,
+    pages_port: Annotated[int, Option(help="port of the reports and Data Docs")] = 8003,
 ) -> None:
     """Start Prefect, its workers, MLflow and the champion."""
     from flows import up as servers
@@ -246,14 +243,6 @@ def down() -> None:
     from flows import up as servers
 
     run_command(servers.down)
-
-
-@app.command()
-def ui(prefect_port: PrefectPort = 4200, mlflow_port: MlflowPort = 5000) -> None:
-    """Open the local pages of Prefect and MLflow."""
-    from flows.server import show_ui
-
-    show_ui(prefect_port, mlflow_port)
 
 
 @app.command()

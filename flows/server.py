@@ -1,20 +1,14 @@
-"""Servers of Prefect and MLflow on loopback: how they are started, and `harr ui`."""
+"""Servers of Prefect and MLflow on loopback: how they are started, and which of them run."""
 
 import contextlib
 import json
 import os
-import signal
 import socket
-import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from typing import IO
 
 from harr.io.files import read_json
-from harr.io.progress import bar, shown_parts
 from tasks import paths
 from tasks.tracking.execution import is_alive
 from tasks.tracking.relocate import bring_home
@@ -23,8 +17,6 @@ TEMPORARY = paths.STATE / "tmp"
 """Temporary files of the workers."""
 UP = paths.STATE / "up.json"
 """What `harr up` started (flows/up.py): name -> the process's identity, and the page to open."""
-UI_LOG = paths.STATE / "ui.log"
-"""What the servers of `harr ui` print."""
 
 
 def addresses() -> dict[str, str]:
@@ -65,48 +57,3 @@ def mlflow_command(port: int) -> tuple[list[str], dict[str, str]]:
     address = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     return [sys.executable, "-m", "mlflow", "server", *store, *address], environment
-
-
-@contextlib.contextmanager
-def prefect_server(port: int, log: IO[bytes] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a Prefect server on loopback for the length of the block; what it prints goes to ``log``."""
-    command, environment = prefect_command(port)
-    server = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-    try:
-        yield server
-    finally:
-        server.terminate()
-        try:
-            server.wait(timeout=15)
-        except subprocess.TimeoutExpired:
-            server.kill()
-
-
-def show_ui(prefect_port: int, mlflow_port: int) -> None:
-    """Serve the local Prefect and MLflow histories on loopback until Ctrl-C."""
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    if up := addresses():
-        print("   ".join(f"{name}: {address}" for name, address in up.items()), "  `harr down` stops them")
-        return
-    command, environment = mlflow_command(mlflow_port)
-    UI_LOG.parent.mkdir(parents=True, exist_ok=True)
-    ports = {"Prefect": prefect_port, "MLflow": mlflow_port}
-    with (
-        contextlib.suppress(KeyboardInterrupt),
-        UI_LOG.open("wb") as log,
-        prefect_server(prefect_port, log) as prefect,
-        subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True) as mlflow,
-    ):
-        try:
-            with bar(total=len(ports), desc="harr ui", unit="server") as shown:
-                for name in shown_parts(shown, ports):
-                    while prefect.poll() is None and mlflow.poll() is None and not listens(ports[name]):
-                        time.sleep(0.2)
-            for name, port in ports.items():
-                came = f"http://127.0.0.1:{port}" if listens(port) else f"did not come up; see {UI_LOG}"
-                print(f"{name:<8} {came}")
-            print("Ctrl-C stops both", flush=True)
-            mlflow.wait()
-        finally:
-            mlflow.terminate()

@@ -78,7 +78,7 @@ def end_of_run(params: Params) -> str:
         if headline_figures(summary).get("gain_low", 1.0) > 0
         else ("harr diagnose", "what training could add here, and what to do")
     )
-    steps = [first, use, ("harr ui", "see all runs")]
+    steps = [first, use, ("harr up", "pages of all runs, and schedules")]
     commands = [(command.replace("harr", harr, 1), what) for command, what in steps]
     longest = max(len(command) for command, _ in commands)
     told = [f"  {command:<{longest}}  {what}" for command, what in commands]

@@ -58,7 +58,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sites(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Prefect and MLflow over the run's history, as `harr ui` starts them."""
+    """Prefect and MLflow over the run's history, as `harr up` starts them."""
     servers = {}
     for name, make in (("prefect", prefect_command), ("mlflow", mlflow_command)):
         servers[name] = server_of(finished, make, PREFECT_HOME=str(finished / ".harr/prefect"))

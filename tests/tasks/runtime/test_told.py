@@ -92,5 +92,5 @@ def test_the_end_of_a_run_is_the_table_what_it_means_and_three_commands(
     assert [word for line in lines for word in re.findall(r"^  (harr \w+)", line)] == [
         "harr promote" if verdict == "beats" else "harr diagnose",
         "harr serve",
-        "harr ui",
+        "harr up",
     ]
