@@ -43,7 +43,6 @@ class Params(Section):
     """Embedding model that passages are indexed with and that training starts from."""
     embed: EmbedParams = EmbedParams()
     """Computation of the passage vectors."""
-    """Place where the shards of stage embed are made; no stage depends on it, as the bytes are the same everywhere."""
     index: IndexParams = IndexParams()
     """Index that the vectors are searched in."""
     retriever: RetrieverParams = RetrieverParams()
