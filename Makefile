@@ -25,22 +25,22 @@ run: $(VENV)/ready      ## set up, then the pipeline of params.yaml; prints the 
 	dvc repro
 	@harr report
 
-test: $(VENV)/ready     ## set up, then the tests that run in process, in two processes
+test: $(VENV)/dev       ## set up, then the tests that run in process, in two processes
 	pytest -n 2 --dist loadgroup $(COVER)
 
-services: $(VENV)/ready ## the tests that start servers and other processes, kill them, and take them away
+services: $(VENV)/dev   ## the tests that start servers and other processes, kill them, and take them away
 	pytest -n 2 --dist loadgroup -m services $(COVER)
 
-soak: $(VENV)/ready     ## long kills, fuzz and peers; a real vLLM has `make vllm`
+soak: $(VENV)/dev       ## long kills, fuzz and peers; a real vLLM has `make vllm`
 	pytest -m soak
 
-format: $(VENV)/ready   ## write what a formatter can write: code by ruff, pages by mdformat, spelling by typos
+format: $(VENV)/dev     ## write what a formatter can write: code by ruff, pages by mdformat, spelling by typos
 	ruff check --fix --exit-zero .
 	ruff format .
 	typos --write-changes || true
 	@mdformat $(PAGES)
 
-lint: $(VENV)/ready     ## ruff, spelling, who may import whom, workflows; how long a line of prose is matters to none
+lint: $(VENV)/dev       ## ruff, spelling, who may import whom, workflows; how long a line of prose is matters to none
 	ruff check .
 	ruff format --check .
 	typos
@@ -49,18 +49,18 @@ lint: $(VENV)/ready     ## ruff, spelling, who may import whom, workflows; how l
 	check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml
 	@grep --line-number --word-regexp --ignore-case --file=.ci/words $(PAGES) | sed 's/^/a plainer word? /' || true
 
-types: $(VENV)/ready    ## mypy
+types: $(VENV)/dev      ## mypy
 	mypy
 
 # Not --quiet: mkdocs counts no warning then, so that --strict lets dead links pass.
-docs: $(VENV)/ready     ## the site of docs/, in work/site; a dead link or anchor fails
+docs: $(VENV)/dev       ## the site of docs/, in work/site; a dead link or anchor fails
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 	@echo "work/site/index.html"
 
-smoke: $(VENV)/ready    ## the whole pipeline on a tiny world, in a copy of the tree
+smoke: $(VENV)/dev      ## the whole pipeline on a tiny world, in a copy of the tree
 	bash .ci/smoke
 
-vllm: $(VENV)/ready     ## a real vLLM on the CPU, in an environment of its own (3.4 GB), and the tests that drive it
+vllm: $(VENV)/dev       ## a real vLLM on the CPU, in an environment of its own (3.4 GB), and the tests that drive it
 	bash .ci/vllm
 
 up: $(VENV)/ready       ## start Prefect, its workers and MLflow, and deploy prefect.yaml (docs/operations.md)
@@ -69,10 +69,15 @@ up: $(VENV)/ready       ## start Prefect, its workers and MLflow, and deploy pre
 down:            ## stop what `harr up` started
 	harr down
 
-$(VENV)/ready: constraints.txt pyproject.toml $(PLUGINS:%=%pyproject.toml)
-	@echo "setting up $(VENV): two to four minutes the first time, 2.5 GB"
+# What running needs; what tests, tools and plug-ins need comes on top of it.
+$(VENV)/ready: constraints.txt pyproject.toml
+	@echo "setting up $(VENV): two to four minutes the first time, 2 GB"
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(if $(UV),,$(PIP) install --quiet --upgrade pip)
-	$(INSTALL) --constraint constraints.txt --editable '.[dev]' $(PLUGINS:%=--editable %)
+	$(INSTALL) --constraint constraints.txt --editable '.[pipeline,serve]'
 	@touch $@
 	@echo "$(VENV) is ready"
+
+$(VENV)/dev: $(VENV)/ready $(PLUGINS:%=%pyproject.toml)
+	$(INSTALL) --constraint constraints.txt --editable '.[dev]' $(PLUGINS:%=--editable %)
+	@touch $@
