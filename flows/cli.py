@@ -182,8 +182,8 @@ def preview(
     from harr.corpus.passages import write_questions
     from harr.datasets import open_spans
     from harr.datasets.preview import preview, read_data
+    from harr.diagnose.checks import checks
     from harr.params import Params
-    from harr.questions.checks import checks
     from tasks.runtime.limits import memory_limit
 
     if export and export.exists():
@@ -202,26 +202,6 @@ def preview(
     lines = [*preview_lines(found, export), *check_lines(told)]
     shown = asdict(found) | {"checks": [asdict(one) for one in told]}
     show(shown, lines, as_json=as_json, code=int(any(one.level == "fail" for one in told)))
-
-
-@app.command()
-def questions(
-    hops: Annotated[
-        list[int] | None, Option(min=1, max=2, metavar="N ...", help="passages that a question needs: 1, 2 or both")
-    ] = None,
-    out: Annotated[Path, Option(help="new folder of train.jsonl, validation.jsonl, test.jsonl, dropped.jsonl")] = Path(
-        "questions"
-    ),
-) -> None:
-    """Write questions about your documents by a language model.
-
-    The model is that of section questions; it answers every question again, and those that leak, copy, repeat others
-    or need no passage are dropped, each with its reason. A killed command goes on where it was.
-    """
-    from harr.params import Params
-    from tasks.questions import write_questions
-
-    run_command(lambda: print(*write_questions(Params.load(), hops or (), out), sep="\n"))
 
 
 @app.command()

@@ -2,38 +2,45 @@
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from itertools import pairwise
 from typing import Any
 
 import typer
+from typer.main import get_command
 
 from tasks.runtime.errors import told_in_a_line
 
 PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
-LISTS = {"--answers", "--arms", "--hops", "--lengths", "--tokens"}
-"""Options that take several values."""
 
 
 def call(app: typer.Typer, name: str, words: Iterable[str]) -> None:
     """Run an app as the command ``name``; exits with 2 for a wrong option."""
     if os.getcwd() not in sys.path:  # code of the project's own, as `python -m` finds it
         sys.path.append(os.getcwd())
+    given = list(words)
     with told_in_a_line():
-        app(args=repeated(words), prog_name=name)
+        app(args=repeated(given, lists(app, *given[:1])), prog_name=name)
 
 
-def repeated(words: Iterable[str]) -> list[str]:
+def lists(app: typer.Typer, command: str = "") -> set[str]:
+    """Return the options of a command that take several values."""
+    known: dict[str, Any] = getattr(get_command(app), "commands", {})
+    options = known[command].params if command in known else []
+    return {name for option in options if getattr(option, "multiple", False) for name in option.opts}
+
+
+def repeated(words: Iterable[str], lists: Container[str]) -> list[str]:
     """Return the words of a command line with the name of an option before each of its values, as typer wants it.
 
-    >>> repeated(["--arms", "bm25", "full", "--out", "mine.json"])
+    >>> repeated(["--arms", "bm25", "full", "--out", "mine.json"], {"--arms"})
     ['--arms', 'bm25', '--arms', 'full', '--out', 'mine.json']
     """
     found, option = [], ""
     for before, word in pairwise(["", *words]):
         if word.startswith("-"):
             option = word
-        elif option in LISTS and before != option:
+        elif option in lists and before != option:
             found.append(option)
         found.append(word)
     return found

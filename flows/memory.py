@@ -16,10 +16,10 @@ from typing import Any
 from huggingface_hub import snapshot_download
 
 from harr.datasets.preview import Data
+from harr.diagnose.checks import Check
 from harr.errors import HarrError
 from harr.io.model_folder import PACKAGED, find_folder
 from harr.params import Params
-from harr.questions.checks import Check
 from harr.types import Question
 
 BASE = {"embed": 0.85e9, "train": 0.9e9, "evaluate": 1.2e9}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flows.doctor.finding import Finding
     from flows.doctor.status import Status
     from harr.datasets.preview import Preview
-    from harr.questions.checks import Check
+    from harr.diagnose.checks import Check
 
 COLOURS = {
     "ok": 32, "fresh": 32, "FINISHED": 32,

@@ -75,7 +75,7 @@ def test_every_fault_of_the_page_is_shown_by_a_test() -> None:
     assert len(ENTRIES) == 42 and list(map(int, ENTRIES)) != sorted(map(int, ENTRIES)), "they stand by theme"
     assert sum(len(messages(entry)) for entry in ENTRIES.values()) > 60
     code = "\n".join(
-        text for path in python("harr", "tasks", "flows") for text in told(path.read_text(encoding="utf-8"))
+        text for path in python("harr", "tasks", "flows", "plugins") for text in told(path.read_text(encoding="utf-8"))
     )
     tests: dict[str, str] = {}
     for path in python("tests", "plugins"):

@@ -10,7 +10,6 @@ from texts import ROOT, Found, faults, name, nodes, python
 
 CODE = python("harr", "tasks", "flows")
 SAME_STEM = {
-    "haystack": "a framework has the name of facts hidden in a long text",
     "leret": "the program of the paper is a pipeline, its training a method",
 }
 """Names that two modules of harr may have, with a reason; files of params and builders are named after sections."""

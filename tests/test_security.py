@@ -32,7 +32,8 @@ from tasks.paths import CORPUS, PLACES, QUESTIONS, VECTORS
 
 PEERS = {ROOT / "benchmarks/peers/harr_code.py"}
 """What exists to run the code of a peer, in a folder that its user names."""
-FILES = [path for path in python("harr", "tasks", "flows", "benchmarks", "plugins") if path not in PEERS]
+CODE = python("harr", "tasks", "flows", "benchmarks", "plugins")
+FILES = [path for path in CODE if path not in PEERS and path.parent.name != "tests"]
 FORBIDDEN = {"pickle", "cPickle", "_pickle", "joblib", "dill", "cloudpickle", "shelve", "marshal", "jsonpickle"}
 NEEDS = {
     "torch.load": ("weights_only", True),

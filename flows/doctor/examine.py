@@ -23,7 +23,7 @@ def examine(root: Path, environment: Mapping[str, str]) -> list[Finding]:
     ours = processes.scan(root)
     checks = _checks(root, environment, ours)
     try:
-        params = Params.load(root / "params.yaml")
+        params = machine.read_plugins(Params.load(root / "params.yaml"))
         findings = [ok("params.yaml", "valid")]
         checks += _checks_of(params, root, environment, ours)
     except ParamsError as error:

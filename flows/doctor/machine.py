@@ -111,6 +111,17 @@ class Server:
     variable: str
 
 
+def read_plugins(params: Params) -> Params:
+    """Return the parameters with the sections of installed plug-ins read as their classes (docs/extend.md).
+
+    Raises:
+        ParamsError: a section holds a wrong key or value.
+    """
+    classes = {entry.name: entry for entry in metadata.entry_points(group="harr.sections")}
+    known = {name: params.of_plugin(name, classes[name].load()) for name in params.plugins if name in classes}
+    return params.model_copy(update={"plugins": params.plugins | known})
+
+
 def servers(params: Params) -> Iterator[Server]:
     """Yield every server that params.yaml names, wherever it stands: a section with ``base_url`` or ``vllm_url``, or Exa's own.
 

@@ -20,7 +20,6 @@ from harr.params.filter import FilterParams
 from harr.params.generator import GeneratorParams
 from harr.params.index import IndexParams
 from harr.params.pipeline import PipelineParams
-from harr.params.questions import WritingParams
 from harr.params.retriever import RetrieverParams
 from harr.params.reward import RewardParams, max_weight, metric_name
 from harr.params.rule_words import LANGUAGE_MODEL
@@ -61,8 +60,6 @@ class Params(Section):
     """Method by which the player learns."""
     evaluate: EvaluateParams = EvaluateParams()
     """Comparison of the trained model with others."""
-    questions: WritingParams | None = None
-    """Questions that `harr questions` writes; with null it writes none."""
     lengths: LengthsParams = LengthsParams()
     """Evaluation in documents of several lengths."""
     merge: MergeParams = MergeParams()

@@ -12,9 +12,9 @@ from downloading import write_rows
 
 from flows.cli import main
 from harr.datasets.preview import read_data
+from harr.diagnose.checks import Check, checks
 from harr.params.download import JsonlParams
 from harr.params.pipeline import MultistepParams, PickParams
-from harr.questions.checks import Check, checks
 
 Told = Callable[..., list[Check]]
 PASSAGES = [{"id": f"p{n}", "title": f"Town {n}", "text": f"Town {n} lies on the river {n}-bourne."} for n in range(20)]

@@ -12,11 +12,11 @@ from pathlib import Path
 from harr.errors import CorpusError
 from harr.io.files import write_text
 from harr.io.progress import bar, stoppable
-from harr.params.questions import WritingParams
-from harr.questions.partners import partners
-from harr.questions.sift import Asked, Draft, counted, fault_of, verdict
 from harr.rag.pipelines.replies import last_json, line, messages, passages_text
 from harr.types import Generate, Generator, Passage
+from harr_questions.params import WritingParams
+from harr_questions.partners import partners
+from harr_questions.sift import Asked, Draft, counted, fault_of, verdict
 
 SPLITS = ("train", "validation", "test")
 AT_A_TIME = 32
@@ -58,7 +58,7 @@ class Quota:
 def write_questions_of(
     params: WritingParams, passages: Sequence[Passage], writer: Generator, seed: int, folder: Path
 ) -> Written:
-    """Write as many questions as section ``questions`` wants, and as the passages give.
+    """Write as many questions as section ``plugins.questions`` wants, and as the passages give.
 
     Every passage belongs to one split by ``seed``, so that none is gold in two. What is asked of ``writer`` does not
     depend on what ran before: a command that was killed asks the same, and is answered from the cache.
@@ -97,7 +97,7 @@ def plan(params: WritingParams, passages: Sequence[Passage], seed: int) -> list[
     long = [passage for passage in passages if len(passage.text.split()) >= params.min_words]
     if len(long) < len(SPLITS):
         raise CorpusError(
-            f"questions: {len(long)} of {len(passages)} passages have questions.min_words {params.min_words} words; "
+            f"questions: {len(long)} of {len(passages)} passages have plugins.questions.min_words {params.min_words} words; "
             "lower it, or give more documents"
         )
     drawn = random.Random(f"{seed}/passages").sample(long, min(len(long), max(FEWEST, CONSIDERED * total)))
@@ -202,6 +202,6 @@ def _write(params: WritingParams, written: Written, folder: Path) -> None:
             reasons = counted(str(row["reason"]).partition(" q-")[0] for row in written.dropped)
             raise CorpusError(
                 f"questions: no {split} question was kept; dropped: {reasons or 'none was written'}; see "
-                f"{work / 'dropped.jsonl'}; try another questions.writer, or more documents"
+                f"{work / 'dropped.jsonl'}; try another plugins.questions.writer, or more documents"
             )
     work.replace(folder)

@@ -7,7 +7,7 @@ from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, Callba
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
-from harr.adapters.asking import Told, ask
+from harr_adapters.asking import Told, ask
 
 
 class LangChainRetriever(BaseRetriever):

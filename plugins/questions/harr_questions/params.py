@@ -1,4 +1,4 @@
-"""Section ``questions`` of params.yaml: what `harr questions` writes."""
+"""Section ``plugins.questions`` of params.yaml: what `harr questions` writes."""
 
 from typing import Annotated, Literal
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harr_adapters.openai_tool import TOOL, answer_call
 
 import harr
-from harr.adapters.openai_tool import TOOL, answer_call
 from harr.arms import ARMS, FULL
 from harr.builders.players import open_players
 from harr.corpus.passages import read_questions
@@ -19,7 +19,7 @@ from harr.params import Params
 from harr.types import Hop, Question, Search
 from tasks.paths import PLACES, QUESTIONS, RETRIEVER
 
-ROOT = Path(__file__).parents[3]
+PAGE = Path(__file__).parents[1] / "README.md"
 ASKED = "Where was the founder of Acme born?"
 HOPS = [("Who founded Acme?", "Ada Brown"), ("When?", "")]
 QUERY = "Where was she born?"
@@ -47,7 +47,7 @@ def retriever(here: Path, expected: list[list[str]]) -> Iterator[TrainedRetrieve
 
 
 def test_langchain(retriever: TrainedRetriever, expected: list[list[str]]) -> None:
-    from harr.adapters.langchain import LangChainRetriever
+    from harr_adapters.langchain import LangChainRetriever
 
     runnable = LangChainRetriever(retriever=retriever)
     history = {"question": ASKED, "hops": HOPS}
@@ -85,10 +85,9 @@ def test_verifiers(retriever: TrainedRetriever, expected: list[list[str]]) -> No
     """Ten questions load, and a scripted rollout is answered and scored as harr scores it."""
     pytest.importorskip("verifiers", reason="verifiers is missing: it takes no Python 3.14 yet")
     import httpx2
+    from harr_adapters.verifiers import SearchEnv
     from openai import AsyncOpenAI
     from verifiers.legacy.clients import OpenAIChatCompletionsClient
-
-    from harr.adapters.verifiers import SearchEnv
 
     environment = SearchEnv(retriever, QUESTIONS / "train.jsonl")
     rows = environment.get_dataset(n=10)
@@ -129,7 +128,7 @@ def test_verifiers(retriever: TrainedRetriever, expected: list[list[str]]) -> No
 
 def test_the_code_of_the_page_runs(here: Path, expected: list[list[str]], capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {"__name__": "page"}
-    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs/adapters.md").read_text(), re.DOTALL):
+    for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
         exec(block, names)
     assert capsys.readouterr().out.count("\n") >= 4 and len(names["documents"]) == 3
     found = [one.id for one in names["found"]["search"]["documents"]]

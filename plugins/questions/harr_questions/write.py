@@ -11,22 +11,19 @@ from tasks.paths import PLACES
 def write_questions(params: Params, hops: Sequence[int], out: Path) -> list[str]:
     """Write questions into the new folder ``out``; return what was written, and dropped, in lines.
 
-    ``hops``: numbers of passages that questions need; where it is empty, section questions says.
+    ``hops``: numbers of passages that questions need; where it is empty, section plugins.questions says.
 
     Raises:
-        ParamsError: no section questions.
-        CorpusError: ``out`` exists, or what :func:`harr.questions.author.write_questions_of` raises.
+        ParamsError: section plugins.questions has no writer, or another fault; or the data set has questions.
+        CorpusError: ``out`` exists, or what :func:`harr_questions.author.write_questions_of` raises.
     """
     from harr.builders.writers import build_reader
     from harr.datasets import DATASETS, open_spans
-    from harr.questions.author import SPLITS, write_questions_of
-    from harr.questions.sift import counted
+    from harr_questions.author import SPLITS, write_questions_of
+    from harr_questions.params import WritingParams
+    from harr_questions.sift import counted
 
-    section = params.questions
-    if section is None:
-        raise ParamsError(
-            "params.yaml: section questions is missing; name its writer, as recipes/own_documents.yaml does"
-        )
+    section = params.of_plugin("questions", WritingParams)
     if out.exists():
         raise CorpusError(f"{out} exists and is left as it is: it may hold edits; remove it, or name another --out")
     found = DATASETS[params.download.dataset]
@@ -38,7 +35,7 @@ def write_questions(params: Params, hops: Sequence[int], out: Path) -> list[str]
     source = found.load(params.download, open_spans(params.download)) if found.cut else found.load(params.download)
     every = list(source.passages)
     passages = [passage for passage in every if not source.searchable or source.searchable(passage)]
-    writer = build_reader(section.writer, params.seed, PLACES, "questions.writer")
+    writer = build_reader(section.writer, params.seed, PLACES, "plugins.questions.writer")
     assert writer
     written = write_questions_of(section, passages, writer, params.seed, out)
     lines = [f"{len(passages):,} passages" + (f"; left out {len(source.left_out)} files" if source.left_out else "")]

@@ -4,8 +4,8 @@ from typing import Any
 
 from haystack import Document, component, default_from_dict, default_to_dict
 
-from harr.adapters.asking import ask
 from harr.library.trained import TrainedRetriever
+from harr_adapters.asking import ask
 
 
 @component

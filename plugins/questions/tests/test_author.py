@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harr_questions.author import Written, plan, write_questions_of
+from harr_questions.params import WritingParams
 from serving import chat, serving
 
 from flows.cli import main
+from flows.doctor.machine import read_plugins, servers
 from harr.corpus.passages import Passages
 from harr.datasets import open_spans
 from harr.datasets.download import download
 from harr.datasets.local import read_question_file
-from harr.errors import CorpusError, ServiceUnavailable
+from harr.errors import CorpusError, ParamsError, ServiceUnavailable
 from harr.params import Params
 from harr.params.generator import ServerParams
-from harr.params.questions import WritingParams
-from harr.questions.author import Written, plan, write_questions_of
 from harr.rag.generation.cache import CachedGenerator
 from harr.types import Generate, Passage
 
@@ -150,7 +151,7 @@ def test_a_split_without_questions_is_one_line_and_the_reasons_stay(write: Write
     assert "questions: no train question was kept; dropped: no question, or no answer 24; see" in str(error.value)
     assert len((tmp_path / ".questions.tmp" / "dropped.jsonl").read_text().splitlines()) == 24
     short = [Passage("p", "Ada.")] * 3
-    with pytest.raises(CorpusError, match=r"questions: 0 of 3 passages have questions\.min_words 20 words"):
+    with pytest.raises(CorpusError, match=r"questions: 0 of 3 passages have plugins\.questions\.min_words 20 words"):
         plan(WritingParams(writer=SERVER), short, 0)
 
 
@@ -178,3 +179,11 @@ def test_the_command_writes_files_that_the_recipe_reads(
     section = Params.load().download
     figures = download(section, Path("corpus"), Path("checked"), Path("work/download"), open_spans(section))
     assert len(Passages.open(Path("corpus"))) == 24 and figures["train_questions"] > 5 < figures["test_questions"]
+
+
+def test_doctor_knows_the_section_and_its_server(workplace: Path) -> None:
+    params = Params.load(Path("recipes/own_documents.yaml"))
+    assert [one.section for one in servers(read_plugins(params))] == ["plugins.questions.writer"]
+    wrong = params.model_copy(update={"plugins": {"questions": {}, "other": {"base_url": "x"}}})
+    with pytest.raises(ParamsError, match=r"params\.yaml: section plugins\.questions: writer is missing"):
+        read_plugins(wrong)
