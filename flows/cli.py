@@ -249,7 +249,7 @@ def report() -> None:
 def doctor(as_json: AsJson = False) -> None:
     """Check what a run needs, and name the fix of what is wrong.
 
-    Versions, servers, secrets, disk, index and registry; exit 1 if something must be mended.
+    Versions, git, disk, memory, and every server and secret that params.yaml names; exit 1 if something must be mended.
     """
     from flows.doctor.examine import examine
     from flows.terminal import doctor_lines, show
@@ -262,8 +262,8 @@ def doctor(as_json: AsJson = False) -> None:
 
 @app.command()
 def status(as_json: AsJson = False) -> None:
-    """Show stages, runs, models, processes and leftovers."""
-    from flows.doctor.status import status
+    """Show stages and why they are stale, models, and unfinished work."""
+    from flows.status import status
     from flows.terminal import show, status_lines
 
     found = status(Path(), os.environ)

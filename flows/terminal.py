@@ -12,7 +12,7 @@ import psutil
 
 if TYPE_CHECKING:
     from flows.doctor.finding import Finding
-    from flows.doctor.status import Status
+    from flows.status import Status
     from harr.datasets.preview import Preview
     from harr.diagnose.checks import Check
 
@@ -81,14 +81,7 @@ def doctor_lines(findings: Sequence["Finding"]) -> list[str]:
 
 def status_lines(state: "Status") -> list[str]:
     """Return the sections of `harr status`, each a table."""
-    stages = [
-        (one.name, painted(one.state), moment(one.ended), duration(one.seconds), shortened(one.reasons))
-        for one in state.stages
-    ]
-    runs = [
-        (one.name, painted(one.status), moment(one.started), duration(one.seconds), " ".join(one.stages))
-        for one in state.runs
-    ]
+    stages = [(one.name, painted(one.state), moment(one.ended), shortened(one.reasons)) for one in state.stages]
     versions = [
         (
             one.alias,
@@ -99,20 +92,13 @@ def status_lines(state: "Status") -> list[str]:
         )
         for one in state.versions
     ]
-    now = time.time()
-    processes = [
-        (f"pid {one.pid}", one.name, f"for {duration(now - one.started)}", one.recipe and f"recipe {one.recipe}")
-        for one in state.processes
-    ]
     return [
         *section("stages", stages, "dvc.yaml names none"),
         *([painted("fail") + f"  {state.trouble}", ""] if state.trouble else []),
-        *section("corpus", [(state.training,)] if state.training else [], "stage index has not told"),
-        *section("last runs", runs, "none yet"),
+        *section("corpus", [(state.training,)] if state.training else [], "as it was when training began, or not trained yet"),
         *section(f"model {state.model}", versions, "none registered yet"),
         *([f"  {painted('warn')}  {state.stray}", ""] if state.stray else []),
-        *section("processes", processes, "none"),
-        *section("left behind", [(one,) for one in state.leftovers], "nothing"),
+        *section("unfinished", [(one,) for one in state.unfinished], "nothing"),
     ]
 
 
@@ -140,20 +126,6 @@ def shortened(reasons: Sequence[str]) -> str:
 def moment(seconds: float) -> str:
     """Return a time of day, here; nothing for 0."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else ""
-
-
-def duration(seconds: float) -> str:
-    """Return how long something took; nothing for 0.
-
-    >>> duration(7.4), duration(100), duration(8000), duration(0)
-    ('7 s', '1 min 40 s', '2 h 13 min', '')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s" if seconds else ""
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def visible(text: str) -> int:

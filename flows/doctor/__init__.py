@@ -1,4 +1,4 @@
-"""What `harr doctor` and `harr status` look at; every check is a plain function that returns findings.
+"""What `harr doctor` looks at: the machine and the servers; every check is a plain function that returns findings.
 
-They change nothing in the project: DVC, MLflow, servers and the machine are asked through their own clients.
+They change nothing. Where the project stands, `harr status` says (flows/status.py).
 """

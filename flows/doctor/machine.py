@@ -1,14 +1,12 @@
-"""Checks of the machine: installed versions, secrets, disk, git."""
+"""Checks of the machine: installed versions, disk, memory, git."""
 
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
+import psutil
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -16,7 +14,7 @@ from packaging.version import Version
 from flows.doctor.finding import Finding, fail, ok, size, warn
 from harr.errors import HarrError
 from harr.params import Params
-from tasks.runtime.limits import sizes
+from tasks.runtime.limits import memory_limit, sizes
 
 INSTALL = "pip install --constraint constraints.txt --editable '.[pipeline]'"
 FROM_WHEEL = "pip install --constraint constraints.txt 'harr[pipeline]'"
@@ -82,80 +80,6 @@ def _direct(extra: str = "") -> set[str]:
     return set().union({canonicalize_name(one.name) for one in wanted} - {"harr"}, *map(_direct, nested))
 
 
-def check_secrets(params: Params, environment: Mapping[str, str]) -> list[Finding]:
-    """Look for variables that params.yaml names for the key of a server elsewhere, and that are unset.
-
-    A server on this machine mostly needs none.
-    """
-    named = [
-        *servers(params),
-        Server("index", (params.index.uri,) * bool(params.index.uri), "", params.index.token_variable),
-    ]
-    asked = [one for one in named if one.variable and (one.urls or one.section.startswith("sources."))]
-    missing = [
-        warn(f"${one.variable}", f"is unset; {one.section} at {where} may ask for it", f"export {one.variable}=...")
-        for one in asked
-        for where in one.urls[:1] or ("its own address",)
-        if not environment.get(one.variable) and not _loopback(where)
-    ]
-    return missing or [ok("secrets", f"{len(asked)} named" if asked else "none needed")]
-
-
-@dataclass(frozen=True)
-class Server:
-    """A server that a section of params.yaml names: its addresses, the model it should have, the variable of its key."""
-
-    section: str
-    urls: tuple[str, ...]
-    model: str
-    variable: str
-
-
-def read_plugins(params: Params) -> Params:
-    """Return the parameters with the sections of installed plug-ins read as their classes (docs/extend.md).
-
-    Raises:
-        ParamsError: a section holds a wrong key or value.
-    """
-    classes = {entry.name: entry for entry in metadata.entry_points(group="harr.sections")}
-    known = {name: params.of_plugin(name, classes[name].load()) for name in params.plugins if name in classes}
-    return params.model_copy(update={"plugins": params.plugins | known})
-
-
-def servers(params: Params) -> Iterator[Server]:
-    """Yield every server that params.yaml names, wherever it stands: a section with ``base_url`` or ``vllm_url``, or Exa's own.
-
-    >>> from harr.params.reward import RerankerParams
-    >>> ranker = RerankerParams(base_url="http://127.0.0.1:8004/v1", model="m")
-    >>> [server.section for server in servers(Params.model_construct(retriever={"reranker": ranker}))]
-    ['retriever.reranker']
-    """
-    for name, part in _sections("", params):
-        url = getattr(part, "base_url", "") or getattr(part, "vllm_url", "")
-        if url or getattr(part, "kind", "") == "exa":
-            urls = (url, *getattr(part, "more_urls", ())) if url else ()
-            yield Server(name, urls, getattr(part, "model", ""), getattr(part, "key_variable", ""))
-
-
-def _sections(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a section and all that stand in it, by their dotted names."""
-    if isinstance(value, Mapping):
-        parts: Iterable[tuple[str, Any]] = value.items()
-    elif isinstance(value, tuple):
-        parts = ((str(place), part) for place, part in enumerate(value))
-    elif hasattr(type(value), "model_fields"):
-        yield name, value
-        parts = vars(value).items()
-    else:
-        return
-    for key, part in parts:
-        yield from _sections(f"{name}.{key}" if name else str(key), part)
-
-
-def _loopback(address: str) -> bool:
-    return urlsplit(address).hostname in ("localhost", "127.0.0.1", "::1")
-
-
 def check_disk(params: Params, root: Path, *, free: int) -> list[Finding]:
     """Compare the free bytes with what vectors and index take when they are made again: twice, for DVC keeps a copy."""
     found = sizes(root)
@@ -166,6 +90,11 @@ def check_disk(params: Params, root: Path, *, free: int) -> list[Finding]:
     if free < needed:
         return [warn("disk", state, "dvc gc --workspace, rm -r work, or run where there is more room")]
     return [ok("disk", state)]
+
+
+def check_memory() -> list[Finding]:
+    """Say how much memory a process may have; `harr preview` compares it with what the stages need."""
+    return [ok("memory", f"{size(memory_limit(psutil.virtual_memory().total))} for a process")]
 
 
 def check_git(root: Path) -> list[Finding]:

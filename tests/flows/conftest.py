@@ -1,6 +1,7 @@
-"""The command `harr` run in this process, and a program of its own where a test needs one."""
+"""The command `harr` run in this process, a program of its own where a test needs one, and a project's folder."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -44,3 +45,15 @@ def program() -> Callable[..., Ended]:
         )
 
     return run
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """dvc.yaml, params.yaml and DVC's settings in a git repository with one commit."""
+    shutil.copy(ROOT / "recipes/smoke.yaml", tmp_path / "params.yaml")
+    shutil.copy(ROOT / "dvc.yaml", tmp_path / "dvc.yaml")
+    (tmp_path / ".dvc").mkdir()
+    shutil.copy(ROOT / ".dvc/config", tmp_path / ".dvc/config")
+    for words in ("init", "add .", "-c user.name=a -c user.email=a@b commit -m start"):
+        subprocess.run(["git", *words.split()], cwd=tmp_path, check=True, capture_output=True)
+    return tmp_path

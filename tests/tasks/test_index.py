@@ -6,7 +6,7 @@ from pathlib import Path
 from digests import digests
 from stages import world_params
 
-from flows.doctor.status import _since_training
+from flows.status import _since_training
 from harr.corpus.passages import Passages, write_passages
 from harr.io.files import publish, read_json, write_json
 from harr.types import Passage

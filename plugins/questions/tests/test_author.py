@@ -13,7 +13,7 @@ from harr_questions.params import WritingParams
 from serving import chat, serving
 
 from flows.cli import main
-from flows.doctor.machine import read_plugins, servers
+from flows.doctor.servers import read_plugins, servers
 from harr.corpus.passages import Passages
 from harr.datasets import open_spans
 from harr.datasets.download import download

@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.doctor.machine import (
-    check_secrets,
-    check_versions,
-    servers,
-)
+from flows.doctor.machine import check_versions
+from flows.doctor.servers import check_secrets, servers
 from harr.params import Params
 from harr.params.generator import ServerParams
 from harr.params.sources import ExaParams, RetrieveParams

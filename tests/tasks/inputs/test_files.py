@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.doctor.stages import check_stages, read_stages
+from flows.stages import read_stages
 from harr.io import digests
 from harr.io.files import read_json
 from tasks.inputs.__main__ import FILES, main
@@ -64,7 +64,6 @@ def test_dvc_repro_and_status_notice_a_changed_an_added_and_a_removed_file(proje
     (download,) = read_stages(project)
     wanted = ("mine/a.jsonl", "mine/b.jsonl (deleted)", "mine/c.jsonl (new)")
     assert (download.state, download.reasons) == ("changed", wanted)
-    assert "not up to date: download" in check_stages(project)[0].found
     assert "download is stale: mine/b.jsonl (deleted)" in dvc("repro")
     assert runs() == 2 and [stage.state for stage in read_stages(project)] == ["fresh"]
     Path("mine/a.jsonl").touch()

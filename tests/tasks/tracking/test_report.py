@@ -13,8 +13,7 @@ import pytest
 from mlflow import MlflowClient
 
 from flows import cli
-from flows.doctor.folders import check_reports, kept_reports
-from flows.doctor.status import status
+from flows.status import status, unsent
 from harr.errors import ServiceUnavailable
 from harr.io.files import digest_of, write_text
 from harr.params import Params
@@ -64,7 +63,7 @@ def test_a_repeated_report_changes_nothing(stored: Path) -> None:
         "tags": {"version": "7"},
     }
     report = left(client.tracking_uri, **whole)
-    assert send_here() == ["reported to MLflow: stage train, FINISHED"] and not kept_reports(stored)
+    assert send_here() == ["reported to MLflow: stage train, FINISHED"] and not unsent(stored)
     (run,), before = stage_runs(client), dump(stored / "mlflow.db")
     assert run.data.tags["version"] == "7" and run.data.params == {"seed": "0"} and run.info.end_time == 2000
     assert len(client.get_metric_history(run.info.run_id, "loss")) == 2 and len(run.inputs.dataset_inputs) == 1
@@ -147,7 +146,7 @@ def test_a_server_that_is_away_costs_a_stage_one_line(
     told = capsys.readouterr().err
     assert told.startswith("warning: the MLflow server does not answer (") and told.count("\n") == 1
     assert told.endswith("stage merge is reported later: `harr record`\n")
-    (kept,) = kept_reports(workplace)
+    (kept,) = unsent(workplace)
     assert kept.stages == ("merge",) and not any("secret" in path.read_text() for path in NOTES.iterdir())
 
 
@@ -167,7 +166,7 @@ def test_a_long_stage_shows_its_points_while_it_computes(stored: Path, monkeypat
     assert made.info.status == "FINISHED"
 
 
-def test_what_waits_is_named_by_doctor_and_status_and_sent_by_the_command_they_name(
+def test_what_waits_is_named_by_the_status_and_sent_by_the_command_they_name(
     workplace: Path, empty_store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The server is a database that is not there at first; one report waits here, one in the folder of a recipe."""
@@ -179,25 +178,21 @@ def test_what_waits_is_named_by_doctor_and_status_and_sent_by_the_command_they_n
         return capsys.readouterr().out
 
     address, place = f"sqlite:///{workplace}/later.db", workplace / ".harr/runs/smoke"
-    assert kept_reports(workplace) == [] and check_reports(workplace, busy=False)[0].level == "ok"
     left(address)
     place.mkdir(parents=True)
     shutil.copy("params.yaml", place)
     with contextlib.chdir(place):
         write_text(Path("curve.svg"), "<svg/>")
         left(address, stage="arms", artifacts=[["curve.svg", "plots", ""]])
-    found = check_reports(workplace, busy=False)
-    assert [one.level for one in found] == ["warn", "warn"]
-    assert "reports of stage train for sqlite:///" in found[0].found
-    assert "reports of stage arms" in found[1].found and "(.harr/runs/smoke/work/mlflow)" in found[1].found
-    assert check_reports(workplace, busy=True)[0].level == "ok"
     shutil.copy(ROOT / "dvc.yaml", workplace)
-    assert any("reports of stage train" in line for line in status(workplace, {}).leftovers)
+    here, there = (line for line in status(workplace, {}).unfinished if "reports of stage" in line)
+    assert here.startswith("work/mlflow: reports of stage train for sqlite:///")
+    assert there.startswith(".harr/runs/smoke/work/mlflow: reports of stage arms")
     shutil.copy(empty_store, "later.db")
-    command = found[0].fix.split("`")[1].split()
+    command = here.split("`")[1].split()
     first, second = said(*command[1:]).splitlines()
     assert first.startswith("reported to MLflow: stage train") and second.startswith(".harr/runs/smoke: reported to ")
-    assert check_reports(workplace, busy=False)[0].level == "ok"
+    assert not unsent(workplace)
     client = MlflowClient(address)
     runs = {run.data.tags["harr.stage"]: run for run in stage_runs(client)}
     assert runs["train"].data.metrics == {"loss": 3.0} and len(client.search_runs(["1"])) == 3
@@ -229,11 +224,11 @@ def test_a_server_that_stops_mid_run_gets_everything_later(
     assert "does not answer" in told and "stage train is reported later" in told and told.count("\n") == 1
     with tracked_run("arms", params) as run:
         run.log(0, {"loss": 1.0})
-    assert [one.stages for one in kept_reports(stored)] == [("train", "arms")]
+    assert [one.stages for one in unsent(stored)] == [("train", "arms")]
     with tracked_run("evaluate", params) as run:
         run.log(0, {"recall": 0.5})
         mlflow_server.start()
-    assert not kept_reports(stored) and not list(NOTES.iterdir())
+    assert not unsent(stored) and not list(NOTES.iterdir())
     told = capsys.readouterr().err
     assert "reported to MLflow: stage train, FINISHED\nreported to MLflow: stage arms, FINISHED\n" in told
     client = MlflowClient()

@@ -1,8 +1,10 @@
-"""Checks of servers: each is asked once, with two seconds to answer."""
+"""Checks of servers: every one that params.yaml names is asked once, with two seconds to answer; and of their keys."""
 
 import contextlib
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,6 +12,7 @@ import httpx
 
 from flows.doctor.finding import Finding, fail, ok, warn
 from harr.errors import ServiceUnavailable, bare, one_line
+from harr.params import Params
 
 SECONDS = 2.0
 
@@ -112,3 +115,102 @@ def check_milvus(address: str) -> list[Finding]:
         fix = 'start it, or index.uri: "" for Milvus Lite, then `dvc repro index`'
         return [fail("Milvus", f"nobody listens at {bare(address)} ({error})", fix)]
     return [ok("Milvus", f"listens at {bare(address)}")]
+
+
+def check_mlflow(address: str) -> list[Finding]:
+    """Look whether an MLflow server answers; a store in a file is opened by whoever reads it.
+
+    Raises:
+        ServiceUnavailable: the server does not answer, or answers with an error.
+    """
+    scheme = urlsplit(address).scheme
+    if scheme in ("", "file"):
+        fix = 'tracking.uri: "" in params.yaml (runs go to mlflow.db), and unset MLFLOW_TRACKING_URI'
+        return [fail("MLflow", f"{address} is a folder, which MLflow 3 refuses", fix)]
+    if scheme not in ("http", "https"):
+        return [ok("MLflow", bare(address))]
+    try:
+        answer = ask(f"{address.rstrip('/')}/health")
+    except ServiceUnavailable as error:
+        raise ServiceUnavailable(
+            f"MLflow at {bare(address)} does not answer ({error}); start it (`mlflow server --host 127.0.0.1`), or "
+            'tracking.uri: "" to keep runs in mlflow.db'
+        ) from None
+    if answer.is_error:
+        what = f"MLflow at {bare(address)} answers {answer.status_code} ({answer.reason_phrase})"
+        raise ServiceUnavailable(f"{what}; see its --allowed-hosts")
+    return [ok("MLflow", f"answers at {bare(address)}")]
+
+
+def check_secrets(params: Params, environment: Mapping[str, str]) -> list[Finding]:
+    """Look for variables that params.yaml names for the key of a server elsewhere, and that are unset.
+
+    A server on this machine mostly needs none.
+    """
+    named = [
+        *servers(params),
+        Server("index", (params.index.uri,) * bool(params.index.uri), "", params.index.token_variable),
+    ]
+    asked = [one for one in named if one.variable and (one.urls or one.section.startswith("sources."))]
+    missing = [
+        warn(f"${one.variable}", f"is unset; {one.section} at {where} may ask for it", f"export {one.variable}=...")
+        for one in asked
+        for where in one.urls[:1] or ("its own address",)
+        if not environment.get(one.variable) and not _loopback(where)
+    ]
+    return missing or [ok("secrets", f"{len(asked)} named" if asked else "none needed")]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that a section of params.yaml names: its addresses, the model it should have, the variable of its key."""
+
+    section: str
+    urls: tuple[str, ...]
+    model: str
+    variable: str
+
+
+def read_plugins(params: Params) -> Params:
+    """Return the parameters with the sections of installed plug-ins read as their classes (docs/extend.md).
+
+    Raises:
+        ParamsError: a section holds a wrong key or value.
+    """
+    classes = {entry.name: entry for entry in metadata.entry_points(group="harr.sections")}
+    known = {name: params.of_plugin(name, classes[name].load()) for name in params.plugins if name in classes}
+    return params.model_copy(update={"plugins": params.plugins | known})
+
+
+def servers(params: Params) -> Iterator[Server]:
+    """Yield every server that params.yaml names, wherever it stands: a section with ``base_url`` or ``vllm_url``, or Exa's own.
+
+    >>> from harr.params.reward import RerankerParams
+    >>> ranker = RerankerParams(base_url="http://127.0.0.1:8004/v1", model="m")
+    >>> [server.section for server in servers(Params.model_construct(retriever={"reranker": ranker}))]
+    ['retriever.reranker']
+    """
+    for name, part in _sections("", params):
+        url = getattr(part, "base_url", "") or getattr(part, "vllm_url", "")
+        if url or getattr(part, "kind", "") == "exa":
+            urls = (url, *getattr(part, "more_urls", ())) if url else ()
+            yield Server(name, urls, getattr(part, "model", ""), getattr(part, "key_variable", ""))
+
+
+def _sections(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a section and all that stand in it, by their dotted names."""
+    if isinstance(value, Mapping):
+        parts: Iterable[tuple[str, Any]] = value.items()
+    elif isinstance(value, tuple):
+        parts = ((str(place), part) for place, part in enumerate(value))
+    elif hasattr(type(value), "model_fields"):
+        yield name, value
+        parts = vars(value).items()
+    else:
+        return
+    for key, part in parts:
+        yield from _sections(f"{name}.{key}" if name else str(key), part)
+
+
+def _loopback(address: str) -> bool:
+    return urlsplit(address).hostname in ("localhost", "127.0.0.1", "::1")

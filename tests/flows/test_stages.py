@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.doctor.stages import check_stages, read_stages
+from flows.stages import read_stages
 from harr.errors import HarrError
 
 pytestmark = pytest.mark.services
@@ -51,7 +51,6 @@ def states(place: Path) -> list[str]:
 def test_after_a_run_all_is_fresh_until_something_is_missing(place: Path) -> None:
     (place / "code/__pycache__/z.pyc").write_text("ignored")
     assert states(place) == ["fresh", "fresh"]
-    assert check_stages(place)[0].level == "ok"
     shutil.rmtree(place / "out")
     assert read_stages(place)[0].reasons == ("out (deleted)",)
     (place / "dvc.lock").unlink()
@@ -71,7 +70,6 @@ def test_a_change_is_named(files: dict[str, str], reasons: tuple[str, ...], plac
     first, second = read_stages(place)
     assert (first.state, sorted(first.reasons)) == ("changed", sorted(reasons))
     assert second.state == ("changed" if "out/a" in files else "follows")
-    assert check_stages(place)[0].level == "warn"
 
 
 def test_a_folder_without_dvc_or_git(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import psutil
 
-from flows.doctor.finding import Finding, ok, warn
 from harr.errors import HarrError, InUse, one_line
 from harr.io.digests import look
 from harr.io.files import read_state
@@ -134,14 +133,3 @@ def _mapping(path: Path) -> dict[str, Any]:
 def _paths(stage: Mapping[str, Any], *kinds: str) -> set[str]:
     entries = [entry for kind in kinds for entry in stage.get(kind, ())]
     return {next(iter(entry)) if isinstance(entry, dict) else str(entry) for entry in entries}
-
-
-def check_stages(root: Path) -> list[Finding]:
-    """Return how many stages would run."""
-    stages = read_stages(root)
-    if running := [stage.name for stage in stages if stage.state == "running"]:
-        return [ok("stages", f"{', '.join(running)} runs")]
-    stale = [stage.name for stage in stages if stage.state != "fresh"]
-    if any(stage.state == "changed" for stage in stages):
-        return [warn("stages", f"not up to date: {', '.join(stale)}   (`harr status` says why)", "dvc repro")]
-    return [ok("stages", f"to run: {', '.join(stale)}" if stale else f"all {len(stages)} up to date")]

@@ -5,21 +5,17 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from typing import Any
 
 import pytest
 from servers import free_port
 from serving import running
 
-from flows.doctor import addresses
-from flows.doctor.addresses import check_milvus, check_model_server, check_prefect
+from flows.doctor import servers
 from flows.doctor.finding import Finding
-from flows.doctor.runs import read_store
+from flows.doctor.servers import check_milvus, check_mlflow, check_model_server, check_prefect
 from harr.errors import ServiceUnavailable
-from harr.params import Params
 
-PARAMS = Params.load(Path(__file__).parents[3] / "recipes/smoke.yaml")
 Serve = Callable[..., str]
 
 
@@ -29,7 +25,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
 
     It notes (path, authorization) of every request in ``asked``.
     """
-    monkeypatch.setattr(addresses, "SECONDS", 20)  # a busy machine may take longer than a user wants to wait
+    monkeypatch.setattr(servers, "SECONDS", 20)  # a busy machine may take longer than a user wants to wait
     with ExitStack() as stack:
 
         def start(answers: dict[str, tuple[int, object]], key: str = "", asked: Any = None) -> str:
@@ -62,7 +58,7 @@ def prefect(url: str = "") -> Finding:
     return found
 
 
-def test_prefect_mlflow_and_milvus_answer_or_not(serve: Serve, tmp_path: Path) -> None:
+def test_prefect_mlflow_and_milvus_answer_or_not(serve: Serve) -> None:
     assert prefect().level == "ok"
     found = prefect(f"{nobody()}/api")
     assert found.level == "fail" and "unset PREFECT_API_URL" in found.fix
@@ -73,13 +69,17 @@ def test_prefect_mlflow_and_milvus_answer_or_not(serve: Serve, tmp_path: Path) -
     assert (found.level, found.fix) == ("warn", f"start the server with PREFECT_SERVER_UI_API_URL={trapped}/api")
     for address, said in ((serve({"/health": (403, "")}), "answers 403"), (nobody(), "does not answer")):
         with pytest.raises(ServiceUnavailable, match=said):
-            read_store(tmp_path, address, PARAMS)
+            check_mlflow(address)
+    stores = [
+        check_mlflow(address)[0].level for address in (serve({"/health": (200, "OK")}), "sqlite:///a.db", "mlruns")
+    ]
+    assert stores == ["ok", "ok", "fail"]
     levels = [check_milvus(address)[0].level for address in (serve({}), nobody(), "http://[")]
     assert levels == ["ok", "fail", "fail"]
 
 
 @pytest.mark.fault(32)
-def test_a_redirect_is_not_followed(serve: Serve, tmp_path: Path) -> None:
+def test_a_redirect_is_not_followed(serve: Serve) -> None:
     """What params.yaml does not name is not asked, and a key goes nowhere else."""
     asked: list[Any] = []
     elsewhere = serve({"/v1/models": (200, {"data": [{"id": "qwen"}]}), "/health": (200, "OK")}, asked=asked)
@@ -87,7 +87,7 @@ def test_a_redirect_is_not_followed(serve: Serve, tmp_path: Path) -> None:
     (found,) = check_model_server("generator", f"{address}/v1", "qwen", "KEY", {"KEY": "right"})
     assert found.level == "fail" and "HTTP 307, a redirect, which is not followed" in found.found
     with pytest.raises(ServiceUnavailable, match="a redirect, which is not followed"):
-        read_store(tmp_path, address, PARAMS)
+        check_mlflow(address)
     assert prefect(f"{address}/api").level == "fail"
     assert asked == []
 
@@ -108,7 +108,7 @@ def test_a_model_server_with_key_and_model(serve: Serve) -> None:
     assert check_model_server("generator", nobody(), "m", "KEY", {})[0].level == "fail"
 
 
-def test_addresses_are_asked_with_their_password_which_is_not_shown(serve: Serve, tmp_path: Path) -> None:
+def test_addresses_are_asked_with_their_password_which_is_not_shown(serve: Serve) -> None:
     asked: list[Any] = []
     url = f"{serve({'/api/health': (200, True)}, asked=asked)}/api"
     found = prefect(url.replace("//", "//me:p%40ss@"))

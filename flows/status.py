@@ -1,0 +1,163 @@
+"""Where the project stands: its stages, its models, and what is unfinished or was not reported yet."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows import stages
+from flows.doctor.finding import DEADLINE_SECONDS, broken, in_background, size
+from flows.versions import Version, model_here, read_versions, store_address
+from harr.errors import DamagedFile, HarrError, bare
+from harr.io.files import read_state
+from harr.params import Params
+from tasks.paths import METRICS, NOTES, RUNS, SINCE, trained_folder
+
+
+@dataclass(frozen=True)
+class StageStatus:
+    """A stage, why it is not fresh, and when it last ran to its end (seconds since 1970; 0 where it never did)."""
+
+    name: str
+    state: str
+    reasons: tuple[str, ...]
+    ended: float
+
+
+@dataclass(frozen=True)
+class Status:
+    """What `harr status` shows; ``trouble`` says in a line what could not be read.
+
+    ``stray`` says in a line that the model in models/ is none of ``versions``; empty where it is one.
+    """
+
+    stages: tuple[StageStatus, ...]
+    model: str
+    headline: str
+    versions: tuple[Version, ...]
+    stray: str
+    unfinished: tuple[str, ...]
+    training: str = ""
+    trouble: str = ""
+
+
+def status(root: Path, environment: Mapping[str, str]) -> Status:
+    """Read it all; what cannot be read is left out, and ``trouble`` names it.
+
+    Raises:
+        HarrError: ``root`` is not the project's folder, or params.yaml is wrong.
+    """
+    if not (root / "dvc.yaml").exists():
+        raise HarrError(f"no dvc.yaml in {root.resolve()}; run this in the folder of a harr project")
+    params = Params.load(root / "params.yaml")
+    address = store_address(params, environment)
+    begun: dict[str, Future[Any]] = {
+        "stages": in_background(lambda: stages.read_stages(root)),
+        "training": in_background(lambda: _since_training(root, params.index.retrain_after)),
+        "MLflow": in_background(lambda: read_versions(root, address, params)),
+        "model": in_background(lambda: model_here(root, params)),
+        "unfinished": in_background(lambda: (*unfinished(root), *map(str, unsent(root)))),
+    }
+    read: dict[str, Any] = {"stages": (), "training": "", "MLflow": (), "model": "", "unfinished": ()}
+    trouble = []
+    for name, future in begun.items():
+        try:
+            read[name] = future.result(DEADLINE_SECONDS)
+        except Exception as error:
+            problem = broken(name, error)
+            trouble.append(f"{name}: {problem.found}; {problem.fix}")
+    return Status(
+        stages=tuple(_stage(stage, root) for stage in read["stages"]),
+        model=params.tracking.registered_model,
+        headline=params.headline,
+        versions=read["MLflow"],
+        stray=_stray(read["MLflow"], read["model"], trained_folder(params)[1]),
+        unfinished=read["unfinished"],
+        training=read["training"],
+        trouble=" | ".join(trouble),
+    )
+
+
+def _since_training(root: Path, limit: float) -> str:
+    """Return how much of the corpus changed since training began with it, as stage index told; empty where it did not.
+
+    Raises:
+        DamagedFile: metrics/index.json is damaged.
+    """
+    path = root / METRICS / "index.json"
+    told = read_state(path, "run `dvc repro -f -s index`") if path.exists() else {}
+    if f"{SINCE}_passages" not in told:
+        return ""
+    changes = [f"{int(told.get(f'{SINCE}_{name}', 0)):,} {name}" for name in ("added", "removed", "changed")]
+    passages, share = int(told[f"{SINCE}_passages"]), 100 * told.get(f"{SINCE}_share", 0.0)
+    return (
+        f"{', '.join(changes)} of {passages:,} passages since training ({share:.1f} %); trained again above "
+        f"{100 * limit:g} % (index.retrain_after), or by `harr run --again`"
+    )
+
+
+def _stage(stage: stages.Stage, root: Path) -> StageStatus:
+    """Return the stage with the time of its metrics file."""
+    metrics = root / METRICS / f"{stage.name}.json"
+    ended = os.stat(metrics).st_mtime if stage.state != "never run" and metrics.exists() else 0.0
+    return StageStatus(stage.name, stage.state, stage.reasons, ended)
+
+
+def _stray(versions: tuple[Version, ...], here: str, folder: Path) -> str:
+    """Return that the model in models/ is no version with an alias, so that somebody changed or exchanged it."""
+    known = {one.model for one in versions if one.model}
+    if not here or not known or here in known:
+        return ""
+    return f"{folder} holds none of these models; `dvc checkout merge` puts it back, or `harr register` registers it"
+
+
+@dataclass(frozen=True)
+class Unsent:
+    """Reports that an MLflow server has not received: its address, the stages, and the folder where they wait."""
+
+    place: str
+    address: str
+    stages: tuple[str, ...]
+
+    def __str__(self) -> str:
+        what = f"reports of stage {', '.join(self.stages)} for {bare(self.address)}, which did not answer"
+        return f"{self.place}: {what}; `harr record`"
+
+
+def unsent(root: Path) -> list[Unsent]:
+    """Return what waits in work/mlflow, a note per stage (tasks/tracking/report.py), here and in recipes' folders."""
+    found = []
+    for folder in [root / NOTES, *sorted(root.glob(f"{RUNS}/*/{NOTES}"))]:
+        stages: dict[str, list[str]] = {}
+        for path in sorted(folder.glob("*.json")):
+            try:
+                note = read_state(path, "", address=str, stage=str, status=str)
+            except DamagedFile:  # the next stage puts it aside, with a line
+                note = {"address": "an unknown server", "stage": f"? ({path.name} is damaged)", "status": ""}
+            if note["status"] != "RUNNING":
+                stages.setdefault(note["address"], []).append(note["stage"])
+        place = str(folder.relative_to(root))
+        found += [Unsent(place, address, tuple(dict.fromkeys(names))) for address, names in stages.items()]
+    return found
+
+
+def unfinished(root: Path) -> list[str]:
+    """Return what work/ keeps, a line a folder: unfinished or earlier work, completions."""
+    lines = []
+    for folder in sorted(set((root / "work").glob("*")) - {root / NOTES}):
+        count, total = 0, 0
+        with contextlib.suppress(OSError):
+            count = len(list(folder.iterdir())) if folder.is_dir() else 1
+            total = sum(path.stat().st_size for path in _files(folder))
+        if count:
+            lines.append(f"{folder.relative_to(root)}: {count} entries, {size(total)}")
+    return lines
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield every file below a folder, also while others are removed there."""
+    for where, _, names in os.walk(folder):
+        yield from (Path(where) / name for name in names)

@@ -1,0 +1,80 @@
+"""The versions in MLflow's registry, and the model that is here."""
+
+import contextlib
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from flows.doctor.servers import check_mlflow
+from harr.io.files import digest_of, read_jsonl
+from harr.params import Params
+from tasks.paths import trained_folder
+from tasks.tracking.client import client_of
+from tasks.tracking.errors import found, service
+
+
+@dataclass(frozen=True)
+class Version:
+    """A registered model version that an alias names, and its headline figure over ``n`` questions."""
+
+    alias: str
+    number: str
+    run: str
+    index: str
+    created: float
+    figure: float | None = None
+    n: int = 0
+    model: str = ""
+    """The hash of its files."""
+
+
+def store_address(params: Params, environment: Mapping[str, str]) -> str:
+    """Return where runs go: tracking.uri, else MLFLOW_TRACKING_URI, else mlflow.db in this folder."""
+    return params.tracking.uri or environment.get("MLFLOW_TRACKING_URI", "") or "sqlite:///mlflow.db"
+
+
+def read_versions(root: Path, address: str, params: Params) -> tuple[Version, ...]:
+    """Return the versions of the registered model that have an alias; a database file is opened for reading only.
+
+    Raises:
+        DamagedFile: the SQLite file is none.
+        ServiceUnavailable: the server does not answer.
+    """
+    if address.startswith("sqlite:///"):
+        path = root / address.removeprefix("sqlite:///")
+        if not path.exists() or not path.stat().st_size:
+            return ()
+        address = f"sqlite:///file:{quote(str(path))}?mode=ro&uri=true"
+    check_mlflow(address)  # MLflow's own client waits much longer for a server that is away
+    with service():
+        return _versions(client_of(address), params)
+
+
+def _versions(client: Any, params: Params) -> tuple[Version, ...]:
+    name = params.tracking.registered_model
+    model, versions = found(client.get_registered_model, name), []
+    for alias, number in sorted(model.aliases.items()) if model else ():
+        one = client.get_model_version(name, number)
+        figures = _figures(client, one.run_id or "", params.headline)
+        figure = sum(figures) / len(figures) if figures else None
+        index, created = one.tags.get("index", ""), one.creation_timestamp / 1000
+        told = alias, str(number), one.run_id or "", index, created, figure, len(figures)
+        versions.append(Version(*told, one.tags.get("model", "")))
+    return tuple(versions)
+
+
+def _figures(client: Any, run: str, headline: str) -> list[float]:
+    """Return the figures that promotion compares, one a question; none where the rows cannot be had."""
+    with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as folder:
+        rows = read_jsonl(Path(client.download_artifacts(run, "evaluation/full.jsonl", folder)))
+        return [float(row[headline]) for row in rows if row.get(headline) is not None]
+    return []
+
+
+def model_here(root: Path, params: Params) -> str:
+    """Return the hash of the files of the trained model that is here, as a version notes it; empty without one."""
+    here = root / trained_folder(params)[1]
+    return digest_of(here) if here.exists() else ""

@@ -1,0 +1,91 @@
+"""The versions that are read of MLflow's database and server are what MLflow wrote; and the model that is here."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from servers import server_of
+
+from flows.doctor import servers
+from flows.server import mlflow_command
+from flows.status import status
+from flows.terminal import status_lines
+from flows.versions import Version, read_versions, store_address
+from harr.errors import DamagedFile, ParamsError, ServiceUnavailable
+from harr.io.files import digest_of, write_json
+from harr.params import Params
+
+ROOT = Path(__file__).parents[2]
+PARAMS = Params.load(ROOT / "recipes/smoke.yaml")
+NAME = PARAMS.tracking.registered_model
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Path:
+    """mlflow.db with two versions."""
+    folder = tmp_path_factory.mktemp("written")
+    shutil.copy(empty_store, folder / "mlflow.db")
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    experiment = client.create_experiment(PARAMS.tracking.experiment, str(folder / "mlruns"))
+    (folder / "full.jsonl").write_text('{"answer_f1": 1.0, "recall": 1}\n{"answer_f1": 0.5, "recall": 1}\n')
+
+    child = str(client.create_run(experiment, run_name="merge").info.run_id)
+    client.log_artifact(child, str(folder / "full.jsonl"), "evaluation")
+    client.set_terminated(child)
+    client.create_registered_model(NAME)
+    for alias, index in (("champion", "a"), ("candidate", "b")):
+        source = f"{folder}/mlruns/{child}/artifacts/retriever"
+        version = client.create_model_version(NAME, source, child, {"index": index}, await_creation_for=0).version
+        client.set_registered_model_alias(NAME, alias, version)
+    return folder
+
+
+def seen(versions: tuple[Version, ...]) -> set[tuple[object, ...]]:
+    return {(one.alias, one.number, one.index, one.figure, one.n) for one in versions}
+
+
+def test_versions_of_the_file(written: Path) -> None:
+    versions = seen(read_versions(written, "sqlite:///mlflow.db", PARAMS))
+    assert versions == {("champion", "1", "a", 0.75, 2), ("candidate", "2", "b", 0.75, 2)}
+
+
+@pytest.mark.services
+def test_a_server_says_the_same(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "SECONDS", 20)
+    monkeypatch.chdir(written)
+    server = server_of(written, mlflow_command)
+    try:
+        server.start()
+        found = read_versions(written, f"http://127.0.0.1:{server.port}", PARAMS)
+    finally:
+        server.stop()
+    assert seen(found) == seen(read_versions(written, "sqlite:///mlflow.db", PARAMS))
+
+
+def test_a_model_in_models_that_is_no_version(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody changed the weights after a promotion: it is a line of the status."""
+    write_json(project / "models/retriever/harr.json", {})
+    here = digest_of(project / "models/retriever")
+    monkeypatch.setattr("flows.stages.read_stages", lambda root: [])
+    line = "models/retriever holds none of these models; `dvc checkout merge` puts it back, or `harr register` "
+    for model, stray in ((here, False), ("", False), ("0123", True)):
+        versions = (Version("champion", "3", "run", "", 0.0, model=model),)
+        monkeypatch.setattr("flows.status.read_versions", lambda *given, versions=versions: versions)
+        state = status(project, {})
+        assert state.stray.startswith(line) == stray and bool(state.stray) == stray
+        assert any(line in shown for shown in status_lines(state)) == stray
+
+
+def test_stores_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_text("no database, but long enough to be looked at as one" * 20)
+    with pytest.raises(DamagedFile, match=r"is damaged \(file is not a database\)"):
+        read_versions(tmp_path, "sqlite:///mlflow.db", PARAMS)
+    with pytest.raises(ServiceUnavailable, match=r"MLflow at http://127\.0\.0\.1:9 does not answer \(.*; start it"):
+        read_versions(tmp_path, "http://127.0.0.1:9", PARAMS)
+    expected = "foo://x is no address of an MLflow store; set tracking.uri or MLFLOW_TRACKING_URI to http://... or "
+    with pytest.raises(ParamsError) as caught:
+        read_versions(tmp_path, "foo://me:secret@x", PARAMS)
+    assert str(caught.value) == f"{expected}sqlite:///..."
+    assert store_address(PARAMS, {}) == "sqlite:///mlflow.db"
+    assert store_address(PARAMS, {"MLFLOW_TRACKING_URI": "http://a"}) == "http://a"
