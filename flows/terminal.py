@@ -95,7 +95,9 @@ def status_lines(state: "Status") -> list[str]:
     return [
         *section("stages", stages, "dvc.yaml names none"),
         *([painted("fail") + f"  {state.trouble}", ""] if state.trouble else []),
-        *section("corpus", [(state.training,)] if state.training else [], "as it was when training began, or not trained yet"),
+        *section(
+            "corpus", [(state.training,)] if state.training else [], "as it was when training began, or not trained yet"
+        ),
         *section(f"model {state.model}", versions, "none registered yet"),
         *([f"  {painted('warn')}  {state.stray}", ""] if state.stray else []),
         *section("unfinished", [(one,) for one in state.unfinished], "nothing"),

@@ -1,7 +1,8 @@
 """The arms of an evaluation: what plays the same questions, so that the trained model can be compared with it.
 
 Every fact about an arm stands in its record in :data:`ARMS`. A new arm is one more record here; an arm of another
-package is named in ``evaluate.arms`` of params.yaml instead, and gets its record from :func:`function_arm`.
+package is named in ``evaluate.arms`` of params.yaml instead, and gets its record from :func:`retriever_arm` or
+:func:`method_arm`.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ class Arm:
     trained: bool = False
     """Whether it is trained, once per seed; if not, it plays once as it is."""
     method: str = ""
-    """The method that trains it; empty: train.method."""
+    """The method that trains it, one of ours or ``package.module:name`` of another package; empty: train.method."""
     inside: str = ""
     """The folder within that of ``full`` in which the training of ``full`` leaves this arm; empty: it has its own."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
@@ -54,7 +55,7 @@ class Arm:
     function: str = ""
     """``package.module:name`` of a retriever of another package."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What that retriever is made with."""
+    """What that retriever is made with, or the method of another package is set to."""
     before: str = ""
     """How the report names it where it is the baseline."""
 
@@ -119,19 +120,6 @@ ARMS = {
         "sky P",
         trained=True,
         method="infonce",
-    ),
-    "replug": Arm(
-        "was trained to find a passage as likely as its reward is high (REPLUG), with as many questions and updates",
-        "ink X",
-        trained=True,
-        method="replug",
-    ),
-    "lrat": Arm(
-        "was trained to find what the better rollouts of a question chose, against what was near and was not chosen "
-        "(LRAT), with as many questions and updates",
-        "brown X",
-        trained=True,
-        method="lrat",
     ),
     "warm_start": Arm(
         "is the supervision by gold passages alone with which the training of full began",
@@ -207,10 +195,20 @@ ARMS = {
 }
 
 
-def function_arm(function: str, settings: Mapping[str, Any]) -> Arm:
+def retriever_arm(function: str, settings: Mapping[str, Any]) -> Arm:
     """Return the record of an arm whose retriever another package brings.
 
-    >>> function_arm("mine.search:Retriever", {"depth": 20}).says
+    >>> retriever_arm("mine.search:Retriever", {"depth": 20}).says
     'is the retriever mine.search:Retriever'
     """
     return Arm(f"is the retriever {function}", function=function, settings=settings)
+
+
+def method_arm(method: str, settings: Mapping[str, Any]) -> Arm:
+    """Return the record of an arm that a method of another package trains.
+
+    >>> method_arm("mine.learn:METHOD", {}).says
+    'was trained by mine.learn:METHOD, with as many questions and updates'
+    """
+    says = f"was trained by {method}, with as many questions and updates"
+    return Arm(says, trained=True, method=method, settings=settings)

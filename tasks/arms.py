@@ -54,15 +54,16 @@ def train_each(
     Returns:
         Figures, and by the name of a run's folder what :func:`told_runs` reads.
     """
-    from harr.builders.methods import METHODS, method_of
+    from harr.builders.methods import arm_method
     from harr.builders.players import arm_params
     from harr.builders.setup import open_setup
     from harr.corpus.passages import read_questions
 
     runs, questions = due(params), FILTERED / "questions.jsonl"
-    for kind in {params.evaluate.arm_table[name].method for name, _, _ in runs} - {""}:
-        if check := METHODS[kind].check:
-            check(read_questions(questions))
+    methods = {name: arm_method(params, name) for name, _, _ in runs}
+    for method, _ in methods.values():
+        if method.check:
+            method.check(read_questions(questions))
     figures: dict[str, float] = {}
     runs_told: dict[str, dict[str, float]] = {}
     steps = 0
@@ -72,8 +73,8 @@ def train_each(
         own = arm_params(params, arm)
         asked = questions if arm.history or not params.filter.by_variant else own_questions(own)
         with open_setup(own, PLACES, asked, history=arm.history, validation=VALIDATION) as setup:
-            method = METHODS[arm.method] if arm.method else method_of(params.train)
-            history = method.train(params.train, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
+            method, section = methods[name]
+            history = method.train(section, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
             count = len(setup.questions)
             if asked != questions:
                 tell(f"arm {name} learnt from {count} questions that its own rollouts disagree on")

@@ -1,6 +1,6 @@
 """Parameters of trainings that are over in seconds."""
 
-from harr.params.baselines import InfoNCEParams
+from harr.params.train import InfoNCEParams
 from harr.params.train_facts import LoraParams
 
 TWO_STEPS = {

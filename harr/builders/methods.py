@@ -10,12 +10,15 @@ from typing import Any, Literal
 
 from harr.errors import ParamsError
 from harr.filter import filter_questions
+from harr.params import Params
+from harr.params.faults import read_section
+from harr.params.fields import Section, is_dotted
 from harr.params.filter import FilterParams
 from harr.params.functions import import_named
-from harr.params.train import FunctionTrainParams, TrainParams
+from harr.params.train import ArmTrainParams, FunctionTrainParams, TrainParams
 from harr.preferences.collect import collect_preferences
 from harr.rag.setup import Setup
-from harr.train import infonce, logged, lrat, ppo, pqn, replug
+from harr.train import infonce, logged, ppo, pqn
 from harr.types import Log, Question
 
 Train = Callable[[Any, Setup, Path, Path, Log, int], list[dict[str, Any]]]
@@ -52,6 +55,8 @@ class Method:
         figure: what its rows tell as ``reward_mean``. ``accuracy`` is of predictions: of tokens in even, of pairs in
             odd phases (``phase`` of a row).
         check: refuses questions that the method could not learn from, before any is played.
+        settings: the class that its ``settings`` of params.yaml are read as; what does not fit is refused before
+            anything is played.
     """
 
     train: Train
@@ -59,6 +64,7 @@ class Method:
     describe: Callable[[Any], dict[str, str]] = describe_steps
     figure: Literal["reward", "accuracy"] = "reward"
     check: Callable[[Sequence[Question]], None] | None = None
+    settings: type[Section] | None = None
 
 
 def _train_agent(*args: Any) -> list[dict[str, Any]]:
@@ -92,8 +98,6 @@ METHODS = {
     "ppo": Method(ppo.train),
     "pqn": Method(pqn.train),
     "infonce": Method(infonce.train, check=infonce.check_labels),
-    "replug": Method(replug.train),
-    "lrat": Method(lrat.train),
     "agent": Method(_train_agent, describe=_describe_agent),
     "leret": Method(_train_leret, collect_preferences, _describe_leret, figure="accuracy"),
 }
@@ -103,14 +107,35 @@ def method_of(section: TrainParams) -> Method:
     """Return the method that section ``train`` names.
 
     Raises:
-        ParamsError: the method of another package cannot be imported, or is neither a record nor a function.
+        ParamsError: the method of another package cannot be imported, is neither a record nor a function, or takes
+            other settings.
     """
-    if not isinstance(section, FunctionTrainParams):
-        return METHODS[section.method]
-    found = import_named(section.function, key="train.function")
+    return _foreign(section, "train") if isinstance(section, FunctionTrainParams) else METHODS[section.method]
+
+
+def arm_method(params: Params, name: str) -> tuple[Method, TrainParams]:
+    """Return the method that trains an arm, and section ``train`` as that method reads it.
+
+    Raises:
+        ParamsError: as :func:`method_of`.
+    """
+    section, arm = params.train, params.evaluate.arm_table[name]
+    if not is_dotted(arm.method):
+        return METHODS[arm.method] if arm.method else method_of(section), section
+    own = ArmTrainParams.of(section, arm.method, arm.settings)
+    return _foreign(own, f"evaluate.arms {name}"), own
+
+
+def _foreign(section: FunctionTrainParams, place: str) -> Method:
+    """Return the method of another package; ``place`` of params.yaml names it."""
+    key = f"{place}.{'method' if isinstance(section, ArmTrainParams) else 'function'}"
+    found = import_named(section.function, key=key)
     if not (isinstance(found, Method) or callable(found)):
         raise ParamsError(
-            f"train.function: {section.function} is {type(found).__name__}; give a Method (harr/builders/methods.py), "
+            f"{key}: {section.function} is {type(found).__name__}; give a Method (harr/builders/methods.py), "
             "or its function train(params, setup, out, work, log, seed)"
         )
-    return found if isinstance(found, Method) else Method(found)
+    method = found if isinstance(found, Method) else Method(found)
+    if method.settings:
+        read_section(method.settings, section.settings, f"{place}.settings")
+    return method

@@ -6,9 +6,8 @@ import numpy as np
 
 from harr.builders.encoder import build_encoder
 from harr.builders.retrievers import RetrieverInputs
-from harr.errors import ParamsError
 from harr.params.embed import EncoderParams
-from harr.params.faults import describe_fault
+from harr.params.faults import read_section
 from harr.types import Retrieval, Search
 
 BATCH = 256
@@ -25,11 +24,7 @@ class OtherEncoder:
     """
 
     def __init__(self, inputs: RetrieverInputs) -> None:
-        try:
-            section = EncoderParams.model_validate(dict(inputs.settings))
-        except ValueError as error:  # pydantic's, which alone knows what is wrong
-            fault = next((describe_fault(one, EncoderParams) for one in getattr(error, "errors", list)()), "")
-            raise ParamsError(f"evaluate.arms: settings of {type(self).__name__}: {fault}") from None
+        section = read_section(EncoderParams, inputs.settings, f"evaluate.arms: settings of {type(self).__name__}")
         self.inputs, self.encoder = inputs, build_encoder(section)
         self.rows_N = np.flatnonzero(inputs.passages.searchable)
         texts = [passage.content for passage in inputs.passages.take(self.rows_N.tolist())]

@@ -14,7 +14,7 @@ from harr.io.yaml_file import read_yaml
 from harr.params.download import DatasetParams
 from harr.params.embed import EmbedParams, EncoderParams
 from harr.params.evaluate import EvaluateParams, LengthsParams
-from harr.params.faults import describe_fault
+from harr.params.faults import describe_fault, read_section
 from harr.params.fields import Section, Seed
 from harr.params.filter import FilterParams
 from harr.params.generator import GeneratorParams
@@ -106,11 +106,7 @@ class Params(Section):
         >>> Params.model_construct(plugins={"count": {"most": 3}}).of_plugin("count", Count).most
         3
         """
-        try:
-            return section.model_validate(self.plugins.get(name, {}))
-        except ValidationError as error:
-            place = f"params.yaml: section plugins.{name}: "
-            raise ParamsError("\n".join(place + describe_fault(one, section) for one in error.errors())) from None
+        return read_section(section, self.plugins.get(name, {}), f"params.yaml: section plugins.{name}")
 
     @classmethod
     def load(cls, path: Path = Path("params.yaml")) -> "Params":

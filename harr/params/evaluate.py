@@ -1,10 +1,10 @@
 """Sections ``evaluate`` and ``lengths`` of params.yaml."""
 
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from harr.arms import ARMS, Arm, function_arm
+from harr.arms import ARMS, Arm, method_arm, retriever_arm
 from harr.params.fields import Dotted, NonEmpty, Plain, Positive, Section, Seed
 from harr.params.generator import LocalParams, ScriptedParams, ServerParams
 from harr.params.reward import RerankerParams
@@ -15,20 +15,51 @@ else:  # so that an editor offers what there is
     ArmName = Literal[tuple(ARMS)]
 
 
-class FunctionArmParams(Section):
-    """An arm whose retriever another package brings."""
+class ForeignArmParams(Section):
+    """An arm that another package brings."""
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
     """Name of the arm in tables and plots: letters, digits and _."""
-    retriever: Dotted
-    """Class or function that makes the retriever, as ``package.module:name``."""
     settings: Plain = Field({})
     """Settings that it is handed as they stand here (docs/arms.md)."""
 
 
+class RetrieverArmParams(ForeignArmParams):
+    """An arm whose retriever another package brings."""
+
+    retriever: Dotted
+    """Class or function that makes the retriever, as ``package.module:name``."""
+
+    @property
+    def arm(self) -> Arm:
+        """Return its record."""
+        return retriever_arm(self.retriever, self.settings)
+
+
+class MethodArmParams(ForeignArmParams):
+    """An arm that a method of another package trains, in as many steps as ``full``."""
+
+    method: Dotted
+    """Method, as in train.function, as ``package.module:name``."""
+
+    @property
+    def arm(self) -> Arm:
+        """Return its record."""
+        return method_arm(self.method, self.settings)
+
+
+def _arm_kind(value: Any) -> str:
+    if isinstance(value, str):
+        return "(name)"
+    by_method = isinstance(value, MethodArmParams) or (isinstance(value, dict) and "method" in value)
+    return "(method)" if by_method else "(retriever)"
+
+
 ArmParams = Annotated[
-    Annotated[ArmName, Tag("(name)")] | Annotated[FunctionArmParams, Tag("(function)")],
-    Discriminator(lambda value: "(name)" if isinstance(value, str) else "(function)"),
+    Annotated[ArmName, Tag("(name)")]
+    | Annotated[RetrieverArmParams, Tag("(retriever)")]
+    | Annotated[MethodArmParams, Tag("(method)")],
+    Discriminator(_arm_kind),
 ]
 
 
@@ -39,7 +70,8 @@ class EvaluateParams(Section):
     """Maximum number of test questions, drawn by the run's seed, as large a share of every setting and type as of all;
     0 means all."""
     arms: NonEmpty[ArmParams] = ("bm25", "frozen", "history", "full")
-    """Players that are compared: names of ``harr/arms.py``, or retrievers of another package with a name."""
+    """Players that are compared: names of ``harr/arms.py``, or retrievers and methods of another package with a
+    name."""
     seeds: Positive = 3
     """Number of times that every trained arm is trained, each time with another seed."""
     candidates: NonEmpty[Literal["corpus", "question"]] = ("corpus",)
@@ -72,9 +104,7 @@ class EvaluateParams(Section):
     def arm_table(self) -> dict[str, Arm]:
         """Return the record of every arm by its name, in the order of ``arms``."""
         return {
-            arm if isinstance(arm, str) else arm.name: (
-                ARMS[arm] if isinstance(arm, str) else function_arm(arm.retriever, arm.settings)
-            )
+            arm if isinstance(arm, str) else arm.name: ARMS[arm] if isinstance(arm, str) else arm.arm
             for arm in self.arms
         }
 
@@ -84,7 +114,7 @@ class EvaluateParams(Section):
         if repeated := [name for number, name in enumerate(names) if name in names[:number]]:
             raise ValueError(f"arms names {repeated[0]} twice; leave one out, or name it otherwise")
         if taken := [arm.name for arm in self.arms if not isinstance(arm, str) and arm.name in ARMS]:
-            raise ValueError(f"arms: {taken[0]} is an arm of our own; give your retriever another name")
+            raise ValueError(f"arms: {taken[0]} is an arm of our own; give yours another name")
         reranked = [name for name, arm in self.arm_table.items() if arm.search == "reranked"]
         if reranked and self.reranker is None:
             raise ValueError(f"the arm {reranked[0]} asks a reranker; give evaluate.reranker")

@@ -3,10 +3,15 @@
 import difflib
 import re
 import reprlib
-from typing import Any, get_args
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_args
 
-from harr.errors import printable
-from harr.params.fields import SECRET
+from pydantic import ValidationError
+
+from harr.errors import ParamsError, printable
+from harr.params.fields import SECRET, Section
+
+SomeSection = TypeVar("SomeSection", bound=Section)
 
 
 class _Repr(reprlib.Repr):
@@ -19,11 +24,26 @@ _REPR = _Repr()
 _REPR.maxstring = _REPR.maxother = 100
 
 
+def read_section(section: type[SomeSection], values: Mapping[str, Any], place: str) -> SomeSection:
+    """Return values of params.yaml as a class that another package brings; ``place`` says where they stand.
+
+    Raises:
+        ParamsError: there is a wrong key or value; one line per fault.
+    """
+    try:
+        return section.model_validate(dict(values))
+    except ValidationError as error:
+        told = (f"{place}: {describe_fault(one, section)}" for one in error.errors())
+        raise ParamsError("\n".join(told)) from None
+
+
 def describe_fault(fault: Any, root: type[Any]) -> str:
     """Put one fault of pydantic into the user's words: dotted key, what is wrong, what was meant."""
     keys: list[str] = []
     options: list[type[Any]] = [root]
-    loc = [part for part in fault["loc"] if part not in ("(name)", "(function)")]  # the tags of evaluate.arms
+    loc = [
+        part for part in fault["loc"] if part not in ("(name)", "(retriever)", "(method)")
+    ]  # the tags of evaluate.arms
     for depth, part in enumerate(loc):
         holders = [option for option in options if part in option.model_fields]
         tagged = [option for option in options if part in _tags(option)]

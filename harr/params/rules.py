@@ -163,7 +163,8 @@ def arms_go_with_the_method(params: "Params") -> None:
     """What is compared is there after such a training."""
     train, evaluate, kind = params.train, params.evaluate, params.generator.kind
     known = [name for name in train.arms if params.generator.taught or not ARMS[name].taught]
-    if unknown := sorted(name for name, arm in evaluate.arm_table.items() if name not in known and not arm.function):
+    ours = [name for name in evaluate.arm_table if name in ARMS]
+    if unknown := sorted(set(ours) - set(known)):
         raise ValueError(
             f"evaluate.arms {unknown[0]} does not go with train.method {train.method} and generator.kind {kind}; "
             f"choose from {', '.join(known)}"
@@ -175,6 +176,12 @@ def arms_go_with_the_method(params: "Params") -> None:
         raise ValueError(
             f"the arm {absent[0]} is what full was trained from, and train.{absent[0]} is 0; set it, or leave the arm "
             "out"
+        )
+    foreign = [name for name, arm in evaluate.arm_table.items() if name not in ARMS and arm.trained]
+    if foreign and (train.learns == LANGUAGE_MODEL or train.positions or getattr(train, "group_size", 2) < 2):
+        raise ValueError(
+            f"the arm {foreign[0]} trains a retriever by rollouts that it compares, as train.method "
+            f"{methods(occluded=True)} does, with train.group_size above 1; set both so, or leave the arm out"
         )
     alone = [name for name, arm in evaluate.arm_table.items() if "learns" in arm.overrides]
     if alone and params.retriever.evidence is None:

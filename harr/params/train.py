@@ -3,20 +3,32 @@
 The class attributes are facts: what goes with a method stands here, and ``harr/params/rules.py`` reads it.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from harr.arms import ARMS
-from harr.params.baselines import BaselineParams, InfoNCEParams, LratParams, ReplugParams
-from harr.params.fields import Address, Dotted, Fraction, MaybeAddress, Plain, Positive
+from harr.params.fields import Address, Dotted, Fraction, MaybeAddress, Plain, Positive, Section
 from harr.params.loop import LoopParams, StatesParams, UpdateParams
 from harr.params.train_facts import LoraParams, ValidationParams
 
 UNTRAINED = tuple(name for name, arm in ARMS.items() if arm.learner == "retriever" and not arm.trained)
 """The arms of a retriever that nothing trains."""
-RETRIEVERS = (*UNTRAINED, "rl_no_history", "infonce", "replug", "warm_start", "evidence_alone", "full")
+RETRIEVERS = (*UNTRAINED, "rl_no_history", "infonce", "warm_start", "evidence_alone", "full")
 """The arms that a retriever is compared with after training."""
+
+
+class InfoNCEParams(Section):
+    """Supervision by gold passages (arm infonce, ``harr/train/infonce.py``): what is tuned for it alone."""
+
+    learning_rate: float | None = Field(None, gt=0)
+    """Learning rate of AdamW after the warm-up; null means train.learning_rate."""
+    temperature: float | None = Field(None, gt=0)
+    """Divisor of the scores in the loss; null means retriever.temperature."""
+    hard_negatives: int = Field(30, ge=0)
+    """Maximum number of passages of a search's pool, none of them a positive, that a state is drawn away from; 0 means
+    the positives of other questions only."""
 
 
 class PolicyParams(StatesParams, UpdateParams, LoopParams):
@@ -34,8 +46,6 @@ class PolicyParams(StatesParams, UpdateParams, LoopParams):
     is what they leave."""
     infonce: InfoNCEParams = InfoNCEParams()
     """Settings of the arm infonce and of the warm start."""
-    replug: ReplugParams = ReplugParams()
-    """Settings of the arm replug."""
 
     @property
     def warm_steps(self) -> int:
@@ -52,29 +62,18 @@ class PolicyParams(StatesParams, UpdateParams, LoopParams):
         """Return the warm start, where there is one."""
         return ("warm_start",) if self.warm_start else ()
 
-    def of_baseline(self, section: BaselineParams) -> Self:
-        """Return the parameters that a baseline is trained with: a rate of its own, and the warm start of ``full``.
-
-        Where it is itself what the warm start is, it has as many steps more.
-        """
-        changes: dict[str, Any] = {"learning_rate": section.learning_rate or self.learning_rate}
-        if section.is_warm_start:
-            changes |= {"steps": self.total_steps, "warm_start": 0}
-        else:
-            changes["infonce"] = self.infonce.model_copy(update={"learning_rate": self.warm_rate})
-        return self.model_copy(update=changes)
+    def of_infonce(self) -> Self:
+        """Return the parameters of the arm infonce: its own rate, and as many steps as warm start and rewards have."""
+        return self.model_copy(update={"learning_rate": self.warm_rate, "steps": self.total_steps, "warm_start": 0})
 
 
 class GRPOParams(PolicyParams):
     """Group-relative policy optimisation of the retriever (HARR, arXiv 2602.03645)."""
 
-    arms: ClassVar[tuple[str, ...]] = (*RETRIEVERS, "lrat")
     method: Literal["grpo"]
     """Selects GRPO of the retriever."""
     rollouts: Literal["played", "logged"] = "played"
     """What is learnt from: rollouts of the step, or choices drawn for users (download.dataset: traffic)."""
-    lrat: LratParams = LratParams()
-    """Settings of the arm lrat."""
     discount: Fraction = 1.0
     """Factor by which a reward counts less for every step before it, with credit: step."""
     delta: float | None = Field(None, gt=1)
@@ -321,6 +320,19 @@ class FunctionTrainParams(LoopParams):
             if self.learns == "language_model"
             else tuple(name for name in RETRIEVERS if not (ARMS[name].method or ARMS[name].inside))
         )
+
+
+class ArmTrainParams(FunctionTrainParams):
+    """Section ``train`` of an arm that such a method trains: the loop of the run's own, and the settings of the arm."""
+
+    run: ValidationParams
+    """Section ``train`` of the run, whose ``full`` the arm is compared with."""
+
+    @classmethod
+    def of(cls, run: ValidationParams, function: str, settings: Mapping[str, Any]) -> Self:
+        """Return the section that the method ``function`` trains an arm of a run by."""
+        loop = {name: getattr(run, name) for name in LoopParams.model_fields}
+        return cls(method="function", function=function, learns="retriever", settings=settings, run=run, **loop)
 
 
 TrainParams = Annotated[

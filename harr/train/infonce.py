@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from harr.compute import distributed
 from harr.corpus.passages import Passages
 from harr.errors import CorpusError
-from harr.params.baselines import ContrastParams
-from harr.params.train import PolicyParams
+from harr.params.train import InfoNCEParams, PolicyParams
 from harr.rag.policies.dense import unique
 from harr.rag.retrieval.hybrid import pad
 from harr.rag.scoring.text import statable, states_answer
@@ -66,7 +65,7 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
     check_labels(setup.questions)
     labelled = [question for question in setup.questions if question.gold_ids or not question.choices]
     setup = replace(setup, questions=labelled)  # of what was logged, searches that nobody took anything of say nothing
-    params = params.of_baseline(params.infonce)
+    params = params.of_infonce()
     learner = Learner.open(params, setup, work, seed, kind="infonce")
     for step in learner.steps(log):
         learner.history.append(learn(params, setup, learner, seed, step))
@@ -186,7 +185,7 @@ def pools_of(episodes: Sequence[Episode]) -> dict[str, tuple[int, ...]]:
 
 def update(
     params: PolicyParams,
-    contrast: ContrastParams,
+    contrast: InfoNCEParams,
     learner: Learner,
     targets: Mapping[str, str],
     groups: Sequence[Sequence[str]],

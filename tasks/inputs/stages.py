@@ -101,8 +101,8 @@ def parameters(stage: str, params: Params) -> Iterator[tuple[str, Any]]:
     """Yield dotted name and value of every parameter that a stage reads and that can change its result."""
     values = params.model_dump(mode="json")
     if stage == "arms":  # an arm that is not trained is none of its business
-        trained = {name for name, arm in params.evaluate.arm_table.items() if arm.trained}
-        values["evaluate"]["arms"] = [arm for arm in values["evaluate"]["arms"] if arm in trained]
+        named = zip(values["evaluate"]["arms"], params.evaluate.arm_table.values(), strict=True)
+        values["evaluate"]["arms"] = [told for told, arm in named if arm.trained]
     for name in READS[stage]:
         yield from _leaves(name, at(values, name))
 

@@ -13,7 +13,7 @@ import yaml
 from accelerate.state import AcceleratorState
 
 from harr.builders.encoder import build_encoder
-from harr.builders.methods import METHODS, method_of
+from harr.builders.methods import arm_method, method_of
 from harr.builders.places import Places
 from harr.builders.players import arm_params, open_players
 from harr.builders.setup import open_setup
@@ -139,14 +139,14 @@ def test_harr_as_published_stops_at_its_first_request(
     monkeypatch.setattr(Service, "ask", ask)
     params = here(recipe, root / "book.txt", tiny)
     places, questions = indexed(params, root)
-    arms = [arm for arm in params.evaluate.arm_table.values() if arm.trained]
+    arms = {name: arm for name, arm in params.evaluate.arm_table.items() if arm.trained}
     assert arms
-    for number, arm in enumerate(arms):
+    for name, arm in arms.items():
         with open_setup(arm_params(params, arm), places, questions / "train.jsonl", history=arm.history) as setup:
             assert setup.generator is not None
-            method, folder = METHODS[arm.method] if arm.method else method_of(params.train), tmp_path / str(number)
+            (method, section), folder = arm_method(params, name), tmp_path / name
             with pytest.raises(FirstRequest, match=r"^generator at http"):
-                method.train(params.train, setup, folder / "out", folder / "work", lambda *_: None, 0)
+                method.train(section, setup, folder / "out", folder / "work", lambda *_: None, 0)
     with open_setup(params, places, questions / "train.jsonl") as setup:
         as_published(recipe, params, setup, tmp_path / "dry")
     untrained_arms_play(params, places, questions)

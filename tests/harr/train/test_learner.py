@@ -24,10 +24,9 @@ from harr.errors import CorpusError
 from harr.index.build import build_index
 from harr.index.passage_index import PassageIndex
 from harr.io.model_folder import PACKAGED
-from harr.params.baselines import InfoNCEParams, ReplugParams
 from harr.params.embed import EmbedParams
 from harr.params.index import IndexParams
-from harr.params.train import GRPOParams, PPOParams, PQNParams
+from harr.params.train import GRPOParams, InfoNCEParams, PPOParams, PQNParams
 from harr.params.train_facts import LoraParams
 from harr.rag.rollout import play
 from harr.rag.scoring.reward import Reward
@@ -212,14 +211,10 @@ def test_a_critic_with_an_encoder_of_its_own_learns(fresh: Fresh, tmp_path: Path
     assert losses[1] < 0.95 * losses[0], "of one and the same batch"
 
 
-def test_a_baseline_has_a_rate_of_its_own() -> None:
-    assert GRPO.of_baseline(GRPO.infonce).learning_rate == 1e-3
-    assert GRPO.of_baseline(InfoNCEParams(learning_rate=1e-4)).learning_rate == 1e-4
-    warm = GRPO.model_copy(update={"warm_start": 8})
-    assert warm.of_baseline(warm.infonce).steps == 12, "as many steps as full has in all"
-    assert warm.of_baseline(warm.infonce).warm_start == 0
-    rival = warm.of_baseline(ReplugParams(learning_rate=1e-4))
-    assert (rival.steps, rival.warm_start, rival.learning_rate, rival.warm_rate) == (4, 8, 1e-4, 1e-3)
+def test_infonce_has_a_rate_of_its_own() -> None:
+    assert GRPO.of_infonce().learning_rate == 1e-3
+    own = GRPO.model_copy(update={"warm_start": 8, "infonce": InfoNCEParams(learning_rate=1e-4)}).of_infonce()
+    assert (own.learning_rate, own.steps, own.warm_start) == (1e-4, 12, 0), "as many steps as full has in all"
 
 
 @pytest.fixture
@@ -240,7 +235,7 @@ def mean_recall(setup: Setup, questions: list[Question]) -> float:
 
 @pytest.mark.parametrize(
     ("method", "encoder"),
-    [("grpo", "language"), ("ppo", "language"), ("infonce", "setup"), ("replug", "setup"), ("lrat", "setup")],
+    [("grpo", "language"), ("ppo", "language"), ("infonce", "setup")],
 )
 def test_the_policy_gets_better_on_towns_it_never_trained_on(
     method: str, encoder: str, request: pytest.FixtureRequest, tmp_path: Path

@@ -57,7 +57,14 @@ PARAMETERS: dict[str, tuple[Params, set[str]]] = {
     "retriever.k": (changed(retriever={"k": 4}), SEARCHING | {"generator"}),
     "the seed": (changed(seed=1), SEARCHING - {"merge"} | {"generator"}),
     "an untrained arm": (changed(evaluate={"arms": [*SMOKE["evaluate"]["arms"], "hybrid"]}), {"evaluate", "report"}),
-    "a trained arm": (changed(evaluate={"arms": [*SMOKE["evaluate"]["arms"], "lrat"]}), {"arms", "evaluate", "report"}),
+    "a trained arm": (
+        changed(evaluate={"arms": [*SMOKE["evaluate"]["arms"], {"name": "mine", "method": "mine.learn:METHOD"}]}),
+        {"arms", "evaluate", "report"},
+    ),
+    "a retriever of a package": (
+        changed(evaluate={"arms": [*SMOKE["evaluate"]["arms"], {"name": "mine", "retriever": "mine.search:Own"}]}),
+        {"evaluate", "report"},
+    ),
     "the address of MLflow": (changed(tracking={"uri": "http://127.0.0.1:5000"}), NONE),
     "the address of the index": (changed(index={"uri": "http://127.0.0.1:19530"}), {"index"}),
     "encoder.model": (changed(encoder={"model": "another"}), ALL - {"download", "index", "generator"}),

@@ -17,9 +17,11 @@ from pathlib import Path
 from statistics import fmean
 
 import torch
+from pydantic import Field
 
+from harr.builders.methods import Method, describe_steps
 from harr.compute import distributed
-from harr.params.train import PolicyParams
+from harr.params.train import FunctionTrainParams
 from harr.rag.policies import plackett_luce
 from harr.rag.retrieval.hybrid import pad
 from harr.rag.setup import Setup
@@ -28,14 +30,30 @@ from harr.train.advantages import NEGLIGIBLE
 from harr.train.batch import Known, known_of, shares
 from harr.train.learner import Learner
 from harr.types import Episode, Log
+from harr_lm_supervision.policy import SupervisedParams, SupervisionParams, policy_of
 
 Rewards = Mapping[str, Mapping[int, float]]
 """State -> row of a passage that competed there -> what it was worth."""
 
 
-def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
+class ReplugParams(SupervisionParams):
+    """What REPLUG is set to (``settings``)."""
+
+    target_temperature: float = Field(0.1, gt=0)
+    """Divisor of the rewards in the distribution that is learnt."""
+
+
+class ReplugPolicy(SupervisedParams):
+    """Parameters of a run of REPLUG."""
+
+    own: ReplugParams
+
+
+def train(
+    section: FunctionTrainParams, setup: Setup, out: Path, work: Path, log: Log, seed: int
+) -> list[dict[str, float]]:
     """Train the retriever of ``setup`` on the rewards of passages and write its adapter to ``out``; resumes as GRPO."""
-    params = params.of_baseline(params.replug)
+    params = policy_of(ReplugPolicy, section)
     learner = Learner.open(params, setup, work, seed, kind="replug")
     for played in infonce.rewarded_steps(params, setup, learner, seed, log):
         episodes, values = played.episodes, played.figures
@@ -76,16 +94,16 @@ def _choices(episode: Episode) -> Iterator[tuple[str, int]]:
             yield step.retrieval.state, row
 
 
-def update(params: PolicyParams, learner: Learner, rewards: Rewards, known: Known) -> dict[str, float]:
+def update(params: ReplugPolicy, learner: Learner, rewards: Rewards, known: Known) -> dict[str, float]:
     """Take one optimizer step on the mean divergence of all states."""
     learner.optimizer.zero_grad()
     policy, states = learner.dense, sorted(rewards, key=len)
-    temperature = params.replug.temperature or policy.temperature
+    temperature = params.own.temperature or policy.temperature
     rows_UN = pad([list(rewards[state]) for state in states])
     reward_UN = torch.full(rows_UN.shape, plackett_luce.MASKED)
     for number, state in enumerate(states):
         worth_N = torch.tensor(list(rewards[state].values()))
-        reward_UN[number, : len(worth_N)] = worth_N / params.replug.target_temperature
+        reward_UN[number, : len(worth_N)] = worth_N / params.own.target_temperature
     total = 0.0
     for first, end in shares(len(states), params.states_per_pass):
         states_UD = learner.vectors(states[first:end])
@@ -100,3 +118,10 @@ def update(params: PolicyParams, learner: Learner, rewards: Rewards, known: Know
         learner.backward(loss / len(states))
         total += float(loss.detach())
     return distributed.total({"loss": total / len(states)}) | learner.update()
+
+
+METHOD = Method(
+    train,
+    describe=lambda params: describe_steps(policy_of(ReplugPolicy, params)) | {"method": "REPLUG"},
+    settings=ReplugParams,
+)

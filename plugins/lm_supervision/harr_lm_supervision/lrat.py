@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from harr.params.train import GRPOParams
+from harr.builders.methods import Method, describe_steps
+from harr.params.train import FunctionTrainParams, InfoNCEParams
 from harr.rag.setup import Setup
 from harr.train import infonce
 from harr.train.advantages import NEGLIGIBLE
@@ -22,11 +23,24 @@ from harr.train.batch import known_of
 from harr.train.grpo import advantages_of
 from harr.train.learner import Learner
 from harr.types import Episode, Log
+from harr_lm_supervision.policy import SupervisedParams, SupervisionParams, policy_of
 
 
-def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
+class LratParams(InfoNCEParams, SupervisionParams):
+    """What LRAT is set to (``settings``)."""
+
+
+class LratPolicy(SupervisedParams):
+    """Parameters of a run of LRAT."""
+
+    own: LratParams
+
+
+def train(
+    section: FunctionTrainParams, setup: Setup, out: Path, work: Path, log: Log, seed: int
+) -> list[dict[str, float]]:
     """Train the retriever of ``setup`` on the choices of good rollouts and write its adapter to ``out``; resumes."""
-    params = params.of_baseline(params.lrat)
+    params = policy_of(LratPolicy, section)
     learner = Learner.open(params, setup, work, seed, kind="lrat")
     for played in infonce.rewarded_steps(params, setup, learner, seed, log):
         episodes, values = played.episodes, played.figures
@@ -35,7 +49,7 @@ def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, see
         if targets:
             pools, known = infonce.pools_of(episodes), known_of(episodes)
             for _ in range(params.num_iterations):
-                values |= infonce.update(params, params.lrat, learner, targets, groups, pools, known, weights)
+                values |= infonce.update(params, params.own, learner, targets, groups, pools, known, weights)
         learner.history.append(values | {"distinct_states": float(len(targets))})
     return learner.export(out)
 
@@ -65,3 +79,10 @@ def preferred(
             gained.setdefault(question, {}).update(dict.fromkeys(better))
     mean = fmean(weights.values()) if weights else 1.0
     return targets, {state: weight / mean for state, weight in weights.items()}, [tuple(ids) for ids in gained.values()]
+
+
+METHOD = Method(
+    train,
+    describe=lambda params: describe_steps(policy_of(LratPolicy, params)) | {"method": "LRAT"},
+    settings=LratParams,
+)

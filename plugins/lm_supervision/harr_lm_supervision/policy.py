@@ -1,0 +1,56 @@
+"""The parameters of a run of GRPO, as a method of this package trains by: the same loop, warm start and credit."""
+
+from typing import TypeVar
+
+from pydantic import Field, field_validator
+
+from harr.errors import ParamsError
+from harr.params.faults import read_section
+from harr.params.fields import Plain, Section
+from harr.params.train import ArmTrainParams, FunctionTrainParams, GRPOParams, PolicyParams
+
+
+class SupervisionParams(Section):
+    """What both methods are set to."""
+
+    learning_rate: float | None = Field(None, gt=0)
+    """Learning rate of AdamW after the warm-up; null means train.learning_rate."""
+    temperature: float | None = Field(None, gt=0)
+    """Divisor of the scores in the loss; null means retriever.temperature."""
+    grpo: Plain = Field({})
+    """Parameters of train.method grpo, such as warm_start; of an arm those of the run, where none is given."""
+
+    @field_validator("grpo")
+    @classmethod
+    def _are_of_grpo(cls, values: Plain) -> Plain:
+        try:
+            read_section(GRPOParams, {"method": "grpo", **values}, "train.method grpo")
+        except ParamsError as error:
+            raise ValueError(str(error)) from None
+        return values
+
+
+class SupervisedParams(GRPOParams):
+    """Section ``train`` of a run of GRPO, and the settings of a method of this package."""
+
+    own: SupervisionParams
+
+
+Policy = TypeVar("Policy", bound=SupervisedParams)
+
+
+def policy_of(kind: type[Policy], params: FunctionTrainParams) -> Policy:
+    """Return the parameters that a method of this package trains by.
+
+    An arm has the steps, the warm start and the credit of the run that it is compared with. The warm start keeps its
+    own learning rate.
+    """
+    run = params.run if isinstance(params, ArmTrainParams) else params
+    shared = GRPOParams if isinstance(run, GRPOParams) else PolicyParams
+    told = {name: getattr(run, name) for name in shared.model_fields if hasattr(run, name)}
+    told |= {"method": "grpo", **params.settings.get("grpo", {}), "own": params.settings}
+    policy = read_section(kind, told, "settings of a method of harr_lm_supervision")
+    warm = policy.infonce.model_copy(update={"learning_rate": policy.warm_rate})
+    return policy.model_copy(
+        update={"learning_rate": policy.own.learning_rate or policy.learning_rate, "infonce": warm}
+    )
