@@ -16,7 +16,7 @@ from typer import Argument, BadParameter, Option, Typer
 from flows import llm, towers, traffic
 from flows.command import PLAIN, call
 from harr.errors import CorpusError
-from tasks.paths import DIAGNOSIS, MTEB, RETRIEVER
+from tasks.paths import DIAGNOSIS
 from tasks.runtime.command import run_command
 
 RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or params.yaml, in this folder"
@@ -55,21 +55,6 @@ def evaluate(
     from tasks.evaluate import evaluate_file
 
     run_command(lambda: evaluate_file(Params.load(), questions, out, model, arms or (), run))
-
-
-@app.command()
-def mteb(
-    tasks: Annotated[list[str], Option(metavar="TASK ...", help="folders in BEIR's layout, or names that mteb knows")],
-    model: Annotated[str, Option(help="what stage merge wrote, or an encoder")] = str(RETRIEVER),
-    out: Annotated[Path, Option(metavar="DIR", help="mteb's results, as its own tools read them")] = MTEB,
-) -> None:
-    """Evaluate a retriever on tasks of mteb.
-
-    Reads no project; tasks in folders need no network.
-    """
-    from harr.library.mteb_search import run_tasks
-
-    run_command(lambda: print(*(f"{name}: {100 * score:.2f}" for name, score in run_tasks(model, tasks, out).items())))
 
 
 @app.command()

@@ -36,8 +36,6 @@ STATS = METRICS / "training_stats.jsonl"
 REPORT, PREFERENCES_PAGE = REPORTS / "index.html", REPORTS / "preferences.html"
 DIAGNOSIS = Path("diagnosis")
 """What `harr diagnose` writes; not reports/, which DVC empties before stage evaluate."""
-MTEB = Path("mteb_results")
-"""What `harr mteb` writes."""
 WORK = Path("work")
 """Unfinished work: a folder per stage, outside of what DVC deletes before a run."""
 STATE = Path(".harr")

@@ -196,8 +196,9 @@ def theirs(args: argparse.Namespace, out: Path) -> dict[str, Any]:
 
 def converted(args: argparse.Namespace, out: Path, test: Sequence[Document], plays: Sequence[Any]) -> dict[str, float]:
     """Return how far the values of their checkpoint in ours are from theirs, and the share of equal picks."""
+    from harr_qrag_checkpoints.convert import convert_checkpoint
+
     from harr.builders.retrievers import trained_towers
-    from tasks.convert import convert_checkpoint
 
     params = game(args.task, args.sentences, published=True)
     if args.task == "hotpotqa":  # theirs collects with 220 tokens of a pick and plays with 128, two of them its own

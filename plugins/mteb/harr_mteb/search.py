@@ -14,7 +14,6 @@ import torch
 from harr.builders.encoder import build_encoder, trained_encoder
 from harr.datasets.judged import beir
 from harr.errors import CorpusError, ModelError, one_line
-from harr.io.extras import optional
 from harr.io.files import fingerprint
 from harr.io.model_folder import DOCUMENT, file_hashes, find_folder
 from harr.library.trained import conversation, finished, read_facts
@@ -38,12 +37,14 @@ class MtebSearch:
     """
 
     def __init__(self, folder: str | Path) -> None:
+        import mteb
+
         place = Path(folder)
         if (place / "harr.json").exists():
             facts, section = read_facts(place)
             if section.evidence or section.scores != "vector":
                 raise ModelError(
-                    f"{folder} ranks by more than a vector, which mteb's search cannot tell; see docs/ir.md"
+                    f"{folder} ranks by more than a vector, which mteb's search cannot tell; `harr evaluate` plays it"
                 )
             encoder: dict[str, Any] = facts["encoder"]
             self._states = trained_encoder(EncoderParams(model=str(place), **encoder), place)
@@ -58,7 +59,7 @@ class MtebSearch:
         cut = section.pick_tokens
         self._format = StateFormat(section.state, history, section.max_tokens, self._prompt, cut, between)
         meta = {"name": f"harr/{place.name}", "revision": fingerprint(file_hashes(find_folder(str(folder))))}
-        self.mteb_model_meta = optional("mteb", "ir").models.ModelMeta.create_empty(overwrites=meta)
+        self.mteb_model_meta = mteb.models.ModelMeta.create_empty(overwrites=meta)
         self._ids: list[str] = []
         self._vectors_ND = torch.empty(0)
 
@@ -114,17 +115,22 @@ def task_of(name: str, split: str = "test") -> Any:
     Raises:
         CorpusError: it is neither, or the folder lacks a file.
     """
-    mteb, folder = optional("mteb", "ir"), Path(name)
+    import mteb
+
+    folder = Path(name)
     if folder.is_dir():
-        return _of_folder(mteb, folder, split)
+        return _of_folder(folder, split)
     try:
         return mteb.get_task(name)
     except KeyError:
         raise CorpusError(f"--tasks {name} is neither a folder in BEIR's layout nor a task of mteb") from None
 
 
-def _of_folder(mteb: Any, folder: Path, split: str) -> Any:
+def _of_folder(folder: Path, split: str) -> Any:
     """Return a task over the files of a folder; what they hold is its revision."""
+    import mteb
+    from datasets import Dataset
+
     source = beir(BeirParams(dataset="beir", root=str(folder), test=split))
     asked = list(source.test)
     passages = [{"id": one.id, "title": one.title, "text": one.text} for one in source.passages]
@@ -143,8 +149,8 @@ def _of_folder(mteb: Any, folder: Path, split: str) -> Any:
         eval_langs=["eng-Latn"],  # mteb wants one; nothing of ours reads it
         main_score="ndcg_at_10",
     )
-    rows = optional("datasets", "pipeline").Dataset.from_list
-    held = {"corpus": rows(passages), "queries": rows(queries), "relevant_docs": relevant, "top_ranked": None}
+    rows = Dataset.from_list
+    held: Any = {"corpus": rows(passages), "queries": rows(queries), "relevant_docs": relevant, "top_ranked": None}
 
     class FolderTask(mteb.abstasks.AbsTaskRetrieval):
         """Its data is there already."""
@@ -168,7 +174,8 @@ def run_tasks(model: str, tasks: Sequence[str], out: Path) -> dict[str, float]:
     Raises:
         CorpusError: a task is not there. ModelError: the model is none.
     """
-    mteb = optional("mteb", "ir")
+    import mteb
+
     found = [task_of(name) for name in tasks]
     searcher = MtebSearch(model)
     cache = mteb.ResultCache(out)

@@ -1,4 +1,4 @@
-"""A checkpoint of Q-RAG's own code, beside the stages, becomes a model that `harr lengths` and `harr evaluate` play."""
+"""A checkpoint of Q-RAG's own code becomes a model that `harr lengths` and `harr evaluate` play."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def convert_checkpoint(params: Params, checkpoint: Path, out: Path) -> Path:
     """
     from harr.builders.encoder import build_encoder
     from harr.builders.retrievers import towers_policy
-    from harr.merge.qrag import convert
+    from harr_qrag_checkpoints.checkpoint import convert
 
     if not params.train.positions:
         raise ParamsError(

@@ -1,4 +1,4 @@
-"""mteb over a folder and over a conversation; the export under the evaluators of sentence-transformers."""
+"""mteb over a folder and over a conversation."""
 
 import json
 from collections.abc import Iterator
@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harr_mteb.search import MtebSearch, as_search, run_tasks, task_of
 from projects import make_project, train_stand_in
 
 import harr
-from flows.cli import app
+from flows.cli import main
 from harr.corpus.passages import Passages, read_questions
 from harr.errors import CorpusError, ModelError
 from harr.io.files import write_text
-from harr.library.mteb_search import MtebSearch, as_search, run_tasks, task_of
 from harr.types import Passage, Question
 from tasks.paths import CORPUS, QUESTIONS, RETRIEVER
 
@@ -81,8 +81,9 @@ def test_a_folder_is_a_task_and_its_figure_is_ours(place: Path, capsys: Any) -> 
     [kept] = Path("results").rglob("task.json")
     assert json.loads(kept.read_text())["scores"]["test"][0]["ndcg_at_10"] == pytest.approx(ours, abs=1e-5)
     with pytest.raises(SystemExit) as ended:
-        app(["mteb", "--tasks", "task", "--out", "results"])
-    assert not ended.value.code and capsys.readouterr().out.splitlines()[-1] == f"task: {100 * ours:.2f}"
+        main("mteb", "--tasks", "task", "./task", "--out", "results")
+    assert not ended.value.code
+    assert capsys.readouterr().out.splitlines()[-1] == f"task: {100 * ours:.2f}", "of two names, and of one task"
 
 
 def test_what_is_no_task_or_ranks_otherwise_is_one_line(place: Path) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from harr_qrag_checkpoints.checkpoint import convert
 from tiny import WIDTH, tiny_encoder
 
 from harr.builders.retrievers import trained_towers
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError
-from harr.merge.qrag import convert
 from harr.params.embed import EncoderParams
 from harr.params.retriever import RetrieverParams
 from harr.rag.policies.q_values import relative_positions
@@ -124,11 +124,3 @@ def test_what_is_no_such_checkpoint_is_refused_in_a_line(checkpoint: Path, tmp_p
         with pytest.raises(ModelError, match=line):
             convert(checkpoint, base(), base(), tmp_path / "model", tmp_path / "work", FACTS)
         assert not (tmp_path / "model").exists()
-
-
-def test_a_model_is_not_played_with_other_values(checkpoint: Path, tmp_path: Path) -> None:
-    convert(checkpoint, base(), base(), tmp_path / "model", tmp_path / "work", FACTS)
-    with pytest.raises(ModelError, match=r"trained with value_scale 0\.01, params\.yaml says 2\.0"):
-        trained_towers(ENCODER, RETRIEVER.model_copy(update={"value_scale": 2.0}), tmp_path / "model")
-    with pytest.raises(ModelError, match=r"set encoder\.normalize to what it was trained with"):
-        trained_towers(EncoderParams(max_tokens=32), RETRIEVER, tmp_path / "model")

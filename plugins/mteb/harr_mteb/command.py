@@ -1,0 +1,25 @@
+"""The command `harr mteb`: its options. What it does stands in search.py, and is imported when it runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from tasks.paths import RETRIEVER
+from tasks.runtime.command import run_command
+
+
+def mteb(
+    tasks: Annotated[list[str], Option(metavar="TASK ...", help="folders in BEIR's layout, or names that mteb knows")],
+    model: Annotated[str, Option(help="what stage merge wrote, or an encoder")] = str(RETRIEVER),
+    out: Annotated[Path, Option(metavar="DIR", help="mteb's results, as its own tools read them")] = Path(
+        "mteb_results"
+    ),
+) -> None:
+    """Evaluate a retriever on tasks of mteb.
+
+    Reads no project; tasks in folders need no network.
+    """
+    from harr_mteb.search import run_tasks
+
+    run_command(lambda: print(*(f"{name}: {100 * score:.2f}" for name, score in run_tasks(model, tasks, out).items())))

@@ -1,0 +1,26 @@
+"""The command `harr convert`: its options. What it does stands in convert.py, and is imported when it runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from tasks.runtime.command import run_command
+
+
+def convert(
+    checkpoint: Annotated[Path, Argument(metavar="MODEL.pt", help="model_last.pt or model_best.pt of Q-RAG's code")],
+    out: Annotated[Path, Argument(metavar="DIR", help="folder of the model, which appears whole")],
+    params: Annotated[Path, Option(help="parameter file with its base, positions, order of picks and scale")] = Path(
+        "params.yaml"
+    ),
+) -> None:
+    """Make a model of a checkpoint that Q-RAG's own code wrote.
+
+    `harr lengths --model DIR` and `harr evaluate --model DIR` play it. recipes/qrag_*_published.yaml hold what the
+    published ones were trained with.
+    """
+    from harr.params import Params
+    from harr_qrag_checkpoints.convert import convert_checkpoint
+
+    run_command(lambda: print(convert_checkpoint(Params.load(params), checkpoint, out)))
