@@ -26,10 +26,11 @@ from pathlib import Path
 import psutil
 import yaml
 
-from benchmarks.crash import STAGES, Place, Told, give_gain, prepare, troubles
+from benchmarks import crash
+from benchmarks.crash import STAGES, Place, Told, prepare, troubles
 from benchmarks.made import ROOT, artifacts
 from flows.reproduce import mend_lock
-from harr.io.files import fingerprint, publish
+from harr.io.files import fingerprint
 from harr.project.create import create_project
 
 MARK = "HARR_KILLS"
@@ -40,17 +41,9 @@ LOOK_SECONDS, END_SECONDS = 0.2, 60.0
 Kill = tuple[float, str, str]  # after which share of the stage's time, the signal, the victim
 
 
-def look(here: Path) -> None:
-    """Have DVC compare the local files that params.yaml names: there are none."""
-    subprocess.run([sys.executable, "-m", "dvc", "repro", "files"], cwd=here, check=True)
-
-
 def let_full_win(here: Path) -> None:
-    """Give full a gain that the gate lets through, before its rows are registered; DVC takes them for what it made."""
-    won = (here / "data/evaluation").rename(here / "data/won")
-    for path in won.glob("*.jsonl"):
-        give_gain(path)
-    publish(won, here / "data/evaluation")
+    """Give full a gain that the gate lets through; DVC takes its rows for what it made."""
+    crash.let_full_win(here)
     subprocess.run([sys.executable, "-m", "dvc", "commit", "--force", "evaluate"], cwd=here, check=True)
 
 
@@ -89,7 +82,7 @@ def run(place: Place, stage: str, kill: Kill | None = None, whole: float = 0.0) 
 def _strike(process: subprocess.Popen[bytes], stage: str, name: str, victim: str) -> str:
     """Send the signal; returns whom it met."""
     number = signal.Signals[name]
-    below = [one for one in psutil.Process(process.pid).children(recursive=True) if _runs(one, f"flows.{stage}")]
+    below = [one for one in psutil.Process(process.pid).children(recursive=True) if _runs(one, f"tasks.{stage}")]
     if victim == "group":
         os.killpg(process.pid, number)
         return victim if below else "group without a stage"
@@ -171,7 +164,7 @@ def undisturbed(place: Place) -> dict[str, Told]:
     if not note.exists():
         (place.root / "tmp").mkdir(parents=True)
         create_project(place.here)
-        calm = prepare(place, run, {"download": look, "merge": let_full_win})
+        calm = prepare(place, run, {"merge": let_full_win})
         note.write_text(json.dumps(calm))
     told: dict[str, Told] = json.loads(note.read_text())
     return told
