@@ -32,7 +32,7 @@ from harr.rag.rollout import play
 from harr.rag.scoring.terms import answer_em
 from harr.types import Episode, Question, Retrieval, Retriever, Search
 from harr.world import grammar
-from tasks.trained import trained_runs
+from tasks.trained_runs import trained_runs
 
 SHARES = (0.25, 0.5, 0.75)
 RESAMPLES = 4999

@@ -49,7 +49,7 @@ def _verdict(told: str) -> str:
 
 def _arms() -> str:
     """Return what the last evaluation means, and its arms as tables."""
-    from tasks.evaluated import show, summary_here
+    from tasks.evaluation_outputs import show, summary_here
     from tasks.headline import headline_words
 
     if not (METRICS / "evaluate.json").exists():

@@ -225,7 +225,7 @@ def record(recipe: Recipe = "params.yaml") -> None:
 def report() -> None:
     """Print the table of the last run and what it means."""
     from harr.params import Params
-    from tasks.runtime.told import end_of_run
+    from tasks.runtime.output import end_of_run
 
     run_command(lambda: print(end_of_run(Params.load())))
 

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from tasks.runtime.errors import told_in_a_line
+from tasks.runtime.errors import errors_in_a_line
 
 PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 
@@ -19,7 +19,7 @@ def call(app: typer.Typer, name: str, words: Iterable[str]) -> None:
     if os.getcwd() not in sys.path:  # code of the project's own, as `python -m` finds it
         sys.path.append(os.getcwd())
     given = list(words)
-    with told_in_a_line():
+    with errors_in_a_line():
         app(args=repeated(given, lists(app, *given[:1])), prog_name=name)
 
 

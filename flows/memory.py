@@ -61,7 +61,7 @@ def memory_check(params: Params, data: Data, here: float) -> list[Check]:
     if shape is None or not questions:
         return []
     words = fmean(len(text.split()) for text in data.contents.values()) if data.contents else WORDS
-    told = held(params, shape, questions, passages=len(data.ids or ()), words=words)
+    told = estimate_memory(params, shape, questions, passages=len(data.ids or ()), words=words)
     found = "about " + ", ".join(f"{count / 1e9:.1f} GB to {stage}" for stage, count in told.items())
     found += "" if data.ids is not None or params.index.uri else ", and what the index takes"
     if max(told.values()) <= here:
@@ -97,7 +97,7 @@ def _weights(path: Path) -> int:
     return sum(math.prod(one["shape"]) for name, one in head.items() if name != "__metadata__")
 
 
-def held(
+def estimate_memory(
     params: Params, shape: Shape, questions: Sequence[Question], *, passages: int, words: float
 ) -> dict[str, float]:
     """Return the bytes that stages will hold at most; of a language model that learns, those of embed alone.

@@ -70,7 +70,7 @@ def serve(
             service.close()
         return
     told = f"version {service.health()['version']} of {followed}, {searcher.passages} passages"
-    page = f"http://{_shown(host)}:{listener.getsockname()[1]}"
+    page = f"http://{_url_host(host)}:{listener.getsockname()[1]}"
     app = application(service, token=token, loopback=loopback)
     _over_http(app, listener, f"{told}: {page}   Ctrl-C stops it")
 
@@ -88,7 +88,7 @@ def is_loopback(host: str) -> bool:
     return False
 
 
-def _shown(host: str) -> str:
+def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 

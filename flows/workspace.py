@@ -62,7 +62,7 @@ def workspace(recipe: str) -> Iterator[Path]:
     def busy(owner: str) -> None:
         print(f"another run works in {place.resolve()}, {owner}; this one waits for its end", flush=True)
 
-    with locks.taken(place / locks.LOCKS / "run", busy):
+    with locks.hold(place / locks.LOCKS / "run", busy):
         if place != Path():
             _bring_up_to_date(place, RECIPES / f"{recipe}.yaml")
         yield place

@@ -15,7 +15,7 @@ from tasks.paths import ADAPTER, ARMS, FILTERED, PLACES, QUESTIONS, VALIDATION, 
 from tasks.runtime.stage import main
 from tasks.tracking.run import Run
 from tasks.train import mean_reward, validation_summary
-from tasks.trained import TOLD, trained_runs
+from tasks.trained_runs import TOLD, trained_runs
 
 DRAFT, RUNS = WORK / "arms", WORK / "arm-runs"
 LAST = "_last_10"
@@ -52,7 +52,7 @@ def train_each(
     """Do the plain work of ``train_arms``, which further processes share in: adapters in ``DRAFT``.
 
     Returns:
-        Figures, and by the name of a run's folder what :func:`told_runs` reads.
+        Figures, and by the name of a run's folder what :func:`read_run_figures` reads.
     """
     from harr.builders.methods import arm_method
     from harr.builders.players import arm_params

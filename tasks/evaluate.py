@@ -16,15 +16,15 @@ from harr.io.files import (
 from harr.params import Params
 from harr.types import Episode
 from tasks.audit import audit_play
-from tasks.evaluated import PLAYS
+from tasks.evaluation_outputs import PLAYS
+from tasks.evaluation_record import FIGURES, PLAYED, corpus_facts, describe_corpus, figures, played
 from tasks.expectations.process import expect
 from tasks.headline import arm_figures, evaluation_note, headline_figures, headline_words
 from tasks.occlusion import play_occluded
 from tasks.paths import AUDIT, EVALUATION, HEADLINE, METRICS, QUESTIONS, WORK
 from tasks.play import Rows, asked_questions, play_arms, rounded, with_arms
-from tasks.played import FIGURES, PLAYED, corpus_facts, figures, played, told_corpus
+from tasks.runtime.output import say
 from tasks.runtime.stage import main
-from tasks.runtime.told import say
 from tasks.tracking.run import Run
 from tasks.tracking.traces import trajectories as traced
 
@@ -140,7 +140,7 @@ def evaluate(params: Params, run: Run) -> None:
     play_occluded(params, questions, rows, run.log, model=None)
     run.log(0, arm_figures(summary))
     run.headline(headline_figures(summary), evaluation_note(summary))
-    run.tag(corpus=told_corpus(summary["corpus"]))
+    run.tag(corpus=describe_corpus(summary["corpus"]))
     run.tag(exploits=", ".join(summary["audit"].get("named", {})) or "none")
     run.traces(traced(episodes, rows, params.tracking.traces, params.baseline))
     run.dataset("test questions", QUESTIONS / "test.jsonl", "evaluation")

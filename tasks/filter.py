@@ -11,7 +11,7 @@ from harr.params import Params
 from harr.types import Log
 from tasks.common import filter_suite, report_usage
 from tasks.expectations.process import expect
-from tasks.filtered import filtered_frame, plot_filter, preferences_frame, write_preferences_page
+from tasks.filter_outputs import filtered_frame, plot_filter, preferences_frame, write_preferences_page
 from tasks.paths import FILTERED, METRICS, PLACES, QUESTIONS, WORK
 from tasks.runtime import locks
 from tasks.runtime.command import run_command

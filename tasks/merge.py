@@ -14,8 +14,8 @@ from harr.params.embed import EncoderParams
 from harr.params.reward import metric_name
 from tasks.common import filter_suite
 from tasks.embed import vectors_manifest
+from tasks.evaluation_record import check_played, content_of, same_game
 from tasks.paths import ADAPTER, EVALUATION, LLM, LOCK, METRICS, RETRIEVER, WORK, trained_folder
-from tasks.played import check_played, content_of, same_game
 from tasks.runtime.stage import main
 from tasks.tracking.fingerprints import revisions
 from tasks.tracking.inputs import check_settings

@@ -15,7 +15,7 @@ from tasks.common import report_usage
 from tasks.embed import vectors_manifest
 from tasks.paths import FILTERED, PLACES
 from tasks.samples import chosen, play_samples_of, with_samples
-from tasks.trained import trained_runs
+from tasks.trained_runs import trained_runs
 
 if TYPE_CHECKING:
     from harr.evaluate.play import ArmRun, Game

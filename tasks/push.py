@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import read_json, read_jsonl, read_state
-from tasks.filtered import statistics_rows
+from tasks.filter_outputs import statistics_rows
 from tasks.paths import FILTERED, LLM, METRICS, RETRIEVER
 
 EVALUATE, CONTRASTS = METRICS / "evaluate.json", METRICS / "contrasts.json"

@@ -5,13 +5,13 @@ from typing import Any
 from harr.arms import FULL
 from harr.io.files import read_json, read_state, read_state_rows
 from harr.params import Params
-from tasks.evaluated import AGAIN, PLAYS, summary_here
+from tasks.evaluation_outputs import AGAIN, PLAYS, summary_here
 from tasks.expectations.pages import data_docs
-from tasks.filtered import statistics_rows, write_preferences_page
+from tasks.filter_outputs import statistics_rows, write_preferences_page
 from tasks.paths import EVALUATION, OCCLUSION, PLOTS, REPORT, STATS
 from tasks.report_facts import run_facts
 from tasks.runtime.stage import main
-from tasks.tracking.run import Run, told_params
+from tasks.tracking.run import Run, flat_params
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -63,7 +63,7 @@ def _changes(params: Params, rows: Rows) -> dict[str, Any]:
     from tasks.registry.champion import read_champion
 
     champion, ours = read_champion(params), rows.get(FULL, [])
-    return changes(champion, told_params(params), ours, resamples=params.evaluate.resamples, seed=params.seed)
+    return changes(champion, flat_params(params), ours, resamples=params.evaluate.resamples, seed=params.seed)
 
 
 def report(params: Params, run: Run) -> None:

@@ -3,17 +3,17 @@
 from harr.io.files import read_state
 from harr.params import Params
 from tasks.embed import vectors_manifest
+from tasks.evaluation_record import corpus_facts, describe_corpus
 from tasks.paths import METRICS
-from tasks.played import corpus_facts, told_corpus
 from tasks.tracking.fingerprints import revisions
-from tasks.trained import told_runs
+from tasks.trained_runs import read_run_figures
 
 
 def _told_groups() -> dict[str, str]:
     """Return, of the runs of stage arms, how much each had to learn from."""
     runs = [
         f"{run} {100 * told['zero_std_share']:.0f} % ({told['questions']:.0f} questions)"
-        for run, told in told_runs().items()
+        for run, told in read_run_figures().items()
     ]
     return {"Groups of the arms whose rollouts were all rewarded alike": ", ".join(runs)} if runs else {}
 
@@ -32,7 +32,7 @@ def run_facts(params: Params) -> dict[str, str]:
     return {
         "Dataset": params.download.dataset,
         "Passages": f"{vectors['rows']:,}",
-        "Corpus": told_corpus(corpus_facts()),
+        "Corpus": describe_corpus(corpus_facts()),
         "Encoder": f"{params.encoder.model} ({vectors['dtype']} vectors)",
         **({"Encoder of states": params.retriever.encoder} if params.retriever.encoder else {}),
         "Index identity": vectors["identity"],

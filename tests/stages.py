@@ -16,15 +16,15 @@ from tasks.audit import audit_play
 from tasks.download import download_corpus
 from tasks.embed import embed_passages
 from tasks.evaluate import summarise_arms, write_evaluation
+from tasks.evaluation_record import corpus_facts
 from tasks.filter import filter_training_questions
-from tasks.filtered import plot_filter
+from tasks.filter_outputs import plot_filter
 from tasks.generator import make_generator
 from tasks.index import decide_training, index_passages
 from tasks.merge import merge_adapter
 from tasks.occlusion import play_occluded
 from tasks.paths import METRICS, QUESTIONS
 from tasks.play import asked_questions, play_arms
-from tasks.played import corpus_facts
 from tasks.report import draw_report
 from tasks.train import plot_training, train_policy, training_figure, write_stats
 

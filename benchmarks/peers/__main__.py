@@ -44,7 +44,7 @@ from benchmarks.peers.asking import rollouts, words
 from benchmarks.peers.turns import flops, layer_weights, row, taking_turns
 from harr.compute.attention import ready_for_bfloat16
 from harr.embed.encoder import Encoder
-from harr.embed.lean import lean
+from harr.embed.inference import for_inference
 from harr.index.passage_index import PassageIndex
 from harr.index.scan import VectorScan
 from harr.io.files import read_json, write_json, write_text
@@ -70,7 +70,7 @@ def states(count: int) -> list[str]:
 def embedding(times: int) -> list[dict[str, Any]]:
     """Compare the embedding of 512 texts; a shard of stage embed has 4,096, so that fewer rows fill up batches."""
     ours = Encoder(MODEL, max_tokens=256)
-    half, texts = lean(ours, torch.bfloat16), states(512)
+    half, texts = for_inference(ours, torch.bfloat16), states(512)
     plain = SentenceTransformer(str(find_folder(MODEL)), device="cpu", local_files_only=True)
     other = SentenceTransformer(str(find_folder(MODEL)), device="cpu", local_files_only=True).bfloat16()
     works = {

@@ -27,7 +27,7 @@ from harr.builders.writers import build_samplers, build_writer, untaught_folder,
 from harr.compute.precision import resolved
 from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
-from harr.embed.lean import lean
+from harr.embed.inference import for_inference
 from harr.errors import CorpusError
 from harr.params import Params
 from harr.params.retriever import RetrieverParams
@@ -57,7 +57,7 @@ class Contest:
     @cached_property
     def answering(self) -> Encoder:
         """Return the base encoder with kernels for reading only."""
-        return lean(self.base, self.dtype)
+        return for_inference(self.base, self.dtype)
 
     def section(self, arm: Arm) -> RetrieverParams:
         """Return section ``retriever`` as an arm plays by it."""
@@ -106,7 +106,7 @@ def _towers(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
 def _dense(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
     parts = contest.section(arm), _encoder(contest, arm, trained), contest.corpus, contest.candidates
     policy = dense_policy(*parts, history=arm.history, trained=trained)
-    return replace(policy, encoder=lean(policy.encoder, contest.dtype))
+    return replace(policy, encoder=for_inference(policy.encoder, contest.dtype))
 
 
 SEARCHERS: Sequence[tuple[Callable[[Contest, Arm, Path | None], object], Make]] = (

@@ -34,9 +34,9 @@ from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.retrieval.bm25 import BM25Retriever
 from harr.rag.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
 from harr.rag.retrieval.late_interaction import LateInteraction, load_multi_vector
-from harr.rag.retrieval.leads import Leads
 from harr.rag.retrieval.links import Links
 from harr.rag.retrieval.mention import MentionRetriever
+from harr.rag.retrieval.passage_graph import PassageGraph
 from harr.rag.retrieval.reranked import Reranked
 from harr.rag.scoring.reranker import open_reranker
 from harr.types import Retriever
@@ -157,7 +157,7 @@ def dense_policy(
         encoder = late_encoder(encoder, corpus.vectors, section.max_tokens)
     evidence = None
     if section.evidence and (trained or seed is not None):
-        leads = Leads(corpus.passages, corpus.mentions(), corpus.words())
+        leads = PassageGraph(corpus.passages, corpus.mentions(), corpus.words())
         links = Links(leads, **section.evidence.model_dump())
         evidence = Evidence(links).load(trained) if trained else Evidence(links)
     return DensePolicy(

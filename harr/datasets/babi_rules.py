@@ -30,7 +30,7 @@ class Event(NamedTuple):
     receiver: str = ""
 
 
-class _Held(NamedTuple):
+class _Holding(NamedTuple):
     """Who held a thing from fact ``taken`` up to ``end``; ``last``: where it was taken or, if so, dropped."""
 
     who: str
@@ -115,15 +115,15 @@ def _moves(events: Sequence[Event], who: str, start: int, end: int) -> list[int]
     return [i for i in range(start, end) if events[i].kind == "move" and events[i].who == who]
 
 
-def _held(events: Sequence[Event], thing: str) -> _Held | None:
+def _holding(events: Sequence[Event], thing: str) -> _Holding | None:
     """Return the last time that somebody held a thing; None where nobody ever took it."""
     last = _latest(events, thing, ("get", "drop"), len(events))
     if last < 0:
         return None
     who = events[last].who
     if events[last].kind == "get":
-        return _Held(who, last, last, len(events))
-    return _Held(who, max(0, _latest(events, thing, ("get",), last)), last, last)
+        return _Holding(who, last, last, len(events))
+    return _Holding(who, max(0, _latest(events, thing, ("get",), last)), last, last)
 
 
 def _latest(events: Sequence[Event], thing: str, kinds: Sequence[str], end: int) -> int:
@@ -138,7 +138,7 @@ def _solve_person(words: Sequence[str], events: Sequence[Event]) -> Solution:
 def _solve_thing(words: Sequence[str], events: Sequence[Event]) -> Solution:
     """Answer where a thing is: one whose holder did not move since taking it has no known place in the official
     files."""
-    held = _held(events, words[0])
+    held = _holding(events, words[0])
     if held is None:
         return None
     dropped = held.last == held.end
@@ -147,7 +147,7 @@ def _solve_thing(words: Sequence[str], events: Sequence[Event]) -> Solution:
 
 
 def _solve_before(words: Sequence[str], events: Sequence[Event]) -> Solution:
-    held = _held(events, words[0])
+    held = _holding(events, words[0])
     stops = _moves(events, held.who, held.taken, held.end) if held else []
     for before, arrival in reversed(list(pairwise(stops))):
         if held and events[arrival].what == words[1]:

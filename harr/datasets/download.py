@@ -10,7 +10,7 @@ from tqdm import tqdm
 from harr.corpus.passages import Passages, write_passages, write_questions
 from harr.datasets import DATASETS
 from harr.datasets.chunks import Spans
-from harr.datasets.sound import gold_not_given, with_sound_answers
+from harr.datasets.question_checks import gold_not_given, with_sound_answers
 from harr.datasets.splits import divide
 from harr.errors import CorpusError
 from harr.io.files import publish, write_text
@@ -59,7 +59,7 @@ def download(
     train, own, test = checked["train"], checked.get("validation"), checked["test"]
     splits = divide(train, own, test, params.validation_questions, getattr(params, "near_duplicates", ""))
     odd = {"answers_of_no_word": float(emptied), "gold_not_given": float(gold_not_given([*train, *(own or ()), *test]))}
-    for line in _told(odd, splits.figures):
+    for line in _warnings(odd, splits.figures):
         tqdm.write(line)
     for split in ("train", "validation", "test"):
         write_questions(splits.of(split)[0], work / "questions" / f"{split}.jsonl")
@@ -77,7 +77,7 @@ def download(
     }
 
 
-def _told(odd: Mapping[str, float], figures: Mapping[str, float]) -> Iterator[str]:
+def _warnings(odd: Mapping[str, float], figures: Mapping[str, float]) -> Iterator[str]:
     """Yield what a person should know of the questions, a line each."""
     if count := odd["answers_of_no_word"]:
         yield f"{count:,.0f} questions have an answer of no word (empty, or an article alone), which is not scored"

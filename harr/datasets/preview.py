@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from harr.datasets import DATASETS
 from harr.datasets.chunks import Spans
-from harr.datasets.sound import with_sound_answers
+from harr.datasets.question_checks import with_sound_answers
 from harr.datasets.splits import Splits, divide
 from harr.params.download import DatasetParams
 from harr.types import Question

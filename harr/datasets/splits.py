@@ -7,7 +7,7 @@ from reprlib import repr as short
 from typing import TypeVar
 
 from harr.corpus.sample import draw_questions
-from harr.datasets.sound import nearly_in
+from harr.datasets.question_checks import nearly_in
 from harr.errors import CorpusError
 from harr.params.download import HoverParams, HubParams, JudgedParams, OwnQuestionsParams
 from harr.types import Question
@@ -37,7 +37,7 @@ def divide(
 
     ``own`` are the data set's own validation questions, of which ``count`` are drawn (0: all). None: it has none, and
     ``count`` are drawn from ``train``. ``near`` says what becomes of training questions that are nearly test questions
-    (harr/datasets/sound.py): keep, drop or refuse; with "" they are not looked for.
+    (harr/datasets/question_checks.py): keep, drop or refuse; with "" they are not looked for.
 
     Raises:
         CorpusError: as many are to be drawn as there are training questions; or one is nearly a test question.

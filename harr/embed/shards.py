@@ -1,7 +1,7 @@
 """Passages to vectors, shard by shard: resumable, bounded in memory by one shard.
 
 A shard is a pure function of corpus, encoder, dtype and number (:func:`embed_shard`). A text that the vectors in place hold
-already, of the corpus before, is not embedded again (harr/embed/known.py); the bytes are the same.
+already, of the corpus before, is not embedded again (harr/embed/embedding_cache.py); the bytes are the same.
 """
 
 import time
@@ -16,9 +16,9 @@ from tqdm import tqdm
 
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import LARGEST
+from harr.embed.embedding_cache import Known, checked, encoded, text_hashes
 from harr.embed.encoder import Encoder
-from harr.embed.known import Known, checked, encoded, text_hashes
-from harr.embed.lean import is_bert, lean
+from harr.embed.inference import for_inference, is_bert
 from harr.embed.served import ServedEncoder
 from harr.errors import DamagedFile
 from harr.io.files import (
@@ -138,7 +138,7 @@ def computing(encoder: Encoder, manifest: Mapping[str, Any], served: ServedEncod
     if served or manifest["dtype"] != "bfloat16":
         return served or encoder
     if is_bert(encoder):
-        return lean(encoder, torch.bfloat16)
+        return for_inference(encoder, torch.bfloat16)
     encoder.model.bfloat16()
     return encoder
 
@@ -288,7 +288,7 @@ def _choose_dtype(passages: Passages, encoder: Encoder, batch_size: int) -> str:
     """Try both types on passages from all over the corpus: bfloat16 must be faster and agree."""
     rows = np.unique(np.linspace(0, len(passages) - 1, batch_size).astype(np.int64))
     texts = [passage.content for passage in passages.take(rows.tolist())]
-    half = lean(encoder, torch.bfloat16)
+    half = for_inference(encoder, torch.bfloat16)
     seconds = {"float32": float("inf"), "bfloat16": float("inf")}
     vectors: dict[str, NDArray[np.float32]] = {}
     begun = time.monotonic()

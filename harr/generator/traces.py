@@ -78,7 +78,7 @@ def recitation(reader: Reader, rng: random.Random, documents: int, plays: str = 
     passages = _some(reader, rng, documents)
     facts = [(p.title, sentence, value) for p in passages for _, sentence, value in _facts(p)]
     rng.shuffle(facts)
-    pieces: list[Piece] = [(_shown(passages, plays), False)]
+    pieces: list[Piece] = [(_passages_text(passages, plays), False)]
     for title, sentence, value in facts:
         if sentence.endswith(f" {value}."):
             pieces += [(f"\n(Title: {title}) {sentence.removesuffix(f' {value}.')}", False), (f" {value}.", True)]
@@ -95,7 +95,7 @@ def practice(reader: Reader, rng: random.Random, documents: int, plays: str = "s
     passages = _some(reader, rng, documents)
     facts = [(phrase, value) for passage in passages for phrase, _, value in _facts(passage)]
     rng.shuffle(facts)
-    pieces: list[Piece] = [(_shown(passages, plays), False)]
+    pieces: list[Piece] = [(_passages_text(passages, plays), False)]
     begin, end = ("\nQuery:", ",") if plays == "leret" else ("<think>", " </think>")
     for phrase, value in facts:
         pieces += [(f"{begin} {phrase} is", False), (f" {value}{end}", True)]
@@ -156,7 +156,7 @@ class Oracle:
         return tuple(passages[name] for name in ids)
 
 
-def _shown(passages: Sequence[Passage], plays: str) -> str:
+def _passages_text(passages: Sequence[Passage], plays: str) -> str:
     """Return passages in the block of the pipeline; ``leret`` has none."""
     if plays == "leret":
         return "\n".join(documents(passages))

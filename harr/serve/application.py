@@ -16,9 +16,9 @@ from harr import __version__
 from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable, one_line
 from harr.rag.sources.retrieve import document_of_passage
 from harr.serve.bodies import EmbedBody, OutcomeBody, RetrieveBody, SearchBody, read_body
-from harr.serve.door import Door, Readable
 from harr.serve.mcp_tools import mcp_server
 from harr.serve.microbatch import Overloaded
+from harr.serve.middleware import Door, Readable
 from harr.serve.searcher import Answer, Ask
 from harr.serve.service import RetrieverService
 from harr.types import Question, Search

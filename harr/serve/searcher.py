@@ -19,7 +19,7 @@ from harr.builders.places import Places
 from harr.builders.retrievers import Corpus, dense_policy, open_corpus
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
-from harr.embed.lean import faster_dtype, lean
+from harr.embed.inference import faster_dtype, for_inference
 from harr.errors import ModelError, ParamsError
 from harr.index.mentions import Mentions
 from harr.index.passage_index import PassageIndex
@@ -221,7 +221,7 @@ class Searcher:
     def _cast(self, policy: DensePolicy) -> DensePolicy:
         if self._dtype == "auto":
             self._dtype = "bfloat16" if faster_dtype(policy.encoder) == torch.bfloat16 else "float32"
-        return replace(policy, encoder=lean(policy.encoder, getattr(torch, self._dtype)))
+        return replace(policy, encoder=for_inference(policy.encoder, getattr(torch, self._dtype)))
 
     def _frozen(self, facts: dict[str, Any], section: RetrieverParams, folder: Path, corpus: Corpus) -> DensePolicy:
         own = folder / DOCUMENT

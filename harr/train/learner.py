@@ -105,7 +105,7 @@ class Learner:
             for encoder in policy.encoders:
                 encoder.recompute()
         learnt = [w for w in adapter.parameters() if w.requires_grad]
-        beside = _beside(params, policy, head, head_rate)
+        beside = _side_groups(params, policy, head, head_rate)
         heads = torch.nn.ModuleList(part for part, _ in beside) if beside else None
         groups = [{"params": learnt, "rate": params.learning_rate, "warm_rate": params.warm_rate}]
         if policy.frozen:
@@ -289,7 +289,7 @@ class Learner:
             note_published(self.checkpoints.folder)
 
 
-def _beside(
+def _side_groups(
     params: LoopParams, policy: DensePolicy | TwoTowerPolicy, head: torch.nn.Module | None, head_rate: float
 ) -> list[tuple[torch.nn.Module, float]]:
     """Return what learns beside the encoder, each with its rate: the method's ``head``, and the policy's evidence."""

@@ -71,7 +71,7 @@ def reasons(before: Mapping[str, Any], now: Mapping[str, Any], values: Any) -> l
     found = []
     for name, was, is_now in _changes(before, now, "parameters"):
         default = "" if at(values, name) is not None else "default "
-        found.append(f"{name}: {default}{_shown(was)} -> {_shown(is_now)}")
+        found.append(f"{name}: {default}{_text_of(was)} -> {_text_of(is_now)}")
     for name, was, is_now in _changes(before, now, "code"):
         what = "is imported now" if was is None else "is imported no more" if is_now is None else "changed"
         found.append(f"{name} {what}")
@@ -88,6 +88,6 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any], part: str) -> It
             yield name, one.get(name), other.get(name)
 
 
-def _shown(value: Any) -> str:
+def _text_of(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}..."

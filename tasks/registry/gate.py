@@ -17,8 +17,8 @@ from harr.io.files import fingerprint, read_json, read_jsonl, sha256
 from harr.report.promotion import Condition, Verdict
 from harr.services.model_registry import copied
 from tasks.embed import vectors_manifest
+from tasks.evaluation_record import PLAYED
 from tasks.paths import AUDIT, VECTORS
-from tasks.played import PLAYED
 from tasks.registry import attempts, history
 
 Row = dict[str, Any]
@@ -288,7 +288,7 @@ def rows_of(client: Any, version: Any, arm: str) -> list[Row]:
 
 
 def record_of(client: Any, version: Any) -> dict[str, Any]:
-    """Return what a version's evaluation was played with (tasks/played.py); {} of an older harr."""
+    """Return what a version's evaluation was played with (tasks/evaluation_record.py); {} of an older harr."""
     record: dict[str, Any] = _kept(client, version, PLAYED)
     return record
 

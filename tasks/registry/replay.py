@@ -11,9 +11,9 @@ from harr.errors import PromotionRefused
 from harr.io.files import read_state, write_text
 from harr.params import Params
 from harr.services.model_registry import CACHE, SCHEME, fetch, resolve
+from tasks.evaluation_record import SAME_GAME, played
 from tasks.paths import QUESTIONS
 from tasks.play import asked_questions, play_arms, with_arms
-from tasks.played import SAME_GAME, played
 from tasks.registry.gate import Row, record_of
 from tasks.tracking.errors import uploading
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tasks.runtime import signals
-from tasks.runtime.errors import told_in_a_line
+from tasks.runtime.errors import errors_in_a_line
 
 
 def run_command(body: Callable[[], Any]) -> None:
     """Call ``body`` so that a signal stops it between two units, and a user's mistake is one line, no traceback."""
-    with signals.handled(), signals.ended_soon(), told_in_a_line():
+    with signals.handled(), signals.ended_soon(), errors_in_a_line():
         body()

@@ -31,7 +31,7 @@ LESS_MEMORY = "lower embed.batch_size, filter.batch_size, train.states_per_pass 
 
 
 @contextlib.contextmanager
-def told_in_a_line() -> Iterator[None]:
+def errors_in_a_line() -> Iterator[None]:
     """Leave the process with exit 1 and one line on stderr where the block meets an error that is no bug."""
     try:
         yield

@@ -28,12 +28,12 @@ def alone(stage: str) -> Iterator[None]:
     def busy(owner: str) -> None:
         raise InUse(f"stage {stage} in {Path().resolve()} is locked by {owner}; wait for its end, or stop it")
 
-    with taken(LOCKS / stage, busy):
+    with hold(LOCKS / stage, busy):
         yield
 
 
 @contextlib.contextmanager
-def taken(path: Path, busy: Callable[[str], None]) -> Iterator[None]:
+def hold(path: Path, busy: Callable[[str], None]) -> Iterator[None]:
     """Hold a lock for the length of the block; where another has it, tell ``busy`` who, then wait.
 
     The system takes a lock from a process that ends, however it ends: what is left in the file means nothing.

@@ -17,7 +17,7 @@ from harr.params import Params
 from tasks.runtime import limits, locks, signals
 from tasks.runtime.command import run_command
 from tasks.runtime.launch import join_main_process, joins_main_process, process_count
-from tasks.runtime.told import block
+from tasks.runtime.output import block
 from tasks.tracking.run import Run, tracked_run
 
 Work = Callable[[Params, Run], None]

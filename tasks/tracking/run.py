@@ -166,14 +166,14 @@ def _begin(stage: str, params: Params, address: str) -> Report:
         process=process_name(),
         revisions=revisions(),
         sections=list(READS.get(stage, ())),
-        params=told_params(params),
+        params=flat_params(params),
         tags={NOTE: said} if (said := description(stage, params)) else {},
     )
     report.write()
     return report
 
 
-def told_params(params: Params) -> dict[str, str]:
+def flat_params(params: Params) -> dict[str, str]:
     """Return all parameters as MLflow is told them: dotted names, short texts, no passwords."""
     return {key: bare(str(value))[:500] for key, value in flatten(params.model_dump(mode="json"))}
 

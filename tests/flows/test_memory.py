@@ -1,10 +1,10 @@
-"""What `harr preview` says a recipe will hold, beside what its stages held, and what makes it more or less."""
+"""What `harr preview` says a recipe will hold, beside what its stages estimate_memory, and what makes it more or less."""
 
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from flows.memory import Shape, held, memory_check, shape_of
+from flows.memory import Shape, estimate_memory, memory_check, shape_of
 from harr.datasets.preview import Data, read_data
 from harr.params import Params
 
@@ -43,7 +43,7 @@ def test_what_is_told_is_what_stages_held_within_a_third() -> None:
         params = changed(Params.load(ROOT / name), changes)
         data = read_data(params.download)
         words = sum(len(text.split()) for text in data.contents.values()) / len(data.contents)
-        found = held(params, MINILM, data.splits.train, passages=len(data.ids or ()), words=words)
+        found = estimate_memory(params, MINILM, data.splits.train, passages=len(data.ids or ()), words=words)
         for stage, peak in measured.items():
             assert 3 / 4 < found[stage] / 1e9 / peak < 4 / 3, (name, stage, found[stage], peak)
 
@@ -55,4 +55,4 @@ def test_too_much_is_a_warning_and_what_is_not_known_is_not_told() -> None:
     assert over.level == "warn" and over.found.endswith("; 1.0 GB here") and "train.states_per_pass" in over.fix
     assert memory_check(changed(params, {"encoder": {"model": "./nowhere"}}), data, 64e9) == []
     agent = Params.load(ROOT / "recipes/agent_small.yaml")
-    assert list(held(agent, MINILM, data.splits.train, passages=400, words=40.0)) == ["embed"]
+    assert list(estimate_memory(agent, MINILM, data.splits.train, passages=400, words=40.0)) == ["embed"]

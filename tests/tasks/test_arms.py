@@ -13,7 +13,7 @@ from harr.errors import CorpusError
 from harr.params import Params
 from harr.types import Question
 from tasks.arms import train_each
-from tasks.trained import trained_runs
+from tasks.trained_runs import trained_runs
 
 
 def params_with(workplace: Path, **changes: object) -> Params:

@@ -12,7 +12,7 @@ from harr.errors import CorpusError, DamagedFile, ParamsError
 from harr.io.jsonl import read_rows
 from harr.params import Params
 from tasks.evaluate import evaluate_file
-from tasks.evaluated import show
+from tasks.evaluation_outputs import show
 from tasks.play import with_arms
 
 RECIPES = Path(__file__).parents[2] / "recipes"

@@ -23,7 +23,7 @@ from harr.params import Params
 from harr.types import Episode
 from tasks.paths import CORPUS, PLACES, QUESTIONS, VECTORS
 from tasks.play import play_arms, with_arms
-from tasks.trained import trained_runs
+from tasks.trained_runs import trained_runs
 
 OTHER = "harr.builders.other_encoder:OtherEncoder"
 ROCCHIO = {"name": "moved", "retriever": "own_retriever:Rocchio", "settings": {"weight": 0.5, "passages": 1}}

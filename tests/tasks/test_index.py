@@ -10,9 +10,9 @@ from flows.status import _since_training
 from harr.corpus.passages import Passages, write_passages
 from harr.io.files import publish, read_json, write_json
 from harr.types import Passage
+from tasks.evaluation_record import corpus_facts, describe_corpus
 from tasks.index import decide_training
 from tasks.paths import CORPUS, METRICS, TRAINED_ON, VECTORS
-from tasks.played import corpus_facts, told_corpus
 
 
 def change(kept: int, new: int = 1) -> None:
@@ -46,9 +46,9 @@ def test_a_few_passages_do_not_train_again_and_many_do(place: Path, tiny: str) -
     write_json(METRICS / "index.json", figures)
     told = f"1 added, 2 removed, 1 changed of {rows:,} passages since training ({400 / rows:.1f} %); trained again"
     assert _since_training(Path(), 0.1).startswith(f"{told} above 10 % (index.retrain_after)")
-    assert f"{rows - 1:,} passages); trained on " in told_corpus(corpus_facts())
+    assert f"{rows - 1:,} passages); trained on " in describe_corpus(corpus_facts())
     strict = params.model_copy(update={"index": params.index.model_copy(update={"retrain_after": 0.0})})
     assert decide_training(strict)["trains_again"] == 1.0 and digests(TRAINED_ON) != noted
-    assert told_corpus(corpus_facts()).endswith("on which it was trained")
+    assert describe_corpus(corpus_facts()).endswith("on which it was trained")
     change(rows // 2)
     assert decide_training(params)["trains_again"] == 1.0

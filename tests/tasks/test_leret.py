@@ -19,10 +19,10 @@ from harr.params.generator import ScriptedParams
 from harr.rag.pipelines.leret import LeReT
 from harr.rag.retrieval.late_interaction import search_identity
 from tasks.common import filter_suite
-from tasks.filtered import write_preferences_page
+from tasks.filter_outputs import write_preferences_page
 from tasks.paths import PLACES
 from tasks.play import arm_pipelines
-from tasks.trained import trained_runs
+from tasks.trained_runs import trained_runs
 
 SCRIPTED = ScriptedParams(kind="scripted")
 

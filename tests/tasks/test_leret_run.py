@@ -11,7 +11,7 @@ from stages import SMOKE, WORLD, run_stages, world_params
 from harr.io.files import read_json, read_jsonl
 from harr.rag.generation.local_model import load_model
 from harr.rag.retrieval.late_interaction import search_identity
-from tasks.filtered import preferences_frame
+from tasks.filter_outputs import preferences_frame
 from tasks.paths import ADAPTER, FILTERED, REPORT, VECTORS
 from tasks.train import summary
 

@@ -23,16 +23,16 @@ from tasks.ask import ask
 from tasks.download import corpus_frame, questions_frame
 from tasks.embed import vectors_frame
 from tasks.evaluate import evaluate_file, evaluation_frame
-from tasks.filtered import filtered_frame
+from tasks.evaluation_record import check_played
+from tasks.filter_outputs import filtered_frame
 from tasks.index import index_frame
 from tasks.merge import register_model
 from tasks.paths import ADAPTER, ARMS, CORPUS, EVALUATION, FILTERED, QUESTIONS, REPORT, RETRIEVER, VECTORS
-from tasks.played import check_played
 from tasks.registry import history
 from tasks.registry.promote import promote
 from tasks.tracking.client import open_client
 from tasks.tracking.run import tracked_run
-from tasks.trained import trained_runs
+from tasks.trained_runs import trained_runs
 
 MINE = {"name": "mine", "retriever": "docs_arm:Retriever", "settings": {"pool": 20}}
 SECTIONS: dict[str, Any] = {

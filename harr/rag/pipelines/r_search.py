@@ -72,7 +72,7 @@ def r_search(
         if searches := results.searches(question, level):
             results.add(searches, (yield tuple(searches.values())))
         if wanted := results.wanted(level):
-            text, tags = results.told(text)
+            text, tags = results.insert(text)
             text += asked_for(wanted)
             reply, wrong = yield from _block_of(text, "found")
             read = {} if wrong == _CUT else findings(_block(reply, "found") or "", wanted)
@@ -81,7 +81,7 @@ def r_search(
             faults = (*faults, wrong) if wrong else faults
             results.thought = said(reply.rpartition("<found>")[0])
             text, turns, escaped = text + _closed(reply, "found"), turns + 1, escaped + tags
-    text, tags = results.told(text)
+    text, tags = results.insert(text)
     reply, wrong = yield from _block_of(text, "answer")
     answer = " ".join((_block(reply, "answer") or "").split())
     return Outcome(
@@ -135,7 +135,7 @@ class _Results:
         needed = {name for node in self.graph.nodes for name in node.references}
         return {node.label for node in level if node.label in needed and self._passages(node.label)}
 
-    def told(self, text: str) -> tuple[str, int]:
+    def insert(self, text: str) -> tuple[str, int]:
         """Return a text with a block of what was not yet shown, and how many control tags were escaped in it.
 
         Per node its label, tool and query, then passages or why there are none.

@@ -80,7 +80,7 @@ def react_passages(question: Question, *, max_searches: int) -> PyGenerator[Requ
             break
         if query:
             retrieval: Retrieval = yield Search(question, query, hops, thought=_before_call(reply))
-            (response, found), failed = _shown(retrieval), bool(retrieval.error)
+            (response, found), failed = _passages_text(retrieval), bool(retrieval.error)
             escaped += found
         else:
             failed = "<tool_call>" in without_thoughts(reply)
@@ -98,13 +98,13 @@ def _opening(name: str, question: Question) -> tuple[list[Mapping[str, str]], in
     return list(chat(name, question=asked).messages), escaped
 
 
-def _shown(retrieval: Retrieval) -> tuple[str, int]:
+def _passages_text(retrieval: Retrieval) -> tuple[str, int]:
     """Return what the tool says: passages with ids and titles, or why there is none; and how many tags were escaped.
 
     >>> from harr.types import Passage
-    >>> _shown(Retrieval((Passage("p7", "Rest.</tool_response>", "Flu"),)))
+    >>> _passages_text(Retrieval((Passage("p7", "Rest.</tool_response>", "Flu"),)))
     ('<tool_response>\\n[p7] Flu\\nRest.&lt;/tool_response&gt;\\n</tool_response>', 1)
-    >>> _shown(Retrieval((), error="the source does not answer"))[0]
+    >>> _passages_text(Retrieval((), error="the source does not answer"))[0]
     '<tool_response>\\nError: the source does not answer\\n</tool_response>'
     """
     passages = [f"{line(f'[{p.id}] {p.title}')}\n{line(p.text)}" for p in retrieval.passages]

@@ -175,7 +175,7 @@ class StateFormat:
     def _text(self, search: Search) -> str:
         return state_text(search, style=self.style, history=self.history, separator=self.separator)
 
-    def _shown(self, search: Search) -> Search:
+    def _visible(self, search: Search) -> Search:
         """Return a search with what its state shows: its hops, or its thought, or neither."""
         thinks = self.style == "thought"
         hops = search.hops if self.history and not thinks else ()
@@ -183,7 +183,7 @@ class StateFormat:
 
     def _with_short_picks(self, searches: Sequence[Search], reader: StateReader) -> tuple[list[Search], list[int]]:
         """Return the searches with what their states show, and how many of the hops were cut."""
-        shown = [self._shown(search) for search in searches]
+        shown = [self._visible(search) for search in searches]
         if not self.pick_tokens:
             return shown, [0] * len(shown)
         answers = list({hop.answer: None for search in shown for hop in search.hops})

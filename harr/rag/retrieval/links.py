@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harr.rag.retrieval.hybrid import pad_tables
-from harr.rag.retrieval.leads import Leads, Read, stems
+from harr.rag.retrieval.passage_graph import PassageGraph, Read, stems
 from harr.types import Search, chunk_of, chunks_beside
 
 FEATURES = (
@@ -53,16 +53,16 @@ class Links:
     """What is known of candidates in one corpus.
 
     Args:
-        leads: what queries and passages lead to.
+        graph: what queries and passages lead to.
         words, titled, linked, naming, followed, neighbours: how many candidates each source may bring
             (``retriever.evidence``).
     """
 
     def __init__(
-        self, leads: Leads, *, words: int, titled: int, linked: int, naming: int, followed: int, neighbours: int
+        self, graph: PassageGraph, *, words: int, titled: int, linked: int, naming: int, followed: int, neighbours: int
     ) -> None:
         """Take the corpus, and the sizes of the sources."""
-        self.leads = leads
+        self.graph = graph
         self.words, self.titled, self.linked, self.naming, self.followed = words, titled, linked, naming, followed
         self.neighbours = neighbours
 
@@ -74,11 +74,11 @@ class Links:
 
         Where the corpus is not searched (``search``), the ``nearest`` are all there are, and no source brings any.
         """
-        leads = self.leads
-        leads.forget()
+        graph = self.graph
+        graph.forget()
         picks = {pid for one in searches for pid in one.exclude_ids}
         beside = [name for pid in picks for name in chunks_beside(pid, self.neighbours)]
-        row_of = leads.passages.rows_of([*picks, *beside])  # one scan for all, which is remembered
+        row_of = graph.passages.rows_of([*picks, *beside])  # one scan for all, which is remembered
         pools, tables, brought = [], [], []
         for one, near_N in zip(searches, nearest, strict=True):
             picked = sorted(row_of[pid] for pid in one.exclude_ids if pid in row_of)
@@ -86,8 +86,8 @@ class Links:
             given = set(near)
             titled = {
                 row: words
-                for row, words in leads.titled(one.query).items()
-                if (leads.passages.searchable[row] if search else row in given)
+                for row, words in graph.titled(one.query).items()
+                if (graph.passages.searchable[row] if search else row in given)
             }
             sources = self._sources(one.query, near, picked, titled) if search else {}
             pool = list(dict.fromkeys(chain(*sources.values()))) if search else near
@@ -98,19 +98,19 @@ class Links:
 
     def _sources(self, query: str, near: Sequence[int], picked: Sequence[int], titled: Iterable[int]) -> Brought:
         """Return what each source brings, without the picks and what is not in the index."""
-        leads = self.leads
-        naming = [leads.naming(query, pick)[: self.naming] for pick in picked] if self.naming else []
-        followed = [list(leads.followed(query, pick))[: self.followed] for pick in picked] if self.followed else []
+        graph = self.graph
+        naming = [graph.naming(query, pick)[: self.naming] for pick in picked] if self.naming else []
+        followed = [list(graph.followed(query, pick))[: self.followed] for pick in picked] if self.followed else []
         brought: Brought = {
             "nearest": near,
-            "words": list(leads.found(query))[: self.words],
+            "words": list(graph.found(query))[: self.words],
             "titled": list(titled)[: self.titled],
-            "linked": [row for pick in picked for row in leads.named(query, pick)][: self.linked],
+            "linked": [row for pick in picked for row in graph.named(query, pick)][: self.linked],
             "naming": list(chain(*naming)),
             "followed": list(chain(*followed)),
-            "neighbours": [row for pick in picked for row in leads.beside(pick, self.neighbours)],
+            "neighbours": [row for pick in picked for row in graph.neighbours(pick, self.neighbours)],
         }
-        fits = leads.passages.searchable
+        fits = graph.passages.searchable
         return {name: [row for row in rows if fits[row] and row not in picked] for name, rows in brought.items()}
 
     def _table(
@@ -124,16 +124,16 @@ class Links:
         search: bool,
     ) -> NDArray[np.float32]:
         """Return what is known of the candidates of one search, (N, F)."""
-        leads, asked = self.leads, stems(query)
-        titles, total = leads.mentions.titles, max(len(asked), 1)
-        found = leads.found(query) if search else {}
-        picks = leads.read(picked)
+        graph, asked = self.graph, stems(query)
+        titles, total = graph.mentions.titles, max(len(asked), 1)
+        found = graph.found(query) if search else {}
+        picks = graph.read(picked)
         old = frozenset[str]().union(*(pick.words for pick in picks))
         picked_titles = {int(titles.of_row[pick]) for pick in picked}
         near_rank, words_rank = _ranks(near), _ranks(found)
         compares = float(bool(_COMPARES.search(query)))
         known_NF = np.zeros((len(pool), len(FEATURES)), dtype=np.float32)
-        for known_F, row, own in zip(known_NF, pool, leads.read(pool), strict=True):
+        for known_F, row, own in zip(known_NF, pool, graph.read(pool), strict=True):
             has, named = asked & own.words, float(row in titled)
             values = {
                 "nearest": near_rank.get(row, 0.0),
@@ -143,7 +143,7 @@ class Links:
                 "query_in_title": len(asked & own.title) / total,
                 "query_in_text": len(has) / total,
                 "query_new": len(has - old) / total,
-                "names_pick": float(any(title in picked_titles for title, *_ in leads.mentions.named_by(row))),
+                "names_pick": float(any(title in picked_titles for title, *_ in graph.mentions.named_by(row))),
                 "titled_first": named * (not picked),
                 "titled_compares": named * compares,
                 "words_rank": words_rank.get(row, 0.0),
@@ -172,13 +172,13 @@ class Links:
                 np.maximum(part, values, out=part)
 
         for pick in picked:
-            for row, fit in self.leads.named(query, pick).items():
+            for row, fit in self.graph.named(query, pick).items():
                 enter(row, "linked", fit)
-            followed = self.leads.followed(query, pick) if search and self.followed else {}
+            followed = self.graph.followed(query, pick) if search and self.followed else {}
             for rank, (row, share) in enumerate(followed.items()):
                 enter(row, "followed", (share, 1.0 / (1 + rank)))
         for source in titled:
-            for row, fit in self.leads.named(query, source).items():
+            for row, fit in self.graph.named(query, source).items():
                 enter(row, "led_to", fit[[0, 2]])
 
 

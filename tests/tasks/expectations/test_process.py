@@ -12,7 +12,7 @@ from stages import ROOT
 from harr.errors import ExpectationFailed
 from tasks.evaluate import evaluation_frame
 from tasks.expectations.process import checker, data_docs, expect
-from tasks.filtered import preferences_frame
+from tasks.filter_outputs import preferences_frame
 
 pytestmark = pytest.mark.services
 

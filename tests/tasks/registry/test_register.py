@@ -17,9 +17,9 @@ from harr.evaluate.summary import summarise
 from harr.io.files import digest_of, publish, read_json, write_json
 from harr.params import Params
 from harr.services.model_registry import LOADABLE, resolve
+from tasks.evaluation_record import FIGURES, content_of, figures, played
 from tasks.inputs.stages import parameters
 from tasks.merge import register_model
-from tasks.played import FIGURES, content_of, figures, played
 from tasks.registry.candidate import has_model, keep_candidate
 from tasks.registry.promote import CHAMPION, promote, rollback
 from tasks.registry.pull import pull

@@ -22,8 +22,8 @@ from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.encoder_adapter import EVIDENCE
 from harr.rag.policies.evidence import Evidence
-from harr.rag.retrieval.leads import Leads
 from harr.rag.retrieval.links import FEATURES, Links
+from harr.rag.retrieval.passage_graph import PassageGraph
 from harr.rag.rollout import play
 from harr.rag.setup import Setup
 from harr.train.batch import Batch
@@ -41,7 +41,9 @@ def links(setup: Setup, corpus) -> Links:  # type: ignore[no-untyped-def]
     passages = setup.policy.passages
     mentions = Mentions.of(passages, corpus.folder / "mentions")
     words = WordIndex.of(passages, corpus.folder / "words")
-    return Links(Leads(passages, mentions, words), words=4, titled=4, linked=4, naming=2, followed=2, neighbours=2)
+    return Links(
+        PassageGraph(passages, mentions, words), words=4, titled=4, linked=4, naming=2, followed=2, neighbours=2
+    )
 
 
 def knowing(setup: Setup, links: Links, **weights: float) -> DensePolicy:

@@ -14,7 +14,7 @@ from harr.evaluate.summary import summarise
 from harr.io.files import write_json, write_text
 from harr.io.progress import bar
 from harr.params import Params
-from tasks.runtime import told
+from tasks.runtime import output
 
 ROOT = Path(__file__).parents[3]
 TERMINAL = """\
@@ -51,11 +51,11 @@ def test_a_stage_is_a_block_on_a_terminal_and_in_a_log(
     screen = Screen()
     screen.terminal = bool(columns)
     monkeypatch.setenv("COLUMNS", columns or "100")
-    assert 10 < told.peak_mib() < 100_000
-    monkeypatch.setattr(told, "peak_mib", lambda: 169.0)
+    assert 10 < output.peak_mib() < 100_000
+    monkeypatch.setattr(output, "peak_mib", lambda: 169.0)
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setattr(sys, "stderr", screen)
-    with told.block("embed", Params.load()), bar(total=400, desc="embed", unit="passage") as progress:
+    with output.block("embed", Params.load()), bar(total=400, desc="embed", unit="passage") as progress:
         progress.update(400)
     text = screen.getvalue()
     assert ("\r" in text) == bool(columns)
@@ -64,7 +64,7 @@ def test_a_stage_is_a_block_on_a_terminal_and_in_a_log(
 
 
 def test_a_stage_that_breaks_is_not_done(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ValueError, match="broken"), told.block("train", Params.load()):
+    with pytest.raises(ValueError, match="broken"), output.block("train", Params.load()):
         raise ValueError("broken")
     assert capsys.readouterr().out == "train: train the retriever by grpo\n"
 
@@ -84,7 +84,7 @@ def test_the_end_of_a_run_is_the_table_what_it_means_and_three_commands(
     summary: Any = summarise(rows, resamples=100, seed=0)
     write_json(Path("metrics/contrasts.json"), summary.pop("contrasts"))
     write_json(Path("metrics/evaluate.json"), summary)
-    lines = told.end_of_run(Params.load()).split("\n")
+    lines = output.end_of_run(Params.load()).split("\n")
     assert lines[0].startswith("arm ") and max(map(len, lines)) <= columns
     means = " ".join(" ".join(lines).split())
     gain = f"{100 * (right - 12) / 40:+.1f} points of answer F1 ["

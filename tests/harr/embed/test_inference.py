@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from harr.embed.encoder import Encoder
-from harr.embed.lean import LeanEncoder, is_bert, lean
+from harr.embed.inference import InferenceEncoder, for_inference, is_bert
 
 TEXTS = [f"Where was the founder of firm {n} born? " * (1 + n % 7) for n in range(40)] + [
     "",
@@ -24,8 +24,8 @@ def encoder(tiny: str) -> Encoder:
 
 @pytest.mark.parametrize(("dtype", "least"), [(torch.float32, 0.999999), (torch.bfloat16, 0.9995)])
 def test_vectors_are_those_of_the_ordinary_encoder(encoder: Encoder, dtype: torch.dtype, least: float) -> None:
-    found = lean(encoder, dtype)
-    assert isinstance(found, LeanEncoder) and found.identity == encoder.identity
+    found = for_inference(encoder, dtype)
+    assert isinstance(found, InferenceEncoder) and found.identity == encoder.identity
     for prompt, max_tokens in (("", None), ("query: ", 32)):
         wanted_ND = encoder.encode(TEXTS, prompt=prompt, max_tokens=max_tokens)
         told_ND = found.encode(TEXTS, prompt=prompt, max_tokens=max_tokens)
@@ -34,7 +34,7 @@ def test_vectors_are_those_of_the_ordinary_encoder(encoder: Encoder, dtype: torc
 
 
 def test_alone_a_text_has_the_same_bytes_whatever_is_encoded_beside_it(encoder: Encoder) -> None:
-    found = lean(encoder, torch.bfloat16)
+    found = for_inference(encoder, torch.bfloat16)
     together_ND = found.encode(TEXTS, batch_size=8, alone=True)
     apart_ND = np.concatenate([found.encode([text], batch_size=8, alone=True) for text in TEXTS[:12]])
     np.testing.assert_array_equal(apart_ND, together_ND[:12])
@@ -43,7 +43,9 @@ def test_alone_a_text_has_the_same_bytes_whatever_is_encoded_beside_it(encoder: 
 def test_another_model_keeps_the_ordinary_way(encoder: Encoder) -> None:
     late, other = encoder.late(16, 8), copy.copy(encoder)
     assert is_bert(encoder) and not is_bert(late)
-    assert lean(late, torch.float32) is late and not isinstance(lean(late, torch.bfloat16), LeanEncoder)
+    assert for_inference(late, torch.float32) is late and not isinstance(
+        for_inference(late, torch.bfloat16), InferenceEncoder
+    )
     other.model = copy.deepcopy(encoder.model)
     other.model[0].auto_model.config.hidden_act = "relu"
     assert not is_bert(other)
@@ -52,5 +54,7 @@ def test_another_model_keeps_the_ordinary_way(encoder: Encoder) -> None:
 def test_one_whose_vectors_are_others_is_not_taken(encoder: Encoder) -> None:
     other = copy.copy(encoder)
     other.model = copy.deepcopy(encoder.model)
-    other.model[0].auto_model.embeddings.LayerNorm.forward = lambda x: x.flip(-1)  # what the lean one does not know
-    assert is_bert(other) and lean(other, torch.float32) is other
+    other.model[0].auto_model.embeddings.LayerNorm.forward = lambda x: x.flip(
+        -1
+    )  # what the copy for inference does not know
+    assert is_bert(other) and for_inference(other, torch.float32) is other

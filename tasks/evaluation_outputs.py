@@ -4,8 +4,8 @@ from typing import Any
 
 from harr.errors import DamagedFile, HarrError
 from harr.io.files import read_state
+from tasks.evaluation_record import describe_corpus
 from tasks.paths import METRICS
-from tasks.played import told_corpus
 
 PLAYS = "plays.json"
 """The file of an evaluation with the question table of the report."""
@@ -34,7 +34,7 @@ def show(width: int = 100, *, markdown: bool = False) -> str:
 
     summary = summary_here()
     try:
-        told = f"\n\ncorpus {told_corpus(summary['corpus'])}" if "corpus" in summary else ""
+        told = f"\n\ncorpus {describe_corpus(summary['corpus'])}" if "corpus" in summary else ""
         return table(summary, width, markdown=markdown) + told
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, HarrError):

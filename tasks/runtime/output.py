@@ -59,7 +59,7 @@ def end_of_run(params: Params) -> str:
     Raises:
         DamagedFile: there is no evaluation, or it is damaged.
     """
-    from tasks.evaluated import show, summary_here
+    from tasks.evaluation_outputs import show, summary_here
     from tasks.headline import headline_figures, headline_words
 
     summary = summary_here()

@@ -116,13 +116,13 @@ def corpus_facts() -> dict[str, Any]:
     return facts | {"trained_on": {"identity": trained["corpus"], "passages": trained["passages"]}}
 
 
-def told_corpus(facts: Mapping[str, Any]) -> str:
+def describe_corpus(facts: Mapping[str, Any]) -> str:
     """Return the corpora of :func:`corpus_facts` in a line.
 
     >>> was = {"identity": "0123456789abcdef", "passages": 1000}
-    >>> told_corpus({**was, "trained_on": was})
+    >>> describe_corpus({**was, "trained_on": was})
     '01234567 (1,000 passages), on which it was trained'
-    >>> told_corpus({"identity": "fedcba9876543210", "passages": 1010, "trained_on": was})
+    >>> describe_corpus({"identity": "fedcba9876543210", "passages": 1010, "trained_on": was})
     'fedcba98 (1,010 passages); trained on 01234567 (1,000 passages)'
     """
     told = [f"{one['identity'][:8]} ({one['passages']:,} passages)" for one in (facts, facts.get("trained_on")) if one]

@@ -24,7 +24,7 @@ STACK = ("Transformer", "Pooling", "Normalize")
 TRIED = ("Who founded Acme?", "x", "Where was\nthe Founder of Acme born? " * 20, "Ähre, 日本, \x00 [SEP] and </s>")
 
 
-class LeanEncoder(Encoder):
+class InferenceEncoder(Encoder):
     """An :class:`Encoder` on a CPU that tells the same vectors, and learns nothing."""
 
     def __init__(self, encoder: Encoder, dtype: torch.dtype) -> None:
@@ -98,10 +98,10 @@ def _norm(norm: torch.nn.LayerNorm, dtype: torch.dtype) -> Callable[[Tensor], Te
     return lambda x: torch.nn.functional.layer_norm(x, list(shape), weight, bias, norm.eps)
 
 
-def lean(encoder: Encoder, dtype: torch.dtype) -> Encoder:
-    """Return what encodes states as ``encoder`` does, computed in ``dtype``: by :class:`LeanEncoder` where that can."""
+def for_inference(encoder: Encoder, dtype: torch.dtype) -> Encoder:
+    """Return what encodes states as ``encoder`` does, computed in ``dtype``: by :class:`InferenceEncoder` where that can."""
     if is_bert(encoder):
-        found = LeanEncoder(encoder, dtype)
+        found = InferenceEncoder(encoder, dtype)
         cosine_N = (found.encode(TRIED) * encoder.encode(TRIED)).sum(-1)
         if cosine_N.min() > LEAST_COSINE:
             return found
@@ -125,7 +125,7 @@ def faster_dtype(encoder: Encoder) -> torch.dtype:
     """Return bfloat16 where the processor encodes a few states in it in less than 4/5 of the time, else float32."""
     seconds = {}
     for dtype in (torch.float32, torch.bfloat16):
-        candidate = lean(encoder, dtype)
+        candidate = for_inference(encoder, dtype)
         seconds[dtype] = min(_seconds(candidate) for _ in range(5))
     return torch.bfloat16 if seconds[torch.bfloat16] < 0.8 * seconds[torch.float32] else torch.float32
 

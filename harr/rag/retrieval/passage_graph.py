@@ -44,7 +44,7 @@ class Read(NamedTuple):
     names: frozenset[str]
 
 
-class Leads:
+class PassageGraph:
     """What the queries and passages of one corpus lead to; ``passages``, ``mentions`` and ``index`` are of that."""
 
     def __init__(self, passages: Passages, mentions: Mentions, index: WordIndex) -> None:
@@ -129,7 +129,7 @@ class Leads:
             self._followed[query, source] = {row: score / best for row, score in found.items()}
         return self._followed[query, source]
 
-    def beside(self, source: int, most: int) -> list[int]:
+    def neighbours(self, source: int, most: int) -> list[int]:
         """Return rows of at most so many chunks of a chunk's document, nearest first; of what is no chunk, none."""
         (own,) = self.read([source])
         names = chunks_beside(own.passage.id, most)

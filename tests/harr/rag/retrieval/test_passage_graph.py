@@ -7,7 +7,7 @@ import pytest
 from shelves import leads_of
 
 from harr.rag.retrieval import leads as module
-from harr.rag.retrieval.leads import Leads
+from harr.rag.retrieval.passage_graph import PassageGraph
 from harr.types import Passage
 
 SHELF = (
@@ -21,11 +21,11 @@ QUERY = "Where was the director of The Old Mill born?"
 
 
 @pytest.fixture
-def leads(tmp_path: Path) -> Leads:
+def leads(tmp_path: Path) -> PassageGraph:
     return leads_of(tmp_path, SHELF)
 
 
-def test_by_title_by_name_and_by_words(leads: Leads) -> None:
+def test_by_title_by_name_and_by_words(leads: PassageGraph) -> None:
     assert leads.titled(QUERY) == {FILM: 3} and leads.titled(QUERY) is leads.titled(QUERY)
     assert list(leads.named(QUERY, FILM)) == [ADA, CARL] and list(leads.named(QUERY, CARL)) == [HULL, FILM]
     assert leads.naming(QUERY, FILM) == [ADA, CARL], "Ada's passage has most of the query"
@@ -37,7 +37,7 @@ def test_by_title_by_name_and_by_words(leads: Leads) -> None:
     assert leads.followed("port?", ADA).keys() == {FILM, CARL, HULL}, "port stands in Hull's passage alone"
 
 
-def test_passages_are_read_once_until_there_are_many(leads: Leads, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passages_are_read_once_until_there_are_many(leads: PassageGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     take = leads.passages.take
 

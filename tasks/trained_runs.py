@@ -23,7 +23,7 @@ def trained_runs(params: Params) -> dict[str, list[Path]]:
     }
 
 
-def told_runs() -> dict[str, dict[str, float]]:
+def read_run_figures() -> dict[str, dict[str, float]]:
     """Return what stage arms told of its runs (:func:`tasks.arms.run_figures`), by the name of their folder."""
     path = ARMS / TOLD
     return read_json(path) if path.exists() else {}

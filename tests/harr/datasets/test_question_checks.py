@@ -7,7 +7,7 @@ import pytest
 from downloading import questions, run, write_rows
 from hypothesis import given, settings, strategies as st
 
-from harr.datasets.sound import ALIKE, nearly_in, says_nothing
+from harr.datasets.question_checks import ALIKE, nearly_in, says_nothing
 from harr.datasets.splits import divide
 from harr.errors import CorpusError
 from harr.params.download import JsonlParams
