@@ -47,13 +47,13 @@ def questions_frame(params: Params) -> pd.DataFrame:
     that there are none.
     """
     from harr.corpus.passages import Passages, read_questions
-    from harr.datasets import DATASETS
+    from harr.datasets import dataset_of
 
     passages = Passages.open(CORPUS)
     splits = {split: read_questions(QUESTIONS / f"{split}.jsonl") for split in SPLITS}
     known = passages.rows_of({pid for questions in splits.values() for q in questions for pid in q.gold_ids})
     asked = Counter(name for questions in splits.values() for name in {q.identity for q in questions})
-    apart = DATASETS[params.download.dataset].apart
+    apart = dataset_of(params.download)[0].apart
     gold = Counter(pid for questions in splits.values() for pid in {pid for q in questions for pid in q.gold_ids})
     return pd.DataFrame(
         {

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from harr.errors import ParamsError
 from harr.io.files import read_state, write_json, write_text
 from harr.params import Params
-from harr.params.download import LongDocumentParams
 from harr.params.embed import EmbedParams
 from tasks.paths import ADAPTER, PLACES, WORK
 
 if TYPE_CHECKING:
+    from harr.datasets.haystack import LongDocuments
     from harr.rag.policies.two_tower import TwoTowerPolicy
 
 
@@ -38,23 +38,24 @@ def play_lengths(
         CorpusError: a document shorter than its story, or noise shorter than a document; before anything is encoded.
     """
     from harr.builders.retrievers import trained_towers
-    from harr.datasets.haystack import check_lengths, noise_of, sentences_for, tokens_per_sentence
+    from harr.datasets import dataset_of
+    from harr.datasets.haystack import check_lengths, sentences_for, tokens_per_sentence
     from harr.evaluate.lengths import by_length, identity, whole_lines
     from harr.params.pipeline import PickParams
     from harr.report.plots import lengths_plot
 
-    told = params.download
-    if not isinstance(told, LongDocumentParams) or not isinstance(params.pipeline, PickParams):
+    found, section = dataset_of(params.download)
+    if not found.told or not isinstance(params.pipeline, PickParams):
         raise ParamsError(
-            "evaluation over lengths needs download.dataset babilong, ruler or ruler_qa and pipeline.name pick; "
-            "see recipes/qrag_babilong_small.yaml"
+            "evaluation over lengths needs a data set of stories, such as download.dataset babilong, and pipeline.name "
+            "pick; see recipes/qrag_babilong_small.yaml"
         )
-    told = told.model_copy(update={"seed": seed, "test_questions": questions or told.test_questions})
+    told = found.told(section.model_copy(update={"seed": seed, "test_questions": questions or section.test_questions}))
     towers = trained_towers(params.encoder, params.retriever, model or ADAPTER)
-    mean = tokens_per_sentence(noise_of(told, 0), towers.actions.token_counts)
+    mean = tokens_per_sentence(told.noise(0), towers.actions.token_counts)
     lengths = sorted({*lengths, *(sentences_for(count, mean) for count in tokens)})
     check_lengths(told, lengths)
-    data = told.model_dump(mode="json", exclude={"seed", "test_questions"})  # a log's name and length tell them
+    data = told.params.model_dump(mode="json", exclude={"seed", "test_questions"})  # a log's name and length tell them
     picks, beam = params.pipeline.picks, params.lengths.beam
     told_beam = {"beam": beam} if beam > 1 else {}
     _claim(out, {"towers": identity(towers), "picks": picks, "data": data, **told_beam})
@@ -86,7 +87,7 @@ def _claim(out: Path, game: dict[str, Any]) -> None:
 
 
 def _play_length(
-    told: LongDocumentParams,
+    told: "LongDocuments",
     sentences: int,
     towers: "TwoTowerPolicy",
     embed: EmbedParams,
@@ -130,7 +131,7 @@ def ask_reader(params: Params, logs: Sequence[Path], keep: str = "all", limit: f
         ParamsError: a log is missing, or its name tells no length; or there is no generator.
     """
     from harr.builders.writers import build_generator
-    from harr.evaluate.answers import read_answers, task_of
+    from harr.evaluate.answers import exam_of, read_answers
     from harr.evaluate.lengths import by_length, whole_lines
     from harr.evaluate.stopping import shown
 
@@ -138,12 +139,12 @@ def ask_reader(params: Params, logs: Sequence[Path], keep: str = "all", limit: f
     if generator is None:
         raise ParamsError("generator.kind: none reads nothing; set generator to a server or a local model")
     rows_of: dict[int, list[dict[str, Any]]] = {}
-    task = task_of(params.download)
+    exam = exam_of(params.download)
     for log in logs:
         name = re.fullmatch(r"eval_seed\d+_ns(\d+)\.jsonl", log.name)
         if not name or not log.exists():
             raise ParamsError(f"{log}: expected a log eval_seed<seed>_ns<sentences>.jsonl of `harr lengths`")
-        answered = read_answers([shown(row, keep, limit) for row in whole_lines(log)], generator, task)
+        answered = read_answers([shown(row, keep, limit) for row in whole_lines(log)], generator, exam)
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in answered)
         write_text(log.with_name(f"answers_{log.name}"), lines)
         rows_of.setdefault(int(name[1]), []).extend(answered)

@@ -10,7 +10,7 @@ from typing import Any
 
 from harr.datasets.chunks import Spans
 from harr.datasets.documents import documents
-from harr.datasets.haystack import documents as long_documents
+from harr.datasets.haystack import LongDocuments, babilong, documents as long_documents
 from harr.datasets.hub import FILES, WIKI17, WIKI18, bare, hotpotqa, hover, musique, two_wiki
 from harr.datasets.judged import beir, ir_datasets
 from harr.datasets.local import jsonl, people, world
@@ -18,8 +18,9 @@ from harr.datasets.medquad import medquad
 from harr.datasets.source import Source
 from harr.datasets.traffic import traffic
 from harr.errors import ParamsError
-from harr.params.download import CutParams, DatasetParams
-from harr.params.functions import function_of
+from harr.params.download import CutParams, DatasetParams, FunctionDatasetParams, QuestionsParams
+from harr.params.faults import read_section
+from harr.params.functions import function_of, import_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Dataset:
         cut: whether documents are cut into chunks of tokens.
         vast: whether its questions can be read alone: passages may be millions.
         apart: whether it promises that no passage is gold in two splits.
+        told: of a data set of stories, section ``download`` becomes :class:`LongDocuments` (`harr lengths`).
+        settings: of another package, the class that ``download.settings`` are read as, which all of these then take.
     """
 
     load: Callable[..., Source]
@@ -40,6 +43,8 @@ class Dataset:
     cut: bool = False
     vast: bool = False
     apart: bool = False
+    told: Callable[[Any], LongDocuments] | None = None
+    settings: type[QuestionsParams] | None = None
 
 
 def _of_hub(params: Any) -> str:
@@ -66,17 +71,20 @@ def _of_medquad(params: Any) -> str:
     return f"MedQuAD's {params.documents}s, from {params.root or ', '.join((*params.train, *params.test))}"
 
 
-def _of_noise(params: Any) -> str:
+def of_noise(params: Any) -> str:
+    """Tell what documents of stories are made of."""
     made = {
         "world": "is from the fictional encyclopaedia",
         "repeated": "are five sentences again and again",
-        "needles": "are other needles",
     }
     between = made.get(params.noise, f"is from {params.noise}")
     return f"documents of {params.sentences:,} sentences or paragraphs; what is told in between {between}"
 
 
 def _function(params: Any) -> Source:
+    own, section = dataset_of(params)
+    if section is not params:
+        return own.load(section)
     settings = params.settings
     load = function_of(params.function, key="download.function", shape="returns a Source", takes=0, settings=settings)
     source = load(**settings)
@@ -104,11 +112,23 @@ DATASETS = {
     "all": Dataset(bare, _of_hub, vast=True),
     "hover": Dataset(hover, _of_hub, vast=True),
     "medquad": Dataset(medquad, _of_medquad, cut=True),
-    "babilong": Dataset(long_documents, _of_noise, apart=True),
-    "ruler": Dataset(long_documents, _of_noise, apart=True),
-    "ruler_qa": Dataset(long_documents, _of_noise),
+    "babilong": Dataset(lambda params: long_documents(babilong(params)), of_noise, apart=True, told=babilong),
     "function": Dataset(_function, lambda params: f"what {params.function} gives"),
 }
+
+
+def dataset_of(params: DatasetParams) -> tuple[Dataset, Any]:
+    """Return the data set that section ``download`` names, and the section that it reads.
+
+    Raises:
+        ParamsError: the record of another package cannot be imported, or takes other settings.
+    """
+    if isinstance(params, FunctionDatasetParams):
+        found = import_named(params.function, key="download.function")
+        if isinstance(found, Dataset) and found.settings:
+            values = {"validation_questions": params.validation_questions, **params.settings}
+            return found, read_section(found.settings, values, "download.settings")
+    return DATASETS[params.dataset], params
 
 
 def open_spans(section: DatasetParams) -> Spans | None:

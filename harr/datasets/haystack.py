@@ -7,23 +7,23 @@ sentence twice is two facts. ``candidate_ids`` is the document in reading order.
 
 import random
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harr.corpus.sample import draw_rows
 from harr.datasets.babi import Story, make_stories, read_stories
-from harr.datasets.needles import distractors, make_needles
 from harr.datasets.noise import noise_sentences
-from harr.datasets.ruler_qa import other_paragraphs, qa_stories
 from harr.datasets.source import Source
 from harr.datasets.splits import hold_out
 from harr.errors import CorpusError
-from harr.params.download import BabiLongParams, LongDocumentParams, RulerParams, RulerQAParams
+from harr.params.download import BabiLongParams, HaystackParams
 from harr.types import Passage, Question
 
 _TRIES = 50
@@ -31,6 +31,57 @@ _SAMPLE = 1000
 SHARED = 20_000
 """Sentences of noise that documents share: longer ones all have the same noise, shorter ones are each another part of
 as much of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exam:
+    """How a language model answers a question from what was picked, and is judged.
+
+    Args:
+        prompt: messages, the system's and the user's, with ``---`` between, ``$passages`` and ``$question``.
+        judge: ``judge(reply, gold)`` is ``answer``, ``answer_em`` and ``answer_f1``.
+    """
+
+    prompt: str
+    judge: Callable[[str, str], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class LongDocuments:
+    """A data set of stories, each told in a document of any length.
+
+    Args:
+        params: section ``download``, or the settings of another package's data set.
+        name: the kind of its questions, with which their ids begin.
+        made: ``made(count)`` makes about so many stories, without an order.
+        noise: ``noise(sentences)`` is what stands between the facts; of what is made twice as much at least.
+        listed: by split, the stories of files, of which some are drawn; those of a split without files are made.
+        exam: how a language model is asked (`harr lengths --answers`).
+    """
+
+    params: HaystackParams
+    name: str
+    made: Callable[[int], Iterable[Story]]
+    noise: Callable[[int], list[str]]
+    listed: Mapping[str, Callable[[], Iterable[Story]]]
+    exam: Exam | None = None
+
+
+def babilong(params: BabiLongParams) -> LongDocuments:
+    """Return bAbI's stories in long documents (BABILong, arXiv 2406.10149), from official files or made."""
+
+    def read(files: Sequence[str]) -> Iterator[Story]:
+        return chain.from_iterable(read_stories(Path(path), params.task) for path in files)
+
+    return LongDocuments(
+        params,
+        f"qa{params.task}",
+        made=lambda count: make_stories(params.task, count, params.seed),
+        noise=lambda sentences: noise_sentences(params.noise, sentences, params.seed),
+        listed={
+            split: partial(read, files) for split, files in (("train", params.train), ("test", params.test)) if files
+        },
+    )
 
 
 def hide(story: Story, noise: Sequence[str], sentences: int, rng: random.Random) -> tuple[list[str], tuple[int, ...]]:
@@ -86,8 +137,8 @@ def sentences_for(tokens: int, mean: float) -> int:
     return max(1, int(tokens / mean))
 
 
-def documents(params: LongDocumentParams) -> Source:
-    """Open bAbI (BABILong, arXiv 2406.10149), needles or questions (RULER, arXiv 2404.06654) in long documents.
+def documents(data: LongDocuments) -> Source:
+    """Open stories in long documents.
 
     Noise and facts are passages; documents of training and validation are filled from the first half of the noise, or
     its beginning.
@@ -95,8 +146,8 @@ def documents(params: LongDocumentParams) -> Source:
     Raises:
         CorpusError: a file or the noise is missing or wrong, or too few stories fit into a document.
     """
-    told = stories(params)
-    noise = noise_of(params, params.sentences)
+    params, told = data.params, stories(data)
+    noise = data.noise(params.sentences)
     ids = [f"n{row:07d}" for row in range(len(noise))]
     half = len(ids) // 2
     first = ids[: min(half, params.train_noise or half)]
@@ -106,11 +157,11 @@ def documents(params: LongDocumentParams) -> Source:
         yield from map(Passage, ids, noise)
         for split, own in told.items():
             for number, story in enumerate(own):
-                yield from map(Passage, _fact_ids(_question_id(params, split, number), story), story.facts)
+                yield from map(Passage, _fact_ids(_question_id(data, split, number), story), story.facts)
 
     def questions(split: str) -> Iterator[Question]:
         for number, story in enumerate(told[split]):
-            yield _question(params, _question_id(params, split, number), story, halves[split], params.sentences)
+            yield _question(data, _question_id(data, split, number), story, halves[split], params.sentences)
 
     return Source(
         passages(),
@@ -121,22 +172,16 @@ def documents(params: LongDocumentParams) -> Source:
     )
 
 
-def stories(params: LongDocumentParams) -> dict[str, list[Story]]:
+def stories(data: LongDocuments) -> dict[str, list[Story]]:
     """Return the stories of all splits, from official files or made; none is in two. Those of validation are drawn
     from those of training."""
 
+    params = data.params
+
     def of_split(split: str, count: int) -> list[Story]:
-        tries = 2 * _TRIES * count
-        if isinstance(params, RulerParams):
-            made = make_needles(params.kind, tries, params.seed, params.keys, params.values)
-        elif isinstance(params, RulerQAParams):
-            return _draw(qa_stories(params, split), split, count, params)
-        elif files := getattr(params, split):
-            read = chain.from_iterable(read_stories(Path(path), params.task) for path in files)
-            return _draw(read, split, count, params)
-        else:
-            made = make_stories(params.task, tries, params.seed)
-        return _take(_half(made, split), split, count, params.sentences)
+        if listed := data.listed.get(split):
+            return _draw(listed(), split, count, params)
+        return _take(_half(data.made(2 * _TRIES * count), split), split, count, params.sentences)
 
     test = of_split("test", params.test_questions)
     known = {(story.question, story.facts) for story in test}
@@ -148,49 +193,34 @@ def stories(params: LongDocumentParams) -> dict[str, list[Story]]:
     return {"train": train, "validation": validation, "test": test}
 
 
-def noise_of(params: LongDocumentParams, sentences: int) -> list[str]:
-    """Return what stands between the facts; what is made has at least twice as many sentences.
-
-    Raises:
-        CorpusError: the file is missing or wrong, or there are not as many needles.
-    """
-    if isinstance(params, RulerQAParams):
-        return other_paragraphs(params)
-    if isinstance(params, RulerParams) and params.noise == "needles":
-        return distractors(2 * max(sentences, 1), params.seed, params.keys, params.values)
-    return noise_sentences(params.noise, sentences, params.seed)
-
-
-def noise_for(params: LongDocumentParams, sentences: int) -> list[str]:
+def noise_for(data: LongDocuments, sentences: int) -> list[str]:
     """Return noise for documents of ``sentences`` sentences, from the half that training did not read.
 
     Raises:
         CorpusError: the file is missing or wrong.
     """
-    noise = noise_of(params, sentences)
+    noise = data.noise(sentences)
     return noise[len(noise) // 2 :][: max(sentences, SHARED)]
 
 
-def check_lengths(params: LongDocumentParams, lengths: Iterable[int]) -> None:
+def check_lengths(data: LongDocuments, lengths: Iterable[int]) -> None:
     """Make sure that every test story, and enough noise, is there for documents of all ``lengths``.
 
     Raises:
         CorpusError: a document shorter than a story, or noise shorter than a document; says which.
     """
-    facts = [len(story.facts) for story in stories(params)["test"]]
+    facts = [len(story.facts) for story in stories(data)["test"]]
     if min(lengths) < max(facts):
         raise CorpusError(f"length {min(lengths)}: a story has {max(facts)} facts; ask for documents at least as long")
     needed = max(lengths) - min(facts)
-    if params.noise != "world" and (found := len(noise_for(params, max(lengths)))) < needed:
+    if data.params.noise != "world" and (found := len(noise_for(data, max(lengths)))) < needed:
         raise CorpusError(
             f"length {max(lengths)}: needs {needed} sentences of noise, found {found} in the second half of "
-            f"{params.noise} (training has the first); name a longer text in download.noise or a shorter length"
+            f"{data.params.noise} (training has the first); name a longer text in download.noise or a shorter length"
         )
 
 
-def longer(
-    params: LongDocumentParams, sentences: int, noise: Sequence[str]
-) -> Iterator[tuple[Question, tuple[Passage, ...]]]:
+def longer(data: LongDocuments, sentences: int, noise: Sequence[str]) -> Iterator[tuple[Question, tuple[Passage, ...]]]:
     """Yield the test stories once more, each in a document of ``sentences`` sentences, with its passages in order.
 
     ``noise`` is that of :func:`noise_for`. Only one document exists at a time.
@@ -200,30 +230,24 @@ def longer(
     """
     known = {f"n{row:07d}": Passage(f"n{row:07d}", text) for row, text in enumerate(noise)}
     kept = list(known)
-    for number, story in enumerate(stories(params)["test"]):
-        question = _question(params, _question_id(params, "test", number), story, kept, sentences)
+    for number, story in enumerate(stories(data)["test"]):
+        question = _question(data, _question_id(data, "test", number), story, kept, sentences)
         facts = {
             name: Passage(name, text) for name, text in zip(_fact_ids(question.id, story), story.facts, strict=True)
         }
         yield question, tuple(facts.get(name) or known[name] for name in question.candidate_ids)
 
 
-def _name(params: LongDocumentParams) -> str:
-    if isinstance(params, BabiLongParams):
-        return f"qa{params.task}"
-    return params.kind if isinstance(params, RulerParams) else "qa"
+def _question_id(data: LongDocuments, split: str, number: int) -> str:
+    return f"{data.name}-{split}-{number:05d}"
 
 
-def _question_id(params: LongDocumentParams, split: str, number: int) -> str:
-    return f"{_name(params)}-{split}-{number:05d}"
-
-
-def _question(params: LongDocumentParams, qid: str, story: Story, noise: Sequence[str], sentences: int) -> Question:
+def _question(data: LongDocuments, qid: str, story: Story, noise: Sequence[str], sentences: int) -> Question:
     """Return the question of a story in its document; ``noise`` are ids of passages."""
     told = replace(story, facts=_fact_ids(qid, story))
-    document, gold = hide(told, noise, sentences, random.Random(f"{params.seed}/{qid}"))
+    document, gold = hide(told, noise, sentences, random.Random(f"{data.params.seed}/{qid}"))
     gold_ids = tuple(document[place] for place in gold)
-    return Question(qid, story.question, story.answers, gold_ids, tuple(document), kind=_name(params))
+    return Question(qid, story.question, story.answers, gold_ids, tuple(document), kind=data.name)
 
 
 def _half(stories: Iterable[Story], split: str) -> Iterator[Story]:
@@ -249,7 +273,7 @@ def _take(stories: Iterable[Story], split: str, count: int, sentences: int) -> l
     return kept
 
 
-def _draw(stories: Iterable[Story], split: str, count: int, params: LongDocumentParams) -> list[Story]:
+def _draw(stories: Iterable[Story], split: str, count: int, params: HaystackParams) -> list[Story]:
     """Return at most ``count`` stories of files that fit into a document, drawn by the seed."""
     read = list(stories)
     fitting = [story for story in read if len(story.facts) <= params.sentences]

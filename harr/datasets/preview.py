@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harr.datasets import DATASETS
+from harr.datasets import DATASETS, dataset_of
 from harr.datasets.chunks import Spans
 from harr.datasets.question_checks import with_sound_answers
 from harr.datasets.splits import Splits, divide
@@ -86,9 +86,10 @@ def read_split(params: DatasetParams, split: str, spans: Spans | None = None) ->
 
 def preview(params: DatasetParams, split: str, questions: Sequence[Question], left_out: int, examples: int) -> Preview:
     """Describe a split; ``examples`` is how many of its first questions are shown."""
+    found, section = dataset_of(params)
     return Preview(
         split=split,
-        corpus=DATASETS[params.dataset].origin(params),
+        corpus=found.origin(section),
         questions=len(questions),
         left_out=left_out,
         levels=_counts([question.level for question in questions]),

@@ -274,42 +274,6 @@ class BabiLongParams(HaystackParams):
     generated."""
 
 
-class RulerParams(HaystackParams):
-    """Needles in a haystack: values told in between the sentences of a long text (RULER, arXiv 2404.06654)."""
-
-    dataset: Literal["ruler"]
-    """Selects the needles of RULER."""
-    kind: Literal["single", "multi_key", "multi_value", "multi_query"]
-    """Task of RULER: one needle, distractors with other keys, several values of a key, or several keys asked for."""
-    keys: Literal["words", "uuids"] = "words"
-    """What is asked for: an adjective and a noun, or a UUID."""
-    values: Literal["numbers", "uuids"] = "numbers"
-    """What is told of a key: a number of seven digits, or a UUID."""
-    noise: PathOrName = "world"
-    """Haystack: a text file (RULER's essays), a JSON lines file with ``text``, world (the fictional encyclopaedia),
-    repeated (RULER's five sentences again and again), or needles (of keys that nobody asks for)."""
-
-
-class RulerQAParams(HaystackParams):
-    """Questions whose gold paragraphs stand between those of other questions (RULER's QA, arXiv 2404.06654)."""
-
-    dataset: Literal["ruler_qa"]
-    """Selects the questions of RULER."""
-    noise: PathOrName
-    """JSON lines file with the paragraphs, ``{id, text, title?}``: the gold ones, and those told in between."""
-    train: NonEmpty[PathOrName]
-    """Files of training questions ``{id, question, answers, supporting}``, of which at most train_questions are drawn
-    by the seed."""
-    test: NonEmpty[PathOrName]
-    """Files of test questions, of which at most test_questions are drawn by the seed."""
-    sentences: Positive = 100
-    """Length of a document in paragraphs; questions with more gold ones are left out."""
-
-
-LongDocumentParams = BabiLongParams | RulerParams | RulerQAParams
-"""Data sets that tell a story in documents of any length."""
-
-
 class ScrapeParams(Section):
     """Fetching of MedQuAD's source pages: what robots.txt allows, one page at a time and host."""
 
@@ -362,9 +326,10 @@ class FunctionDatasetParams(QuestionsParams):
     dataset: Literal["function"]
     """Selects a function of another package."""
     function: Dotted
-    """Function that returns passages and questions, as ``package.module:function``."""
+    """Function that returns passages and questions, or record of the data set (``harr/datasets/__init__.py``), as
+    ``package.module:name``."""
     settings: Plain = Field({})
-    """Keyword arguments that the function is called with."""
+    """Keyword arguments that the function is called with, or parameters of the data set's own."""
 
     @property
     def validates(self) -> bool:
@@ -382,7 +347,7 @@ DatasetParams = Annotated[
     | TrafficParams
     | HubParams
     | HoverParams
-    | LongDocumentParams
+    | BabiLongParams
     | MedQuADParams
     | FunctionDatasetParams,
     Field(discriminator="dataset"),

@@ -1,6 +1,7 @@
 """The errors of MLflow's clients in one line each: its store is not there, not now, or says no."""
 
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -8,6 +9,9 @@ from typing import Any
 from harr.errors import DamagedFile, HarrError, ServiceUnavailable, bare
 
 BROKEN = re.compile("file is not a database|database disk image is malformed")
+ASKING = threading.RLock()
+"""One thread of a process asks MLflow at a time: of two that load its modules at once one gets half of them, and two
+that open a run for one report make two."""
 
 
 class Refused(HarrError):
@@ -16,39 +20,46 @@ class Refused(HarrError):
 
 @contextmanager
 def service() -> Iterator[None]:
-    """Turn the errors of MLflow's clients into ours.
+    """Ask MLflow, one thread at a time, and turn the errors of its clients into ours.
 
     Raises:
         ServiceUnavailable: the server does not answer, or its store is busy or may not be written.
         DamagedFile: its store is broken.
         Refused: it says no.
     """
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import DatabaseError
+    with ASKING:
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import DatabaseError
 
-    try:
-        yield
-    except (MlflowException, DatabaseError) as error:
-        if broken := BROKEN.search(str(error)):
-            raise DamagedFile(
-                f"the MLflow store, mlflow.db or what tracking.uri names, is damaged ({broken[0]}); restore it, or "
-                "move it away: what it knows of runs and models goes with it"
-            ) from None
-        if not isinstance(error, MlflowException):
-            raise
-        if "readonly database" in error.message:
-            raise ServiceUnavailable(
-                "the MLflow store, mlflow.db or what tracking.uri names, cannot be written; give the right to write "
-                "there and run the same command again"
-            ) from None
-        if error.error_code == "TEMPORARILY_UNAVAILABLE":  # the database behind it, or mlflow.db itself
-            raise ServiceUnavailable(f"the MLflow store is busy or away ({error.message.splitlines()[0]})") from None
-        if "API request to" not in error.message:
-            raise Refused(f"MLflow refuses this: {bare(error.message.splitlines()[0])[:300]}") from None
-        raise ServiceUnavailable(
-            f"the MLflow server does not answer ({bare(error.message.split(' failed')[0])}); "
-            "start it, or clear tracking.uri to keep runs in mlflow.db"
-        ) from None
+        try:
+            yield
+        except (MlflowException, DatabaseError) as error:
+            raise _as_ours(error) from None
+
+
+def _as_ours(error: Any) -> Exception:
+    """Return our error for one of MLflow's, or the same where there is none."""
+    if broken := BROKEN.search(str(error)):
+        return DamagedFile(
+            f"the MLflow store, mlflow.db or what tracking.uri names, is damaged ({broken[0]}); restore it, or "
+            "move it away: what it knows of runs and models goes with it"
+        )
+    message = str(getattr(error, "message", ""))  # SQLAlchemy's have none
+    if not message:
+        return error  # type: ignore[no-any-return]
+    if "readonly database" in message:
+        return ServiceUnavailable(
+            "the MLflow store, mlflow.db or what tracking.uri names, cannot be written; give the right to write "
+            "there and run the same command again"
+        )
+    if error.error_code == "TEMPORARILY_UNAVAILABLE":  # the database behind it, or mlflow.db itself
+        return ServiceUnavailable(f"the MLflow store is busy or away ({message.splitlines()[0]})")
+    if "API request to" not in message:
+        return Refused(f"MLflow refuses this: {bare(message.splitlines()[0])[:300]}")
+    return ServiceUnavailable(
+        f"the MLflow server does not answer ({bare(message.split(' failed')[0])}); "
+        "start it, or clear tracking.uri to keep runs in mlflow.db"
+    )
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -42,17 +42,20 @@ class Run:
     report: Report
     address: str
     """The address of MLflow's store, with name and password."""
+    _ended: threading.Event = field(default_factory=threading.Event)
     _live: threading.Thread | None = None
+    _run: Any = None
 
     @cached_property
     def client(self) -> Any:
         """Return a client of the store."""
         return client_of(self.address)
 
-    @cached_property
+    @property
     def _made(self) -> Any:
         with service():
-            return open_run(self.client, self.report)
+            self._run = self._run or open_run(self.client, self.report)
+            return self._run
 
     @property
     def run_id(self) -> str:
@@ -77,16 +80,14 @@ class Run:
 
     def _show(self) -> None:
         """Send points while the stage computes; what fails is sent at the end. No step ever waits for this."""
-        client = run = None
         shown = 0
-        while self.report.status == "RUNNING":
-            with contextlib.suppress(Exception):
-                client = client or client_of(self.address)
-                run = run or open_run(client, self.report)
-                points = self.report.points[shown:]
-                send_points(client, run.info.run_id, points)
-                shown += len(points)
-            time.sleep(LIVE_SECONDS)
+        while not self._ended.is_set():
+            with contextlib.suppress(Exception), service():
+                if not self._ended.is_set():  # else the stage's end was waited for
+                    points = self.report.points[shown:]
+                    send_points(self.client, self.run_id, points)
+                    shown += len(points)
+            self._ended.wait(LIVE_SECONDS)
 
     def record(self, stage: str, figures: Mapping[str, float]) -> None:
         """Write the stage's own figures to metrics/<stage>.json for DVC, and report them."""
@@ -115,6 +116,7 @@ class Run:
 
     def end(self, status: str) -> None:
         """Close the run: leave its note, and send it with what earlier stages left, if the server takes it."""
+        self._ended.set()
         self.report.status, self.report.ended = status, int(time.time() * 1000)
         self.report.write()
         try:

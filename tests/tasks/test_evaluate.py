@@ -52,7 +52,8 @@ def test_an_arm_that_does_not_go_with_the_method_is_refused(recipe: str, arm: st
 def test_the_arms_of_every_recipe_go_with_it() -> None:
     for path in sorted(RECIPES.glob("*.yaml")):
         params = Params.load(path)
-        assert with_arms(params, params.evaluate.arms).model_dump() == params.model_dump(), path
+        names = [arm if isinstance(arm, str) else arm.name for arm in params.evaluate.arms]
+        assert with_arms(params, names).model_dump() == params.model_dump(), path
 
 
 def test_questions_and_out_are_looked_at_before_anything_is_played(asked: Path) -> None:

@@ -51,8 +51,8 @@ def here(recipe: str, noise: Path, encoder: str) -> Params:
     data = values["download"]
     if recipe in HARR:
         values["download"] = WORLD
-    elif data["dataset"] == "ruler":
-        values["download"] = data | STORIES | {"noise": str(noise)}
+    elif data["dataset"] == "function":
+        values["download"] = data | {"settings": data["settings"] | STORIES | {"noise": str(noise)}}
     else:  # paragraphs, too, are played as stories
         values["download"] = {"dataset": "babilong", "task": data.get("task", 2), "noise": str(noise), **STORIES}
     for section in ("encoder", "retriever"):

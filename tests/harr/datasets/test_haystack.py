@@ -12,10 +12,11 @@ from hypothesis import given, strategies as st
 from harr.datasets import haystack
 from harr.datasets.babi import Story, make_stories
 from harr.datasets.babi_rules import event_of
-from harr.datasets.haystack import documents, hide, longer, noise_for
+from harr.datasets.haystack import hide
 from harr.datasets.noise import noise_sentences
+from harr.datasets.source import Source
 from harr.errors import CorpusError
-from harr.params.download import BabiLongParams, RulerParams, RulerQAParams
+from harr.params.download import BabiLongParams
 
 BOOK = [f"Sentence number {i} is about nothing." for i in range(300)]
 TWICE = Story("Where is Mary?", ("office",), ("Mary moved to the office.",) * 3, (2,))
@@ -30,6 +31,10 @@ def babilong(task: int, learnt: int = 5, asked: int = 5, sentences: int = 30, **
     """A section of stories in the noise of the book."""
     values = {"dataset": "babilong", "task": task, "noise": "book.txt", "sentences": sentences}
     return BabiLongParams.model_validate({**values, "train_questions": learnt, "test_questions": asked, **more})
+
+
+def documents(params: BabiLongParams) -> Source:
+    return haystack.documents(haystack.babilong(params))
 
 
 @given(
@@ -53,10 +58,13 @@ def test_no_story_is_in_two_splits() -> None:
     """Task 4 has few different stories, so that chance alone would put some into two splits."""
     params = babilong(4, 300, 100, 12)
     validated = params.model_copy(update={"validation_questions": 100})
-    told = haystack.stories(validated)
+    told = haystack.stories(haystack.babilong(validated))
     splits = [{(story.question, story.facts) for story in told[split]} for split in ("train", "validation", "test")]
     assert sum(map(len, splits)) == len(set().union(*splits)) and len(told["validation"]) == 100
-    assert told["test"] == haystack.stories(params)["test"] and run(validated)["validation_questions"] == 100
+    assert (
+        told["test"] == haystack.stories(haystack.babilong(params))["test"]
+        and run(validated)["validation_questions"] == 100
+    )
     second = {f"n{row:07d}" for row in range(150, 300)}
     given = {pid for question in questions("validation") for pid in question.candidate_ids}
     assert given and not second & given, "noise as in training"
@@ -91,64 +99,6 @@ def test_a_document_answers_its_question(task: int) -> None:
     assert all(noise) and not noise[0] & noise[1]
 
 
-@pytest.mark.parametrize("noise", ["book.txt", "world", "repeated", "needles"])
-@pytest.mark.parametrize("kind", ["multi_key", "multi_value"])
-@pytest.mark.usefixtures("book")
-def test_needles_are_in_the_document(kind: str, noise: str) -> None:
-    source = documents(
-        RulerParams(dataset="ruler", kind=kind, noise=noise, sentences=40, train_questions=6, test_questions=5)
-    )
-    texts = {passage.id: passage.text for passage in source.passages}
-    for question in (*source.train, *source.test):
-        numbers = [texts[pid].rstrip(".").split()[-1] for pid in question.gold_ids]
-        assert ", ".join(numbers) == question.answers[0]
-        assert len(question.candidate_ids) == 40 and set(question.gold_ids) <= set(question.candidate_ids)
-        between = [texts[pid] for pid in question.candidate_ids if pid.startswith("n")]
-        assert len(set(between)) == (5 if noise == "repeated" else len(between))
-        assert all(text.startswith("One of the special") for text in between) == (noise == "needles")
-
-
-@pytest.fixture
-def ruler_qa() -> RulerQAParams:
-    """Six questions of two paragraphs each, among 50 others."""
-    rows = [{"id": f"p{i}", "title": f"Title {i}", "text": f"Paragraph {i}."} for i in range(62)]
-    asked = [
-        {"id": f"q{i}", "question": f"What of {i}?", "answers": [f"a{i}"], "supporting": [f"p{i}", f"p{i + 6}"]}
-        for i in range(6)
-    ]
-    files = {"noise": write_rows("paragraphs.jsonl", rows), "train": (write_rows("train.jsonl", asked[:3]),)}
-    return RulerQAParams(dataset="ruler_qa", test=(write_rows("test.jsonl", asked[3:]),), sentences=12, **files)
-
-
-def test_gold_paragraphs_stand_among_those_of_no_question(ruler_qa: RulerQAParams) -> None:
-    source = documents(ruler_qa)
-    texts = {passage.id: passage.text for passage in source.passages}
-    train, test = list(source.train), list(source.test)
-    assert [len(train), len(test)] == [3, 3]
-    for question in (*train, *test):
-        number = int(question.text.split()[-1].rstrip("?"))
-        told = [texts[pid] for pid in question.gold_ids]
-        assert told == [f"Title {i}: Paragraph {i}." for i in (number, number + 6)]
-        assert question.answers == (f"a{number}",) and question.kind == "qa" and len(question.candidate_ids) == 12
-        others = {texts[pid] for pid in question.candidate_ids} - set(told)
-        assert all(int(text.split()[-1].rstrip(".")) >= 12 for text in others) and len(others) == 10
-    noise = [{pid for q in split for pid in q.candidate_ids if pid.startswith("n")} for split in (train, test)]
-    assert not noise[0] & noise[1]
-    orders = {q.candidate_ids.index(q.gold_ids[0]) < q.candidate_ids.index(q.gold_ids[1]) for q in (*train, *test)}
-    assert orders == {True, False}, "gold paragraphs come in any order"
-    assert [len(passages) for _, passages in longer(ruler_qa, 20, noise_for(ruler_qa, 20))] == [20] * 3
-
-
-def test_a_question_without_its_paragraphs_is_one_line(ruler_qa: RulerQAParams) -> None:
-    for more, line in (
-        ({}, "question 'odd': no supporting paragraphs; RULER's QA hides"),
-        ({"supporting": ["p99"]}, r"question 'odd': supporting 'p99' is not in .*paragraphs\.jsonl"),
-    ):
-        write_rows("test.jsonl", [{"id": "odd", "question": "What?", "answers": ["a"], **more}])
-        with pytest.raises(CorpusError, match=line):
-            documents(ruler_qa)
-
-
 def write_stories(path: str, stories: list[Story]) -> str:
     names = {"question": "question", "answers": "answers", "facts": "facts", "supporting": "gold"}
     return write_rows(path, ({key: getattr(one, name) for key, name in names.items()} for one in stories))
@@ -165,7 +115,9 @@ def test_official_files_go_through_the_stage_and_a_limit_draws_by_the_seed() -> 
     for question, story in zip(questions("test"), made[20:], strict=True):
         assert question.text == story.question and question.answers == story.answers
         assert [text_of[pid] for pid in question.gold_ids] == [story.facts[place] for place in story.gold]
-    drawn = [haystack.stories(babilong(1, 5, 5, 10, **files, seed=seed))["test"] for seed in (0, 0, 1)]
+    drawn = [
+        haystack.stories(haystack.babilong(babilong(1, 5, 5, 10, **files, seed=seed)))["test"] for seed in (0, 0, 1)
+    ]
     assert drawn[0] == drawn[1] != drawn[2] and drawn[0] != made[20:25]
     assert [len(own) for own in drawn] == [5] * 3 and all(story in made[20:] for story in drawn[0])
 
@@ -185,9 +137,8 @@ def test_what_does_not_fit_is_left_out_or_one_line() -> None:
         hide(TWICE, BOOK, 2, random.Random(0))
     with pytest.raises(CorpusError, match=r"of 400 sentences needs 397 of noise, found 300; name a longer text"):
         hide(TWICE, BOOK, 400, random.Random(0))
-    needles = documents(RulerParams(dataset="ruler", kind="single", noise="book.txt", sentences=160))
-    with pytest.raises(CorpusError, match="needs 159 of noise, found 150; name a longer text"):
-        list(needles.train)
+    with pytest.raises(CorpusError, match=r"of 160 sentences needs 158 of noise, found 150; name a longer text"):
+        list(documents(babilong(4, sentences=160)).train)
 
 
 def test_noise_has_no_facts_and_no_sentence_twice() -> None:

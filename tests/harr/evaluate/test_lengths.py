@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harr.datasets.haystack import longer, noise_for
+from harr.datasets.haystack import babilong, longer, noise_for
 from harr.embed.encoder import Encoder
 from harr.evaluate.lengths import QuestionDocument, on_disk, play_documents
 from harr.evaluate.plan import plan
@@ -15,7 +15,7 @@ from harr.params.embed import EmbedParams
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.types import Hop, Search
 
-TOLD = BabiLongParams(dataset="babilong", task=1, sentences=20, train_questions=4, test_questions=6)
+TOLD = babilong(BabiLongParams(dataset="babilong", task=1, sentences=20, train_questions=4, test_questions=6))
 
 
 def documents() -> Iterator[QuestionDocument]:

@@ -76,6 +76,22 @@ def test_a_run_that_breaks_says_so(client: MlflowClient, error: BaseException, s
     assert found["train"].data.metrics == {"loss": 1.0}
 
 
+@pytest.mark.services
+def test_the_thread_that_shows_points_and_the_end_of_the_stage_do_not_ask_mlflow_at_once(client: MlflowClient) -> None:
+    """A long stage that logs at its end only starts the thread there: both load MLflow and open the run, one by one."""
+    code = (
+        "from harr.params import Params\nfrom tasks.tracking import run as tracking\n"
+        "tracking.LIVE_SECONDS = -1.0\n"
+        "with tracking.tracked_run('embed', Params.load()) as run:\n    run.log(0, {'passages': 3.0})\n"
+    )
+    for number in range(1, 5):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        stages = client.search_runs(["1"], "tags.`harr.stage` = 'embed'")
+        assert len(stages) == number and {one.info.status for one in stages} == {"FINISHED"}
+        assert {one.data.metrics["passages"] for one in stages} == {3.0}
+
+
 @pytest.mark.fault(25)
 @pytest.mark.services
 def test_a_run_that_a_kill_left_open_is_closed_by_the_next_stage(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from shelves import leads_of
 
-from harr.rag.retrieval import leads as module
+from harr.rag.retrieval import passage_graph as module
 from harr.rag.retrieval.passage_graph import PassageGraph
 from harr.types import Passage
 

@@ -2,17 +2,46 @@
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+from harr.datasets import Dataset, of_noise
 from harr.datasets.babi import Story
+from harr.datasets.haystack import LongDocuments, documents
 from harr.datasets.local import passage_of, read_question_file
 from harr.errors import CorpusError
 from harr.io.jsonl import read_rows
-from harr.params.download import RulerQAParams
+from harr.params.download import HaystackParams
+from harr.params.fields import NonEmpty, PathOrName, Positive
 from harr.types import Passage, Question
 
 
-def qa_stories(params: RulerQAParams, split: str) -> Iterator[Story]:
+class ParagraphsParams(HaystackParams):
+    """Questions whose gold paragraphs stand between those of other questions."""
+
+    noise: PathOrName
+    """JSON lines file with the paragraphs, ``{id, text, title?}``: the gold ones, and those told in between."""
+    train: NonEmpty[PathOrName]
+    """Files of training questions ``{id, question, answers, supporting}``, of which at most train_questions are drawn
+    by the seed."""
+    test: NonEmpty[PathOrName]
+    """Files of test questions, of which at most test_questions are drawn by the seed."""
+    sentences: Positive = 100
+    """Length of a document in paragraphs; questions with more gold ones are left out."""
+
+
+def paragraphs(params: ParagraphsParams) -> LongDocuments:
+    """Return questions in documents of any number of paragraphs."""
+    return LongDocuments(
+        params,
+        "qa",
+        made=lambda count: (),
+        noise=lambda sentences: other_paragraphs(params),
+        listed={split: partial(qa_stories, params, split) for split in ("train", "test")},
+    )
+
+
+def qa_stories(params: ParagraphsParams, split: str) -> Iterator[Story]:
     """Yield the questions of a split, each with its gold paragraphs as facts, in an order drawn by the seed.
 
     Raises:
@@ -29,7 +58,7 @@ def qa_stories(params: RulerQAParams, split: str) -> Iterator[Story]:
         yield Story(question.text, question.answers, facts, tuple(map(order.index, question.gold_ids)))
 
 
-def other_paragraphs(params: RulerQAParams) -> list[str]:
+def other_paragraphs(params: ParagraphsParams) -> list[str]:
     """Return the paragraphs that are gold of no question, in an order drawn by the seed."""
     gold = {name for split in ("train", "test") for question in _questions(params, split) for name in question.gold_ids}
     others = [passage.content for passage in _paragraphs(params) if passage.id not in gold]
@@ -37,10 +66,13 @@ def other_paragraphs(params: RulerQAParams) -> list[str]:
     return others
 
 
-def _paragraphs(params: RulerQAParams) -> Iterator[Passage]:
+def _paragraphs(params: ParagraphsParams) -> Iterator[Passage]:
     return map(passage_of, read_rows(Path(params.noise)))
 
 
-def _questions(params: RulerQAParams, split: str) -> Iterator[Question]:
+def _questions(params: ParagraphsParams, split: str) -> Iterator[Question]:
     for path in getattr(params, split):
         yield from read_question_file(Path(path))
+
+
+DATASET = Dataset(lambda params: documents(paragraphs(params)), of_noise, told=paragraphs, settings=ParagraphsParams)

@@ -5,12 +5,21 @@ and no name of a story stands in a haystack of needles.
 """
 
 import random
+import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
+from typing import Any, Literal
 from uuid import UUID
 
+from harr.datasets import Dataset, of_noise
 from harr.datasets.babi import Story
+from harr.datasets.haystack import Exam, LongDocuments, documents
+from harr.datasets.noise import noise_sentences
 from harr.errors import CorpusError
+from harr.evaluate.answers import set_f1, verdict
+from harr.params.download import HaystackParams
+from harr.params.fields import PathOrName
 
 KINDS = {"single": (1, 1, 1), "multi_key": (4, 1, 1), "multi_value": (1, 4, 1), "multi_query": (4, 1, 4)}
 """How many names a story has, how many values each has, and how many names are asked for."""
@@ -31,6 +40,53 @@ NOUNS = (
     "puzzle quartz rabbit river rocket saddle salmon sparrow spider thimble tiger trumpet tunnel turtle valley violin "
     "volcano walnut windmill zebra"
 ).split()
+_VALUE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b\d{7}\b")
+
+
+class NeedlesParams(HaystackParams):
+    """Needles in a haystack: values told in between the sentences of a long text."""
+
+    kind: Literal["single", "multi_key", "multi_value", "multi_query"]
+    """Task of RULER: one needle, distractors with other keys, several values of a key, or several keys asked for."""
+    keys: Literal["words", "uuids"] = "words"
+    """What is asked for: an adjective and a noun, or a UUID."""
+    values: Literal["numbers", "uuids"] = "numbers"
+    """What is told of a key: a number of seven digits, or a UUID."""
+    noise: PathOrName = "world"
+    """Haystack: a text file (RULER's essays), a JSON lines file with ``text``, world (the fictional encyclopaedia),
+    repeated (RULER's five sentences again and again), or needles (of keys that nobody asks for)."""
+
+
+def needles(params: NeedlesParams) -> LongDocuments:
+    """Return needles in documents of any length."""
+
+    def noise(sentences: int) -> list[str]:
+        if params.noise == "needles":
+            return distractors(2 * max(sentences, 1), params.seed, params.keys, params.values)
+        return noise_sentences(params.noise, sentences, params.seed)
+
+    return LongDocuments(
+        params,
+        params.kind,
+        made=lambda count: make_needles(params.kind, count, params.seed, params.keys, params.values),
+        noise=noise,
+        listed={},
+        exam=Exam(Path(__file__).with_name("needles.txt").read_text(encoding="utf-8"), judge_values),
+    )
+
+
+def judge_values(said: str, gold: str) -> dict[str, Any]:
+    """Judge a reply by all values that it names, in any order.
+
+    >>> judge_values("The values are 1234567, 7654321.", "7654321, 1234567")
+    {'answer': '1234567, 7654321', 'answer_em': 1.0, 'answer_f1': 1.0}
+    """
+    values = _VALUE.findall(said)
+    found, wanted = set(values), set(_VALUE.findall(gold))
+    return verdict(", ".join(values), found == wanted, set_f1(found, wanted))
+
+
+DATASET = Dataset(lambda params: documents(needles(params)), of_noise, apart=True, told=needles, settings=NeedlesParams)
 
 
 def make_needles(kind: str, count: int, seed: int, keys: str = "words", values: str = "numbers") -> Iterator[Story]:
@@ -76,8 +132,8 @@ def distractors(count: int, seed: int, keys: str = "words", values: str = "numbe
     words = _names()[1]
     if keys == "words" and count > len(words):
         raise CorpusError(
-            f"a haystack of {count:,} needles needs as many names, found {len(words):,}; set download.keys to uuids, "
-            "or lower download.sentences (both splits have a haystack of their own)"
+            f"a haystack of {count:,} needles needs as many names, found {len(words):,}; set keys to uuids, "
+            "or lower sentences (both splits have a haystack of their own)"
         )
     own = rng.sample(words, count) if keys == "words" else [_uuid(rng) for _ in range(count)]
     return [_needle(name, value, values) for name, value in zip(own, _values(values, count, rng), strict=True)]
