@@ -1,9 +1,9 @@
 """What choosing among sampled answers gives, by who chooses: ``python -m benchmarks.selectors FOLDER``.
 
 FOLDER is a project of ``recipes/agent_small.yaml`` whose stages were run. Its trained model plays the test questions
-greedily, and ``evaluate.samples`` times by chance. Among the samples choose a majority, and the arms ``best_of`` and
-``beam`` with two graders. One is a rule, which follows the question through the passages by the grammar of the
-fictional world and errs in no fact. The other is a small language model, a folder for ``evaluate.selector`` in
+greedily, and ``evaluate.samples`` times by chance. Among the samples choose a majority, and the arms of
+``plugins/selectors`` with two graders. One is a rule, which follows the question through the passages by the grammar of the
+fictional world and errs in no fact. The other is a small language model, a folder for their ``selector`` in
 ``work``: it begins as the warm start left the player, and was taught on other worlds to write what the rule finds and
 its score. Exact match with 95 % intervals over questions (one trained model), the paired difference to ``full``, and
 tokens a question: written by the player, written by the grader, and read by the grader.
@@ -26,6 +26,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALL
 
 import torch
 import torch.nn.functional as F
+from harr_selectors import beam, best_of
 
 from harr.arms import ARMS, FULL
 from harr.builders.pipeline import build_pipeline
@@ -34,16 +35,15 @@ from harr.builders.players import open_players, open_samplers, open_writer
 from harr.builders.writers import written_by
 from harr.compute.products import by_onednn
 from harr.corpus.passages import read_questions
-from harr.evaluate.beam import play_beam
 from harr.evaluate.intervals import resample
 from harr.evaluate.play import Game
-from harr.evaluate.samples import Group, best_of, majority, play_samples, written_tokens
+from harr.evaluate.samples import Group, majority, play_samples, written_tokens
 from harr.generator.traces import Oracle, Reader, game_of, open_world
 from harr.io.files import draft, write_json
 from harr.io.progress import bar
 from harr.params import Params
 from harr.rag.generation.local_model import LocalGenerator, load_model
-from harr.rag.pipelines.replies import chat, passages_text
+from harr.rag.pipelines.replies import messages, passages_text
 from harr.rag.rollout import play
 from harr.rag.scoring.judge import grade_of
 from harr.rag.scoring.terms import answer_em
@@ -102,11 +102,13 @@ def lesson(reader: Reader, rng: random.Random, k: int) -> tuple[Generate, str]:
     shown = tuple({passage.id: passage for step in steps for passage in step.retrieval.passages}.values())
     text, _ = passages_text(shown)
     if rng.random() < 1 / 3:
-        asked = chat("promising", question=question.text, passages=text)
+        asked = messages(beam.PROMPT, question=question.text, passages=text)
     else:
         right = rng.random() < 0.5
         answer = question.answers[0] if right else careless(question.text, shown, rng)
-        asked = chat("choose", question=question.text, passages=text, answer=json.dumps(answer, ensure_ascii=False))
+        asked = messages(
+            best_of.PROMPT, question=question.text, passages=text, answer=json.dumps(answer, ensure_ascii=False)
+        )
     return asked, graded(asked.messages[-1]["content"])
 
 
@@ -209,8 +211,8 @@ def choices(
             for arm_name in ("best_of", "beam"):
                 before, ended, paid = dict(grader.usage()), groups, groups
                 if arm_name == "beam":
-                    ended, paid = play_beam(questions, game, writers, grader, batch_size=size)
-                chosen, after = best_of(ended, grader), grader.usage()
+                    ended, paid = beam.play_beam(questions, game, writers, grader, batch_size=size)
+                chosen, after = best_of.choose_best(ended, grader), grader.usage()
                 took = {key: (after[key] - before[key]) / len(questions) for key in after if key.endswith("tokens")}
                 found[f"{arm_name}, {name}"] = Choice(chosen, paid, took)
     return found, groups

@@ -1,8 +1,8 @@
 """The arms of an evaluation: what plays the same questions, so that the trained model can be compared with it.
 
 Every fact about an arm stands in its record in :data:`ARMS`. A new arm is one more record here; an arm of another
-package is named in ``evaluate.arms`` of params.yaml instead, and gets its record from :func:`retriever_arm` or
-:func:`method_arm`.
+package is named in ``evaluate.arms`` of params.yaml instead, and gets its record from :func:`retriever_arm`,
+:func:`method_arm` or :func:`player_arm`.
 """
 
 from collections.abc import Mapping
@@ -49,13 +49,15 @@ class Arm:
     """Whether it is there only where stage generator taught the language model."""
     demonstrations: Literal["", "best", "all"] = ""
     """The sets of demonstrations from stage filter that the language model is shown."""
-    choose: Literal["", "votes", "judge", "each_search"] = ""
-    """Who chooses one of ``evaluate.samples`` sampled episodes of a question: a vote, a judge at the end, or a judge
-    after each search as well; empty: it plays once, greedily."""
+    votes: bool = False
+    """Whether it plays a question ``evaluate.samples`` times by chance and gives the most frequent answer; else it plays
+    once, greedily."""
+    player: str = ""
+    """``package.module:name`` of another package that plays it in place of either."""
     function: str = ""
     """``package.module:name`` of a retriever of another package."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What that retriever is made with, or the method of another package is set to."""
+    """What a retriever, a method or a player of another package is set to."""
     before: str = ""
     """How the report names it where it is the baseline."""
 
@@ -172,24 +174,7 @@ ARMS = {
         learner="writer",
         trained=True,
         inside=".",
-        choose="votes",
-    ),
-    "best_of": Arm(
-        "is full, which plays as often, and the answer that evaluate.selector finds best by its passages",
-        "olive h",
-        learner="writer",
-        trained=True,
-        inside=".",
-        choose="judge",
-    ),
-    "beam": Arm(
-        "is full, which plays as often, but after every search those that evaluate.selector finds most promising go on "
-        "in place of the others; it grades the answers, too",
-        "purple H",
-        learner="writer",
-        trained=True,
-        inside=".",
-        choose="each_search",
+        votes=True,
     ),
     FULL: Arm("was trained by reward", "green D", learner="either", trained=True),
 }
@@ -212,3 +197,13 @@ def method_arm(method: str, settings: Mapping[str, Any]) -> Arm:
     """
     says = f"was trained by {method}, with as many questions and updates"
     return Arm(says, trained=True, method=method, settings=settings)
+
+
+def player_arm(player: str, settings: Mapping[str, Any]) -> Arm:
+    """Return the record of an arm that is ``full`` as a player of another package plays it.
+
+    >>> player_arm("mine.choose:best", {}).says
+    'is full as mine.choose:best plays it'
+    """
+    says = f"is full as {player} plays it"
+    return Arm(says, learner="writer", trained=True, inside=".", player=player, settings=settings)

@@ -14,7 +14,7 @@ from harr.types import Episode, Log, Pipeline, Question, Retriever
 from tasks.common import report_usage
 from tasks.embed import vectors_manifest
 from tasks.paths import FILTERED, PLACES
-from tasks.samples import chosen, play_samples_of, with_samples
+from tasks.samples import chosen, play_samples_of, player_of, with_samples
 from tasks.trained_runs import trained_runs
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ def play_arms(
     from harr.evaluate.play import ArmRun, Game
     from harr.evaluate.rows import join_candidates
 
+    for arm in params.evaluate.arm_table.values():
+        if arm.player:  # one that does not fit is told before any other arm is played
+            player_of(arm)
     runs, pipelines, writes = arm_runs(params, model), arm_pipelines(params), params.writer_learns
     reward = build_reward(params.reward, params.encoder, params.seed, PLACES)
     reader = build_reader(params.evaluate.reader, params.seed, PLACES)

@@ -1,11 +1,14 @@
 """Arms that play a question several times by chance, and what that costs (:mod:`harr.evaluate.samples`)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harr.arms import Arm
+from harr.errors import ParamsError
 from harr.params import Params
-from harr.types import Episode, Log, Question
-from tasks.common import report_usage
+from harr.params.functions import function_of
+from harr.types import Episode, Generator, Log, Question
 from tasks.paths import PLACES
 
 if TYPE_CHECKING:
@@ -13,6 +16,38 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Groups = list[tuple[Episode, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Playing:
+    """What the player of an arm is given."""
+
+    questions: Sequence[Question]
+    game: "Game"
+    """Pipeline, retriever and the model as it writes its most likely tokens: ``game.play(questions, batch_size=8)``."""
+    writers: Sequence[Generator]
+    """The model as it samples, once for each of ``evaluate.samples``."""
+    batch_size: int
+    params: Params
+    log: Log
+
+
+Player = Callable[[Playing], tuple[list[Episode], Groups]]
+"""It returns the episode that it chooses of every question, and all that was played for it."""
+
+
+def player_of(arm: Arm) -> Player:
+    """Return what plays an arm of another package.
+
+    Raises:
+        ParamsError: there is no such function, or it takes other settings, or returns something else.
+    """
+    shape = "takes the settings of the arm and returns a player (tasks/samples.py)"
+    make = function_of(arm.player, key="evaluate.arms", shape=shape, takes=0, settings=arm.settings)
+    player: Player = make(**arm.settings)
+    if not callable(player):
+        raise ParamsError(f"evaluate.arms: {arm.player} returned {type(player).__name__}; give a function that {shape}")
+    return player
 
 
 def play_samples_of(params: Params, run: "ArmRun", game: "Game", questions: Sequence[Question]) -> Groups:
@@ -25,7 +60,7 @@ def play_samples_of(params: Params, run: "ArmRun", game: "Game", questions: Sequ
     from harr.evaluate.samples import play_samples
 
     section = params.evaluate
-    if run.arm.choose == "each_search" or not (params.writer_learns and (run.arm.choose or section.pass_at)):
+    if run.arm.player or not (params.writer_learns and (run.arm.votes or section.pass_at)):
         return []
     folder = untaught_folder(params.generator, PLACES) if run.arm.untaught else run.folder
     writers = open_samplers(params, PLACES, folder, section.samples)
@@ -37,25 +72,16 @@ def chosen(
 ) -> tuple[list[Episode], Groups]:
     """Return the episode that the arm chooses of every question, and all that was played for it."""
     from harr.builders.players import open_samplers
-    from harr.builders.writers import build_reader
-    from harr.evaluate.beam import play_beam
-    from harr.evaluate.samples import best_of, majority
+    from harr.evaluate.samples import majority
 
-    section, choose = params.evaluate, run.arm.choose
-    if not choose:
-        episodes = game.play(questions, batch_size=section.batch_size)
-        return episodes, [(episode,) for episode in episodes]
-    if choose == "votes":
-        return [majority(group) for group in groups], groups
-    judge = build_reader(section.selector, params.seed, PLACES, "evaluate.selector")
-    assert judge
-    played = groups
-    if choose == "each_search":
+    section = params.evaluate
+    if run.arm.player:
         writers = open_samplers(params, PLACES, run.folder, section.samples)
-        groups, played = play_beam(questions, game, writers, judge, batch_size=section.batch_size)
-    episodes = best_of(groups, judge)
-    report_usage(log, selector=judge)
-    return episodes, played
+        return player_of(run.arm)(Playing(questions, game, writers, section.batch_size, params, log))
+    if run.arm.votes:
+        return [majority(group) for group in groups], groups
+    episodes = game.play(questions, batch_size=section.batch_size)
+    return episodes, [(episode,) for episode in episodes]
 
 
 def with_samples(params: Params, rows: list[Row], groups: Groups, played: Groups) -> list[Row]:
@@ -71,7 +97,7 @@ def with_samples(params: Params, rows: list[Row], groups: Groups, played: Groups
     if groups and section.pass_at:
         found = rates(groups, section.pass_at)
         rows = [row | found[row["id"]] for row in rows]
-    if any(arm.choose for arm in section.arm_table.values()):
+    if any(arm.votes or arm.player for arm in section.arm_table.values()):
         tokens = written_by(params.generator, PLACES).tokens
         rows = [
             row | {"written_tokens": written_tokens(group, tokens)} for row, group in zip(rows, played, strict=True)

@@ -1,10 +1,10 @@
 """Sections ``evaluate`` and ``lengths`` of params.yaml."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from harr.arms import ARMS, Arm, method_arm, retriever_arm
+from harr.arms import ARMS, Arm, method_arm, player_arm, retriever_arm
 from harr.params.fields import Dotted, NonEmpty, Plain, Positive, Section, Seed
 from harr.params.generator import LocalParams, ScriptedParams, ServerParams
 from harr.params.reward import RerankerParams
@@ -16,50 +16,40 @@ else:  # so that an editor offers what there is
 
 
 class ForeignArmParams(Section):
-    """An arm that another package brings."""
+    """An arm that another package brings (docs/arms.md): one of retriever, method and player."""
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
     """Name of the arm in tables and plots: letters, digits and _."""
+    retriever: Dotted | None = None
+    """Class or function that makes its retriever, as ``package.module:name``."""
+    method: Dotted | None = None
+    """Method that trains it beside ``full``, as train.function names one."""
+    player: Dotted | None = None
+    """Function that makes what plays ``full``, where a language model learns."""
     settings: Plain = Field({})
-    """Settings that it is handed as they stand here (docs/arms.md)."""
-
-
-class RetrieverArmParams(ForeignArmParams):
-    """An arm whose retriever another package brings."""
-
-    retriever: Dotted
-    """Class or function that makes the retriever, as ``package.module:name``."""
+    """Settings that any of them is handed as they stand here."""
 
     @property
     def arm(self) -> Arm:
         """Return its record."""
-        return retriever_arm(self.retriever, self.settings)
+        if self.method:
+            return method_arm(self.method, self.settings)
+        return (
+            player_arm(self.player, self.settings)
+            if self.player
+            else retriever_arm(self.retriever or "", self.settings)
+        )
 
-
-class MethodArmParams(ForeignArmParams):
-    """An arm that a method of another package trains, in as many steps as ``full``."""
-
-    method: Dotted
-    """Method, as in train.function, as ``package.module:name``."""
-
-    @property
-    def arm(self) -> Arm:
-        """Return its record."""
-        return method_arm(self.method, self.settings)
-
-
-def _arm_kind(value: Any) -> str:
-    if isinstance(value, str):
-        return "(name)"
-    by_method = isinstance(value, MethodArmParams) or (isinstance(value, dict) and "method" in value)
-    return "(method)" if by_method else "(retriever)"
+    @model_validator(mode="after")
+    def _is_one(self) -> "ForeignArmParams":
+        if len([one for one in (self.retriever, self.method, self.player) if one]) != 1:
+            raise ValueError(f"arm {self.name}: give one of retriever, method and player")
+        return self
 
 
 ArmParams = Annotated[
-    Annotated[ArmName, Tag("(name)")]
-    | Annotated[RetrieverArmParams, Tag("(retriever)")]
-    | Annotated[MethodArmParams, Tag("(method)")],
-    Discriminator(_arm_kind),
+    Annotated[ArmName, Tag("(name)")] | Annotated[ForeignArmParams, Tag("(function)")],
+    Discriminator(lambda value: "(name)" if isinstance(value, str) else "(function)"),
 ]
 
 
@@ -70,8 +60,8 @@ class EvaluateParams(Section):
     """Maximum number of test questions, drawn by the run's seed, as large a share of every setting and type as of all;
     0 means all."""
     arms: NonEmpty[ArmParams] = ("bm25", "frozen", "history", "full")
-    """Players that are compared: names of ``harr/arms.py``, or retrievers and methods of another package with a
-    name."""
+    """Players that are compared: names of ``harr/arms.py``, or retrievers, methods and players of another
+    package with a name."""
     seeds: Positive = 3
     """Number of times that every trained arm is trained, each time with another seed."""
     candidates: NonEmpty[Literal["corpus", "question"]] = ("corpus",)
@@ -81,12 +71,9 @@ class EvaluateParams(Section):
     """Numbers k of samples, of each of which the share of questions is reported that at least one of k samples
     solves."""
     samples: Positive = 8
-    """Number of samples of a question for ``pass_at`` and the arms majority, best_of and beam."""
+    """Number of samples of a question for ``pass_at``, the arm majority and those of a player."""
     sample_temperature: float | None = Field(None, gt=0)
     """Divisor of the scores of a retriever that is sampled for ``pass_at``; null means retriever.temperature."""
-    selector: Annotated[ServerParams | LocalParams, Field(discriminator="kind")] | None = None
-    """Model that grades sampled answers for the arms best_of and beam, by question and passages, without gold; for beam
-    also what was found so far."""
     batch_size: Positive = 512
     """Number of questions that are played together."""
     reader: Annotated[ServerParams | LocalParams | ScriptedParams, Field(discriminator="kind")] | None = None

@@ -177,7 +177,10 @@ def arms_go_with_the_method(params: "Params") -> None:
             f"the arm {absent[0]} is what full was trained from, and train.{absent[0]} is 0; set it, or leave the arm "
             "out"
         )
-    foreign = [name for name, arm in evaluate.arm_table.items() if name not in ARMS and arm.trained]
+    players = [name for name, arm in evaluate.arm_table.items() if arm.player]
+    if players and "majority" not in train.arms:
+        raise ValueError(f"the arm {players[0]} plays a language model that learns to answer; leave it out")
+    foreign = [name for name, arm in evaluate.arm_table.items() if name not in ARMS and arm.method]
     if foreign and (train.learns == LANGUAGE_MODEL or train.positions or getattr(train, "group_size", 2) < 2):
         raise ValueError(
             f"the arm {foreign[0]} trains a retriever by rollouts that it compares, as train.method "

@@ -19,14 +19,4 @@ def a_chat_template_can_be_read(params: "Params") -> None:
         )
 
 
-def somebody_selects(params: "Params") -> None:
-    """The arms best_of and beam have a model that chooses."""
-    judged = any(arm.choose in ("judge", "each_search") for arm in params.evaluate.arm_table.values())
-    if judged != (params.evaluate.selector is not None):
-        raise ValueError(
-            "the arms best_of and beam and evaluate.selector, the model that grades answers, go together; give both or "
-            "neither"
-        )
-
-
-WRITER_RULES = (a_chat_template_can_be_read, somebody_selects)
+WRITER_RULES = (a_chat_template_can_be_read,)

@@ -120,7 +120,7 @@ def test_what_does_not_fit_is_one_line_before_anything_is_played(example: Path, 
 def test_a_wrong_arm_is_one_line(tmp_path: Path) -> None:
     wrong: dict[str, dict[str, Any]] = {
         r"evaluate\.arms\.0\.name: ": {"arms": [ROCCHIO | {"name": "../mine"}]},
-        r"evaluate\.arms\.0\.retriever is missing": {"arms": [{"name": "mine"}]},
+        r"evaluate\.arms\.0: arm mine: give one of retriever, method and player": {"arms": [{"name": "mine"}]},
         r"unknown parameter evaluate\.arms\.0\.retrievr; did you mean retriever\?": {
             "arms": [ROCCHIO | {"retrievr": "x"}]
         },

@@ -48,26 +48,6 @@ def test_a_majority_of_samples_answers_and_pays_for_all(params: Params, monkeypa
     assert rows["full"] == {"id": "q", "answer": "Cy", "written_tokens": 2.0, **rates}
 
 
-def test_a_beam_has_a_judge_and_pays_for_what_it_gives_up(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    searching = SimpleNamespace(
-        complete=lambda asked: ["<search>x" if "<information>Doc" not in one.prompt else "<answer>Ada" for one in asked]
-    )
-    monkeypatch.setattr(players, "open_samplers", lambda *_: [searching, writer("Ben")])
-    monkeypatch.setattr(writers, "written_by", lambda *_: SimpleNamespace(tokens=lambda text: 1))
-    judge = SimpleNamespace(complete=lambda asked: ['{"score": 1.0}' for _ in asked], usage=lambda: {"requests": 3.0})
-    monkeypatch.setattr(writers, "build_reader", lambda *_: judge)
-    values = params.model_dump(exclude_unset=True)
-    selector = {"kind": "server", "base_url": "http://127.0.0.1:9/v1", "model": "judge"}
-    values["evaluate"] |= {"arms": ["beam", "full"], "selector": selector}
-    params = Params.model_validate(values)
-    game = Game("arm", lambda asked: search_r1(asked, max_searches=1), OnePassage(), None)
-    run = ArmRun("beam", ARMS["beam"], 0, None)
-    assert play_samples_of(params, run, game, ASKED) == []
-    found, paid = chosen(params, run, game, ASKED, [], lambda step, values: None)
-    assert found[0].answer == "Ben", "of equal answers the one that ended first"
-    assert with_samples(params, [{"id": "q"}], [], paid) == [{"id": "q", "written_tokens": 3.0}]
-
-
 def test_samples_of_a_model_differ_and_are_remembered(params: Params, tmp_path: Path) -> None:
     folder = save_letters(tmp_path / "letters", spread=0.5)
     first, second = players.open_samplers(params, PLACES, folder, 2)

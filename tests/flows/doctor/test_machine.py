@@ -79,10 +79,10 @@ def test_every_server_is_known_wherever_a_section_names_it() -> None:
     params = smoke()
     sections = {
         "generator": writer,
-        "evaluate": params.evaluate.model_copy(update={"selector": writer, "reader": writer}),
+        "evaluate": params.evaluate.model_copy(update={"reader": writer}),
         "filter": params.filter.model_copy(update={"server": writer}),
         "sources": {"Wiki": RetrieveParams(kind="retrieve", base_url="http://127.0.0.1:3/retrieve")},
     }
     found = {one.section: one.urls for one in servers(params.model_copy(update=sections))}
-    assert set(found) == {"generator", "evaluate.reader", "evaluate.selector", "filter.server", "sources.Wiki"}
+    assert set(found) == {"generator", "evaluate.reader", "filter.server", "sources.Wiki"}
     assert found["generator"] == ("http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1")

@@ -145,8 +145,7 @@ train: {method: agent, vllm: colocate, vllm_tokens: 64}
     -> train.vllm_tokens 64 has no room for a prompt and train.max_tokens 64
 evaluate: {arms: [frozen, full]} -> evaluate.arms frozen does not go with train.method agent
 retriever: {state: thought} -> thought is for a retriever that learns: with train.method agent all search for
-generator: {kind: local, model: m} -> arms warmstart .* choose from base, majority, best_of, beam, full
-evaluate: {arms: [best_of, full]} -> arms best_of and beam and evaluate.selector, .* go together
+generator: {kind: local, model: m} -> arms warmstart .* choose from base, majority, full
 evaluate: {arms: [majority]} -> the arm majority is what full was trained from; add full
 train: {method: agent, credit: step} -> train.credit; known here: validate_every, keep, steps, questions_per_
 train: {method: agent, precision: float16} -> takes no float16, .*; set train.precision: bfloat16
@@ -192,8 +191,12 @@ OUTSIDE_THAT_DOES_NOT_FIT = r"""
 pipeline: {name: function, function: mine/agent.py} -> pipeline.function: should be package.module:function
 download: {dataset: function, function: "a:b", sizes: 3} -> unknown parameter download.sizes; known here: validation_qu
 train: {method: function, function: "a:B", learns: both} -> train.learns: should be 'retriever' or 'language_model'
-evaluate: {arms: [{name: mine}]} -> evaluate.arms.0.retriever is missing
+evaluate: {arms: [{name: mine}]} -> evaluate.arms.0: arm mine: give one of retriever, method and player
 evaluate: {arms: [full, full]} -> evaluate: arms names full twice
+evaluate: {arms: [{name: mine, player: "a.b:C"}, full]} -> the arm mine plays a language model that learns to answer
+evaluate: {arms: [{name: mine, player: "a.b"}, full]} -> evaluate.arms.0.player: should be package.module:function
+evaluate: {arms: [{name: mine, method: "a.b:C", retriever: "a.b:C"}]}
+    -> arm mine: give one of retriever, method and player
 evaluate: {arms: [{name: full, retriever: "a.b:C"}]} -> evaluate: arms: full is an arm of our own
 evaluate: {arms: [base, full]} -> evaluate.arms base does not go with train.method function
 """

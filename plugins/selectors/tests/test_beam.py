@@ -5,10 +5,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from harr_selectors.beam import play_beam
+from harr_selectors.best_of import choose_best
 
-from harr.evaluate.beam import play_beam
 from harr.evaluate.play import Game
-from harr.evaluate.samples import best_of, written_tokens
+from harr.evaluate.samples import written_tokens
 from harr.rag.pipelines.r_search import r_search
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.types import Generate, Passage, Pipeline, Question, Retrieval, Search
@@ -63,4 +64,4 @@ def test_after_every_search_the_most_promising_goes_on(plans: bool) -> None:
     assert [len(one.turns) for one in groups[0]] == [turns] * 4
     assert [writer.asked for writer in writers] == [2 * turns] * 4, "nothing that stands is written again"
     assert written_tokens(played[0], lambda text: 1) == 4 * turns, "what was given up is paid for, and nothing twice"
-    assert len(best_of(groups, SimpleNamespace(complete=judge))) == 2  # type: ignore[arg-type]
+    assert len(choose_best(groups, SimpleNamespace(complete=judge))) == 2  # type: ignore[arg-type]

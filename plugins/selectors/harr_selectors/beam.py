@@ -2,23 +2,43 @@
 
 N episodes begin by chance. Whenever all of them have searched or ended, a model grades what each has found; the best
 quarter of those that go on does so in place of the others (arXiv 2408.03314, section 5.1: of N beams N / M are kept,
-with M = 4). The answer is chosen among the N that end (:func:`harr.evaluate.samples.best_of`). Nobody sees gold.
+with M = 4). The answer is chosen among the N that end (:func:`harr_selectors.best_of.choose_best`). Nobody sees gold.
 """
 
 from collections.abc import Generator as PyGenerator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from harr.evaluate.play import Game
 from harr.evaluate.samples import Group
-from harr.rag.pipelines.replies import chat, passages_text
+from harr.rag.pipelines.replies import messages, passages_text
 from harr.rag.scoring.judge import grade_of
 from harr.types import Episode, Generate, Generator, Outcome, Pipeline, Question, Request
+from harr_selectors.best_of import choose_best, open_selector, read_selector
+from tasks.common import report_usage
+from tasks.samples import Player, Playing
 
+PROMPT = Path(__file__).with_name("promising.txt").read_text(encoding="utf-8")
 M = 4
 """Number of episodes of which one goes on after a search."""
 PAUSED = Outcome()
 """The outcome of an episode that has searched and not ended."""
+
+
+def beam(selector: Mapping[str, Any]) -> Player:
+    """Return the player of the beam, in which the selector grades after every search, and the answers."""
+    section = read_selector(selector)
+
+    def play(playing: Playing) -> tuple[list[Episode], list[Group]]:
+        judge = open_selector(section, playing)
+        size = playing.batch_size
+        groups, played = play_beam(playing.questions, playing.game, playing.writers, judge, batch_size=size)
+        episodes = choose_best(groups, judge)
+        report_usage(playing.log, selector=judge)
+        return episodes, played
+
+    return play
 
 
 def play_beam(
@@ -100,4 +120,4 @@ def _filled(episodes: Sequence[Episode], count: int) -> list[Episode]:
 
 def _request(episode: Episode) -> Generate:
     passages, _ = passages_text(episode.retrieved)
-    return chat("promising", question=" ".join(episode.question.text.split()), passages=passages)
+    return messages(PROMPT, question=" ".join(episode.question.text.split()), passages=passages)

@@ -1,0 +1,119 @@
+"""Players that choose by a judge: what it sees, what it chooses, and what is paid."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from harr_selectors import best_of
+from harr_selectors.best_of import choose_best
+from letters import OnePassage
+
+from harr.arms import player_arm
+from harr.builders import players, writers
+from harr.errors import ParamsError
+from harr.evaluate.play import ArmRun, Game
+from harr.params import Params
+from harr.rag.pipelines.search_r1 import search_r1
+from harr.types import Episode, Generate, Outcome, Passage, Question, Retrieval, Search, Step, Turn
+from tasks.samples import chosen, play_samples_of, player_of, with_samples
+
+ASKED = [Question("q", "Who?", answers=("Ada",))]
+SELECTOR = {"kind": "server", "base_url": "http://127.0.0.1:9/v1", "model": "judge"}
+
+
+def episode(answer: str, question: Question = ASKED[0], found: str = "p1") -> Episode:
+    """An episode that found one passage."""
+    step = Step(Search(question, "x"), Retrieval((Passage(found, "It was Ada."),)))
+    return Episode(question, (step,), Outcome(answer), (Turn(Generate(prompt="Who?"), f"so {answer}"),))
+
+
+def judge_that(grades: dict[str, str], seen: list[str]) -> Any:
+    """A judge that grades answers by their words."""
+
+    def complete(requests: Sequence[Generate]) -> list[str]:
+        texts = [request.messages[-1]["content"] for request in requests]
+        seen.extend(texts)
+        return [grades[json.loads(text.rpartition("Answer: ")[2])] for text in texts]
+
+    return SimpleNamespace(complete=complete)
+
+
+@pytest.fixture
+def params(workplace: Path) -> Params:
+    found = Params.load(Path("recipes/agent_small.yaml"))
+    return found.model_copy(update={"evaluate": found.evaluate.model_copy(update={"samples": 3, "pass_at": (1, 3)})})
+
+
+def writer(answer: str) -> Any:
+    """A model that gives one answer."""
+    return SimpleNamespace(complete=lambda requests: [f"<answer>{answer}" for _ in requests])
+
+
+def with_arm(params: Params, player: str) -> tuple[Params, ArmRun]:
+    """The run with an arm of this package."""
+    values = params.model_dump(exclude_unset=True)
+    arm = {"name": "mine", "player": player, "settings": {"selector": SELECTOR}}
+    found = Params.model_validate(values | {"evaluate": values["evaluate"] | {"arms": [arm, "full"]}})
+    return found, ArmRun("mine", found.evaluate.arm_table["mine"], 0, None)
+
+
+def test_a_judge_chooses_by_passages_and_is_told_no_gold() -> None:
+    seen: list[str] = []
+    group = (episode("Ben"), episode("Ada"), episode("Cy", found="p2"), episode("Ada"), episode(""))
+    judge = judge_that({"Ben": '{"score": 0.5}', "Ada": '{"score": 1}', "Cy": "no idea"}, seen)
+    assert choose_best([group], judge) == [group[1]]
+    assert len(seen) == 3 and all("It was Ada." in text and "Reference" not in text for text in seen), "equal ones once"
+    tie = judge_that(dict.fromkeys(("Ben", "Ada", "Cy"), '{"score": 0.5}'), [])
+    assert choose_best([group], tie)[0].answer == "Ada", "of equals the more frequent"
+    silent = (episode(""), episode(""))
+    assert choose_best([silent], judge) == [silent[0]]
+
+
+def test_a_beam_has_a_judge_and_pays_for_what_it_gives_up(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    searching = SimpleNamespace(
+        complete=lambda asked: ["<search>x" if "<information>Doc" not in one.prompt else "<answer>Ada" for one in asked]
+    )
+    monkeypatch.setattr(players, "open_samplers", lambda *_: [searching, writer("Ben")])
+    monkeypatch.setattr(writers, "written_by", lambda *_: SimpleNamespace(tokens=lambda text: 1))
+    judge = SimpleNamespace(complete=lambda asked: ['{"score": 1.0}' for _ in asked], usage=lambda: {"requests": 3.0})
+    monkeypatch.setattr(best_of, "build_reader", lambda *_: judge)
+    params, run = with_arm(params, "harr_selectors.beam:beam")
+    game = Game("arm", lambda asked: search_r1(asked, max_searches=1), OnePassage(), None)
+    assert play_samples_of(params, run, game, ASKED) == []
+    found, paid = chosen(params, run, game, ASKED, [], lambda step, values: None)
+    assert found[0].answer == "Ben", "of equal answers the one that ended first"
+    assert with_samples(params, [{"id": "q"}], [], paid) == [{"id": "q", "written_tokens": 3.0}]
+
+
+def test_the_best_of_the_samples_is_played_as_an_arm(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(players, "open_samplers", lambda *_: [writer("Ben"), writer("Ada"), writer("Cy")])
+    monkeypatch.setattr(writers, "written_by", lambda *_: SimpleNamespace(tokens=lambda text: 1))
+    judge = judge_that(dict.fromkeys(("Ben", "Cy"), "?") | {"Ada": '{"score": 1}'}, [])
+    judge.usage = lambda: {"requests": 3.0}
+    monkeypatch.setattr(best_of, "build_reader", lambda *_: judge)
+    params, run = with_arm(params, "harr_selectors.best_of:best_of")
+    game = Game("arm", lambda asked: search_r1(asked, max_searches=1), OnePassage(), None)
+    told: dict[str, float] = {}
+    found, paid = chosen(params, run, game, ASKED, [], lambda step, values: told.update(values))
+    assert found[0].answer == "Ada" and told and "mine" in str(run)
+    assert with_samples(params, [{"id": "q"}], [], paid) == [{"id": "q", "written_tokens": 3.0}]
+
+
+@pytest.mark.parametrize(
+    ("player", "settings", "line"),
+    [
+        ("harr_selectors.best_of:best_of", {"judge": {}}, "harr_selectors.best_of:best_of cannot be called so"),
+        (
+            "harr_selectors.beam:beam",
+            {"selector": {"kind": "server"}},
+            "settings of harr_selectors: selector.base_url is",
+        ),
+        ("builtins:list", {}, "builtins:list returned list; give a function that takes the settings"),
+    ],
+)
+def test_settings_that_do_not_fit_are_told_first(player: str, settings: dict[str, Any], line: str) -> None:
+    with pytest.raises(ParamsError, match=line):
+        player_of(player_arm(player, settings))
