@@ -17,13 +17,21 @@ def import_named(name: str, *, key: str) -> Any:
 
     Raises:
         ParamsError: there is no such module, nothing of that name in it, or the module fails as it is imported.
+
+    >>> import_named("harr_none.of:such", key="evaluate.arms")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    harr.errors.ParamsError: evaluate.arms: harr_none.of:such cannot be imported (...); it is a plug-in: pip install 'harr[none]'
     """
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
     except Exception as error:  # the module is somebody's code, which may raise anything
         lost = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
-        mend = "is its folder on PYTHONPATH?" if lost else f"try `python -c 'import {module}'`"
+        package = module.partition(".")[0]
+        own = f"it is a plug-in: pip install 'harr[{package.removeprefix('harr_')}]'"
+        missing = own if package.startswith("harr_") else "is its folder on PYTHONPATH?"
+        mend = missing if lost else f"try `python -c 'import {module}'`"
         what = f"{type(error).__name__}: {one_line(error)}"
         raise ParamsError(f"{key}: {name} cannot be imported ({what}); {mend}") from None
 
