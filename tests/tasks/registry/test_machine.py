@@ -24,7 +24,7 @@ from registries import CLEAN, Killed, Registry, found
 from harr.errors import HarrError, IndexMismatch, PromotionRefused
 from harr.io.files import digest_of, publish, sha256, write_json, write_text
 from harr.params import Params
-from tasks import merge, played
+from tasks import evaluation_record, merge
 from tasks.registry import attempts, candidate, history, promote as promotion, register as registration, replay
 from tasks.registry.gate import record_of
 
@@ -127,7 +127,7 @@ class Project(RuleBasedStateMachine):
         """Stage evaluate: rows of the adapter that is here; of vectors of another corpus it refuses."""
         params, model = Params.load(), Path("models/adapter/weights.json").read_text()
         try:
-            record = played.played(params)
+            record = evaluation_record.played(params)
         except IndexMismatch:
             return
         work = Path("work/evaluation")
@@ -137,12 +137,12 @@ class Project(RuleBasedStateMachine):
         write_json(work / "audit.json", CLEAN)
         write_json(work / "played.json", record)
         publish(work, Path("data/evaluation"))
-        self.measured.setdefault(played.content_of(Path("models/adapter")) or "", set()).add(self.here())
+        self.measured.setdefault(evaluation_record.content_of(Path("models/adapter")) or "", set()).add(self.here())
 
     @rule()
     def merged(self) -> None:
         """The first half of stage merge: a folder from the adapter."""
-        write_json(Path("work/model/harr.json"), {"adapter": played.content_of(Path("models/adapter"))})
+        write_json(Path("work/model/harr.json"), {"adapter": evaluation_record.content_of(Path("models/adapter"))})
         publish(Path("work/model"), Path("models/retriever"))
 
     @rule(kill=st.integers(-1, 12))
@@ -252,7 +252,10 @@ class Project(RuleBasedStateMachine):
         record = json.loads((kept / "evaluation/played.json").read_text())
         assert record["model"] == adapter, "the rows are of the adapter that it was made of"
         assert (record["corpus"], self.params_of(record)) in self.measured[adapter], "and were really played so"
-        assert record["corpus"] == version.tags["corpus"] and played.same_game(record) == version.tags["evaluation"]
+        assert (
+            record["corpus"] == version.tags["corpus"]
+            and evaluation_record.same_game(record) == version.tags["evaluation"]
+        )
         assert json.loads(version.tags["rules"])["min_questions"] in (1, 30)
         moving = (self.client.tags or {}).get(history.MOVING)
         noted = history.read_list((self.client.tags or {}).get(history.TAG, ""))
@@ -289,7 +292,7 @@ class Project(RuleBasedStateMachine):
 
     def here(self) -> tuple[str, str]:
         """The corpus and the parameters of the game here."""
-        record = played.played(Params.load())
+        record = evaluation_record.played(Params.load())
         return str(record["corpus"]), self.params_of(record)
 
     @staticmethod
