@@ -13,7 +13,6 @@ import shutil
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -97,7 +96,7 @@ class Project(RuleBasedStateMachine):
         patch(merge, "revisions", dict)
         patch(merge, "held_expectations", lambda params: {"corpus": 5.0})
         patch(replay, "fetch", self.fetched)
-        patch(replay, "play_arms", SimpleNamespace(fn=self.played_again))
+        patch(replay, "play_arms", self.played_again)
         patch(replay, "asked_questions", lambda params, path: [])
         self.corpus_is(0)
         self.trained(8)
