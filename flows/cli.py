@@ -247,7 +247,7 @@ def doctor(as_json: AsJson = False) -> None:
 
 @app.command()
 def status(as_json: AsJson = False) -> None:
-    """Show stages and why they are stale, models, and unfinished work."""
+    """Show what is stale and why, models, unfinished work."""
     from flows.status import status
     from flows.terminal import show, status_lines
 
