@@ -17,7 +17,7 @@ from tasks.registry.logged import earned
 from tasks.registry.register import CANDIDATE, ROLLED_BACK
 from tasks.registry.replay import replay_of
 from tasks.tracking.client import open_client
-from tasks.tracking.errors import found, made_once, service, uploading
+from tasks.tracking.errors import done_once, found, service, uploading
 from tasks.tracking.execution import is_alive, machine, me, process_name
 
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
@@ -147,7 +147,7 @@ def alone(client: Any, name: str) -> Iterator[None]:
     """
     lock, deadline = f"{name}.promotion", time.monotonic() + WAIT_SECONDS
     mark = f"A promotion under way, by {me()} ({process_name()})"
-    while not made_once(client.create_registered_model, lock, description=mark):
+    while not done_once(client.create_registered_model, lock, description=mark):
         held = found(client.get_registered_model, lock)
         if held is None:
             continue
@@ -162,7 +162,7 @@ def alone(client: Any, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        made_once(client.delete_registered_model, lock)
+        done_once(client.delete_registered_model, lock)
 
 
 def _died(mark: str) -> bool:
@@ -174,5 +174,5 @@ def _died(mark: str) -> bool:
 def _release_stale_lock(client: Any, lock: str, created: int) -> None:
     """Take the mark of a dead promotion off; one of several that try does it, and none takes a newer one."""
     grave = f"{lock}.abandoned-{created}"
-    made_once(client.rename_registered_model, lock, grave)
-    made_once(client.delete_registered_model, grave)
+    done_once(client.rename_registered_model, lock, grave)
+    done_once(client.delete_registered_model, grave)

@@ -24,13 +24,13 @@ from tasks.headline import evaluation_note, headline_figures
 from tasks.paths import AUDIT, WORK
 from tasks.registry.figures import describe, figure_tags
 from tasks.registry.mlmodel import write_mlmodel
-from tasks.tracking.errors import Refused, found, made_once, service, uploading
+from tasks.tracking.errors import Refused, done_once, found, service, uploading
 from tasks.tracking.fingerprints import requirements
 from tasks.tracking.run import Run
 
 CANDIDATE = "candidate"
 ROLLED_BACK = "rolled_back"
-"""The tag of a version that was champion and was made_once back; only a person makes it the candidate again."""
+"""The tag of a version that was champion and was taken back; only a person makes it the candidate again."""
 DESCRIPTIONS = {"retriever": "Query encoders trained by harr", "llm": "Language models trained by harr"}
 SAME = ("kind", "model", "results", "evaluation", "index", "corpus", "expectations", "rules")
 """Tags by which two versions are one: what it is, showed and must show, whatever code and machine made it."""
@@ -49,7 +49,7 @@ def register(
 ) -> str:
     """Make a version from a model folder and its evaluation, and the candidate; returns the version's number.
 
-    A version of the same model and evaluation is made_once as it is.
+    A version of the same model and evaluation is taken as it is.
 
     Args:
         run: the open run that keeps the files; it is linked with the server.
@@ -138,7 +138,7 @@ def _make(
             f"MLflow did not take {', '.join(sorted(lost))} of {folder}, so no version is registered; see above"
         )
     if found(run.client.get_registered_model, name) is None:
-        made_once(run.client.create_registered_model, name, description=DESCRIPTIONS[kind])
+        done_once(run.client.create_registered_model, name, description=DESCRIPTIONS[kind])
     environment = hashlib.sha256(installed.encode()).hexdigest()
     source = f"{run.client.get_run(run.run_id).info.artifact_uri}/{kind}"
     told = {**facts, "environment": environment, **figure_tags(summary)}

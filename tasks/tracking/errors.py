@@ -105,7 +105,7 @@ def found(look_up: Callable[..., Any], *names: str) -> Any | None:
         raise
 
 
-def made_once(make: Callable[..., Any], *names: str, **values: str) -> bool:
+def done_once(make: Callable[..., Any], *names: str, **values: str) -> bool:
     """Return whether the store did something that it does only once; False where another was first."""
     from mlflow.exceptions import MlflowException
 

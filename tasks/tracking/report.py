@@ -1,6 +1,6 @@
 """The report of a stage to MLflow: one note of what its run is to hold, and how it is sent.
 
-The note lies on disk while the stage runs, and stays there where the server has not made_once all of it. To send a report
+The note lies on disk while the stage runs, and stays there where the server has not taken all of it. To send a report
 again changes nothing: its run is found by the tag ``harr.report``, points carry their times and traces their ids.
 Figures stand in the note; of files it has the places and hashes, since the stage's outputs lie on disk anyway.
 """
@@ -25,7 +25,7 @@ from harr.io.files import digest_of, read_state, write_json
 from harr.params import Params
 from tasks.paths import NOTES, RUNS
 from tasks.tracking.client import address_of, client_of
-from tasks.tracking.errors import Refused, made_once, service, uploading
+from tasks.tracking.errors import Refused, done_once, service, uploading
 from tasks.tracking.execution import is_alive, me
 from tasks.tracking.traces import send_traces
 
@@ -98,7 +98,7 @@ def read_report(path: Path) -> Report:
 def open_run(client: Any, report: Report) -> Any:
     """Return MLflow's run of a report: found by its tag, else made under the parent of its execution."""
     if client.get_experiment_by_name(report.experiment) is None:
-        made_once(client.create_experiment, report.experiment)
+        done_once(client.create_experiment, report.experiment)
     experiment = client.get_experiment_by_name(report.experiment).experiment_id
     found = client.search_runs([experiment], f"tags.`harr.report` = '{report.name}'", max_results=1)
     run = found[0] if found else _make(client, experiment, report)
@@ -225,7 +225,7 @@ def send_reports() -> list[str]:
     """Send what servers did not take, here and in the folders of recipes; returns a line for each report.
 
     Raises:
-        ServiceUnavailable: a server does not answer; what it has not made_once stays.
+        ServiceUnavailable: a server does not answer; what it has not taken stays.
     """
     lines = []
     for place in [Path(), *sorted(path.parents[1] for path in RUNS.glob(f"*/{NOTES}"))]:
@@ -247,7 +247,7 @@ def send_left(client_for: Callable[[str], Any]) -> list[str]:
         client_for: returns the client of a server, or None where it is not to be asked.
 
     Raises:
-        ServiceUnavailable: a server does not answer; what it has not made_once stays.
+        ServiceUnavailable: a server does not answer; what it has not taken stays.
     """
     lines = []
     with _alone():

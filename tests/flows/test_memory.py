@@ -1,4 +1,4 @@
-"""What `harr preview` says a recipe will hold, beside what its stages estimate_memory, and what makes it more or less."""
+"""What `harr preview` says a recipe will hold, beside what its stages held, and what makes it more or less."""
 
 from functools import cache
 from pathlib import Path

@@ -80,7 +80,7 @@ class Project(RuleBasedStateMachine):
             patch(module, "open_client", lambda params: client)
         for module in (history, attempts):
             patch(module, "found", found)
-        patch(registration, "made_once", lambda call, *values, **named: call(*values, **named))
+        patch(registration, "done_once", lambda call, *values, **named: call(*values, **named))
         for module in (registration, promotion, replay):
             patch(module, "uploading", lambda name: nullcontext())
         patch(promotion, "alone", lambda client, name: nullcontext())

@@ -27,7 +27,7 @@ from tasks.registry.promote import CHAMPION, PREVIOUS, promote, rollback
 from tasks.registry.pull import pull
 from tasks.registry.register import CANDIDATE, register
 from tasks.tracking.client import open_client
-from tasks.tracking.errors import made_once
+from tasks.tracking.errors import done_once
 from tasks.tracking.run import tracked_run
 
 ROOT = Path(__file__).parents[3]
@@ -251,7 +251,7 @@ def test_promotions_at_once_keep_the_previous_champion(params: Params) -> None:
 def test_a_promotion_that_took_too_long_moves_nothing_once_another_champion_is_there(
     params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its comparison was with the champion of before; its mark was made_once for that of a dead process meanwhile."""
+    """Its comparison was with the champion of before; its mark was taken for that of a dead process meanwhile."""
     first = add(params, right=12)
     promote(params)
     second = add(params, right=24)
@@ -336,4 +336,4 @@ def test_a_server_on_postgresql_with_its_files_in_s3(
         assert f"/{path}</Key>" in kept
     assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
     client.create_registered_model("harr-smoke.promotion")
-    assert not made_once(client.create_registered_model, "harr-smoke.promotion")
+    assert not done_once(client.create_registered_model, "harr-smoke.promotion")
