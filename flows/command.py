@@ -18,14 +18,14 @@ def call(app: typer.Typer, name: str, words: Iterable[str]) -> None:
     """Run an app as the command ``name``; exits with 2 for a wrong option."""
     if os.getcwd() not in sys.path:  # code of the project's own, as `python -m` finds it
         sys.path.append(os.getcwd())
-    given = list(words)
+    given, commands = list(words), get_command(app)
     with errors_in_a_line():
-        app(args=repeated(given, lists(app, *given[:1])), prog_name=name)
+        commands(args=repeated(given, lists(commands, *given[:1])), prog_name=name)
 
 
-def lists(app: typer.Typer, command: str = "") -> set[str]:
-    """Return the options of a command that take several values."""
-    known: dict[str, Any] = getattr(get_command(app), "commands", {})
+def lists(commands: Any, command: str = "") -> set[str]:
+    """Return the options of a command, one of click's ``commands``, that take several values."""
+    known: dict[str, Any] = getattr(commands, "commands", {})
     options = known[command].params if command in known else []
     return {name for option in options if getattr(option, "multiple", False) for name in option.opts}
 

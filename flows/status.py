@@ -10,11 +10,12 @@ from typing import Any
 
 from flows import stages
 from flows.doctor.finding import DEADLINE_SECONDS, broken, in_background, size
-from flows.versions import Version, model_here, read_versions, store_address
+from flows.versions import Version, model_here, read_versions
 from harr.errors import DamagedFile, HarrError, bare
 from harr.io.files import read_state
 from harr.params import Params
 from tasks.paths import METRICS, NOTES, RUNS, SINCE, trained_folder
+from tasks.tracking.client import address_of
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
     if not (root / "dvc.yaml").exists():
         raise HarrError(f"no dvc.yaml in {root.resolve()}; run this in the folder of a harr project")
     params = Params.load(root / "params.yaml")
-    address = store_address(params, environment)
+    address = address_of(params, environment)
     begun: dict[str, Future[Any]] = {
         "stages": in_background(lambda: stages.read_stages(root)),
         "training": in_background(lambda: _since_training(root, params.index.retrain_after)),

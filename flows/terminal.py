@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from harr.diagnose.checks import Check
 
 COLOURS = {
-    "ok": 32, "fresh": 32, "FINISHED": 32,
-    "warn": 33, "changed": 33, "follows": 33, "running": 36, "RUNNING": 36,
-    "fail": 31, "FAILED": 31, "LOST": 31, "KILLED": 33, "never run": 33,
+    "ok": 32, "fresh": 32, "running": 36, "fail": 31,
+    "warn": 33, "changed": 33, "follows": 33, "never run": 33,
 }  # fmt: skip
 BOLD, FAINT = 1, 2
 COUNTED = {"ok": "ok", "warn": "to look at", "fail": "to mend"}

@@ -29,7 +29,7 @@ from harr.io.progress import bar, shown_parts
 from harr.params import Params
 from harr.services.model_registry import CHAMPION, open_registry, registry_address, resolve
 from tasks.paths import INDEX
-from tasks.tracking.execution import is_alive, process_name
+from tasks.tracking.execution import is_alive, pid_of, process_name
 
 START_SECONDS = 240.0
 STOP_SECONDS = 20.0
@@ -185,7 +185,7 @@ def _start(started: dict[str, Any], name: str, command: list[str], environment: 
         process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
         )
-    started[name] = {"process": process_name(process.pid), "pid": process.pid, "page": page}
+    started[name] = {"process": process_name(process.pid), "page": page}
     write_json(UP, started)
 
 
@@ -288,7 +288,7 @@ def _ended(client: Any, flow_run: Any) -> bool:
 
 def _stop(notes: list[dict[str, Any]]) -> None:
     """Stop by TERM, wait, then KILL whatever is left, with all that these processes had started."""
-    leaders = [psutil.Process(one["pid"]) for one in notes if is_alive(one["process"])]
+    leaders = [psutil.Process(pid_of(one["process"])) for one in notes if is_alive(one["process"])]
     family = [child for leader in leaders for child in leader.children(recursive=True)]
     for leader in leaders:
         leader.send_signal(signal.SIGTERM)

@@ -2,7 +2,6 @@
 
 import contextlib
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,11 +28,6 @@ class Version:
     n: int = 0
     model: str = ""
     """The hash of its files."""
-
-
-def store_address(params: Params, environment: Mapping[str, str]) -> str:
-    """Return where runs go: tracking.uri, else MLFLOW_TRACKING_URI, else mlflow.db in this folder."""
-    return params.tracking.uri or environment.get("MLFLOW_TRACKING_URI", "") or "sqlite:///mlflow.db"
 
 
 def read_versions(root: Path, address: str, params: Params) -> tuple[Version, ...]:

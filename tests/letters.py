@@ -3,12 +3,14 @@
 import string
 from collections.abc import Generator as PyGenerator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from harr.params import Params
 from harr.params.train import AgentParams
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
@@ -49,6 +51,17 @@ def save_letters(folder: Path, *, spread: float, room: int = 64, printable: bool
     Qwen3ForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def sampling_params() -> Params:
+    """The small agent's recipe with three samples a question."""
+    found = Params.load(Path("recipes/agent_small.yaml"))
+    return found.model_copy(update={"evaluate": found.evaluate.model_copy(update={"samples": 3, "pass_at": (1, 3)})})
+
+
+def one_answer(answer: str) -> Any:
+    """A model that gives one answer."""
+    return SimpleNamespace(complete=lambda requests: [f"<answer>{answer}" for _ in requests])
 
 
 def spell(question: Question) -> PyGenerator[Request, Any, Outcome]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from flows.doctor import machine, servers
 from flows.doctor.finding import DEADLINE_SECONDS, Finding, broken, fail, in_background, ok
-from flows.versions import store_address
 from harr.errors import HarrError, ParamsError
 from harr.params import Params
+from tasks.tracking.client import address_of
 
 Checks = list[tuple[str, Callable[[], list[Finding]]]]
 
@@ -49,7 +49,7 @@ def _checks_of(params: Params, root: Path, environment: Mapping[str, str]) -> Ch
         ("secrets", partial(servers.check_secrets, params, environment)),
         ("disk", partial(machine.check_disk, params, root, free=shutil.disk_usage(root).free)),
         ("memory", machine.check_memory),
-        ("MLflow", partial(servers.check_mlflow, store_address(params, environment))),
+        ("MLflow", partial(servers.check_mlflow, address_of(params, environment))),
     ]
     for server in servers.servers(params):
         for url in server.urls:

@@ -5,16 +5,16 @@ A file holds a section (``harr/params/train.py``: section ``train``). Only flows
 """
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from harr.errors import ParamsError
 from harr.io.yaml_file import read_yaml
 from harr.params.download import DatasetParams
 from harr.params.embed import EmbedParams, EncoderParams
 from harr.params.evaluate import EvaluateParams, LengthsParams
-from harr.params.faults import describe_fault, read_section
+from harr.params.faults import SomeSection, read_section
 from harr.params.fields import Section, Seed
 from harr.params.filter import FilterParams
 from harr.params.generator import GeneratorParams
@@ -27,8 +27,6 @@ from harr.params.rules import RULES
 from harr.params.sources import SourceParams
 from harr.params.tracking import MergeParams, TrackingParams
 from harr.params.train import TrainParams
-
-PluginSection = TypeVar("PluginSection", bound=Section)
 
 
 class Params(Section):
@@ -95,7 +93,7 @@ class Params(Section):
         leading = min(largest, key=lambda name: (-largest[name], name))
         return self.tracking.metric or metric_name(leading, judged=self.reward.judge is not None)
 
-    def of_plugin(self, name: str, section: type[PluginSection]) -> PluginSection:
+    def of_plugin(self, name: str, section: type[SomeSection]) -> SomeSection:
         """Return the section of a plug-in, ``plugins.<name>``, as its type; where it is missing, of defaults.
 
         Raises:
@@ -119,7 +117,4 @@ class Params(Section):
         values = read_yaml(path, mend="copy one of recipes/*.yaml there")
         if not isinstance(values, dict):
             raise ParamsError(f"{path}: expected sections such as `train:`, found {type(values).__name__}")
-        try:
-            return cls.model_validate(values)
-        except ValidationError as error:
-            raise ParamsError("\n".join(f"{path}: {describe_fault(fault, cls)}" for fault in error.errors())) from None
+        return read_section(cls, values, str(path))

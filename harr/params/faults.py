@@ -25,7 +25,7 @@ _REPR.maxstring = _REPR.maxother = 100
 
 
 def read_section(section: type[SomeSection], values: Mapping[str, Any], place: str) -> SomeSection:
-    """Return values of params.yaml as a class that another package brings; ``place`` says where they stand.
+    """Return values of params.yaml as the class of a section; ``place`` says where they stand.
 
     Raises:
         ParamsError: there is a wrong key or value; one line per fault.

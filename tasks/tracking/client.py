@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from harr.errors import ParamsError, bare
@@ -17,9 +18,9 @@ def open_client(params: Params) -> Any:
     return client_of(address_of(params))
 
 
-def address_of(params: Params) -> str:
+def address_of(params: Params, environment: Mapping[str, str] = os.environ) -> str:
     """Return where the runs go: tracking.uri, MLFLOW_TRACKING_URI, or the database in this folder."""
-    return params.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
+    return params.tracking.uri or environment.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db"
 
 
 def client_of(address: str) -> Any:

@@ -72,6 +72,15 @@ def process_name(pid: int | None = None) -> str:
     return f"{machine()}-{process.pid}-{start}"
 
 
+def pid_of(name: str) -> int:
+    """Return the number in a ``process_name``.
+
+    >>> pid_of(process_name()) == os.getpid()
+    True
+    """
+    return int(name.split("-")[1])
+
+
 def is_alive(name: str) -> bool:
     """Return whether the process of a ``process_name`` lives on this machine.
 
@@ -79,7 +88,7 @@ def is_alive(name: str) -> bool:
     (False, False)
     """
     try:
-        pid = int(name.split("-")[1])
+        pid = pid_of(name)
         return process_name(pid) == name and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except (psutil.NoSuchProcess, IndexError, ValueError):
         return False

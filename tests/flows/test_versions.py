@@ -11,10 +11,11 @@ from flows.doctor import servers
 from flows.server import mlflow_command
 from flows.status import status
 from flows.terminal import status_lines
-from flows.versions import Version, read_versions, store_address
+from flows.versions import Version, read_versions
 from harr.errors import DamagedFile, ParamsError, ServiceUnavailable
 from harr.io.files import digest_of, write_json
 from harr.params import Params
+from tasks.tracking.client import address_of
 
 ROOT = Path(__file__).parents[2]
 PARAMS = Params.load(ROOT / "recipes/smoke.yaml")
@@ -87,5 +88,5 @@ def test_stores_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ParamsError) as caught:
         read_versions(tmp_path, "foo://me:secret@x", PARAMS)
     assert str(caught.value) == f"{expected}sqlite:///..."
-    assert store_address(PARAMS, {}) == "sqlite:///mlflow.db"
-    assert store_address(PARAMS, {"MLFLOW_TRACKING_URI": "http://a"}) == "http://a"
+    assert address_of(PARAMS, {}) == "sqlite:///mlflow.db"
+    assert address_of(PARAMS, {"MLFLOW_TRACKING_URI": "http://a"}) == "http://a"

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from letters import OnePassage, save_letters
+from letters import OnePassage, one_answer, sampling_params, save_letters
 
 from harr.arms import ARMS
 from harr.builders import players, writers
@@ -21,22 +21,16 @@ ASKED = [Question("q", "Who?", answers=("Ada",))]
 
 @pytest.fixture
 def params(workplace: Path) -> Params:
-    found = Params.load(Path("recipes/agent_small.yaml"))
-    return found.model_copy(update={"evaluate": found.evaluate.model_copy(update={"samples": 3, "pass_at": (1, 3)})})
-
-
-def writer(answer: str) -> Any:
-    """A model that gives one answer."""
-    return SimpleNamespace(complete=lambda requests: [f"<answer>{answer}" for _ in requests])
+    return sampling_params()
 
 
 def test_a_majority_of_samples_answers_and_pays_for_all(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(players, "open_samplers", lambda *_: [writer("Ben"), writer("Ada"), writer("Ada")])
+    monkeypatch.setattr(players, "open_samplers", lambda *_: [one_answer("Ben"), one_answer("Ada"), one_answer("Ada")])
     facts = SimpleNamespace(tokens=lambda text: len(text.split(">")[-1]))
     monkeypatch.setattr(writers, "written_by", lambda *_: facts)
     section = params.evaluate.model_copy(update={"arms": ("base", "majority", "full")})
     params = params.model_copy(update={"evaluate": section})
-    game = Game("arm", lambda asked: search_r1(asked, max_searches=1), OnePassage(), writer("Cy"))
+    game = Game("arm", lambda asked: search_r1(asked, max_searches=1), OnePassage(), one_answer("Cy"))
     rows: dict[str, dict[str, Any]] = {}
     for name in ("majority", "full"):
         run = ArmRun(name, ARMS[name], 0, None)

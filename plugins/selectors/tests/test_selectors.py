@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from harr_selectors import best_of
 from harr_selectors.best_of import choose_best
-from letters import OnePassage
+from letters import OnePassage, one_answer, sampling_params
 
 from harr.arms import player_arm
 from harr.builders import players, writers
@@ -43,13 +43,7 @@ def judge_that(grades: dict[str, str], seen: list[str]) -> Any:
 
 @pytest.fixture
 def params(workplace: Path) -> Params:
-    found = Params.load(Path("recipes/agent_small.yaml"))
-    return found.model_copy(update={"evaluate": found.evaluate.model_copy(update={"samples": 3, "pass_at": (1, 3)})})
-
-
-def writer(answer: str) -> Any:
-    """A model that gives one answer."""
-    return SimpleNamespace(complete=lambda requests: [f"<answer>{answer}" for _ in requests])
+    return sampling_params()
 
 
 def with_arm(params: Params, player: str) -> tuple[Params, ArmRun]:
@@ -76,7 +70,7 @@ def test_a_beam_has_a_judge_and_pays_for_what_it_gives_up(params: Params, monkey
     searching = SimpleNamespace(
         complete=lambda asked: ["<search>x" if "<information>Doc" not in one.prompt else "<answer>Ada" for one in asked]
     )
-    monkeypatch.setattr(players, "open_samplers", lambda *_: [searching, writer("Ben")])
+    monkeypatch.setattr(players, "open_samplers", lambda *_: [searching, one_answer("Ben")])
     monkeypatch.setattr(writers, "written_by", lambda *_: SimpleNamespace(tokens=lambda text: 1))
     judge = SimpleNamespace(complete=lambda asked: ['{"score": 1.0}' for _ in asked], usage=lambda: {"requests": 3.0})
     monkeypatch.setattr(best_of, "build_reader", lambda *_: judge)
@@ -89,7 +83,7 @@ def test_a_beam_has_a_judge_and_pays_for_what_it_gives_up(params: Params, monkey
 
 
 def test_the_best_of_the_samples_is_played_as_an_arm(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(players, "open_samplers", lambda *_: [writer("Ben"), writer("Ada"), writer("Cy")])
+    monkeypatch.setattr(players, "open_samplers", lambda *_: [one_answer("Ben"), one_answer("Ada"), one_answer("Cy")])
     monkeypatch.setattr(writers, "written_by", lambda *_: SimpleNamespace(tokens=lambda text: 1))
     judge = judge_that(dict.fromkeys(("Ben", "Cy"), "?") | {"Ada": '{"score": 1}'}, [])
     judge.usage = lambda: {"requests": 3.0}
