@@ -120,9 +120,30 @@ def _whatever_the_server_does(effect: str) -> Iterator[None]:
 
 
 def _known() -> dict[str, Any]:
-    """Return what an earlier `harr up` started and what still runs of it."""
+    """Return what an earlier `harr up` started and still runs; what is left of a killed server is ended.
+
+    A server's children keep its port. A killed worker's go on with the stage that they are at.
+    """
     started = read_json(UP) if UP.exists() else {}
-    return {name: note for name, note in started.items() if is_alive(note["process"])}
+    alive = {name: note for name, note in started.items() if is_alive(note["process"])}
+    for name in started.keys() - alive.keys():
+        if started[name]["page"]:
+            _end_group(pid_of(started[name]["process"]))
+    return alive
+
+
+def _end_group(leader: int) -> None:
+    """Kill what is left of a group whose leader is gone; one that has a leader is another program's."""
+    group = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+                group.append(process)
+    if any(process.pid == leader for process in group):
+        return
+    for process in group:
+        process.kill()
+    psutil.wait_procs(group, timeout=STOP_SECONDS)
 
 
 def _start_servers(started: dict[str, Any], prefect_port: int, mlflow_port: int, pages_port: int) -> None:

@@ -22,6 +22,7 @@ import pytest
 from servers import free_port, until
 
 from harr.io.files import read_json
+from tasks.tracking.execution import pid_of
 
 pytestmark = pytest.mark.services
 ROOT = Path(__file__).parents[2]
@@ -202,6 +203,16 @@ def test_a_cancelled_run_stops_its_stage_between_two_units(place: Place) -> None
     assert time.monotonic() - began < 30, "the worker looks every few seconds"
     assert (place.folder / "ended").read_text() == (place.folder / "begun").read_text()
     assert until(lambda: place.state(run) == "Cancelled", 60)
+
+
+def test_a_server_that_was_killed_is_started_again_at_its_port(place: Place) -> None:
+    """Its own child processes, which are left, listen there."""
+    before = read_json(place.folder / ".harr/up.json")["MLflow"]
+    psutil.Process(pid_of(before["process"])).kill()
+    done = place.run("flows.cli", "up", *place.ports)
+    assert done.returncode == 0, done.stderr
+    after = read_json(place.folder / ".harr/up.json")["MLflow"]
+    assert after["page"] == before["page"] and after["process"] != before["process"]
 
 
 def test_down_cancels_a_run_between_two_units_and_leaves_no_process_and_no_file_of_theirs(place: Place) -> None:

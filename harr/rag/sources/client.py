@@ -19,6 +19,8 @@ from harr.types import Passage, Retrieval, Search
 
 REST_SECONDS = 60.0
 """Seconds that a source that hangs is left alone."""
+RETRIED = 0.8
+"""Share of the deadline in which a source is asked again, so that its reason comes before the deadline does."""
 Key = tuple[str, int]
 """A query, and how many passages are wanted."""
 Answer = tuple[Passage, ...] | Exception
@@ -130,7 +132,7 @@ class WebSource:
         queries, k = [query for query, _ in request], request[0][1]
         answers: list[Answer]
         try:
-            found = retry(lambda: self._search(queries, k), self._deadline, first=0.25)
+            found = retry(lambda: self._search(queries, k), RETRIED * self._deadline, first=0.25)
             answers = [tuple(map(self._own, passages))[:k] for passages in found]
         except Exception as error:  # of whatever the source is made of
             answers = [error] * len(request)

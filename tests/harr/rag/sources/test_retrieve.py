@@ -85,7 +85,7 @@ def test_what_is_no_answer_is_one_line(tmp_path: Path) -> None:
 def test_a_server_that_is_away_costs_its_deadline(tmp_path: Path) -> None:
     with serving(fine) as served:
         url = served.base_url
-    found = opened(url, tmp_path, deadline_seconds=0.6).retrieve(asks("a", "b"))
+    found = opened(url, tmp_path, deadline_seconds=1.0).retrieve(asks("a", "b"))
     assert all(f"{url} does not answer" in one.error for one in found)
 
 
