@@ -36,12 +36,7 @@ AGAIN = "delete its folder and run the same command again"
 
 
 def build_index(
-    passages: Passages,
-    vectors: Vectors,
-    params: IndexParams,
-    out: Path,
-    work: Path,
-    fill: "Fill | None" = None,
+    passages: Passages, vectors: Vectors, params: IndexParams, out: Path, work: Path, fill: "Fill | None" = None
 ) -> dict[str, float]:
     """Put the searchable passages into Milvus and publish ``out``: manifest.json, keys, and milvus.db for Lite.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from harr_milvus_collections.adopted import collection
 from pymilvus import DataType
 from servers import milvus_lite
@@ -86,7 +87,8 @@ def test_a_project_without_a_corpus_has_the_collection_as_one(
     project: Path, trained: Path, uri: str, tmp_path: Path
 ) -> None:
     own = {"function": "harr_milvus_collections.adopted:INDEX", "settings": THEIRS}
-    params = yaml.safe_load((project / "params.yaml").read_text()) | {"index": own | {"uri": uri, "full_text": False}}
+    index = own | {"uri": uri, "full_text": False}
+    params = yaml.safe_load((project / "params.yaml").read_text()) | {"index": index, "evaluate": {"arms": ["full"]}}
     write_json(tmp_path / "params.yaml", params)
     with harr.Retriever.load(trained, index=project) as ours, harr.Retriever.load(trained, index=tmp_path) as theirs:
         assert theirs.search(QUESTIONS) == ours.search(QUESTIONS)
