@@ -24,15 +24,16 @@ def index_passages(params: Params) -> dict[str, float]:
     find which passage names which title."""
     from harr.corpus.passages import Passages, read_questions
     from harr.corpus.vectors import Vectors
-    from harr.index.adopted import adopt_collection
     from harr.index.build import build_index
+    from harr.index.corpus import other_index
     from harr.index.mentions import build_mentions
     from harr.index.recall import check_recall
     from harr.index.words import build_words
 
     passages = Passages.open(CORPUS)
     vectors = Vectors.of(passages, VECTORS)
-    build = adopt_collection if params.index.adopt else build_index
+    other = other_index(params.index)
+    build = other.build if other else build_index
     built = build(passages, vectors, params.index, INDEX, WORK / "index")
     asked = [question.text for question in read_questions(QUESTIONS / "train.jsonl")]
     built |= check_recall(
@@ -91,7 +92,7 @@ def index_frame(figures: Mapping[str, float]) -> pd.DataFrame:
             "collection": [part["collection"] for part in parts.values()],
             "indexed": [int(figures[f"indexed_{source}" if source else "indexed"]) for source in parts],
             "searchable": [
-                manifest["rows"] if "adopt" in manifest else len(passages.searchable_rows(source)) for source in parts
+                len(passages.searchable_rows(source)) if source else int(figures["rows"]) for source in parts
             ],
             "vectors": int(vectors_manifest()["rows"]),
             "passages": len(passages),

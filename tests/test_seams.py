@@ -16,6 +16,7 @@ from harr.io.files import read_json, read_jsonl, write_text
 from harr.params import Params
 from tasks.download import corpus_frame, download_corpus, questions_frame
 from tasks.filter import filter_training_questions
+from tasks.index import index_passages
 from tasks.paths import CORPUS, REPORT
 from tasks.train import summary, train_policy
 
@@ -50,6 +51,27 @@ class Retriever:
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         return [Retrieval(self.found) for _ in searches]
+""",
+    "places": """
+from pathlib import Path
+
+from harr.corpus.passages import Passages
+from harr.corpus.vectors import Vectors
+from harr.index.build import build_index
+from harr.index.corpus import OtherIndex
+from harr.index.passage_index import PassageIndex
+from harr.params.index import IndexParams
+
+
+def build(passages: Passages, vectors: Vectors, params: IndexParams, out: Path, work: Path) -> dict[str, float]:
+    return build_index(passages, vectors, params, out, work) | {"floors": float(params.settings["floors"])}
+
+
+def reopen(passages: Passages, vectors: Vectors, params: IndexParams, out: Path) -> PassageIndex:
+    return PassageIndex.open(out, params, identity=vectors.identity)
+
+
+INDEX = OtherIndex(build, reopen)
 """,
     "learn": """
 from pathlib import Path
@@ -88,6 +110,7 @@ METHOD = Method(train, describe=lambda params: {"method": "growth", "grow": str(
 PARAMS: dict[str, Any] = {
     "download": {"dataset": "function", "function": "mine.data:load", "settings": {"people": 12}},
     "encoder": {"model": tiny_encoder(), "max_tokens": 64},
+    "index": {"function": "mine.places:INDEX", "settings": {"floors": 2}},
     "retriever": {"k": 1, "pool": 4},
     "sources": {"Web": {"kind": "function", "function": "mine.search:ask"}},
     "pipeline": {"name": "function", "function": "mine.agent:play", "settings": {"searches": 1}},
@@ -129,6 +152,8 @@ def test_a_run_of_everything_that_another_package_brings_ends(place: Path) -> No
     params = Params.model_validate(PARAMS)
     ran = run_stages(params)
     assert len(corpus_frame()) == 12 and len(questions_frame(params)) == 12
+    indexed = read_json(Path("metrics/index.json"))
+    assert indexed["floors"] == 2.0 and indexed["recall_at_pool"] == 1.0 and indexed["recall_queries"] == 6.0
     assert summary(ran.history)["steps"] == 2.0
     assert ran.arms["runs"] == 0.0 and ran.merged["logit_difference_max"] < 1e-3
     found = read_json(Path("metrics/evaluate.json"))["arms"]
@@ -154,13 +179,15 @@ def test_a_function_that_trains_will_do_as_a_method(place: Path) -> None:
         ("pipeline", "mine.data:load", "pipeline.function: mine.data:load cannot be called so .got an unexpected key"),
         ("pipeline", "builtins:dict", "pipeline.function: builtins:dict yields nothing; give one that takes a Quest"),
         ("pipeline", "mine.agents:play", "pipeline.function: mine.agents:play cannot be imported"),
+        ("index", "mine.data:load", "index.function: mine.data:load is function; give an OtherIndex"),
         ("train", "mine.data:TOWNS", "train.function: mine.data:TOWNS is tuple; give a Method"),
         ("train", "mine.learn:NONE", "train.function: mine.learn:NONE cannot be imported"),
     ],
 )
 def test_what_does_not_fit_is_one_line(place: Path, section: str, value: str, line: str) -> None:
     params = Params.model_validate(PARAMS | {section: PARAMS[section] | {"function": value}})
-    task = {"download": download_corpus, "pipeline": filter_training_questions, "train": train_policy}[section]
+    stages = {"download": download_corpus, "index": index_passages, "pipeline": filter_training_questions}
+    task = stages.get(section, train_policy)
     with pytest.raises(ParamsError, match=line) as error:
-        task(params) if section == "download" else task(params, nothing)
+        task(params) if section in ("download", "index") else task(params, nothing)
     assert "\n" not in str(error.value)

@@ -12,7 +12,6 @@ from harr.arms import Arm
 from harr.builders.encoder import action_folder, query_section, trained_encoder
 from harr.builders.places import Places
 from harr.builders.retrievers import (
-    Corpus,
     arm_function,
     dense_policy,
     fixed_retriever,
@@ -29,6 +28,7 @@ from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
 from harr.embed.inference import for_inference
 from harr.errors import CorpusError
+from harr.index.corpus import Corpus
 from harr.params import Params
 from harr.params.retriever import RetrieverParams
 from harr.rag.retrieval.rewritten import RULES as REWRITES, Rewritten, searching_for

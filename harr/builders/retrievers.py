@@ -18,7 +18,7 @@ from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
 from harr.errors import IndexMismatch, ModelError, ParamsError
-from harr.index.adopted import open_collection, open_index
+from harr.index.corpus import Corpus, open_index, other_index
 from harr.index.mentions import Mentions
 from harr.index.passage_index import PassageIndex
 from harr.index.words import WordIndex
@@ -46,31 +46,17 @@ if TYPE_CHECKING:
     from harr.rag.sources.router import Sources
 
 
-@dataclass(frozen=True, slots=True)
-class Corpus:
-    """A corpus as it is searched: passages by row, their vectors, the index of both, and the titles that they name.
-
-    ``mentions`` opens the last, and ``words`` BM25 in memory; only some need them.
-    """
-
-    passages: Passages
-    vectors: Vectors
-    index: PassageIndex
-    mentions: Callable[[], Mentions]
-    words: Callable[[], WordIndex]
-
-
 @contextmanager
 def open_corpus(section: IndexParams, places: Places) -> Iterator[Corpus]:
     """Open what stages download, embed and index have made; the main process alone holds the index.
 
-    Where they have made nothing and ``index.adopt`` names a collection, that is the corpus.
+    Where they have made nothing, the index of another package (``index.function``) may be the corpus.
 
     Raises:
         IndexMismatch: the three are not of one corpus.
     """
-    if section.adopt is not None and not places.corpus.exists():
-        with adopted_corpus(section) as corpus:
+    if not places.corpus.exists() and (other := other_index(section)) and other.corpus:
+        with other.corpus(section) as corpus:
             yield corpus
         return
     passages = Passages.open(places.corpus)
@@ -79,30 +65,6 @@ def open_corpus(section: IndexParams, places: Places) -> Iterator[Corpus]:
     with distributed.held_by_main(opened) as index:
         mentions = cache(partial(Mentions.of, passages, places.mentions))
         yield Corpus(passages, vectors, index, mentions, cache(partial(WordIndex.of, passages, places.words)))
-
-
-@contextmanager
-def adopted_corpus(section: IndexParams) -> Iterator[Corpus]:
-    """Open the collection that ``index.adopt`` names as a corpus of its own.
-
-    Raises:
-        ParamsError: collection or field is not there. ServiceUnavailable: Milvus cannot be reached.
-    """
-    passages, vectors, index = open_collection(section)
-    with index:
-        yield Corpus(passages, vectors, index, _not_adopted, _not_adopted)
-
-
-def _not_adopted() -> Any:
-    """Refuse what a collection alone does not tell.
-
-    Raises:
-        IndexMismatch: always.
-    """
-    raise IndexMismatch(
-        "retriever.evidence reads the words and titles of the whole corpus, which an adopted collection alone does not "
-        "tell; name a project with data/corpus, data/mentions and data/words"
-    )
 
 
 def fixed_retriever(

@@ -11,7 +11,6 @@ from harr.builders.fit import check_encoder
 from harr.builders.pipeline import build_pipeline, build_reward, for_training
 from harr.builders.places import Places
 from harr.builders.retrievers import (
-    Corpus,
     dense_policy,
     fixed_retriever,
     open_corpus,
@@ -28,6 +27,7 @@ from harr.builders.writers import (
 from harr.corpus.passages import Passages, read_questions
 from harr.embed.encoder import Encoder
 from harr.errors import ParamsError
+from harr.index.corpus import Corpus
 from harr.index.kinds import built_as
 from harr.io.files import fingerprint, sha256
 from harr.params import Params

@@ -16,10 +16,9 @@ from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch
 from harr.index import kinds
-from harr.index.bulk_import import MAX_TEXT_BYTES, import_jobs, import_passages, texts_of
 from harr.index.change import Before, alike, change, check_alias, copy, in_place, point
 from harr.index.collection import WRITE_SECONDS, Built, Keys, Slice, content_of, count, opened, properties, where_of
-from harr.index.full_text import ANALYZER, BM25, PLAIN
+from harr.index.full_text import ANALYZER, BM25, MAX_TEXT_BYTES, PLAIN, texts_of
 from harr.index.passage_index import KEYS
 from harr.io.files import fingerprint, note_published, publish, read_state, reopen_published, write_json
 from harr.io.progress import bar, stoppable
@@ -36,13 +35,16 @@ FORMAT = 2
 AGAIN = "delete its folder and run the same command again"
 
 
-def build_index(passages: Passages, vectors: Vectors, params: IndexParams, out: Path, work: Path) -> dict[str, float]:
+def build_index(
+    passages: Passages, vectors: Vectors, params: IndexParams, out: Path, work: Path, fill: "Fill | None" = None
+) -> dict[str, float]:
     """Put the searchable passages into Milvus and publish ``out``: manifest.json, keys, and milvus.db for Lite.
 
     A corpus whose passages name their sources gets a collection a source beside that of the whole. Primary keys follow
     from what a passage says. Where ``out`` holds the index of a corpus like this one, whose collections may be changed,
     they are brought to this corpus. A killed build is taken up after its last finished batch from
     ``work/<fingerprint>``, a killed change is repeated; a collection that is complete on a server is kept as it is.
+    ``fill`` puts a part into its new collection otherwise than :meth:`Builder.insert` does (``index.function``).
 
     Returns:
         Figures for the metrics file.
@@ -57,8 +59,8 @@ def build_index(passages: Passages, vectors: Vectors, params: IndexParams, out: 
     if before:
         parts = {source: replace(part, collection=before.collection(source)) for source, part in parts.items()}
     whole, manifest = parts[""], _manifest(parts, before, vectors.width)
-    # Another place for the files is another import: what waits in the old one is not looked for.
-    plan = {**manifest, "uri": params.uri} | ({"bulk": params.bulk} if params.bulk else {})
+    # Another way to fill it, or other settings of that, does not go on with what is under way.
+    plan = {**manifest, "uri": params.uri, "function": params.function, "settings": params.settings}
     folder = work / fingerprint(plan)
     reopen_published(folder, out, folder / "out", manifest)
     unfinished(work, plan)
@@ -75,7 +77,7 @@ def build_index(passages: Passages, vectors: Vectors, params: IndexParams, out: 
             check_index_type(client, params.kind, kinds.tried_as(params))
         needed = kinds.tell_memory(params, len(whole.rows), vectors.width, where_of(params, out))
         (folder / "out").mkdir(parents=True, exist_ok=True)
-        builder = Builder(client, passages, vectors, params, folder)
+        builder = Builder(client, passages, vectors, params, folder, fill or Builder.insert)
         built = {source: builder.collection(part, before) for source, part in parts.items()}
         for source, part in parts.items() if params.alias else ():
             point(client, params.alias + _of(source), part.collection)
@@ -152,6 +154,7 @@ class Builder:
     vectors: Vectors
     params: IndexParams
     folder: Path
+    fill: "Fill"
 
     def collection(self, part: Slice, before: Before | None) -> Built:
         """Build one collection from where a killed build left it, or bring the one that is there to its part."""
@@ -165,15 +168,12 @@ class Builder:
         if 0 < first < rows:
             tqdm.write(f"resuming {what} at passage {first}/{rows} ({100 * first / rows:.1f} %)")
         with bar(total=rows, initial=first, desc=what, unit="passage") as progress:
-            if (self.params.bulk and first < rows) or (known.exists() and "jobs" in read_state(known, AGAIN)):
-                jobs = import_jobs(client, name)
-                import_passages(self.passages, self.vectors, part, self.params, known, *jobs, progress.update)
-            else:
-                self._insert(part, first, known, progress.update)
+            if first < rows or known.exists():
+                self.fill(self, part, first, known, progress.update)
             progress.set_postfix_str("the index is built")
             return Built(_finish(client, part), rows - first, 0)
 
-    def _insert(self, part: Slice, first: int, known: Path, on_rows: Callable[[int], object]) -> None:
+    def insert(self, part: Slice, first: int, known: Path, on_rows: Callable[[int], object]) -> None:
         """Insert the passages from the ``first`` on, and note in ``known`` how far it came."""
         # A killed client's last batch may still arrive at a server: upsert makes it harmless.
         write, unflushed = self.client.upsert if first else self.client.insert, 0
@@ -234,6 +234,11 @@ class Builder:
         """Whether a stopped build put its rows on disk: Milvus Lite would count the words of the rest apart."""
         held = self.folder / "out/milvus.db/collections" / name
         return self.params.full_text and not self.params.uri and any(held.rglob("*.parquet"))
+
+
+Fill = Callable[[Builder, Slice, int, Path, Callable[[int], object]], None]
+"""A function that puts a part into its collection from the given place on, notes in a file how far it came (``rows``),
+so that a killed build can go on, and tells the number of passages as they go in."""
 
 
 def _finish(client: Connection, part: Slice) -> int:

@@ -32,7 +32,7 @@ class Keys:
 
     def __init__(self, table_2R: NDArray[np.int64]) -> None:
         """Take keys, ascending, and under each its row."""
-        self.keys, self._rows = table_2R
+        self.keys, self.rows = table_2R
 
     @classmethod
     def of(cls, keys: NDArray[np.int64], rows: NDArray[np.int64]) -> "Keys":
@@ -47,7 +47,7 @@ class Keys:
 
     def save(self, path: Path) -> None:
         """Write them down."""
-        np.save(path, np.stack([self.keys, self._rows]), allow_pickle=False)
+        np.save(path, np.stack([self.keys, self.rows]), allow_pickle=False)
 
     def rows_of(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the row of each key, -1 for one that is of another corpus.
@@ -58,7 +58,7 @@ class Keys:
         if not len(self.keys):
             return np.full(len(keys), -1, dtype=np.int64)
         places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[places] == keys, self._rows[places], -1)
+        return np.where(self.keys[places] == keys, self.rows[places], -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,6 @@ class Built:
     rows: int
     inserted: int
     deleted: int
-
-
-NO_KEYS = Keys(np.zeros((2, 0), dtype=np.int64))
-"""Those of a collection that harr did not make."""
 
 
 def content_of(client: Connection, name: str) -> dict[str, Any]:

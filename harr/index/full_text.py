@@ -5,6 +5,8 @@ from functools import cache
 from typing import Any
 
 from harr.io.extras import optional
+from harr.params.index import IndexParams
+from harr.types import Passage
 
 BM25 = {"bm25_k1": 0.9, "bm25_b": 0.4}
 """The parameters of Anserini, whose BM25 is the field's usual baseline; Lite's and the server's defaults differ."""
@@ -27,6 +29,24 @@ LUCENE = frozenset(
     "to was will with".split()
 )
 """The stop words of Lucene's English analyzer."""
+MAX_TEXT_BYTES = 65_535
+"""Length of the longest text that a field of Milvus holds."""
+
+
+def texts_of(passage: Passage, params: IndexParams) -> dict[str, str]:
+    """Return the fields of a passage that are texts: its id where applications search by an alias, and what BM25 reads.
+
+    >>> texts_of(Passage("a", "Rain."), IndexParams())
+    {'text': 'Rain.'}
+    """
+    told = {"id": passage.id} if params.alias else {}
+    return told | ({"text": searched_text(passage.content, params.stemmer)} if params.full_text else {})
+
+
+def searched_text(content: str, stemmer: str = "") -> str:
+    """Return as much of a passage, or of its stems, as a Milvus field of text holds."""
+    content = english_stems(content) if stemmer else content
+    return content.encode()[:MAX_TEXT_BYTES].decode(errors="ignore")
 
 
 def english_stems(text: str) -> str:

@@ -99,6 +99,10 @@ class PassageIndex:
             )
         return PassageIndex(self._client, self._where, self._manifest | parts[source], self._keys)
 
+    def known_rows(self) -> NDArray[np.int64]:
+        """Return the rows of all passages that are found, ascending; of one source's, those of the whole corpus."""
+        return np.sort(self._keys.rows)
+
     def search(self, vectors_QD: NDArray[np.float32], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return rows and inner products of the ``n`` nearest passages, shape (Q, n) each, in one call.
 

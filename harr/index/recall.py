@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch
-from harr.index.adopted import adopted_rows, open_index
+from harr.index.corpus import open_index, other_index
 from harr.index.passage_index import PassageIndex
 from harr.io.progress import bar
 from harr.params.index import IndexParams
@@ -51,18 +51,20 @@ def check_recall(
         IndexMismatch: the share is below ``params.min_recall``; the index stays where it is, so that another
             ``index.breadth`` is no new build.
     """
-    if params.kind == "flat" and params.adopt is None:
+    other = other_index(params)
+    own = other is None or other.open is None
+    if params.kind == "flat" and own:
         return {"recall_at_pool": 1.0}
-    rows = passages.searchable_rows() if params.adopt is None else adopted_rows(out)
     sample = [texts[number] for number in np.unique(np.linspace(0, len(texts) - 1, ASKED).astype(int))]
     with open_index(passages, vectors, params, out) as index:
-        found = recall_at(index, vectors, rows, encode(sample), pool)
+        found = recall_at(index, vectors, index.known_rows(), encode(sample), pool)
     if found < params.min_recall:
-        what = f"index.kind: {params.kind}" if params.adopt is None else f"collection {params.adopt.collection}"
+        what = f"index.kind: {params.kind}" if own else f"index.function: {params.function}"
+        mend = "set a larger index.breadth, or index.kind: flat" if own else "correct index.settings"
         raise IndexMismatch(
             f"{what} finds {100 * found:.1f} % of the {pool} nearest passages of {len(sample)} "
-            f"training questions, index.min_recall asks for {100 * params.min_recall:g} %; set a larger index.breadth, "
-            "or index.kind: flat, and run `dvc repro index`"
+            f"training questions, index.min_recall asks for {100 * params.min_recall:g} %; {mend}, and run "
+            "`dvc repro index`"
         )
     return {"recall_at_pool": found, "recall_queries": float(len(sample))}
 

@@ -6,22 +6,20 @@ It searches as ``harr.rag.policies.dense.DensePolicy`` does within the pipeline,
 
 import asyncio
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
-from harr.builders.encoder import build_encoder, trained_encoder
+from harr.builders.encoder import trained_encoder
 from harr.builders.places import Places
-from harr.builders.retrievers import Corpus, adopted_corpus, dense_policy, open_corpus
+from harr.builders.retrievers import dense_policy, open_corpus
 from harr.errors import IndexMismatch, ModelError, ParamsError, one_line
-from harr.index.shelf import ShelvedPassages
+from harr.index.corpus import Corpus
 from harr.io.files import read_json
-from harr.io.model_folder import DOCUMENT, FORMAT
+from harr.io.model_folder import FORMAT
 from harr.params import Params
 from harr.params.embed import EncoderParams
 from harr.params.index import IndexParams
@@ -29,11 +27,6 @@ from harr.params.retriever import RetrieverParams
 from harr.rag.policies.dense import DensePolicy
 from harr.services.model_registry import is_registered, local_folder
 from harr.types import Hop, Passage, Question, Retrieval, Search
-
-SAMPLED = 20
-"""Number of passages of an adopted collection that are embedded again."""
-LEAST_COSINE = 0.9
-"""Median cosine at least of their vectors there and here; shortened texts and another precision differ a little."""
 
 
 class TrainedRetriever:
@@ -50,7 +43,7 @@ class TrainedRetriever:
         self._lock = threading.Lock()
 
     @classmethod
-    def load(cls, folder: str | Path, index: str | Path | Mapping[str, Any] = ".") -> "TrainedRetriever":
+    def load(cls, folder: str | Path, index: str | Path | AbstractContextManager[Corpus] = ".") -> "TrainedRetriever":
         """Open a trained retriever.
 
         Args:
@@ -59,8 +52,7 @@ class TrainedRetriever:
                 folder is kept in the project's .harr/registry.
             index: a project's folder, with data/corpus, data/vectors and data/index; its params.yaml names a Milvus
                 server, where there is one. The corpus may be another than that of training, embedded by the same
-                encoder. Or section ``index`` of params.yaml with ``adopt``, as a mapping: a collection of Milvus that
-                you already have is then the corpus, and no project is needed.
+                encoder. Or a corpus that another package opens without a project, closed with the retriever.
 
         Raises:
             ModelError: the folder is none that stage merge wrote for a retriever that searches a corpus.
@@ -68,17 +60,12 @@ class TrainedRetriever:
             DamagedFile: a file changed since it was written.
             ServiceUnavailable: Milvus or MLflow does not answer.
         """
-        project = Path("." if isinstance(index, Mapping) else index).expanduser().resolve()
+        project = Path(index if isinstance(index, str | Path) else ".").expanduser().resolve()
         registered = is_registered(folder)
         place = local_folder(str(folder), project) if registered else Path(folder).expanduser().resolve()
         facts, section = read_facts(place)
-        settings = project / "params.yaml"
         with ExitStack() as opened:
-            if isinstance(index, Mapping):
-                corpus = opened.enter_context(adopted_corpus(_adopting(index)))
-            else:
-                searched = Params.load(settings).index if settings.exists() else IndexParams()
-                corpus = opened.enter_context(open_corpus(searched, Places.of_project(project)))
+            corpus = opened.enter_context(_corpus_of(project) if isinstance(index, str | Path) else index)
             policy = trained_policy(facts, section, place, corpus, project)
             return cls(policy, statuses=facts["statuses"], opened=opened.pop_all())
         raise AssertionError
@@ -203,19 +190,11 @@ def _as_search(one: Search | str) -> Search:
     return Search(Question("", one), one) if isinstance(one, str) else one
 
 
-def _adopting(section: Mapping[str, Any]) -> IndexParams:
-    """Return a section ``index`` that names a collection to adopt.
-
-    Raises:
-        ParamsError: it does not, or holds a wrong value.
-    """
-    try:
-        told = IndexParams.model_validate({"full_text": False, **section})
-    except ValueError as error:
-        raise ParamsError(f"index: {one_line(error, 300)}") from None
-    if told.adopt is None:
-        raise ParamsError("index: a mapping names a collection: {'uri': ..., 'adopt': {'collection': ...}}")
-    return told
+def _corpus_of(project: Path) -> AbstractContextManager[Corpus]:
+    """Return what opens the corpus of a project."""
+    settings = project / "params.yaml"
+    searched = Params.load(settings).index if settings.exists() else IndexParams()
+    return open_corpus(searched, Places.of_project(project))
 
 
 def read_facts(folder: Path) -> tuple[dict[str, Any], RetrieverParams]:
@@ -265,35 +244,12 @@ def _check_vectors(corpus: Corpus, facts: dict[str, Any], folder: Path, project:
     Raises:
         IndexMismatch: says which.
     """
-    if isinstance(corpus.passages, ShelvedPassages):
-        _check_texts(corpus, corpus.passages.sample(SAMPLED), facts, folder)
+    if corpus.check:
+        corpus.check(folder, facts)
         return
     made = corpus.vectors.manifest["encoder"]
     if facts["documents"] != made:
         raise IndexMismatch(
             f"{folder} reads states for vectors of encoder {facts['documents']}, but those of {project} were made by "
             f"{made}; name the project that it was trained in, or embed this corpus with the same section encoder"
-        )
-
-
-def _check_texts(corpus: Corpus, rows: list[int], facts: dict[str, Any], folder: Path) -> None:
-    """Embed some passages of an adopted collection, of which nobody knows what embedded them, and compare.
-
-    Raises:
-        IndexMismatch: another encoder did, or from other texts.
-    """
-    if not (folder / DOCUMENT).is_dir():  # merge.towers: query
-        return
-    there = corpus.vectors.take(np.array(rows))
-    encoder = build_encoder(EncoderParams(model=str(folder / DOCUMENT), **facts["encoder"]))
-    found = corpus.passages.take(rows)
-    width, cosine = encoder.width, 0.0
-    for texts in ([one.content for one in found], [one.text for one in found]) if width == there.shape[1] else ():
-        here = encoder.encode(texts, prompt=encoder.passage_prompt)
-        cosine = max(cosine, float(np.median((here * there).sum(-1))))
-    if cosine < LEAST_COSINE:
-        raise IndexMismatch(
-            f"vectors of the adopted collection have width {there.shape[1]} and a cosine of {cosine:.2f} with those "
-            f"that {folder} was trained for (width {width}), of {len(rows)} passages; name a collection that was "
-            "embedded with the same encoder, and index.adopt.text_field and title_field as it was"
         )

@@ -4,28 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from harr.params.fields import Fraction, MaybeAddress, Positive, Section, Uri, Variable
+from harr.params.fields import Dotted, Fraction, MaybeAddress, Plain, Positive, Section, Variable
 
 KindName = Literal["flat", "hnsw", "ivf_sq8", "diskann"]
 READ_BY = {"links": ("hnsw",), "cells": ("ivf_sq8",), "breadth": ("hnsw", "ivf_sq8", "diskann")}
 """Parameters that not every kind of index has."""
-
-
-class AdoptParams(Section):
-    """A collection on a Milvus server that harr searches and never writes to."""
-
-    collection: Annotated[str, Field(min_length=1)]
-    """Name of the collection, or of an alias."""
-    id_field: str = "id"
-    """Name of the field with the passages' ids, which are those of the corpus."""
-    vector_field: str = "vector"
-    """Name of the field with their vectors, made by section ``encoder``, of length 1."""
-    text_field: str = "text"
-    """Name of the field with their texts, read where no corpus lies beside (``harr.Retriever``)."""
-    title_field: str = ""
-    """Name of the field with their titles, read likewise; if empty, they have none."""
-    filter: str = ""
-    """Expression of Milvus that a passage must meet to be found, such as ``tenant == "a"``; if empty, all are."""
 
 
 class IndexParams(Section):
@@ -56,49 +39,31 @@ class IndexParams(Section):
     min_recall: Fraction = 0.95
     """Share of the exact ``retriever.pool`` nearest passages that a kind other than flat must find for training
     questions; stage index stops below it."""
-    adopt: AdoptParams | None = None
-    """A collection that you already have, searched in place of one that harr builds; null: harr builds one."""
+    function: Dotted | None = None
+    """Index of another package, as ``package.module:name`` (docs/extend.md); null: harr builds one."""
+    settings: Plain = Field({})
+    """Settings that it is handed as they stand here."""
     retrain_after: Fraction = 0.1
     """Share of the passages that may be added, removed or changed before stages filter, train and arms run again; with
     0 every change trains again (docs/changing_corpus.md)."""
     batch_size: Positive = 1000
     """Number of rows that are sent to the index at once."""
-    bulk: Uri = ""
-    """Place that a server imports Parquet files from: ``s3://bucket/folder`` of its own storage (keys from AWS_*), or a
-    ``file:///folder`` that it sees, too; if empty, rows are sent to it."""
 
     @model_validator(mode="after")
-    def _bulk_and_alias_are_for_servers(self) -> "IndexParams":
-        if self.bulk and not self.uri:
-            raise ValueError("bulk is for a Milvus server; set index.uri, or leave bulk out")
+    def _parts_fit(self) -> "IndexParams":
         if self.alias and not self.uri:
             raise ValueError("alias is for a Milvus server; set index.uri, or leave alias out")
-        if self.bulk and not self.bulk.startswith(("s3://", "file:///")):
-            raise ValueError(f"bulk = {self.bulk} should begin with s3:// or file:///")
-        return self
-
-    @model_validator(mode="after")
-    def _an_adopted_collection_is_as_it_is(self) -> "IndexParams":
-        if self.adopt is None:
-            return self
-        if not self.uri:
-            raise ValueError("adopt is for a Milvus server; set index.uri, or leave adopt out")
-        if self.full_text:
-            raise ValueError("an adopted collection is searched by vectors alone; set full_text: false")
-        if given := [name for name in ("alias", "bulk", "cells", "kind", "links") if self._chosen(name)]:
-            raise ValueError(f"{given[0]} is for a collection that harr builds; leave it out, or leave adopt out")
+        if self.settings and not self.function:
+            raise ValueError("settings are those of a function; set index.function, or leave settings out")
         return self
 
     @model_validator(mode="after")
     def _a_parameter_is_of_the_kind(self) -> "IndexParams":
-        for name in READ_BY if self.adopt is None else ():
-            if self._chosen(name) and self.kind not in READ_BY[name]:
+        for name in READ_BY:
+            chosen = getattr(self, name) != type(self).model_fields[name].default  # one written out whole names all
+            if chosen and self.kind not in READ_BY[name]:
                 raise ValueError(
                     f"{name} = {getattr(self, name)} is not read by kind {self.kind}; leave it out, or set kind: "
                     + " or ".join(READ_BY[name])
                 )
         return self
-
-    def _chosen(self, name: str) -> bool:
-        """Return whether a parameter differs from its default; a section that was written out whole names them all."""
-        return bool(getattr(self, name) != type(self).model_fields[name].default)

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from harr.builders.encoder import build_encoder
 from harr.builders.places import Places
-from harr.builders.retrievers import Corpus, dense_policy, open_corpus
+from harr.builders.retrievers import dense_policy, open_corpus
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.embed.inference import faster_dtype, for_inference
 from harr.errors import ModelError, ParamsError
+from harr.index.corpus import Corpus
 from harr.index.mentions import Mentions
 from harr.index.passage_index import PassageIndex
 from harr.index.scan import VectorScan

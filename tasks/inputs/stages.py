@@ -47,7 +47,6 @@ ASIDE = (
 """Code that shapes no result: messages, types of parameters (their values count), pages and plots (how a result looks
 makes no stage stale), clients that ask again, files that appear whole, and what reports to MLflow."""
 USED_IF: dict[str, Callable[[Params], Any]] = {
-    "harr.index.adopted": lambda params: params.index.adopt,
     "harr.preferences": lambda params: params.train.prefers,
     "harr.rag.pipelines.leret": lambda params: params.train.prefers,
     "harr.rag.sources": lambda params: params.sources,

@@ -140,7 +140,6 @@ def test_a_wrong_value_is_one_line(key: str, value: Any, line: str, tmp_path: Pa
                 ("index.uri", "http"),
                 ("encoder.base_url", "https"),
                 ("server.base_url", "http"),
-                ("index.bulk", "s3"),
             )
             for user in (KEY, f"root:{KEY}")
         ),

@@ -10,7 +10,7 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
-from harr.builders.retrievers import Corpus
+from harr.index.corpus import Corpus
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.setup import Setup
 from harr.serve.application import application

@@ -13,12 +13,13 @@ from sentence_transformers import SentenceTransformer
 from short_runs import TWO_STEPS
 
 from harr.builders.methods import METHODS
-from harr.builders.retrievers import Corpus, dense_policy
+from harr.builders.retrievers import dense_policy
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
 from harr.errors import IndexMismatch, ModelError
+from harr.index.corpus import Corpus
 from harr.io.files import read_json
 from harr.merge.retriever import ExportedTower, merge
 from harr.params.embed import EmbedParams

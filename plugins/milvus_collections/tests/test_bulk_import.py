@@ -6,13 +6,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from harr_milvus_collections import bulk_import
+from harr_milvus_collections.bulk_import import State, build_by_import, import_passages
 
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
 from harr.errors import ParamsError, ServiceUnavailable
-from harr.index import bulk_import
-from harr.index.build import build_index
-from harr.index.bulk_import import State, import_passages
 from harr.index.collection import Slice
 from harr.index.passage_index import PassageIndex
 from harr.io.files import read_json
@@ -45,7 +44,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("killed", ["as it starts a job", "as it waits for the jobs"])
 def test_a_killed_import_starts_no_job_twice(passages: Passages, vectors: Vectors, tmp_path: Path, killed: str) -> None:
     """In the second case the file of the first job is gone, and nothing on disk says so."""
-    params = IndexParams(uri="http://127.0.0.1:1", bulk=(tmp_path / "bulk").as_uri(), full_text=False, batch_size=50)
+    params, place = IndexParams(full_text=False, batch_size=50), (tmp_path / "bulk").as_uri()
     progress, imported, names = tmp_path / "progress.json", list[list[int]](), list[str]()
     at_start = killed == "as it starts a job"
 
@@ -62,7 +61,7 @@ def test_a_killed_import_starts_no_job_twice(passages: Passages, vectors: Vector
         return ("Started" if job or at_start else "Completed"), ""
 
     def run() -> None:
-        import_passages(passages, vectors, ALL, params, progress, start_job, state, lambda _: None)
+        import_passages(passages, vectors, ALL, params, place, progress, start_job, state, lambda _: None)
 
     state: State = waiting
     with pytest.raises(KeyboardInterrupt):
@@ -78,27 +77,45 @@ def test_a_killed_import_starts_no_job_twice(passages: Passages, vectors: Vector
 
 
 def test_what_goes_wrong_is_told(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
-    params = IndexParams(uri="http://127.0.0.1:1", bulk=(tmp_path / "bulk").as_uri(), full_text=False)
+    params, place = IndexParams(full_text=False), (tmp_path / "bulk").as_uri()
     numbers = count()
     calls = (lambda _: next(numbers), lambda job: ("Completed" if job else "Failed", "no such file"), lambda _: None)
-    with pytest.raises(ServiceUnavailable, match=r"did not import .*\(no such file\); index.bulk must be a place"):
-        import_passages(passages, vectors, ALL, params, tmp_path / "p.json", *calls)
-    import_passages(passages, vectors, ALL, params, tmp_path / "p.json", *calls)  # not the failed job again
+    with pytest.raises(
+        ServiceUnavailable, match=r"did not import .*\(no such file\); index.settings.folder must be a place"
+    ):
+        import_passages(passages, vectors, ALL, params, place, tmp_path / "p.json", *calls)
+    import_passages(passages, vectors, ALL, params, place, tmp_path / "p.json", *calls)  # not the failed job again
     (tmp_path / "file").touch()
-    params = params.model_copy(update={"bulk": (tmp_path / "file" / "bulk").as_uri()})
-    with pytest.raises(ParamsError, match=r"index\.bulk: .* cannot be written"):
-        import_passages(passages, vectors, ALL, params, tmp_path / "q.json", *calls)
-    with pytest.raises(ValueError, match="bulk is for a Milvus server"):
-        IndexParams(bulk="s3://bucket/folder")
+    place = (tmp_path / "file" / "bulk").as_uri()
+    with pytest.raises(ParamsError, match=r"index\.settings\.folder: .* cannot be written"):
+        import_passages(passages, vectors, ALL, params, place, tmp_path / "q.json", *calls)
+
+
+@pytest.mark.parametrize(
+    ("uri", "folder", "line"),
+    [
+        ("", "s3://bucket/folder", r"^index\.function: \S+ is for a Milvus server; set index\.uri$"),
+        ("http://127.0.0.1:1", "bucket/folder", r"^index\.settings: folder: .*s3://"),
+        ("http://127.0.0.1:1", "s3://me:word@bucket", r"^index\.settings: folder: an address takes no user name"),
+    ],
+)
+def test_a_section_that_names_no_place_is_refused(
+    passages: Passages, vectors: Vectors, tmp_path: Path, uri: str, folder: str, line: str
+) -> None:
+    params = IndexParams(uri=uri, function="harr_milvus_collections.bulk_import:INDEX", settings={"folder": folder})
+    with pytest.raises(ParamsError, match=line):
+        build_by_import(passages, vectors, params, tmp_path / "out", tmp_path / "work")
 
 
 @pytest.mark.services
 @pytest.mark.xdist_group("milvus")
 def test_a_server_imports_every_row_once(passages: Passages, vectors: Vectors, milvus_uri: str, tmp_path: Path) -> None:
-    params = IndexParams(uri=milvus_uri, bulk=(tmp_path / "bulk").as_uri(), full_text=False)
-    figures = build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")
+    settings = {"folder": (tmp_path / "bulk").as_uri()}
+    own = {"function": "harr_milvus_collections.bulk_import:INDEX", "settings": settings}
+    params = IndexParams.model_validate(own | {"uri": milvus_uri, "full_text": False})
+    figures = build_by_import(passages, vectors, params, tmp_path / "out", tmp_path / "work")
     assert figures["inserted"] == ROWS and not list((tmp_path / "bulk").iterdir())
     with PassageIndex.open(tmp_path / "out", params, identity=vectors.identity) as index:
         rows, _ = index.search(vectors.take(np.arange(ROWS)), 1)
     assert rows[:, 0].tolist() == list(range(ROWS))
-    assert build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")["inserted"] == 0
+    assert build_by_import(passages, vectors, params, tmp_path / "out", tmp_path / "work")["inserted"] == 0

@@ -2,11 +2,14 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
+from harr_milvus_collections.adopted import collection
 from pymilvus import DataType
 from servers import milvus_lite
 
@@ -14,11 +17,14 @@ import harr
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch, ParamsError
+from harr.index.corpus import Corpus
 from harr.io.files import read_json, write_json
 from harr.params.index import IndexParams
 from harr.services.milvus_client import connect
 
 QUESTIONS = ["Who leads the works?", "Where is the river?", "Which firm was founded first?"]
+THEIRS = {"collection": "theirs", "id_field": "key", "text_field": "body", "title_field": "heading"}
+THEIRS |= {"vector_field": "embedding"}
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +64,13 @@ def trained(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def section(uri: str, **more: Any) -> dict[str, Any]:
-    fields = {"id_field": "key", "text_field": "body", "title_field": "heading", "vector_field": "embedding"}
-    return {"uri": uri, "adopt": {"collection": "theirs", **fields, **more}}
+def alone(uri: str, **more: Any) -> AbstractContextManager[Corpus]:
+    """Their collection as the corpus of a trained retriever."""
+    return collection(uri, **(THEIRS | more))
 
 
 def test_a_collection_alone_gives_what_the_project_gives(project: Path, trained: Path, uri: str) -> None:
-    with harr.Retriever.load(trained, index=project) as own, harr.Retriever.load(trained, index=section(uri)) as theirs:
+    with harr.Retriever.load(trained, index=project) as own, harr.Retriever.load(trained, index=alone(uri)) as theirs:
         for retriever in (own, theirs):
             retriever.policy.k = 5
         assert theirs.search(QUESTIONS) == own.search(QUESTIONS)
@@ -77,15 +83,26 @@ def test_a_collection_alone_gives_what_the_project_gives(project: Path, trained:
         assert first == second and not {p.id for p in first} & asked[0].excluded
 
 
+def test_a_project_without_a_corpus_has_the_collection_as_one(
+    project: Path, trained: Path, uri: str, tmp_path: Path
+) -> None:
+    own = {"function": "harr_milvus_collections.adopted:INDEX", "settings": THEIRS}
+    index = own | {"uri": uri, "full_text": False}
+    params = yaml.safe_load((project / "params.yaml").read_text()) | {"index": index, "evaluate": {"arms": ["full"]}}
+    write_json(tmp_path / "params.yaml", params)
+    with harr.Retriever.load(trained, index=project) as ours, harr.Retriever.load(trained, index=tmp_path) as theirs:
+        assert theirs.search(QUESTIONS) == ours.search(QUESTIONS)
+
+
 def test_what_does_not_fit_is_refused(project: Path, trained: Path, uri: str) -> None:
     """Among it a retriever that reads the words of the whole corpus, which no collection tells."""
     there = "http://127.0.0.1:1"
     for folder, index, told in (
-        (trained, section(uri, collection="turned"), r"^vectors of the adopted .* width 48 and a cosine of -?0\.\d\d"),
-        (trained, section(uri, title_field="title"), r"^index\.adopt\.title_field: collection theirs has no field"),
-        (project / "models/retriever", section(uri), r"retriever\.evidence reads the words and titles of the whole"),
-        (trained, {"uri": there}, r"^index: a mapping names a collection"),
-        (trained, {"adopt": {"collection": "theirs"}}, r"^index: .*adopt is for a Milvus server"),
+        (trained, alone(uri, collection="turned"), r"^vectors of the adopted .* width 48 and a cosine of -?0\.\d\d"),
+        (trained, alone(uri, title_field="title"), r"^index\.settings\.title_field: collection theirs has no field"),
+        (project / "models/retriever", alone(uri), r"retriever\.evidence reads the words and titles of the whole"),
+        (trained, collection(there), r"^index\.settings: collection is missing"),
+        (trained, collection("", collection="theirs"), r"^index\.function: \S+ is for a Milvus server"),
     ):
         with pytest.raises((IndexMismatch, ParamsError), match=told):
             harr.Retriever.load(folder, index=index)

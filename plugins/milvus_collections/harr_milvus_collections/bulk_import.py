@@ -1,4 +1,6 @@
-"""Passages to a Milvus server in Parquet files that it reads itself: several times as fast as sending rows.
+"""The passages of a collection that harr builds go to a server in Parquet files that it reads itself.
+
+That is several times as fast as sending rows.
 
 The server imports a file as whole segments. It must see the files: in the bucket of its storage
 (``s3://bucket/folder``), or, where its storage is a local folder, under the same path as we do.
@@ -19,13 +21,15 @@ from pyarrow.fs import FileSystem
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import ParamsError, ServiceUnavailable, one_line
+from harr.index.build import Builder, build_index
 from harr.index.collection import Slice
-from harr.index.full_text import english_stems
+from harr.index.corpus import OtherIndex
+from harr.index.full_text import texts_of
 from harr.io.files import read_state, write_json
 from harr.io.progress import stoppable
 from harr.params.index import IndexParams
 from harr.services.milvus_client import Connection
-from harr.types import Passage
+from harr_milvus_collections.params import read_bulk
 
 FILE_BYTES = 1 << 28
 """Number of bytes of vectors in a file: large enough for a segment, small enough for the server's memory."""
@@ -34,11 +38,31 @@ JOBS = 4
 POLL_SECONDS = 1.0
 ASK_SECONDS = 60.0
 STALLED_SECONDS = 1800.0
-MAX_TEXT_BYTES = 65_535
 Start = Callable[[str], int]
 """A function that has the server import the file it knows by this name and returns the number of the job."""
 State = Callable[[int], tuple[str, str]]
 """A function that returns the state of a job: Completed, Failed or another word; and the reason."""
+
+
+def build_by_import(
+    passages: Passages, vectors: Vectors, params: IndexParams, out: Path, work: Path
+) -> dict[str, float]:
+    """Build the index as harr does, but for the way in which passages come into a new collection.
+
+    Raises:
+        ParamsError: ``index.settings`` names no place for the files. And what ``build_index`` raises.
+    """
+    place = read_bulk(params).folder
+
+    def fill(builder: Builder, part: Slice, first: int, progress: Path, on_rows: Callable[[int], object]) -> None:
+        jobs = import_jobs(builder.client, part.collection)
+        import_passages(passages, vectors, part, params, place, progress, *jobs, on_rows)
+
+    return build_index(passages, vectors, params, out, work, fill)
+
+
+INDEX = OtherIndex(build_by_import)
+"""The index of another package that ``index.function`` names."""
 
 
 def import_jobs(client: Connection, name: str) -> tuple[Start, State]:
@@ -46,8 +70,8 @@ def import_jobs(client: Connection, name: str) -> tuple[Start, State]:
     connection = client.client._get_connection()
 
     def state(job: int) -> tuple[str, str]:
-        found = client.wait(lambda: connection.get_bulk_insert_state(job, timeout=ASK_SECONDS))
-        return found.state_name, found.failed_reason
+        answer = client.wait(lambda: connection.get_bulk_insert_state(job, timeout=ASK_SECONDS))
+        return answer.state_name, answer.failed_reason
 
     return lambda file: connection.do_bulk_insert(name, "", [file], timeout=ASK_SECONDS), state
 
@@ -57,12 +81,13 @@ def import_passages(
     vectors: Vectors,
     part: Slice,
     params: IndexParams,
+    place: str,
     progress: Path,
     start_job: Start,
     state: State,
     on_rows: Callable[[int], object],
 ) -> None:
-    """Write a part to ``params.bulk`` file by file, and have each imported; a file is removed when it is.
+    """Write a part to ``place`` file by file, and have each imported; a file is removed when it is.
 
     ``progress`` (a json file) says what is under way: after a kill the last jobs are waited for, and it goes on. It is
     taken away where a job failed, since such a job stays failed: the next call begins anew.
@@ -79,7 +104,7 @@ def import_passages(
     jobs: dict[str, int] = began.get("jobs", {})
     size = max(params.batch_size, FILE_BYTES // (4 * vectors.width))
     try:
-        files, folder = FileSystem.from_uri(params.bulk)
+        files, folder = FileSystem.from_uri(place)
         files.create_dir(folder, recursive=True)
         for first in stoppable(range(began["rows"], len(part.rows), size)):
             _settle(jobs, JOBS - 1, state, files, progress)
@@ -88,14 +113,14 @@ def import_passages(
             with files.open_output_stream(name) as sink:
                 write_parquet(passages, vectors, part, chunk, params, sink)
             # The server knows what is in its bucket by the name within.
-            jobs[name] = start_job(name.partition("/")[2] if params.bulk.startswith("s3:") else name)
+            jobs[name] = start_job(name.partition("/")[2] if place.startswith("s3:") else name)
             write_json(progress, {"rows": first + len(chunk), "jobs": jobs})
             on_rows(len(chunk))
         _settle(jobs, 0, state, files, progress)
     except ServiceUnavailable:
         raise
     except (OSError, ValueError) as error:
-        raise ParamsError(f"index.bulk: {params.bulk} cannot be written ({one_line(error)}); correct it") from None
+        raise ParamsError(f"index.settings.folder: {place} cannot be written ({one_line(error)}); correct it") from None
 
 
 def _settle(jobs: dict[str, int], at_most: int, state: State, files: FileSystem, progress: Path) -> None:
@@ -127,25 +152,10 @@ def write_parquet(
             flat = pa.array(vectors.take(part.rows[chunk]).ravel())
             offsets = np.arange(0, vectors.width * (len(chunk) + 1), vectors.width, dtype=np.int32)
             columns = [pa.array(part.keys[chunk]), pa.ListArray.from_arrays(pa.array(offsets), flat)]
-            told = [texts_of(passage, params) for passage in passages.take(part.rows[chunk].tolist())] if texts else []
-            columns += [pa.array([one[name] for one in told]) for name in texts]
+            chosen = passages.take(part.rows[chunk].tolist()) if texts else []
+            fields_of = [texts_of(passage, params) for passage in chosen]
+            columns += [pa.array([one[name] for one in fields_of]) for name in texts]
             writer.write_batch(pa.record_batch(columns, schema=schema))
-
-
-def texts_of(passage: Passage, params: IndexParams) -> dict[str, str]:
-    """Return the fields of a passage that are texts: its id where applications search by an alias, and what BM25 reads.
-
-    >>> texts_of(Passage("a", "Rain."), IndexParams())
-    {'text': 'Rain.'}
-    """
-    told = {"id": passage.id} if params.alias else {}
-    return told | ({"text": searched_text(passage.content, params.stemmer)} if params.full_text else {})
-
-
-def searched_text(content: str, stemmer: str = "") -> str:
-    """Return as much of a passage, or of its stems, as a Milvus field of text holds."""
-    content = english_stems(content) if stemmer else content
-    return content.encode()[:MAX_TEXT_BYTES].decode(errors="ignore")
 
 
 def _is_done(name: str, job: int, state: State, progress: Path) -> bool:
@@ -153,7 +163,7 @@ def _is_done(name: str, job: int, state: State, progress: Path) -> bool:
     if word.startswith("Failed"):
         progress.unlink(missing_ok=True)
         raise ServiceUnavailable(
-            f"Milvus did not import {name} ({reason or word}); index.bulk must be a place that the server reads: "
+            f"Milvus did not import {name} ({reason or word}); index.settings.folder must be a place that the server reads: "
             "the bucket of its storage, or the same local folder"
         )
     return word == "Completed"

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from harr_milvus_collections.adopted import adopt_collection
 from pymilvus import DataType
 
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch, ParamsError
-from harr.index.adopted import adopt_collection, adopted_rows, open_index
+from harr.index.corpus import open_index
 from harr.index.recall import check_recall
 from harr.params.index import IndexParams
 from harr.services.milvus_client import Connection, connect
@@ -67,8 +68,10 @@ def fill(
 
 
 def section(uri: str, collection: str, **more: Any) -> IndexParams:
-    adopt = {"collection": collection, "id_field": "name", **more}
-    return IndexParams.model_validate({"uri": uri, "full_text": False, "adopt": adopt})
+    own = {"function": "harr_milvus_collections.adopted:INDEX", "full_text": False}
+    return IndexParams.model_validate(
+        own | {"uri": uri, "settings": {"collection": collection, "id_field": "name", **more}}
+    )
 
 
 @pytest.mark.parametrize("collection", ["langchain", "theirs"])
@@ -99,11 +102,11 @@ def test_a_filter_holds(uri: str, passages: Passages, vectors: Vectors, tmp_path
     params, out = section(uri, "langchain", filter='tenant == "b"'), tmp_path / "out"
     assert adopt_collection(passages, vectors, params, out, tmp_path / "work")["rows"] == 150
     odd = np.arange(1, ROWS, 2)
-    assert adopted_rows(out).tolist() == odd.tolist()
     with open_index(passages, vectors, params, out) as index:
+        assert index.known_rows().tolist() == odd.tolist()
         found, _ = index.search(DRAWN[:20], 10)
     np.testing.assert_array_equal(found, odd[np.argsort(-DRAWN[:20] @ DRAWN[odd].T, axis=1)[:, :10]])
-    with pytest.raises(IndexMismatch, match=r"for another index\.adopt; run `dvc repro -f -s index`"):
+    with pytest.raises(IndexMismatch, match=r"for other index\.settings; run `dvc repro -f -s index`"):
         open_index(passages, vectors, section(uri, "langchain"), out)
 
 
@@ -115,9 +118,14 @@ def test_what_does_not_fit_is_one_line(uri: str, passages: Passages, vectors: Ve
     write_passages([Passage(f"pä{i}", "Town.") for i in range(ROWS + 9)], tmp_path / "more")
     more = Passages.open(tmp_path / "more")
     for given, corpus, embedded, told in (
-        ({"collection": "their"}, passages, vectors, r"^index\.adopt\.collection: \S+ has no collection their; it has"),
-        ({"vector_field": "v"}, passages, vectors, r"^index\.adopt\.vector_field: .* has no field v; it has name, "),
-        ({}, passages, wide, r"^index\.adopt\.vector_field: vector of .* theirs has width 8, data/vectors has 4"),
+        (
+            {"collection": "their"},
+            passages,
+            vectors,
+            r"^index\.settings\.collection: \S+ has no collection their; it has",
+        ),
+        ({"vector_field": "v"}, passages, vectors, r"^index\.settings\.vector_field: .* has no field v; it has name, "),
+        ({}, passages, wide, r"^index\.settings\.vector_field: vector of .* theirs has width 8, data/vectors has 4"),
         ({}, passages, other, r"^vectors of collection theirs are not those of data/vectors: smallest cosine -?0\.\d+"),
         ({}, more, vectors, r"^collection theirs at \S+ lacks 9 of the 309 passages of data/corpus"),
         ({"id_field": "tenant"}, passages, vectors, r"has no passage of data/corpus by its tenant; correct"),

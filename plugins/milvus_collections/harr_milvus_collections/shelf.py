@@ -9,26 +9,26 @@ from numpy.typing import NDArray
 
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
-from harr.params.index import AdoptParams
 from harr.services.milvus_client import Connection, explained
 from harr.types import Passage
+from harr_milvus_collections.params import AdoptParams
 
 PER_CALL = 1_000
 """Number of passages that are asked for at a time."""
-HELD = 100_000
+MOST_KEPT = 100_000
 """Number of passages above which the half that was found longest ago is forgotten, where there is no corpus."""
-Found = Sequence[tuple[str, Mapping[str, Any]]]
+Hits = Sequence[tuple[str, Mapping[str, Any]]]
 """Passages by their ids, with their fields."""
 
 
 def by_ids(
-    client: Connection, told: AdoptParams, number: bool, ids: Iterable[str], fields: Sequence[str], within: str = ""
+    client: Connection, section: AdoptParams, number: bool, ids: Iterable[str], fields: Sequence[str], within: str = ""
 ) -> list[dict[str, Any]]:
     """Return fields of passages by their ids, a ``number`` or a text; of those ``within`` a filter, if there is one."""
     wanted = ", ".join(ids if number else (json.dumps(name, ensure_ascii=False) for name in ids))
-    asked = f"{told.id_field} in [{wanted}]" + (f" and ({within})" if within else "")
-    found: list[dict[str, Any]] = client.query(told.collection, filter=asked, output_fields=list(fields))
-    return found
+    asked = f"{section.id_field} in [{wanted}]" + (f" and ({within})" if within else "")
+    answer: list[dict[str, Any]] = client.query(section.collection, filter=asked, output_fields=list(fields))
+    return answer
 
 
 class Shelf:
@@ -37,35 +37,37 @@ class Shelf:
     Row 0 is none of them: where a pool is short, its vector is read, and not used. ``fields`` are those that are read.
     """
 
-    def __init__(self, client: Connection, told: AdoptParams, number: bool, width: int) -> None:
+    def __init__(self, client: Connection, section: AdoptParams, number: bool, width: int) -> None:
         """Begin with none; ``number``: whether ids are numbers there; ``width`` of the vectors."""
-        self._client, self._told, self._number = client, told, number
-        self.fields = [name for name in (told.id_field, told.text_field, told.title_field, told.vector_field) if name]
+        self._client, self._section, self._number = client, section, number
+        self.fields = [
+            name for name in (section.id_field, section.text_field, section.title_field, section.vector_field) if name
+        ]
         self._next, self._put = 1, 0
         self._row_of: dict[str, int] = {}
-        self._held = {0: (Passage("", ""), np.zeros(width, dtype=np.float32))}
+        self._kept = {0: (Passage("", ""), np.zeros(width, dtype=np.float32))}
 
-    def put(self, found: Found) -> Mapping[str, int]:
+    def put(self, hits: Hits) -> Mapping[str, int]:
         """Return the rows of passages, which are held from now on."""
-        self._put += len(found)
+        self._put += len(hits)
         rows = {}
-        for name, fields in found:
+        for name, fields in hits:
             row = self._row_of.pop(name, None)  # put back as the last that was seen
             if row is None:
                 row, self._next = self._next, self._next + 1
-                title = str(fields.get(self._told.title_field) or "")
-                passage = Passage(name, str(fields.get(self._told.text_field) or ""), title)
-                self._held[row] = passage, np.asarray(fields[self._told.vector_field], dtype=np.float32)
+                title = str(fields.get(self._section.title_field) or "")
+                passage = Passage(name, str(fields.get(self._section.text_field) or ""), title)
+                self._kept[row] = passage, np.asarray(fields[self._section.vector_field], dtype=np.float32)
             self._row_of[name] = rows[name] = row
         return rows
 
     def make_room(self) -> None:
         """Forget those that were longest not seen, before a search; what was put since the last call is kept, since its
         rows may still be read."""
-        if len(self._row_of) > HELD:
-            kept = max(HELD // 2, self._put)
+        if len(self._row_of) > MOST_KEPT:
+            kept = max(MOST_KEPT // 2, self._put)
             for name in list(self._row_of)[: max(0, len(self._row_of) - kept)]:
-                del self._held[self._row_of.pop(name)]
+                del self._kept[self._row_of.pop(name)]
         self._put = 0
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
@@ -77,25 +79,25 @@ class Shelf:
         for start in range(0, len(new), PER_CALL):
             part = new[start : start + PER_CALL]
             with explained(self._client.where):
-                found = by_ids(self._client, self._told, self._number, part, self.fields, self._told.filter)
-            self.put([(str(one[self._told.id_field]), one) for one in found])
+                stored = by_ids(self._client, self._section, self._number, part, self.fields, self._section.filter)
+            self.put([(str(one[self._section.id_field]), one) for one in stored])
         return {name: self._row_of[name] for name in wanted if name in self._row_of}
 
     def sample(self, count: int) -> list[int]:
         """Return the rows of some passages."""
         with explained(self._client.where):
-            found = self._client.query(
-                self._told.collection, filter=self._told.filter, output_fields=self.fields, limit=count
+            stored = self._client.query(
+                self._section.collection, filter=self._section.filter, output_fields=self.fields, limit=count
             )
-        return list(self.put([(str(one[self._told.id_field]), one) for one in found]).values())
+        return list(self.put([(str(one[self._section.id_field]), one) for one in stored]).values())
 
     def passage(self, row: int) -> Passage:
         """Return a passage that was put."""
-        return self._held[row][0]
+        return self._kept[row][0]
 
     def vector(self, row: int) -> NDArray[np.float32]:
         """Return its vector."""
-        return self._held[row][1]
+        return self._kept[row][1]
 
 
 class ShelvedPassages(Passages):
