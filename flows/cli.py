@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Literal
 
-from typer import Argument, BadParameter, Option, Typer
+from typer import Argument, Option, Typer
 
 from flows import llm, towers, traffic
 from flows.command import PLAIN, call
@@ -130,22 +130,6 @@ def rollback(
     from flows.run import run_promotion
 
     run_command(lambda: run_promotion(recipe, back=True, to=to))
-
-
-@app.command(epilog="The token is read from the environment variable HF_TOKEN; HF_ENDPOINT names another hub.")
-def push(
-    dataset: Annotated[str, Option(metavar="OWNER/NAME", help="where data/filtered goes")] = "",
-    model: Annotated[str, Option(metavar="OWNER/NAME", help="where models/retriever or models/llm goes")] = "",
-    private: Annotated[bool, Option("--private", help="new repositories are private; a public one is refused")] = False,
-    license: Annotated[str, Option(help="the licence that the cards name, e.g. mit (default: none)")] = "",
-    dry_run: Annotated[bool, Option("--dry-run", help="print what would be sent, and send nothing")] = False,
-) -> None:
-    """Push questions and model to the hub."""
-    from tasks import push as hub
-
-    if not (dataset or model):
-        raise BadParameter("name --dataset, --model or both")
-    run_command(lambda: hub.push(dataset, model, private=private, dry_run=dry_run, license=license))
 
 
 @app.command()

@@ -1,15 +1,13 @@
 """Commands of `harr` for a retriever of two towers (train.method pqn); :mod:`flows.cli` adds them to its own."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-from typer import Argument, BadParameter, Option
+from typer import BadParameter, Option
 
+from harr.evaluate.picks import Rule
 from tasks.paths import LENGTHS
 from tasks.runtime.command import run_command
-
-Keep = Literal["all", "value", "picks", "early_stop", "gold"]
-"""The rules of harr/evaluate/stopping.py."""
 
 
 def length(text: str) -> int:
@@ -37,7 +35,7 @@ def lengths(
     params: Annotated[Path, Option(help="parameter file of the run")] = Path("params.yaml"),
     out: Annotated[Path, Option(help="folder of the logs; a log that is there is continued")] = LENGTHS,
     answers: Annotated[list[Path] | None, Option(metavar="LOG ...", help="let the generator answer from these")] = None,
-    keep: Annotated[Keep, Option(help="picks that it is shown: `harr stopping` tells what each rule keeps")] = "all",
+    keep: Annotated[Rule, Option(help="picks that it is shown (docs/pqn.md)")] = "all",
     limit: Annotated[float, Option(help="threshold of --keep value, or number of --keep picks")] = 0.0,
 ) -> None:
     """Play test stories in documents of several lengths.
@@ -54,24 +52,4 @@ def lengths(
         run_command(lambda: played.play(params, lengths, tokens, out, questions=questions, seed=seed, model=model))
 
 
-def stopping(
-    logs: Annotated[list[Path], Argument(metavar="LOG ...", help="logs of `harr lengths`")],
-    thresholds: Annotated[
-        list[float] | None, Option(metavar="Q ...", help="values below which picking stops (default: -.1 to 1.1)")
-    ] = None,
-    tune: Annotated[
-        list[Path] | None, Option(metavar="LOG ...", help="logs of other stories, on which the threshold is chosen")
-    ] = None,
-) -> None:
-    """Say what stopping by a threshold on Q would give.
-
-    Prints length, fact EM and F1 by threshold and by number of picks, the shares of stories that stop early, perfectly
-    and late, and how well values tell needed picks from others (AUC). With --tune the threshold of the best fact F1 on
-    those logs is the only one.
-    """
-    from flows import lengths as played
-
-    run_command(lambda: played.study_stopping(logs, thresholds, tune))
-
-
-COMMANDS = (lengths, stopping)
+COMMANDS = (lengths,)

@@ -1,5 +1,5 @@
 """Fixtures of the project's tests that plug-ins' tests use, too."""
 
-from conftest import empty_store, place, stored, tiny, workplace, world
+from conftest import empty_store, harr, place, stored, tiny, workplace, world
 
-__all__ = ["empty_store", "place", "stored", "tiny", "workplace", "world"]
+__all__ = ["empty_store", "harr", "place", "stored", "tiny", "workplace", "world"]

@@ -15,6 +15,7 @@ from tasks.paths import ADAPTER, PLACES, WORK
 
 if TYPE_CHECKING:
     from harr.datasets.haystack import LongDocuments
+    from harr.evaluate.picks import Rule
     from harr.rag.policies.two_tower import TwoTowerPolicy
 
 
@@ -120,11 +121,11 @@ def _play_length(
         shutil.rmtree(shards)  # all stories of this length have been played
 
 
-def ask_reader(params: Params, logs: Sequence[Path], keep: str = "all", limit: float = 0.0) -> list[dict[str, Any]]:
+def ask_reader(params: Params, logs: Sequence[Path], keep: "Rule" = "all", limit: float = 0.0) -> list[dict[str, Any]]:
     """Let the generator answer the questions of some logs from the picks that a rule keeps; EM and F1 by length.
 
     Each log gets a neighbour, ``answers_<name>``, with every line and its answer. The rules and their ``limit`` are
-    those of :mod:`harr.evaluate.stopping`, prompts and scores those of the data set's task
+    those of :mod:`harr.evaluate.picks`, prompts and scores those of the data set's task
     (:mod:`harr.evaluate.answers`).
 
     Raises:
@@ -133,7 +134,7 @@ def ask_reader(params: Params, logs: Sequence[Path], keep: str = "all", limit: f
     from harr.builders.writers import build_generator
     from harr.evaluate.answers import exam_of, read_answers
     from harr.evaluate.lengths import by_length, whole_lines
-    from harr.evaluate.stopping import shown
+    from harr.evaluate.picks import shown
 
     generator = build_generator(params.generator, params.seed, PLACES)
     if generator is None:
@@ -149,31 +150,3 @@ def ask_reader(params: Params, logs: Sequence[Path], keep: str = "all", limit: f
         write_text(log.with_name(f"answers_{log.name}"), lines)
         rows_of.setdefault(int(name[1]), []).extend(answered)
     return list(by_length(rows_of, params.evaluate.resamples, params.seed, ("answer_em", "answer_f1")))
-
-
-def stopping_tables(
-    logs: Sequence[Path], thresholds: Sequence[float] | None, tune: Sequence[Path] | None
-) -> tuple[dict[str, list[dict[str, Any]]], float | None]:
-    """Return what stopping by every threshold and after every number of picks gives, by rule, and the AUC of values.
-
-    With ``tune`` there is one threshold, that of the best fact F1 on those logs.
-
-    Raises:
-        ParamsError: a log is missing or empty.
-    """
-    from harr.evaluate.lengths import whole_lines
-    from harr.evaluate.stopping import auc, study
-
-    def rows_of(paths: Sequence[Path]) -> list[dict[str, Any]]:
-        read = {path: whole_lines(path) for path in paths}
-        if empty := [path for path, rows in read.items() if not rows]:
-            raise ParamsError(f"{empty[0]}: expected a log eval_seed<seed>_ns<sentences>.jsonl of `harr lengths`")
-        return [row for rows in read.values() for row in rows]
-
-    draws: Any = {"resamples": 2000, "seed": 0}
-    rows, values = rows_of(logs), list(thresholds or [round(0.1 * step - 0.1, 1) for step in range(13)])
-    if tune:
-        values = [max(study(rows_of(tune), "value", values, **draws), key=lambda row: row["fact_f1"][0])["limit"]]
-    most = max(len(row["picked"]) for row in rows)
-    by_picks = study(rows, "picks", [float(count) for count in range(1, most + 1)], **draws)
-    return {"threshold": study(rows, "value", values, **draws), "picks": by_picks}, auc(rows)

@@ -84,7 +84,7 @@ def loading_facts(params: Params, states: EncoderParams) -> dict[str, Any]:
 def training_facts(params: Params) -> dict[str, str]:
     """Return what a card says of the training: no address of a server is told, and no path of this machine."""
     from harr.builders.methods import method_of
-    from harr.report.hub_cards import plain_name
+    from harr.merge.card import plain_name
 
     train, judge = params.train, params.reward.judge
     terms = params.model_dump(mode="json")["reward"]["terms"]

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,28 @@ def tiny() -> str:
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder that is the current one, with harr, tasks, flows and the smoke recipe as params.yaml."""
     return furnish(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def harr(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs `harr` with words and variables; gives its exit code and what it printed."""
+
+    from flows.cli import main
+
+    def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        capsys.readouterr()
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "path", [*sys.path])
+            patched.setattr(os, "_exit", sys.exit)
+            for name, value in environment.items():
+                patched.setenv(name, value)
+            with pytest.raises(SystemExit) as end:
+                main(*words)
+        return subprocess.CompletedProcess(list(words), int(end.value.code or 0), *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Model cards: the README of a merged folder, and with more in it that of the hub."""
+"""Model cards: the README of a merged folder."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,9 @@ from harr.types import Hop, Question, Search
 
 HERE = "path/of/this/folder"
 
-RETRIEVER = """{head}
+CARD = """---
+{metadata}
+---
 # {title}
 
 {what}
@@ -24,23 +26,19 @@ RETRIEVER = """{head}
 {facts}
 """
 
-LLM = """{head}
-# {title}
-
-{what}
-
+LLM_USAGE = """\
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 model = AutoModelForCausalLM.from_pretrained("{name}", use_safetensors=True)
 tokenizer = AutoTokenizer.from_pretrained("{name}")
-```
+```"""
 
-{body}| fact | value |
-|---|---|
-{facts}
-"""
-
+KINDS = {
+    "retriever": ("sentence-transformers", "sentence-similarity", ["sentence-transformers", "dense-retrieval"]),
+    "llm": ("transformers", "text-generation", ["transformers", "search", "question-answering"]),
+}
+"""Library, task and tags of a model, as the hub reads them."""
 
 EXAMPLE = Search(
     Question("", "Where was the founder of Acme born?"),
@@ -67,32 +65,43 @@ The state is this text, which any language can write:
 ```"""
 
 
-def header(kind: Literal["retriever", "llm"], base: str = "", **values: Any) -> str:
-    """Return the metadata of a card, as the hub reads them; ``values`` are further ones (``ModelCardData``)."""
-    kinds = {
-        "retriever": ("sentence-transformers", "sentence-similarity", ["sentence-transformers", "dense-retrieval"]),
-        "llm": ("transformers", "text-generation", ["transformers", "search", "question-answering"]),
-    }
-    library, task, tags = kinds[kind]
-    data = ModelCardData(
-        base_model=base if "/" in base else None,
-        library_name=library,
-        pipeline_tag=task,
-        tags=["harr", *tags],
-        **values,
-    )
-    return f"---\n{data.to_yaml()}\n---"
+def model_card(
+    kind: Literal["retriever", "llm"],
+    facts: Mapping[str, Any],
+    *,
+    title: str,
+    what: str,
+    use: str,
+    body: str = "",
+    **metadata: Any,
+) -> str:
+    """Return the card of a model: what it is, how it is used, and the ``facts`` of its harr.json that are one word.
+
+    ``body`` stands before the facts; ``metadata`` are further fields of ``ModelCardData``, which the hub reads.
+    """
+    library, task, tags = KINDS[kind]
+    data = ModelCardData(library_name=library, pipeline_tag=task, tags=["harr", *tags], **metadata)
+    rows = "\n".join(f"| {name} | {value} |" for name, value in facts.items() if not isinstance(value, dict))
+    return CARD.format(metadata=data.to_yaml(), title=title, what=what, use=use, body=body, facts=rows)
 
 
-def folder_card(template: str, facts: Mapping[str, Any], **values: str) -> str:
-    """Return the card of a merged folder: a template with no more in it than the ``facts`` of its harr.json."""
-    head = header("retriever" if template == RETRIEVER else "llm")
-    return template.format(name=HERE, head=head, body="", facts=fact_table(facts), **values)
+def plain_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of harr.json as they may be published: ``base_model`` by its plain name.
+
+    >>> plain_facts({"base": "b1", "base_model": "/data/models/mine"})
+    {'base': 'b1', 'base_model': 'mine'}
+    """
+    return {**facts, "base_model": plain_name(facts["base_model"])}
 
 
-def fact_table(facts: Mapping[str, Any]) -> str:
-    """Return the rows of a card's table: what is told in a word."""
-    return "\n".join(f"| {name} | {value} |" for name, value in facts.items() if not isinstance(value, dict))
+def plain_name(model: str) -> str:
+    """Return a hub name as it is; of a folder only its last part: a card tells no paths of its author's machine.
+
+    >>> plain_name("Qwen/Qwen3-Embedding-0.6B"), plain_name("/data/models/mine"), plain_name("./mine")
+    ('Qwen/Qwen3-Embedding-0.6B', 'mine', 'mine')
+    """
+    is_path = model.startswith((".", "/", "~")) or model.count("/") > 1
+    return model.rstrip("/").rsplit("/", 1)[-1] if is_path else model
 
 
 def usage(facts: Mapping[str, Any], name: str = HERE) -> str:

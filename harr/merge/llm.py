@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harr.errors import ModelError
 from harr.io.files import draft, read_json, write_json, write_text
-from harr.merge.card import LLM, folder_card
+from harr.merge.card import HERE, LLM_USAGE, model_card
 from harr.merge.retriever import PROBES
 from harr.rag.generation.llm_adapter import base_identity, save_llm
 from harr.rag.generation.local_model import load_model
@@ -59,7 +59,8 @@ def merge_llm(
         did = "It was trained by reward in a pipeline that searches; its base is"
         what = f"{'It is an adapter merged into' if base else did} {known['base_model']}."
         title = "A merged language model" if base else "A language model trained by harr to search and to answer"
-        write_text(folder / "README.md", folder_card(LLM, known, title=title, what=what))
+        card = model_card("llm", known, title=title, what=what, use=LLM_USAGE.format(name=HERE))
+        write_text(folder / "README.md", card)
         write_json(folder / "harr.json", {**known, "training": dict(training)} if training else known)
         found = _logits(*load_model(str(folder)))
         differences = torch.cat([(one - two).abs().flatten() for one, two in zip(wanted, found, strict=True)])

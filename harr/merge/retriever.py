@@ -15,7 +15,7 @@ from harr.embed.encoder import Encoder
 from harr.errors import ModelError
 from harr.io.files import draft, read_json, write_json, write_text
 from harr.io.model_folder import DOCUMENT, KINDS, QUERY
-from harr.merge.card import RETRIEVER, folder_card, purpose, usage
+from harr.merge.card import model_card, purpose, usage
 from harr.merge.portable import make_portable, write_router
 from harr.rag.policies.encoder_adapter import EVIDENCE, load_adapter
 
@@ -83,8 +83,8 @@ def merge(
         if documents:
             write_router(folder)
         known = {**read_json(queries.adapter / "harr.json"), **facts}
-        card = folder_card(RETRIEVER, known, title="A retriever trained by harr", what=purpose(known), use=usage(known))
-        write_text(folder / "README.md", card)
+        told = {"title": "A retriever trained by harr", "what": purpose(known), "use": usage(known)}
+        write_text(folder / "README.md", model_card("retriever", known, **told))
         if (queries.adapter / EVIDENCE).exists():
             shutil.copy(queries.adapter / EVIDENCE, folder / EVIDENCE)
         write_json(folder / "harr.json", known)

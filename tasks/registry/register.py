@@ -15,9 +15,8 @@ from harr.arms import FULL
 from harr.evaluate.summary import Summary
 from harr.io.files import check_sums, digest_of, fingerprint, read_json, sha256
 from harr.io.model_folder import check_publishable
-from harr.merge.card import purpose
+from harr.merge.card import plain_facts, purpose
 from harr.params import Params
-from harr.report.hub_cards import plain_facts
 from harr.services.model_registry import LOADABLE
 from tasks.evaluation_record import PLAYED
 from tasks.headline import evaluation_note, headline_figures

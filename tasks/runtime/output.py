@@ -69,7 +69,7 @@ def end_of_run(params: Params) -> str:
     named = "VIRTUAL_ENV" in os.environ or not installed.is_relative_to(here)
     harr = "harr" if named else str(installed.relative_to(here))  # as the shell finds it
     use = (
-        ("harr push --model OWNER/NAME --dry-run", "what the hub would get of it")
+        ('harr ask "Who ...?"', "answer a question with it")
         if params.writer_learns
         else ("harr serve --model models/retriever", "answer searches with it")
     )

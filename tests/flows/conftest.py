@@ -1,4 +1,4 @@
-"""The command `harr` run in this process, a program of its own where a test needs one, and a project's folder."""
+"""A program of its own where a test needs one, and a project's folder."""
 
 import os
 import shutil
@@ -9,28 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
-
 ROOT = Path(__file__).parents[2]
 Ended = subprocess.CompletedProcess[str]
-
-
-@pytest.fixture
-def harr(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
-    """Runs `harr` with words and variables; gives its exit code and what it printed."""
-
-    def run(*words: str, **environment: str) -> Ended:
-        capsys.readouterr()
-        with monkeypatch.context() as patched:
-            patched.setattr(sys, "path", [*sys.path])
-            patched.setattr(os, "_exit", sys.exit)
-            for name, value in environment.items():
-                patched.setenv(name, value)
-            with pytest.raises(SystemExit) as end:
-                main(*words)
-        return Ended(list(words), int(end.value.code or 0), *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture

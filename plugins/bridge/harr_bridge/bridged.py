@@ -18,7 +18,7 @@ from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError, ModelError
 from harr.io.files import draft, write_json, write_text
-from harr.merge.card import RETRIEVER, folder_card, usage
+from harr.merge.card import model_card, usage
 from harr.merge.retriever import PROBES, save_stock
 from harr.types import Question
 from harr_bridge.maps import SpaceMap, fitted_maps
@@ -186,7 +186,7 @@ def write_bridged(queries: Encoder, bridge: SpaceMap, out: Path, work: Path, fac
     with draft(work / "bridged", out) as folder:
         save_stock(model, folder, queries)
         what = f"It encodes *queries* for an index of {facts['base_model']}; it is no encoder of passages."
-        card = folder_card(RETRIEVER, facts, title="A bridged query encoder", what=what, use=usage(facts))
+        card = model_card("retriever", facts, title="A bridged query encoder", what=what, use=usage(facts))
         write_text(folder / "README.md", card)
         write_json(folder / "harr.json", dict(facts))
         again = Encoder(str(folder), max_tokens=queries.max_tokens, device="cpu")

@@ -12,7 +12,7 @@ from harr.embed.encoder import Encoder
 from harr.errors import ModelError, one_line
 from harr.io.files import draft, write_json, write_text
 from harr.io.model_folder import DOCUMENT, QUERY
-from harr.merge.card import RETRIEVER, folder_card, purpose, usage
+from harr.merge.card import model_card, purpose, usage
 from harr.merge.portable import write_router
 from harr.merge.retriever import save_stock
 
@@ -44,7 +44,7 @@ def convert(
         write_router(folder)
         write_json(folder / "harr.json", dict(facts))
         title = "A retriever that Q-RAG's own code trained"
-        card = folder_card(RETRIEVER, facts, title=title, what=purpose(facts), use=usage(facts))
+        card = model_card("retriever", facts, title=title, what=purpose(facts), use=usage(facts))
         write_text(folder / "README.md", card)
 
 

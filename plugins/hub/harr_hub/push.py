@@ -6,13 +6,16 @@ from pathlib import Path
 
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import read_json, read_jsonl, read_state
+from harr.merge.card import plain_facts
+from harr_hub.cards import dataset_card, llm_card, retriever_card
+from harr_hub.upload import Upload, check_name, check_online, describe, send
 from tasks.filter_outputs import statistics_rows
 from tasks.paths import FILTERED, LLM, METRICS, RETRIEVER
 
 EVALUATE, CONTRASTS = METRICS / "evaluate.json", METRICS / "contrasts.json"
 
 
-def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str) -> None:
+def push_to_hub(dataset: str, model: str, *, private: bool, dry_run: bool, license: str) -> None:
     """Send data/filtered to ``dataset`` and what was trained to ``model`` (empty: not that one), or only say what.
 
     What was trained is models/retriever, or after method agent models/llm. Everything is read and checked before the
@@ -29,8 +32,6 @@ def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str
     for path in (*questions, *known):
         if not path.exists():
             raise CorpusError(f"{path} is missing, so there is nothing to push; run `dvc repro` first")
-    from harr.services.hub_upload import Upload, check_name, check_online, describe, send
-
     for name in (dataset, model):
         if name:
             check_name(name)
@@ -39,8 +40,6 @@ def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str
         check_online()
         if not token:
             raise ParamsError("the environment variable HF_TOKEN is not set; put a hub token with write access there")
-    from harr.report.hub_cards import dataset_card, llm_card, model_card, plain_facts
-
     uploads = []
     if dataset:
         card = dataset_card(dataset, statistics_rows(), len(read_jsonl(FILTERED / "questions.jsonl")), license)
@@ -58,7 +57,7 @@ def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str
         training = facts.pop("training", None)
         if folder == LLM and training is None:
             raise CorpusError(f"{folder / 'harr.json'} does not say how it was trained; run `dvc repro -f -s merge`")
-        card = llm_card(model, facts, training, *figures) if training else model_card(model, facts, *figures)
+        card = llm_card(model, facts, training, *figures) if training else retriever_card(model, facts, *figures)
         uploads.append(Upload("model", model, private, files, card))
     for upload in uploads:
         print(describe(upload) if dry_run else f"pushed {upload.kind} {upload.name}: {send(upload, token)}", flush=True)

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from harr_hub.cards import llm_card, retriever_card
+
 from harr.evaluate.summary import summarise
-from harr.report.hub_cards import llm_card, model_card
 
 FACTS = {"base": "b", "base_model": "b", "kind": "retriever"}
 
@@ -20,7 +21,7 @@ def runs(settings: bool) -> dict[str, list[list[dict[str, Any]]]]:
 
 def test_the_card_shows_each_setting_and_no_mixture() -> None:
     summary = summarise(runs(settings=True), resamples=50, seed=0)
-    card = model_card("ada/retriever", FACTS, summary, summary["contrasts"], "")
+    card = retriever_card("ada/retriever", FACTS, summary, summary["contrasts"], "")
     distractor, opened = card.split("### distractor")[1].split("### open")
     assert "100.0 [100.0, 100.0]" in distractor and "| 30 |" in distractor and "over `frozen`: +100.0" in distractor
     assert "| 10 |" in opened and "75.0" not in card and "| 40 |" not in card

@@ -10,7 +10,7 @@ from harr import __version__
 from harr.arms import FULL
 from harr.evaluate.summary import Summary, baseline_of, headline, parts_of
 from harr.evaluate.tables import comparisons, is_share, label, p_value, plain, runs, spread
-from harr.merge.card import LLM, RETRIEVER, fact_table, header, purpose, usage
+from harr.merge.card import LLM_USAGE, model_card, plain_facts, purpose, usage
 
 EVALUATION = """## Evaluation
 
@@ -84,7 +84,7 @@ def dataset_card(name: str, statistics: Sequence[Mapping[str, Any]], kept: int, 
     )
 
 
-def model_card(name: str, facts: Mapping[str, Any], summary: Summary, contrasts: Summary, license: str) -> str:
+def retriever_card(name: str, facts: Mapping[str, Any], summary: Summary, contrasts: Summary, license: str) -> str:
     """Return the card of a merged retriever.
 
     Args:
@@ -95,16 +95,21 @@ def model_card(name: str, facts: Mapping[str, Any], summary: Summary, contrasts:
         license: the hub's short name of a licence; empty: the card says nothing.
     """
     facts = plain_facts(facts)
-    what = f"A retriever trained by harr {__version__}. {purpose(facts)}"
-    head = header("retriever", **_metadata(name, facts, summary, license))
-    body = f"{_evaluation(summary, contrasts)}\n\n"
-    return RETRIEVER.format(**_common(name, facts), head=head, what=what, use=usage(facts, name), body=body)
+    return model_card(
+        "retriever",
+        facts,
+        title=name,
+        what=f"A retriever trained by harr {__version__}. {purpose(facts)}",
+        use=usage(facts, name),
+        body=f"{_evaluation(summary, contrasts)}\n\n",
+        **_metadata(name, facts, summary, license),
+    )
 
 
 def llm_card(
     name: str, facts: Mapping[str, Any], training: Mapping[str, Any], summary: Summary, contrasts: Summary, license: str
 ) -> str:
-    """Return the card of a language model that was trained by reward; arguments are those of :func:`model_card`.
+    """Return the card of a language model that was trained by reward; see :func:`retriever_card` for the arguments.
 
     ``training`` is what to say of its training, in order: method, pipeline, rewards and the like.
     """
@@ -114,14 +119,15 @@ def llm_card(
         evaluation=_evaluation(summary, contrasts),
         metrics=_by_setting(summary, _metrics),
     )
-    what = f"A language model trained by harr {__version__} to search and to answer. Its base is {facts['base_model']}."
-    head = header("llm", **_metadata(name, {**training, **facts}, summary, license))
-    return LLM.format(**_common(name, facts), head=head, what=what, body=body)
-
-
-def _common(name: str, facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the cards of both kinds of model say."""
-    return {"name": name, "title": name, "facts": fact_table(facts)}
+    return model_card(
+        "llm",
+        facts,
+        title=name,
+        what=f"A language model trained by harr {__version__} to search and to answer. Its base is {facts['base_model']}.",
+        use=LLM_USAGE.format(name=name),
+        body=body,
+        **_metadata(name, {**training, **facts}, summary, license),
+    )
 
 
 def _metadata(name: str, facts: Mapping[str, Any], summary: Summary, license: str) -> dict[str, Any]:
@@ -139,8 +145,9 @@ def _metadata(name: str, facts: Mapping[str, Any], summary: Summary, license: st
         for setting, part in parts_of(summary).items()
         if headline(part) in part["arms"].get(FULL, {})
     ]
+    base = facts["base_model"]
     return {
-        "base": facts["base_model"],
+        "base_model": base if "/" in base else None,
         "license": license or None,
         "model_name": name,
         "eval_results": results or None,
@@ -176,25 +183,6 @@ def _metrics(summary: Summary) -> str:
         for metric, found in summary["arms"].get(FULL, {}).items()
     ]
     return "\n".join([_row("metric", "mean [95 %]", "n"), "|---|---|---|", *rows])
-
-
-def plain_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of harr.json as they may be published: ``base_model`` by its plain name.
-
-    >>> plain_facts({"base": "b1", "base_model": "/data/models/mine"})
-    {'base': 'b1', 'base_model': 'mine'}
-    """
-    return {**facts, "base_model": plain_name(facts["base_model"])}
-
-
-def plain_name(model: str) -> str:
-    """Return a hub name as it is; of a folder only its last part: a card tells no paths of its author's machine.
-
-    >>> plain_name("Qwen/Qwen3-Embedding-0.6B"), plain_name("/data/models/mine"), plain_name("./mine")
-    ('Qwen/Qwen3-Embedding-0.6B', 'mine', 'mine')
-    """
-    is_path = model.startswith((".", "/", "~")) or model.count("/") > 1
-    return model.rstrip("/").rsplit("/", 1)[-1] if is_path else model
 
 
 def _arms(summary: Summary, lead: str) -> list[str]:

@@ -2,14 +2,15 @@
 
 import json
 import math
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from harr_stopping.study import auc, stopping_tables, stops, study
 
 from harr.errors import ParamsError
-from harr.evaluate.stopping import RULES, auc, kept, needed, shown, stops, study
-from tasks.lengths import stopping_tables
 
 
 def row(gold: list[int], picked: list[int], values: list[float]) -> dict[str, Any]:
@@ -21,27 +22,6 @@ FOUND = row([1, 4], [1, 4, 9], [0.9, 0.8, 0.2])
 LATE = row([1, 4], [4, 7, 1], [0.9, 0.3, 0.6])
 NEVER = row([1, 4], [1, 5, 6], [0.9, 0.1, 0.1])
 ROWS = [FOUND, LATE, NEVER]
-
-
-def test_what_every_rule_keeps() -> None:
-    assert {rule: kept(LATE, rule, 2) for rule in RULES} == {
-        "all": [0, 1, 2],
-        "value": [],
-        "picks": [0, 1],
-        "early_stop": [0, 1, 2],
-        "gold": [0, 2],
-    }
-    assert kept(FOUND, "value", 0.5) == [0, 1] and kept(LATE, "value", 0.5) == [0]
-    assert [needed(one) for one in ROWS] == [2, 3, None]
-    assert kept(NEVER, "early_stop") == [0, 1, 2], "what was never found ends nothing"
-
-
-def test_a_line_is_scored_by_what_is_left_of_it() -> None:
-    short = shown(FOUND, "value", 0.5)
-    assert (short["picked"], short["texts"]) == ([1, 4], ["sentence 1", "sentence 4"])
-    assert (short["fact_em"], short["fact_f1"]) == (1.0, 1.0)
-    nothing = shown(FOUND, "value", 2.0)
-    assert (nothing["picked"], nothing["fact_em"], nothing["fact_f1"]) == ([], 0.0, 0.0)
 
 
 def test_a_study_counts_stories_and_lengths() -> None:
@@ -72,3 +52,12 @@ def test_the_threshold_is_chosen_on_other_stories(tmp_path: Path) -> None:
     assert [one["limit"] for one in tables["picks"]] == [1.0, 2.0, 3.0]
     with pytest.raises(ParamsError, match=r"none\.jsonl: expected a log"):
         stopping_tables([tmp_path / "none.jsonl"], None, None)
+
+
+def test_the_command_prints_both_tables(workplace: Path, harr: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    Path("eval_seed1_ns9.jsonl").write_text("".join(json.dumps(one) + "\n" for one in ROWS))
+    done = harr("stopping", "eval_seed1_ns9.jsonl", "--thresholds", "0", "0.5")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [line[0] for line in lines] == ["threshold", "0.00", "0.50", "picks", "1.00", "2.00", "3.00", "AUC"]
+    assert lines[2][1] == "1.33" and lines[2][-4:] == ["0.333", "0.333", "0.000", "3"]

@@ -1,0 +1,57 @@
+"""Which picks of a log of `harr lengths` a reader is shown, by rules that stop picking.
+
+After Q-RAG (arXiv 2511.07328): a picker that goes on after it has found all shows its reader noise, and the value of a
+further pick tells that nothing is left to find. Gold is read where a rule is said to know it, and to score.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+Rule = Literal["all", "value", "picks", "early_stop", "gold"]
+"""What is kept of the picks: all; those before the first whose value is below a threshold; the first so many; up to the
+one that completes the gold, or the gold alone, which both know the gold and bound what stopping can give."""
+
+
+def needed(row: Mapping[str, Any]) -> int | None:
+    """Return after how many picks all gold was found; None where it never was.
+
+    >>> needed({"gold": [7, 2], "picked": [2, 5, 7, 9]})
+    3
+    """
+    missing = set(row["gold"])
+    for number, place in enumerate(row["picked"], start=1):
+        missing.discard(place)
+        if not missing:
+            return number
+    return None
+
+
+def kept(row: Mapping[str, Any], rule: Rule, limit: float = 0.0) -> list[int]:
+    """Return which picks a rule keeps, counted from 0; ``limit`` is the threshold of value, or a number of picks.
+
+    >>> row = {"gold": [7, 2], "picked": [2, 5, 7, 9], "values": [0.9, 0.8, 0.7, 0.1]}
+    >>> kept(row, "value", 0.5), kept(row, "picks", 2), kept(row, "early_stop"), kept(row, "gold")
+    ([0, 1, 2], [0, 1], [0, 1, 2], [0, 2])
+    """
+    every = list(range(len(row["picked"])))
+    match rule:
+        case "value":
+            low = [number for number in every if row["values"][number] < limit]
+            return every[: min(low, default=len(every))]
+        case "picks":
+            return every[: int(limit)]
+        case "early_stop":
+            return every[: needed(row)]
+        case "gold":
+            return [number for number in every if row["picked"][number] in row["gold"]]
+        case _:
+            return every
+
+
+def shown(row: Mapping[str, Any], rule: Rule, limit: float = 0.0) -> dict[str, Any]:
+    """Return the line of a log with the picks that a rule keeps, and their fact_em and fact_f1."""
+    numbers = kept(row, rule, limit)
+    short = {name: [row[name][number] for number in numbers] for name in ("picked", "texts", "values")}
+    found, gold = set(short["picked"]), set(row["gold"])
+    f1 = 2 * len(found & gold) / (len(found) + len(gold))
+    return {**row, **short, "fact_em": float(gold <= found), "fact_f1": f1}
