@@ -57,12 +57,12 @@ def other_index(params: IndexParams) -> OtherIndex | None:
     """
     if params.function is None:
         return None
-    found = import_named(params.function, key="index.function")
-    if not isinstance(found, OtherIndex):
+    other = import_named(params.function, key="index.function")
+    if not isinstance(other, OtherIndex):
         raise ParamsError(
-            f"index.function: {params.function} is {type(found).__name__}; give an OtherIndex (harr/index/corpus.py)"
+            f"index.function: {params.function} is {type(other).__name__}; give an OtherIndex (harr/index/corpus.py)"
         )
-    return found
+    return other
 
 
 def open_index(passages: Passages, vectors: Vectors, params: IndexParams, out: Path) -> PassageIndex:

@@ -39,8 +39,8 @@ def texts_of(passage: Passage, params: IndexParams) -> dict[str, str]:
     >>> texts_of(Passage("a", "Rain."), IndexParams())
     {'text': 'Rain.'}
     """
-    told = {"id": passage.id} if params.alias else {}
-    return told | ({"text": searched_text(passage.content, params.stemmer)} if params.full_text else {})
+    fields = {"id": passage.id} if params.alias else {}
+    return fields | ({"text": searched_text(passage.content, params.stemmer)} if params.full_text else {})
 
 
 def searched_text(content: str, stemmer: str = "") -> str:
