@@ -50,7 +50,7 @@ def download(
         message = f"accepted {len(words):,} passages; left out {len(source.left_out):,}, see {corpus / 'left_out.txt'}"
         tqdm.write(message)
     if not words:
-        raise CorpusError("download: no passages; check download.passages and download.passages_where in params.yaml")
+        raise CorpusError("download: no passages; check download.passages in params.yaml")
     stored = Passages.open(work / "corpus")
     given = {"test": source.test, "train": source.train, "validation": source.validation}
     sound = {split: with_sound_answers(asked) for split, asked in given.items() if asked is not None}

@@ -69,19 +69,18 @@ def jsonl(params: JsonlParams) -> Source:
 
     def passages() -> Iterator[Passage]:
         for row in rows():
-            if row.matches(params.passages_where):
-                try:
-                    passage = passage_of(row)
-                    if params.bad_passages and passage.id in seen:
-                        raise CorpusError(f"{row.place}: passage id {short(passage.id)} stands twice")
-                except CorpusError as error:
-                    leave_out(error)
-                    continue
-                if params.bad_passages:
-                    seen.add(passage.id)
-                if not row.matches(params.searchable_where):
-                    held_back.add(passage.id)
-                yield passage
+            try:
+                passage = passage_of(row)
+                if params.bad_passages and passage.id in seen:
+                    raise CorpusError(f"{row.place}: passage id {short(passage.id)} stands twice")
+            except CorpusError as error:
+                leave_out(error)
+                continue
+            if params.bad_passages:
+                seen.add(passage.id)
+            if not row.matches(params.searchable_where):
+                held_back.add(passage.id)
+            yield passage
 
     train, validation, test = own_questions(params)
     return Source(

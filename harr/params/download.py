@@ -126,8 +126,6 @@ class JsonlParams(OwnQuestionsParams):
     columns: dict[str, str] = Field({})
     """Names that the files have for our fields, such as {id: _id, text: body, answers: answers.text}; a dot leads into
     a field of fields."""
-    passages_where: dict[str, Any] = Field({})
-    """Fields and values of the passages to keep; where a field is a list, it must contain the value."""
     searchable_where: dict[str, Any] = Field({})
     """Fields and values of the passages that go into the index; the others serve as given candidates in training."""
     bad_passages: int = Field(0, ge=0)

@@ -36,8 +36,6 @@ class LoopParams(ValidationParams):
     """Number that AdamW adds to the root of the squared gradient."""
     max_grad_norm: float = Field(1.0, gt=0)
     """Norm that the gradient of an update is clipped to."""
-    curriculum_stages: Positive = 1
-    """Number of stages S of the curriculum: the easiest 1/S of the questions first, then 2/S, at last all."""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "float32"
     """Number format of the forward pass; the weights that learn stay in float32. With auto it is bfloat16 where the
     processor or GPU multiplies it (AVX512_BF16, AMX), and float32 elsewhere, where bfloat16 takes 20 times as long."""

@@ -37,7 +37,7 @@ class PolicyParams(StatesParams, UpdateParams, LoopParams):
     learns: ClassVar[str] = "retriever"
     arms: ClassVar[tuple[str, ...]] = RETRIEVERS
     occluded: ClassVar[bool] = True
-    evidence_learning_rate: float = Field(0.3, gt=0)
+    evidence_rate: ClassVar[float] = 0.3
     """Learning rate of the term beside the vector (retriever.evidence)."""
     credit: Literal["episode", "step"] = "episode"
     """What a step is rewarded with: the final reward of its episode, or what the step itself added to it."""
@@ -169,8 +169,6 @@ class AgentParams(UpdateParams, LoopParams):
     """Sampling temperature of the rollouts."""
     max_tokens: Positive = 64
     """Maximum length of a completion in tokens; an episode has several."""
-    mask_cut: bool = False
-    """Whether nothing is learnt from an episode whose last completion was truncated at ``max_tokens``."""
     episodes_per_pass: Positive = 16
     """Number of episodes per forward pass; gradients accumulate over a batch."""
     sampled_at_once: Positive = 128

@@ -157,8 +157,7 @@ def determined(values: Array, line: Array) -> float:
 
 
 def boundaries(rows: Rows) -> list[float]:
-    """Return between which steps another phase begins: other questions of the curriculum, or other weights of the
-    terms.
+    """Return between which steps another phase begins: other weights of the terms.
 
     >>> boundaries([{"step": 0, "phase": 0.0}, {"step": 1, "phase": 1.0}, {"step": 2, "phase": 1.0}])
     [0.5]

@@ -40,7 +40,7 @@ from harr.rag.validation import Validation, kept_facts
 from harr.train.advantages import all_alike
 from harr.train.agent_trainer import AgentTrainer, skip_padding
 from harr.train.alarm import alarm_figures
-from harr.train.batch import drawn, open_questions, rate_share, reward_figures
+from harr.train.batch import drawn, rate_share, reward_figures
 from harr.train.guard import chosen, verdict, worth_keeping
 from harr.train.record import plain
 from harr.train.vllm import attend, check_gap, check_vllm, generate_by_vllm, vllm_config, vllm_reached
@@ -346,8 +346,7 @@ def asked(params: AgentParams, questions: Sequence[Question], start: int, seed: 
     """Return ids of the questions of all steps from ``start`` on, in order."""
     ids = []
     for step in range(start, params.steps):
-        known = open_questions(questions, params.curriculum_stages, step, params.steps)
-        ids += [question.id for question in drawn(known, params.questions_per_step, seed, step)]
+        ids += [question.id for question in drawn(questions, params.questions_per_step, seed, step)]
     return ids
 
 
@@ -370,7 +369,6 @@ def trl_config(params: AgentParams, folder: Path, steps: int, seed: int) -> GRPO
         beta=params.kl_weight,
         temperature=params.temperature,
         max_completion_length=params.max_tokens,
-        mask_truncated_completions=params.mask_cut,
         bf16=params.precision == "bfloat16",
         fp16=params.precision == "float16",
         use_cpu=not torch.cuda.is_available(),

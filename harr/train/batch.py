@@ -29,8 +29,7 @@ Known = Mapping[str, Mapping[int, NDArray[np.float32]]]
 
 def rollouts(params: LoopParams, setup: Setup, seed: int, step: int) -> list[Episode]:
     """Play G sampled episodes of every question of this step, the group of a question side by side."""
-    known = open_questions(setup.questions, params.curriculum_stages, step, params.steps)
-    batch = drawn(known, params.questions_per_step, seed, step)
+    batch = drawn(setup.questions, params.questions_per_step, seed, step)
     setup.policy.sampling = torch.Generator().manual_seed(seed * 1_000_003 + step)
     repeated = [question for question in batch for _ in range(params.group_size)]
     return play(repeated, setup.pipeline, setup.retriever, setup.generator)
@@ -58,18 +57,6 @@ def play_step(params: LoopParams, setup: Setup, seed: int, step: int) -> Played:
     rewards = setup.reward.totals(scores, step)
     figures = reward_figures(params, setup, scores, rewards, episodes, step)
     return Played(step, episodes, scores, rewards, {**figures, "play_seconds": time.perf_counter() - began})
-
-
-def open_questions(questions: Sequence[T], stages: int, step: int, steps: int) -> Sequence[T]:
-    """Return the questions that the curriculum opens: the easiest 1/S in the first S-th of the steps, then 2/S, ...
-
-    ``questions`` are ordered from easy to hard, as the filter writes them.
-
-    >>> [len(open_questions(range(10), 2, step, 4)) for step in range(4)]
-    [5, 5, 10, 10]
-    """
-    stage = min(stages, step * stages // steps + 1)
-    return questions[: -(-len(questions) * stage // stages)]
 
 
 def rate_share(params: LoopParams, step: float) -> float:
@@ -128,9 +115,8 @@ def reward_figures(
     ]
     groups_BG = torch.tensor(filled or [[0.0] * params.group_size], dtype=torch.float32)
     std_B = groups_BG.std(-1) if params.group_size > 1 else torch.zeros(len(groups_BG))
-    stage = len(open_questions(range(params.curriculum_stages), params.curriculum_stages, step, params.steps))
     return {
-        "phase": float(setup.reward.phase(step) + stage - 1),
+        "phase": float(setup.reward.phase(step)),
         "reward_mean": float(groups_BG.mean()),
         "reward_std": float(std_B.mean()),
         "zero_std_share": float((std_B < 1e-6).float().mean()),

@@ -30,7 +30,7 @@ def smoothed(rewards: Sequence[float], window: int) -> list[float]:
 
 
 def comparable(history: Sequence[Mapping[str, float]]) -> Sequence[Mapping[str, float]]:
-    """Return the last steps that were rewarded by the same terms for questions of the same curriculum stage.
+    """Return the last steps that were rewarded by the same terms.
 
     >>> comparable([{"phase": 0.0}, {"phase": 1.0}, {"phase": 1.0}])
     [{'phase': 1.0}, {'phase': 1.0}]
@@ -77,7 +77,7 @@ def verdict(history: Sequence[Mapping[str, float]], window: int, drop: float) ->
     """Return why a run must stop; "" while it may go on.
 
     Of methods that compare the rollouts of a group, ``without_advantage`` says that a step had nothing to compare. Only
-    steps that are :func:`comparable` are counted: a later stage of the curriculum may have questions that differ.
+    steps that are :func:`comparable` are counted.
 
     >>> rows = [{"reward_mean": reward} for reward in (0.8, 0.8, 0.1, 0.1)]
     >>> verdict(rows, 2, 0.5)

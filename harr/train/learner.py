@@ -293,5 +293,5 @@ def _side_groups(
     params: LoopParams, policy: DensePolicy | TwoTowerPolicy, head: torch.nn.Module | None, head_rate: float
 ) -> list[tuple[torch.nn.Module, float]]:
     """Return what learns beside the encoder, each with its rate: the method's ``head``, and the policy's evidence."""
-    parts = ((head, head_rate), (policy.evidence, getattr(params, "evidence_learning_rate", 0.0)))
+    parts = ((head, head_rate), (policy.evidence, getattr(params, "evidence_rate", 0.0)))
     return [(part.to(policy.encoder.model.device), rate) for part, rate in parts if part is not None]

@@ -174,7 +174,7 @@ def test_rewards_are_mixed_and_filtered_as_asked(setup: Setup) -> None:
 def test_bad_episodes_are_counted_and_survived(setup: Setup, tmp_path: Path) -> None:
     """A question without a reward, questions without gold, completions that the limit cut: training goes on."""
     reward = Reward({"letters:share_of_a_unless_q": 1.0})
-    cut = ONE.model_copy(update={"max_tokens": 1, "mask_cut": True})
+    cut = ONE.model_copy(update={"max_tokens": 1})
     (row,) = train(cut, replace(setup, reward=reward), tmp_path / "out", tmp_path / "work", nothing, 0)
     assert row["without_reward"] == 8 and row["without_gold"] == 32 and row["gold_found"] == 0.0
     assert row["cut_share"] > 0.5 and all(map(math.isfinite, plain(row).values()))
