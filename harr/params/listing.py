@@ -1,6 +1,7 @@
 """The page of all parameters, docs/parameters.md, made from the schema: `python -m harr.params.schema` writes it."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
@@ -15,7 +16,8 @@ HEAD = """\
 
 Every section of `params.yaml` is below. In brackets stand type and default; a parameter without a
 default must be given. Where a section knows several kinds, one parameter says which it is, and the
-others go with that kind. Editors that read `params.schema.json` complete and explain the same.
+others go with that kind; what several kinds have stands once. Editors that read
+`params.schema.json` complete and explain the same.
 """
 SIMPLE = {"boolean": "true or false", "integer": "integer", "number": "number", "string": "text", "null": "null"}
 BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
@@ -31,11 +33,28 @@ def listing(schema: Spec) -> str:
         if found or kinds:
             lines += _prose(spec.get("description") or (found and found.get("description")) or "")
         lines += [*(_items(found, schema) if found else () if kinds else _item(name, spec, schema)), ""]
-        for kind, chosen in kinds.items():
-            record = schema["$defs"][kind]
-            lines += [f"### {name}: {', '.join(chosen)}", "", *_prose(record.get("description", ""))]
-            lines += [*_items(record, schema), ""]
+        lines += _kinds_items(name, kinds, schema)
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+def _kinds_items(section: str, kinds: Mapping[str, Sequence[str]], schema: Spec) -> Iterator[str]:
+    """Yield what several kinds of a section have in common, once, and then a heading for each kind."""
+    items = {
+        kind: {
+            name: tuple(_item(name, spec, schema, 0, schema["$defs"][kind].get("required", ())))
+            for name, spec in schema["$defs"][kind].get("properties", {}).items()
+        }
+        for kind in kinds
+    }
+    counts = Counter(item for own in items.values() for item in own.values())
+    shared = [item for item, count in counts.items() if count > 1]
+    if shared:
+        yield from (f"### {section}: what several kinds have", "", *(line for item in shared for line in item), "")
+    for kind, chosen in kinds.items():
+        yield from (f"### {section}: {', '.join(chosen)}", "", *_prose(schema["$defs"][kind].get("description", "")))
+        yield from (line for item in items[kind].values() if item not in shared for line in item)
+        also = ", ".join(f"`{name}`" for name, item in items[kind].items() if item in shared)
+        yield from ("", *(_prose(f"And, as above: {also}.") if also else ()))
 
 
 def _prose(text: str) -> list[str]:
