@@ -37,7 +37,7 @@ from tasks.tracking.execution import pid_of
 VICTIMS = ("flow", "dvc", "stage", "worker", "Prefect", "MLflow")
 WORKED = ("data", "metrics", "work", "dvc.lock", ".dvc/cache", ".dvc/tmp")
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
-MARKS = {"flow": "prefect.flow_engine", "stage": "-m tasks.", "dvc": "-m dvc repro"}
+MARKS = {"flow": "-m prefect.engine", "stage": "-m tasks.", "dvc": "-m dvc repro"}
 DIGESTS = """
 import json
 from benchmarks.made import MADE, artifacts
