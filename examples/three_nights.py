@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from harr_traffic.replay import replay
 
 from harr.corpus.passages import Passages, read_questions, write_passages
 from harr.corpus.vectors import Vectors
@@ -44,8 +45,7 @@ from harr.rag.policies.encoder_adapter import load_adapter
 from harr.rag.policies.state import reads
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
-from harr.traffic.log import Feedback, LoggedSearch, Recording, TrafficLog, read_log
-from harr.traffic.replay import replay
+from harr.serve.log import Feedback, LoggedSearch, Recording, TrafficLog, read_log
 from harr.train import infonce, logged
 from harr.types import Passage, Question, Search
 

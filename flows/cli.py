@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option, Typer
 
-from flows import llm, towers, traffic
+from flows import llm, towers
 from flows.command import PLAIN, call
 from harr.errors import CorpusError
 from tasks.paths import DIAGNOSIS
@@ -21,6 +21,7 @@ from tasks.runtime.command import run_command
 
 RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or params.yaml, in this folder"
 Recipe = Annotated[str, Option(help=RECIPE)]
+SERVE_PORT = 8002
 AsJson = Annotated[bool, Option("--json", help="print one JSON object")]
 
 app = Typer(
@@ -174,10 +175,57 @@ def preview(
 
 
 @app.command()
+def serve(
+    model: Annotated[
+        str, Option(help="models:/NAME@ALIAS, which is followed, or a folder (default: the champion of params.yaml)")
+    ] = "",
+    index: Annotated[Path, Option(metavar="DIR", help="the project whose data/ is searched")] = Path(),
+    host: Annotated[str, Option(help="address; one that other machines reach needs a token")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one")] = SERVE_PORT,
+    token_variable: Annotated[str, Option(metavar="NAME", help="environment variable with the token, if any")] = (
+        "HARR_SERVE_TOKEN"
+    ),
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16"],
+        Option(help="what queries are encoded in; auto tries which is faster, float32 gives the ids of evaluation"),
+    ] = "auto",
+    room: Annotated[int, Option(min=1, help="searches that may wait; beyond that the answer is 503")] = 4096,
+    stdio: Annotated[bool, Option("--stdio", help="speak MCP on stdin and stdout, not HTTP")] = False,
+    log: Annotated[Path | None, Option(metavar="DIR", help="keep searches and outcomes there")] = None,
+    explore: Annotated[float, Option(min=0, max=1, help="share of searches whose passages are drawn by chance")] = 0.0,
+    explore_after: Annotated[
+        int, Option(min=0, metavar="N", help="of those, the first N passages stay the best; the others are drawn")
+    ] = 0,
+    observer: Annotated[
+        list[str] | None, Option(metavar="NAME[=TEXT] ...", help="package.module:name of what watches the answers")
+    ] = None,
+    log_days: Annotated[int, Option(min=1, metavar="N", help="days that the log goes back")] = 30,
+    log_texts: Annotated[bool, Option(help="whether the log keeps questions, queries and states")] = True,
+) -> None:
+    """Answer searches with a trained retriever: HTTP, MCP.
+
+    Follows its alias in the registry: after a promotion or a rollback the next answers are of the new version, and
+    passages and index stay. The server's page, at /, shows passages for the base encoder and the trained one side by
+    side.
+    """
+    from flows.serve import serve as answer
+    from harr.serve.log import Recording
+
+    if explore and log is None:
+        raise BadParameter("--explore draws passages to learn from; name a folder with --log")
+    if explore_after and not explore:
+        raise BadParameter(
+            "--explore-after keeps first ranks of searches that explore; name their share with --explore"
+        )
+    recording = None if log is None else Recording(log, explore, explore_after, log_days, log_texts)
+    run_command(lambda: answer(model, index, host, port, token_variable, dtype, room, stdio, recording, observer or ()))
+
+
+@app.command()
 def up(
     prefect_port: Annotated[int, Option(help="port of the Prefect server")] = 4200,
     mlflow_port: Annotated[int, Option(help="port of the MLflow server")] = 5000,
-    serve_port: Annotated[int, Option(help="port of `harr serve`")] = traffic.SERVE_PORT,
+    serve_port: Annotated[int, Option(help="port of `harr serve`")] = SERVE_PORT,
     pages_port: Annotated[int, Option(help="port of the reports and Data Docs")] = 8003,
 ) -> None:
     """Start Prefect, its workers, MLflow and the champion."""
@@ -239,7 +287,7 @@ def status(as_json: AsJson = False) -> None:
     show(asdict(found), status_lines(found), as_json=as_json)
 
 
-for command in (*llm.COMMANDS, *towers.COMMANDS, *traffic.COMMANDS):
+for command in (*llm.COMMANDS, *towers.COMMANDS):
     app.command()(command)
 
 

@@ -6,6 +6,7 @@ import ipaddress
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,8 @@ from harr.services.model_registry import CACHE, CHAMPION
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from harr.serve.log import Recording
     from harr.serve.searcher import Dtype
-    from harr.traffic.log import Recording
 
 CONNECTIONS = 900
 """How many clients are connected at a time; a process may open 1,024 files on most machines."""
@@ -35,13 +36,13 @@ def serve(
     room: int,
     stdio: bool,
     recording: "Recording | None" = None,
-    shadow: str = "",
+    observers: Sequence[str] = (),
 ) -> None:
     """Answer until a signal; see `harr serve --help`.
 
     Raises:
         ParamsError: the address is reached from elsewhere and there is no token, or the port is taken.
-        HarrError: there is no such model or index.
+        HarrError: there is no such model or index, or an observer refuses.
     """
     token = os.environ.get(token_variable, "").strip()
     loopback = is_loopback(host)
@@ -62,7 +63,7 @@ def serve(
     follower = Follower(followed, project, project / CACHE, searcher.load, searcher.changed)
     out = _own_stdout() if stdio else -1
     follower.start()
-    service = RetrieverService(searcher, follower, room=room, recording=recording, shadow=shadow)
+    service = RetrieverService(searcher, follower, room=room, recording=recording, observers=observers)
     if listener is None:
         try:
             asyncio.run(over_stdio(mcp_server(service), out))

@@ -163,7 +163,7 @@ def version_tags(params: Params) -> dict[str, str]:
             "; run `dvc repro`, or `dvc checkout` for what was there"
         )
     thresholds = params.tracking.model_dump(
-        mode="json", include={"veto", "min_questions", "allowed_exploits", "traffic"}
+        mode="json", include={"veto", "min_questions", "allowed_exploits", "conditions"}
     )
     return {
         "corpus": record["corpus"],

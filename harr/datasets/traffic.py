@@ -10,7 +10,7 @@ from harr.errors import CorpusError, ParamsError
 from harr.io.files import fingerprint
 from harr.io.jsonl import read_rows
 from harr.params.download import TrafficParams
-from harr.traffic.log import Feedback, LoggedSearch, read_log
+from harr.serve.log import Feedback, LoggedSearch, read_log
 from harr.types import Drawn, Passage, Question
 
 

@@ -4,7 +4,16 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from harr.params.fields import ExperimentName, Fraction, MaybePathOrName, Positive, RegistryName, Section, StoreAddress
+from harr.params.fields import (
+    Dotted,
+    ExperimentName,
+    Fraction,
+    Plain,
+    Positive,
+    RegistryName,
+    Section,
+    StoreAddress,
+)
 from harr.params.measures import Metric, of_metrics
 
 ExploitName = Literal[
@@ -51,9 +60,8 @@ class TrackingParams(Section):
     the champion must not lie below."""
     min_questions: Positive = 100
     """Minimum number of questions in the comparison that a promotion goes by."""
-    traffic: MaybePathOrName = ""
-    """Folder of a log (`harr serve --log`) on whose searches a promotion must not earn less than what was served
-    (docs/traffic.md); if empty, none is asked."""
+    conditions: dict[Dotted, Plain] = Field({})
+    """Functions of other packages that a promotion asks, too, each with its settings (docs/extend.md)."""
     traces: int = Field(50, ge=0)
     """Number of questions of `full` and of its baseline that are kept as MLflow traces, a span per hop."""
     allowed_exploits: tuple[ExploitName, ...] = ()

@@ -133,7 +133,7 @@ class Searcher:
         if section.search != "dense" and isinstance(now.corpus.index, VectorScan):
             raise ModelError(
                 f"{folder} searches by words (retriever.search {section.search}), and beside a model that searches by "
-                "vectors alone no words are open; judge it by harr replay --model"
+                "vectors alone no words are open"
             )
         return self._serving(facts, section, place, now.corpus, version)
 

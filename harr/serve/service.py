@@ -7,14 +7,18 @@ from typing import Any
 
 from harr import __version__
 from harr.errors import ParamsError
+from harr.params.functions import function_of
 from harr.serve.bodies import OutcomeBody, SearchBody
 from harr.serve.follower import Follower
+from harr.serve.log import Feedback, LoggedSearch, Recording, TrafficLog, new_id, now
 from harr.serve.microbatch import MicroBatcher
 from harr.serve.monitor import Monitor
+from harr.serve.observer import Answered, Observer
 from harr.serve.searcher import Answer, Ask, Searcher
-from harr.serve.shadow import Answered, Shadow
-from harr.traffic.log import Feedback, LoggedSearch, Recording, TrafficLog, new_id, now
 from harr.types import Passage, Retrieval, Search
+
+OBSERVER = "takes the service and a text, and returns an Observer (harr/serve/observer.py)"
+"""What ``--observer`` names."""
 
 
 class RetrieverService:
@@ -27,20 +31,23 @@ class RetrieverService:
         *,
         room: int,
         recording: Recording | None = None,
-        shadow: str = "",
+        observers: Sequence[str] = (),
     ) -> None:
         """Take a searcher, who follows what it answers by, and what is logged.
 
-        ``shadow`` names a model that ranks what was logged, too; "" for none.
+        ``observers`` are named as behind ``--observer`` (harr/serve/observer.py).
 
         Raises:
-            HarrError: there is no such model, or it cannot search this corpus.
+            HarrError: an observer cannot be imported, or refuses.
         """
         self.searcher, self.follower, self.monitor = searcher, follower, Monitor()
         self.log = TrafficLog(recording) if recording else None
         self._explore = recording.explore if recording else 0.0
         self.batches: MicroBatcher[Ask, Answer] = MicroBatcher(self._answer, room=room)
-        self.shadow = Shadow(searcher, self.log, self.batches, shadow) if shadow and self.log else None
+        self.observers: dict[str, Observer] = {}
+        for word in observers:
+            name, _, text = word.partition("=")
+            self.observers[word] = function_of(name, key="--observer", shape=OBSERVER, takes=2)(self, text)
 
     async def ask(self, asks: Sequence[Ask]) -> list[Answer]:
         """Return what the model of the moment answers."""
@@ -63,12 +70,10 @@ class RetrieverService:
             "model": body.model,
             "version": told.version,
         }
-        if self.log is None:
-            return answer
-        name = self._logged(self.log, wanted, told, found)
-        if self.shadow and body.model == "champion":
-            self.shadow.answered(Answered(name, body, told.version, found))
-        return answer | {"id": name}
+        name = self._logged(self.log, wanted, told, found) if self.log else ""
+        for observer in self.observers.values():
+            observer.answered(Answered(name, body, told.version, found))
+        return answer | ({"id": name} if name else {})
 
     def _logged(self, log: TrafficLog, wanted: Search, told: Answer, found: Retrieval) -> str:
         """Keep a search, and return its id, by which the application tells what became of it."""
@@ -104,7 +109,7 @@ class RetrieverService:
             "passages": self.searcher.passages,
             "index": self.searcher.index,
             "waiting": self.batches.waiting,
-            "shadow": self.shadow.told() if self.shadow else None,
+            "observers": {name: observer.health() for name, observer in self.observers.items()},
             "harr": __version__,
         }
 
@@ -112,8 +117,8 @@ class RetrieverService:
         """Answer what waits, and let go of everything."""
         self.follower.close()
         self.batches.close()
-        if self.shadow:
-            self.shadow.close()
+        for observer in self.observers.values():
+            observer.close()
         self.searcher.close()
 
     def _answer(self, asks: Sequence[Ask]) -> list[Answer]:

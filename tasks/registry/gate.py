@@ -6,14 +6,15 @@ params.yaml may have been changed since.
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from harr.arms import FULL
-from harr.errors import DamagedFile, IndexMismatch, PromotionRefused
+from harr.errors import DamagedFile, IndexMismatch, ParamsError, PromotionRefused
 from harr.io.files import fingerprint, read_json, read_jsonl, sha256
+from harr.params.functions import function_of
 from harr.report.promotion import Condition, Verdict
 from harr.services.model_registry import copied
 from tasks.embed import vectors_manifest
@@ -23,7 +24,8 @@ from tasks.registry import attempts, history
 
 Row = dict[str, Any]
 Replay = Callable[[], list[Row]] | None
-Asked = Sequence[Condition]
+ASKS = "takes MLflow's client, the candidate and the settings, and returns a Condition (harr/report/promotion.py)"
+"""What a function of ``tracking.conditions`` does."""
 FACTS = {
     "kind": "kind",
     "corpus": "corpus",
@@ -44,7 +46,12 @@ FACTS = {
 
 
 def judge(
-    client: Any, candidate: Any, champion: Any | None, past: list[str], replay: Replay = None, earned: Asked = ()
+    client: Any,
+    candidate: Any,
+    champion: Any | None,
+    past: list[str],
+    replay: Replay = None,
+    foreign: Container[str] = (),
 ) -> Verdict:
     """Compare the candidate with the champion; where there is none yet, with the arm that it began as (``baseline``).
 
@@ -55,7 +62,8 @@ def judge(
         past: the champions as promotions made them (:func:`tasks.registry.history.champions`).
         replay: plays the champion on what the candidate was played on, and returns its rows; asked where their games
             differ. None compares the registered rows, and refuses where the games differ.
-        earned: what logged traffic says of the candidate (tasks/registry/logged.py).
+        foreign: functions of other packages that may be asked (tracking.conditions); those of the candidate's rules
+            are.
 
     Raises:
         PromotionRefused: the candidate has no rules, or its evaluation is not as it was registered.
@@ -95,7 +103,7 @@ def judge(
         _expectations(candidate),
         _index(candidate),
         *_honest(_kept(client, candidate, AUDIT), rules["allowed_exploits"]),
-        *earned,
+        *_asked(client, candidate, rules["conditions"], foreign),
     ]
     facts = {words: candidate.tags.get(tag, "none recorded") for tag, words in FACTS.items()}
     level = f"{100 * (1 - 2 * attempts.level(number)):.5g}"
@@ -109,10 +117,10 @@ def rules_of(version: Any) -> dict[str, Any]:
         PromotionRefused: it was registered without, as by an older harr, or they cannot be read.
     """
     try:
-        rules = json.loads(version.tags["rules"])
+        rules = {"allowed_exploits": [], "conditions": {}, **json.loads(version.tags["rules"])}
         kinds = {"metric": str, "baseline": str, "resamples": int, "seed": int, "min_questions": int, "veto": dict}
-        if all(isinstance(rules[name], kind) for name, kind in kinds.items()):
-            return {"allowed_exploits": [], **rules}
+        if all(isinstance(rules[name], kind) for name, kind in {**kinds, "conditions": dict}.items()):
+            return rules
     except (LookupError, ValueError, TypeError, RecursionError):
         pass
     raise PromotionRefused(
@@ -275,6 +283,22 @@ def _honest(audit: Mapping[str, Any], allowed: Sequence[str]) -> list[Condition]
     held = swap["low"] > 0
     found = found if held else f"answers do not depend on passages: {found}"
     return [exploits, Condition("evidence", found, needed, held)]
+
+
+def _asked(
+    client: Any, candidate: Any, named: Mapping[str, Mapping[str, Any]], known: Container[str]
+) -> Iterator[Condition]:
+    """Ask the functions that a version was registered with; of a registry's word alone no code is run."""
+    for name, settings in named.items():
+        if name in known:
+            ask = function_of(name, key="tracking.conditions", shape=ASKS, takes=2, settings=settings)
+            condition = ask(client, candidate, **settings)
+            if not isinstance(condition, Condition):
+                raise ParamsError(f"tracking.conditions: {name} returned {type(condition).__name__}; it {ASKS}")
+            yield condition
+        else:
+            needed = f"{name} in tracking.conditions, by which the candidate was registered"
+            yield Condition("condition", f"params.yaml names no {name}", needed, False)
 
 
 def rows_of(client: Any, version: Any, arm: str) -> list[Row]:

@@ -13,7 +13,6 @@ from harr.services.model_registry import CHAMPION
 from tasks.registry.attempts import note
 from tasks.registry.gate import Row, judge
 from tasks.registry.history import PREVIOUS, PROMOTED, champions, move
-from tasks.registry.logged import earned
 from tasks.registry.register import CANDIDATE, ROLLED_BACK
 from tasks.registry.replay import replay_of
 from tasks.tracking.client import open_client
@@ -54,7 +53,7 @@ def promote(params: Params, *, again: bool = False) -> str:
                 raise PromotionRefused(f"registered model {name} has no candidate; {mend}")
             past = champions(client, name)
             replay = _replay(client, params, candidate, champion, again=again)
-            verdict = judge(client, candidate, champion, past, replay, earned(client, candidate))
+            verdict = judge(client, candidate, champion, past, replay, params.tracking.conditions)
             if verdict.gains:
                 note(client, candidate)
             with uploading("promotion.html"):

@@ -15,9 +15,9 @@ from harr.rag.policies.dense import DensePolicy
 from harr.rag.setup import Setup
 from harr.serve.application import application
 from harr.serve.follower import Follower
+from harr.serve.log import Recording, read_log
 from harr.serve.searcher import Searcher, Serving
 from harr.serve.service import RetrieverService
-from harr.traffic.log import Recording, read_log
 from harr.types import Question, Search
 
 

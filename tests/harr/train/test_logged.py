@@ -17,7 +17,7 @@ from harr.params.download import TrafficParams
 from harr.params.train import GRPOParams
 from harr.rag.policies.state import reads
 from harr.rag.setup import Setup
-from harr.traffic.log import Feedback, LoggedSearch, Recording, TrafficLog
+from harr.serve.log import Feedback, LoggedSearch, Recording, TrafficLog
 from harr.train import logged
 from harr.types import Drawn, Question, Search
 

@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 from registries import CLEAN
 
-from harr.errors import PromotionRefused
+from harr.errors import HarrError, PromotionRefused
 from harr.evaluate.summary import summarise
 from harr.io.files import digest_of, publish, write_json
 from harr.params import Params
 from harr.services.model_registry import LOADABLE
-from harr.traffic.estimate import Estimate
-from harr.traffic.replay import Replayed
 from tasks.evaluation_record import rules
 from tasks.registry import promote as registry
 from tasks.registry.history import champions
@@ -49,6 +47,11 @@ def told_rules(params: Params, **other: Any) -> str:
     """The tag by which a version says how it is compared."""
     kept = params.tracking.model_dump(mode="json", include={"veto", "min_questions", "allowed_exploits"})
     return json.dumps(rules(params) | kept | other)
+
+
+def with_conditions(params: Params, conditions: dict[str, Any]) -> Params:
+    """Parameters whose promotion asks these functions, too."""
+    return params.model_copy(update={"tracking": params.tracking.model_copy(update={"conditions": conditions})})
 
 
 def add(params: Params, right: int, *, frozen: int | None = 4, **tags: str) -> str:
@@ -175,25 +178,32 @@ def test_missing_rows_or_metrics_are_named(params: Params) -> None:
         promote(params)
 
 
-def test_what_traffic_says_of_a_candidate_is_a_condition(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log is that of the version's rules; one that cannot judge it is no yes, and its reason stands there."""
-    add(params, right=24, rules=told_rules(params, traffic="traffic"))
+def test_a_function_of_another_package_is_asked_as_the_version_was_registered(
+    params: Params, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its name stands in params.yaml, too: what the registry alone names is not run."""
+    (tmp_path / "mine_gate.py").write_text(
+        "from harr.report.promotion import Condition\n"
+        "def ask(client, candidate, *, least):\n"
+        "    own = int(candidate.version)\n"
+        "    return Condition('mine', str(own), f'version {least}', own >= least) if least else least\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    conditions = {"mine_gate:ask": {"least": 2}}
+    for settings, told in (
+        ({"least": 2}, "mine: found 1, needed version 2"),
+        ({"least": 0}, "mine_gate:ask returned int; it takes MLflow's client"),
+        ({}, "cannot be called so"),
+    ):
+        add(params, right=24, rules=told_rules(params, conditions={"mine_gate:ask": settings}))
+        with pytest.raises(HarrError, match=told):
+            promote(with_conditions(params, conditions))
+    last = add(params, right=24, rules=told_rules(params, conditions={"mine_gate:ask": {"least": 1}}))
     with pytest.raises(
-        PromotionRefused, match=r"traffic: found traffic holds no searches-\*.jsonl; name the folder of"
+        PromotionRefused, match=r"condition: found params\.yaml names no mine_gate:ask, needed mine_gate"
     ):
         promote(params)
-
-    def found(gain: float) -> Any:
-        one = Estimate(0.5, 0.4, 0.6, gain, gain - 0.1, gain + 0.1)
-        return lambda log, model, project: Replayed(90, 80.0, 0.0, (0.5, 0.4, 0.6), {"dr": one})
-
-    monkeypatch.setattr("tasks.registry.logged.replayed", found(-0.01))
-    with pytest.raises(
-        PromotionRefused, match=r"traffic: found -0\.010 \[-0\.110, \+0\.090\] in 90 searches, needed an"
-    ):
-        promote(params)
-    monkeypatch.setattr("tasks.registry.logged.replayed", found(0.0))
-    assert "promoted" in promote(params)
+    assert "promoted" in promote(with_conditions(params, conditions)) and champion(params) == last
 
 
 def test_too_few_questions_are_refused_and_a_readable_page_says_so(
@@ -213,7 +223,7 @@ def test_too_few_questions_are_refused_and_a_readable_page_says_so(
 RACE = """
 import os
 import harr.evaluate.summary  # before the fork: the slow imports once
-from harr.errors import PromotionRefused
+from harr.errors import HarrError, PromotionRefused
 from harr.params import Params
 from harr.services.model_registry import LOADABLE
 from mlflow import MlflowClient

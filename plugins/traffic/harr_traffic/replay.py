@@ -13,8 +13,8 @@ from harr.io.progress import bar
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy, unique
 from harr.rag.policies.state import reads
-from harr.traffic.estimate import Estimate, apart_line, check_kept, check_support, effective, estimates, interval
-from harr.traffic.log import Feedback, LoggedSearch
+from harr.serve.log import Feedback, LoggedSearch
+from harr_traffic.estimate import Estimate, apart_line, check_kept, check_support, effective, estimates, interval
 
 BATCH = 256
 DRAWS = 32

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harr.errors import DamagedFile, ParamsError
-from harr.traffic.log import Feedback, LoggedSearch, Recording, TrafficLog, read_log
+from harr.serve.log import Feedback, LoggedSearch, Recording, TrafficLog, read_log
 
 SEARCH = LoggedSearch(
     "s1", 1.5, "3", "sep with history", "Who?", "Who is she?", "Who? [SEP] she", ("p1", "p2"), ("p1", "p2", "p3"), -0.5

@@ -6,17 +6,16 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from harr.errors import DamagedFile, ParamsError
 
 FORMAT = 1
-SEARCHES, OUTCOMES, SHADOWS = "searches", "outcomes", "shadows"
-NAME = re.compile(rf"({SEARCHES}|{OUTCOMES}|{SHADOWS})-(\d{{8}})\.jsonl")
+SEARCHES, OUTCOMES = "searches", "outcomes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +29,11 @@ class LoggedSearch:
     """The version of the model that answered."""
     reads: str
     """What its states tell (:func:`harr.rag.policies.state.reads`); two models with the same read the same states."""
-    question: str
-    query: str
-    state: str
+    question: str = ""
+    query: str = ""
+    state: str = ""
     """The text that the model read; with question and query empty where texts are not kept."""
-    chosen: tuple[str, ...]
+    chosen: tuple[str, ...] = ()
     """Ids of the passages that were returned, in order."""
     pool: tuple[str, ...] = ()
     """Ids of all candidates, the chosen ones first, where the choice was drawn; empty where it was the best."""
@@ -53,21 +52,6 @@ class Feedback:
     score: float
     """Between 0 and 1."""
     clicked: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Shadowed:
-    """A search as a candidate would have answered it, which nobody was shown."""
-
-    id: str
-    """The id of the search."""
-    at: float
-    version: str
-    """The version of the candidate."""
-    chosen: tuple[str, ...]
-    """Ids of its best passages, as many as were served."""
-    logprob: float | None = None
-    """Log-probability (nats) of what was served under the candidate, among the logged pool, where that was drawn."""
 
 
 @dataclass(frozen=True)
@@ -89,24 +73,28 @@ class Recording:
     texts: bool = True
 
 
-Row = TypeVar("Row", LoggedSearch, Feedback, Shadowed)
+Row = TypeVar("Row")
 
 
 class TrafficLog:
-    """The files of a server, which appends to them; several servers may share a folder."""
+    """The files of a server, which appends to them; several servers may share a folder.
 
-    def __init__(self, recording: Recording) -> None:
+    They are named ``<kind>-<day>.jsonl``; those of other ``kinds`` than these are left alone.
+    """
+
+    def __init__(self, recording: Recording, kinds: Sequence[str] = (SEARCHES, OUTCOMES)) -> None:
         """Open the folder; a line that a kill broke off goes.
 
         Raises:
             ParamsError: it cannot be written.
         """
         self.recording, self._lock, self._day = recording, threading.Lock(), ""
+        self._name = re.compile(rf"(?:{'|'.join(kinds)})-(\d{{8}})\.jsonl")
         folder = recording.folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for path in folder.glob("*.jsonl"):
-                if NAME.fullmatch(path.name):
+                if self._name.fullmatch(path.name):
                     _cut_broken_line(path)
         except OSError as error:
             raise ParamsError(f"--log {folder} cannot be written ({error.strerror}); name another folder") from None
@@ -114,18 +102,15 @@ class TrafficLog:
     def searched(self, search: LoggedSearch) -> None:
         """Keep a search."""
         kept = search if self.recording.texts else replace(search, question="", query="", state="")
-        self._append(SEARCHES, asdict(kept))
+        self.append(SEARCHES, kept)
 
     def outcome(self, outcome: Feedback) -> None:
         """Keep what became of a search."""
-        self._append(OUTCOMES, asdict(outcome))
+        self.append(OUTCOMES, outcome)
 
-    def shadowed(self, shadowed: Shadowed) -> None:
-        """Keep how a candidate would have answered a search."""
-        self._append(SHADOWS, asdict(shadowed))
-
-    def _append(self, kind: str, values: Mapping[str, Any]) -> None:
-        day = datetime.now(UTC).strftime("%Y%m%d")
+    def append(self, kind: str, record: Any) -> None:
+        """Keep a record, a dataclass, in the files of a kind; :func:`read_records` reads it again."""
+        day, values = datetime.now(UTC).strftime("%Y%m%d"), asdict(record)
         row = {"format": FORMAT} | {name: value for name, value in values.items() if value not in ((), None, "")}
         line = json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n"
         with self._lock:
@@ -142,7 +127,7 @@ class TrafficLog:
     def _forget(self) -> None:
         oldest = (datetime.now(UTC) - timedelta(days=self.recording.days)).strftime("%Y%m%d")
         for path in self.recording.folder.glob("*.jsonl"):
-            if (found := NAME.fullmatch(path.name)) and found[2] < oldest:
+            if (found := self._name.fullmatch(path.name)) and found[1] < oldest:
                 path.unlink(missing_ok=True)
 
 
@@ -163,31 +148,41 @@ def read_log(folder: Path) -> tuple[list[LoggedSearch], dict[str, Feedback]]:
         ParamsError: there is no log in it, or it cannot be read.
         DamagedFile: a line is none of ours, of another format, or there twice; nothing is half-read.
     """
-    searches = _records(LoggedSearch, folder, SEARCHES)
+    searches = read_records(LoggedSearch, folder, SEARCHES, key=lambda one: one.id, fault=_search_fault)
     if not searches:
         raise ParamsError(f"{folder} holds no {SEARCHES}-*.jsonl; name the folder of `harr serve --log`")
-    outcomes = _records(Feedback, folder, OUTCOMES)
+    outcomes = read_records(Feedback, folder, OUTCOMES, fault=_outcome_fault)
     return searches, {outcome.id: outcome for outcome in outcomes}
 
 
-def read_shadows(folder: Path) -> list[Shadowed]:
-    """Return how candidates would have answered the searches of a folder, by their time.
+def read_records(
+    kind: type[Row],
+    folder: Path,
+    name: str,
+    *,
+    key: Callable[[Row], Hashable] | None = None,
+    fault: Callable[[Row], str] = lambda one: "",
+) -> list[Row]:
+    """Return the records of the files ``<name>-<day>.jsonl`` of a folder, by their time (``at``).
+
+    Args:
+        kind: the dataclass of a row, whose fields are named as in ``KINDS``.
+        folder: of the log.
+        name: what the files hold.
+        key: what no two records share; None where one may follow another.
+        fault: what in a record does not fit together; "" where all does.
 
     Raises:
         ParamsError, DamagedFile: as :func:`read_log`.
     """
-    return _records(Shadowed, folder, SHADOWS)
-
-
-def _records(kind: type[Row], folder: Path, name: str) -> list[Row]:
-    found: list[Row] = []
-    seen: set[tuple[str, str]] = set()
+    found: list[Any] = []
+    seen: set[Hashable] = set()
     for row, place in _rows(folder, name):
-        one: Any = _record(kind, row, place)
-        key = (one.id, one.version if kind is Shadowed else "")
-        if key in seen and kind is not Feedback:
-            raise DamagedFile(f"{place}: search {one.id} is there twice; remove the copy of its file")
-        seen.add(key)
+        one = _record(kind, row, place, fault)
+        if key and key(one) in seen:
+            raise DamagedFile(f"{place}: search {row['id']} is there twice; remove the copy of its file")
+        if key:
+            seen.add(key(one))
         found.append(one)
     return sorted(found, key=lambda one: one.at)
 
@@ -219,25 +214,21 @@ KINDS: dict[str, tuple[type, ...]] = {
 }
 LARGEST = 1e15
 """What no figure of a log reaches, nor NaN."""
-MAY_BE_EMPTY = ("question", "query", "state")
 
 
-def _record(kind: Any, row: dict[str, Any], place: str) -> Any:
+def _record(kind: type[Row], row: dict[str, Any], place: str, fault: Callable[[Row], str]) -> Row:
     """Return a row as its record.
 
     Raises:
         DamagedFile: a field is missing, wrong or unknown.
     """
-    row = {**dict.fromkeys(MAY_BE_EMPTY if kind is LoggedSearch else (), ""), **row}
-    if kind is not Feedback:
-        row.setdefault("chosen", [])
-    names = {one.name for one in fields(kind)}
+    names = {one.name for one in fields(cast(Any, kind))}
     wrong = [name for name, value in row.items() if name not in names or not _fits(name, value)]
     try:
         if wrong:
             raise TypeError(f"{wrong[0]} is {str(row[wrong[0]])[:40]!r}")
         found = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
-        if told := _unsound(found):
+        if told := fault(found):
             raise TypeError(told)
         return found
     except TypeError as error:
@@ -252,14 +243,18 @@ def _fits(name: str, value: Any) -> bool:
     return not isinstance(value, int | float) or abs(value) < LARGEST
 
 
-def _unsound(one: LoggedSearch | Feedback | Shadowed) -> str:
-    """Return what in a record does not fit together; "" where all does."""
-    if isinstance(one, Feedback):
-        return "" if 0.0 <= one.score <= 1.0 else f"score is {one.score}, not between 0 and 1"
-    if one.logprob is not None and one.logprob > 1e-3:
-        return f"logprob is {one.logprob}, more than 0"
-    if isinstance(one, Shadowed):
-        return ""
+def logprob_fault(logprob: float | None) -> str:
+    """Return why a number is no log-probability; "" where it is one, or there is none."""
+    return f"logprob is {logprob}, more than 0" if logprob is not None and logprob > 1e-3 else ""
+
+
+def _outcome_fault(one: Feedback) -> str:
+    return "" if 0.0 <= one.score <= 1.0 else f"score is {one.score}, not between 0 and 1"
+
+
+def _search_fault(one: LoggedSearch) -> str:
+    if told := logprob_fault(one.logprob):
+        return told
     if len(set(one.pool)) < len(one.pool) or (one.pool and one.pool[: len(one.chosen)] != one.chosen):
         return "pool does not begin with chosen, or names a passage twice"
     if not 0 <= one.kept <= (len(one.chosen) if one.pool else 0):

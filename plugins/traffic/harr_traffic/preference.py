@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from harr.errors import CorpusError
-from harr.traffic.estimate import (
+from harr.serve.log import Feedback, LoggedSearch
+from harr_traffic.estimate import (
     LEAST_GROUPS,
     Estimate,
     apart_line,
@@ -17,7 +18,7 @@ from harr.traffic.estimate import (
     estimates,
     interval,
 )
-from harr.traffic.log import Feedback, LoggedSearch, Shadowed
+from harr_traffic.shadows import Shadowed
 
 Pair = tuple[LoggedSearch, Shadowed]
 Span = tuple[float, float, float]
@@ -106,7 +107,9 @@ def compare(
         if one.id in search_of:  # retention may have taken the search
             of.setdefault(one.version, []).append((search_of[one.id], one))
     if not of:
-        raise CorpusError("no search of the log was ranked by a candidate; serve with --shadow, or name one by --model")
+        raise CorpusError(
+            "no search of the log was ranked by a candidate; serve with --observer harr_traffic.shadow:Shadow=MODEL, or name one by --model"
+        )
     return [_compared(version, pairs, searches, outcomes) for version, pairs in of.items()]
 
 

@@ -11,24 +11,26 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from harr_traffic import shadow as shadows
+from harr_traffic.shadows import read_shadows
 from projects import make_project, train_stand_in
 from starlette.testclient import TestClient
 
 from harr.corpus.passages import read_questions
-from harr.errors import HarrError, IndexMismatch, ModelError
+from harr.errors import HarrError, IndexMismatch, ModelError, ParamsError
 from harr.library.trained import TrainedRetriever
 from harr.rag.policies import plackett_luce
-from harr.serve import shadow as shadows
 from harr.serve.application import application
 from harr.serve.follower import Follower
+from harr.serve.log import Recording, read_log
 from harr.serve.searcher import Searcher
 from harr.serve.service import RetrieverService
-from harr.traffic.log import Recording, read_log, read_shadows
 from harr.types import Hop
 from tasks.paths import QUESTIONS, RETRIEVER
 
 HOPS = [{"query": "Who founded it?", "answer": "Ada Brown"}]
 SECOND = Path("second")
+NAME = "harr_traffic.shadow:Shadow"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,7 @@ def served(
     follower = Follower(str(RETRIEVER), Path(), Path("cache"), searcher.load, searcher.changed)
     follower.start()
     recording = Recording(log, explore=explore, explore_after=explore_after)
-    service = RetrieverService(searcher, follower, room=100, recording=recording, shadow=str(shadow))
+    service = RetrieverService(searcher, follower, room=100, recording=recording, observers=[f"{NAME}={shadow}"])
     with TestClient(application(service), base_url="http://127.0.0.1") as client:
         yield client, service
 
@@ -68,6 +70,13 @@ def bodies(project: Path) -> list[dict[str, Any]]:
     asked = [one.text for one in read_questions(project / QUESTIONS / "test.jsonl")]
     later = [{"question": text, "hops": HOPS, "query": "Where was she born?", "k": 3} for text in asked]
     return [{"question": text} for text in asked] + later
+
+
+def health(service: RetrieverService) -> dict[str, Any]:
+    """What the server tells of its shadow."""
+    [told] = service.health()["observers"].values()
+    found: dict[str, Any] = told
+    return found
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -99,8 +108,7 @@ def test_what_was_drawn_is_weighed_as_replay_weighs_it(project: Path, tmp_path: 
     with served(tmp_path, SECOND, explore=1.0, explore_after=kept) as (client, service):
         for body in bodies(project):
             client.post("/search", json=body)
-        wait_for(lambda: service.shadow is not None and service.shadow.ranked == len(bodies(project)))
-        assert service.health()["shadow"]["ranked"] == len(bodies(project))
+        wait_for(lambda: health(service)["ranked"] == len(bodies(project)))
     searches, ranked = read_log(tmp_path)[0], {one.id: one for one in read_shadows(tmp_path)}
     apart = []
     with TrainedRetriever.load(SECOND, index=project) as candidate:
@@ -125,7 +133,7 @@ def test_answers_go_first_and_a_candidate_that_has_no_room_or_fails_hinders_none
         monkeypatch.setattr(type(service.batches), "idle", False)
         for body in bodies(project)[:5]:
             assert client.post("/search", json=body).status_code == 200
-        told = service.health()["shadow"]
+        told = health(service)
         assert (told["ranked"], told["waiting"], told["left_out"]) == (0, 3, 2)
     assert [one.id for one in read_shadows(tmp_path)] == [one.id for one in read_log(tmp_path)[0]][2:]
 
@@ -136,8 +144,8 @@ def test_answers_go_first_and_a_candidate_that_has_no_room_or_fails_hinders_none
     monkeypatch.setattr(shadows.Shadow, "_rank", broken)
     with served(tmp_path / "other", SECOND) as (client, service):
         assert client.post("/search", json=bodies(project)[0]).status_code == 200
-        wait_for(lambda: bool(service.health()["shadow"]["problem"]))
-        told = service.health()["shadow"]
+        wait_for(lambda: bool(health(service)["problem"]))
+        told = health(service)
         assert told["problem"] == "RuntimeError: no memory left" and told["left_out"] == 1
     assert read_shadows(tmp_path / "other") == []
 
@@ -145,7 +153,7 @@ def test_answers_go_first_and_a_candidate_that_has_no_room_or_fails_hinders_none
 def test_a_candidate_that_cannot_search_this_corpus_is_refused(project: Path, tmp_path: Path) -> None:
     cases: list[tuple[dict[str, Any], type[HarrError], str]] = [
         ({"documents": "another encoder"}, IndexMismatch, "reads states for vectors of encoder another encoder"),
-        ({"retriever": {"search": "hybrid"}}, ModelError, "searches by words .*harr replay --model"),
+        ({"retriever": {"search": "hybrid"}}, ModelError, "searches by words .* no words are open"),
         ({"format": 0}, ModelError, "has format 0"),
         ({}, ModelError, "no folder of stage merge"),
     ]
@@ -159,3 +167,10 @@ def test_a_candidate_that_cannot_search_this_corpus_is_refused(project: Path, tm
         with pytest.raises(error, match=told) as refused, served(tmp_path / "log", other):
             pass
         assert "\n" not in str(refused.value)
+
+
+def test_it_needs_a_log(project: Path) -> None:
+    searcher = Searcher(Path(), "float32")
+    follower = Follower(str(RETRIEVER), Path(), Path("cache"), searcher.load)
+    with pytest.raises(ParamsError, match="name a folder with --log"):
+        RetrieverService(searcher, follower, room=100, observers=[f"{NAME}={SECOND}"])

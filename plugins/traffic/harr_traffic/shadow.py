@@ -1,25 +1,29 @@
-"""A candidate in the shadow: it ranks what was answered, once that was sent, and nobody is shown it."""
+"""A candidate in the shadow: it ranks what was answered, once that was sent, and nobody is shown it.
+
+``harr serve --observer harr_traffic.shadow:Shadow=MODEL`` begins it (:class:`harr.serve.observer.Observer`).
+"""
 
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from harr.errors import HarrError, one_line
+from harr.errors import HarrError, ParamsError, one_line
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy, unique
 from harr.rag.retrieval.hybrid import pad
-from harr.serve.bodies import SearchBody
 from harr.serve.follower import Follower
-from harr.serve.microbatch import MicroBatcher
-from harr.serve.searcher import Searcher, Serving
+from harr.serve.log import TrafficLog, now
+from harr.serve.observer import Answered
+from harr.serve.searcher import Serving
+from harr.serve.service import RetrieverService
 from harr.services.model_registry import CACHE
-from harr.traffic.log import Shadowed, TrafficLog, now
 from harr.types import Retrieval
+from harr_traffic.shadows import SHADOWS, Shadowed
 
 ROOM = 1000
 """Number of answered searches that may wait to be ranked; beyond that the oldest are left out."""
@@ -29,16 +33,6 @@ PAUSE_SECONDS = 0.002
 """How long an answer is given to leave before it is ranked, and between two looks whether nobody is being answered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A search that was answered and logged: its id there, what was asked, and what ``version`` found."""
-
-    id: str
-    body: SearchBody
-    version: str
-    found: Retrieval
-
-
 class Shadow:
     """A thread that ranks answered searches by a candidate, over the same vectors, while nobody is being answered.
 
@@ -46,19 +40,20 @@ class Shadow:
     Under load that never ends searches are left out and counted.
 
     Args:
-        searcher: whose corpus is searched, and whose model is compared.
-        log: keeps what the candidate found.
-        batches: of the answers.
+        service: whose corpus is searched, whose model is compared, and whose log keeps what the candidate found.
         model: the candidate, named as for :class:`Follower`, and followed as the served one is.
     """
 
-    def __init__(self, searcher: Searcher, log: TrafficLog, batches: MicroBatcher[Any, Any], model: str) -> None:
+    def __init__(self, service: RetrieverService, model: str) -> None:
         """Load the candidate, and begin.
 
         Raises:
-            HarrError: there is no such model, or it cannot search this corpus.
+            ParamsError: the server keeps no log. HarrError: there is no such model, or it cannot search this corpus.
         """
-        self._searcher, self._log, self._batches = searcher, log, batches
+        if service.log is None:
+            raise ParamsError("the shadow keeps what another model would have answered; name a folder with --log")
+        self._log = TrafficLog(service.log.recording, (SHADOWS,))
+        self._searcher, self._batches = service.searcher, service.batches
         self.serving: Serving | None = None
         self.ranked = self.left_out = 0
         """Number of searches that were ranked, and that were not."""
@@ -66,8 +61,9 @@ class Shadow:
         self._waiting: deque[Answered] = deque()
         self._changed = threading.Condition()
         self._closed = False
-        cache = searcher.project / CACHE / "shadow"
-        self._follower = Follower(model, searcher.project, cache, self.load, self._renewed)
+        project = self._searcher.project
+        cache = project / CACHE / "shadow"
+        self._follower = Follower(model, project, cache, self.load, self._renewed)
         self._follower.start()
         self._worker = threading.Thread(target=self._work, name="shadow", daemon=True)
         self._worker.start()
@@ -81,8 +77,9 @@ class Shadow:
         self.serving = self._searcher.beside(folder, version)
 
     def answered(self, one: Answered) -> None:
-        """Let a search be ranked, soon; a candidate that became the model that answers has nothing to add."""
-        if (candidate := self.serving) is None or candidate.version == one.version or not one.found.passages:
+        """Let a search of the champion be ranked, soon; a candidate that became champion has nothing to add."""
+        candidate, passages = self.serving, one.found.passages
+        if candidate is None or candidate.version == one.version or not passages or one.body.model != "champion":
             return
         with self._changed:
             self._waiting.append(one)
@@ -91,7 +88,7 @@ class Shadow:
                 self.left_out += 1
             self._changed.notify()
 
-    def told(self) -> dict[str, Any]:
+    def health(self) -> dict[str, Any]:
         """Return what runs here."""
         return {
             "model": self._follower.model,
@@ -151,7 +148,7 @@ class Shadow:
             chances = _chances(policy, states_UD, torch.from_numpy(state_of), [one.found for one in part])
         for one, own, logprob in zip(part, found, chances, strict=True):
             chosen = tuple(passage.id for passage in own.passages)
-            self._log.shadowed(Shadowed(one.id, now(), candidate.version, chosen, logprob))
+            self._log.append(SHADOWS, Shadowed(one.id, now(), candidate.version, chosen, logprob))
         return len(part)
 
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 from tasks.paths import QUESTIONS
 
 if TYPE_CHECKING:
-    from harr.traffic.log import LoggedSearch
-    from harr.traffic.preference import Compared
-    from harr.traffic.replay import Replayed
+    from harr.serve.log import LoggedSearch
+    from harr_traffic.preference import Compared
+    from harr_traffic.replay import Replayed
 
 
 def replay_log(log: Path, model: str, project: Path, out: Path | None) -> list[str]:
     """Judge a model by a log, and write the figures where ``out`` names a file.
 
-    Without a model those are judged that ranked the searches in the shadow (harr/traffic/preference.py).
+    Without a model those are judged that ranked the searches in the shadow (preference.py).
 
     Returns:
         The table.
@@ -45,8 +45,8 @@ def replayed(log: Path, model: str, project: Path) -> "Replayed":
         HarrError: as :func:`replay_log`.
     """
     from harr.library.trained import TrainedRetriever
-    from harr.traffic.log import read_log
-    from harr.traffic.replay import replay
+    from harr.serve.log import read_log
+    from harr_traffic.replay import replay
 
     searches, outcomes = read_log(log)
     searches = _not_learnt(searches, project)
@@ -60,8 +60,9 @@ def compared(log: Path, project: Path) -> "list[Compared]":
     Raises:
         HarrError: as :func:`replay_log`.
     """
-    from harr.traffic.log import read_log, read_shadows
-    from harr.traffic.preference import compare
+    from harr.serve.log import read_log
+    from harr_traffic.preference import compare
+    from harr_traffic.shadows import read_shadows
 
     searches, outcomes = read_log(log)
     return compare(_not_learnt(searches, project), outcomes, read_shadows(log))

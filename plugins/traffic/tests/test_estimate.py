@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from harr_traffic.estimate import check_support, effective, estimates, interval
 from numpy.typing import NDArray
 
 from harr.errors import CorpusError
-from harr.traffic.estimate import check_support, effective, estimates, interval
 
 CONTEXTS, ACTIONS, SESSIONS = 40, 6, 300
 RNG = np.random.default_rng(0)

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from harr_traffic.preference import compare
+from harr_traffic.shadows import Shadowed
 
-from harr.traffic.log import Feedback, LoggedSearch, Shadowed
-from harr.traffic.preference import compare
+from harr.serve.log import Feedback, LoggedSearch
 
 N = 400
 BEST = LoggedSearch("", 0.0, "3", "sep", "q", "q", "q", ("a", "b"))

@@ -1,0 +1,26 @@
+"""What logged traffic says of a candidate: a condition of the gate (``tracking.conditions``)."""
+
+from pathlib import Path
+from typing import Any
+
+from harr.errors import HarrError
+from harr.report.promotion import Condition
+from harr.services.model_registry import CACHE, SCHEME, fetch, resolve
+from harr_traffic.judge import replayed
+
+NEEDED = "an estimated gain (dr) of at least 0 over what was served"
+
+
+def gain(client: Any, candidate: Any, *, log: str) -> Condition:
+    """Ask that a candidate would not have earned less than what was served, by the log in a folder.
+
+    A log that says too little of it, or cannot be read, is no yes.
+    """
+    try:
+        folder = fetch(client, resolve(client, f"{SCHEME}{candidate.name}/{candidate.version}"), Path(CACHE))
+        found = replayed(Path(log), str(folder), Path())
+    except HarrError as error:
+        return Condition("traffic", str(error), NEEDED, False)
+    one = found.found["dr"]
+    told = f"{one.gain:+.3f} [{one.gain_low:+.3f}, {one.gain_high:+.3f}] in {found.rows:,} searches"
+    return Condition("traffic", told, NEEDED, one.gain >= 0)

@@ -1,0 +1,34 @@
+"""Rows of a log: searches as a candidate in the shadow would have answered them (``shadows-<day>.jsonl``)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harr.serve.log import logprob_fault, read_records
+
+SHADOWS = "shadows"
+
+
+@dataclass(frozen=True, slots=True)
+class Shadowed:
+    """A search as a candidate would have answered it, which nobody was shown."""
+
+    id: str
+    """The id of the search."""
+    at: float
+    version: str
+    """The version of the candidate."""
+    chosen: tuple[str, ...] = ()
+    """Ids of its best passages, as many as were served."""
+    logprob: float | None = None
+    """Log-probability (nats) of what was served under the candidate, among the logged pool, where that was drawn."""
+
+
+def read_shadows(folder: Path) -> list[Shadowed]:
+    """Return how candidates would have answered the searches of a folder, by their time.
+
+    Raises:
+        ParamsError, DamagedFile: as :func:`harr.serve.log.read_log`.
+    """
+    return read_records(
+        Shadowed, folder, SHADOWS, key=lambda one: (one.id, one.version), fault=lambda one: logprob_fault(one.logprob)
+    )
