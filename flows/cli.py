@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Literal
 
-from typer import Argument, Option, Typer
+from typer import Argument, BadParameter, Option, Typer
 
 from flows import llm, towers
 from flows.command import PLAIN, call
