@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.serve import CHAMPION, NAME, ask, computed, health, make, server
 
 EVERY_SECONDS = 0.05
-SHADOW = f"models:/{NAME}/2"
+SHADOW = f"harr_traffic.shadow:Shadow=models:/{NAME}/2"
 
 
 def paced(port: int, bodies: list[bytes]) -> list[float]:
@@ -42,7 +42,7 @@ def compare(rounds: int, count: int) -> None:
     words = ["-m", "flows.cli", "serve", "--port", "0", "--model", CHAMPION, "--dtype", "float32", "--log"]
     with (
         server(*words, "alone") as (alone, port, _),
-        server(*words, "beside", "--shadow", SHADOW) as (beside, other, _),
+        server(*words, "beside", "--observer", SHADOW) as (beside, other, _),
     ):
         slow: dict[int, list[float]] = {port: [], other: []}
         fast: dict[int, list[float]] = {port: [], other: []}
@@ -67,7 +67,7 @@ def compare(rounds: int, count: int) -> None:
         print(
             f"ratios: one client p50 {np.median(slow[other]) / np.median(slow[port]):.2f}, six clients p50 "
             f"{np.mean(fast[other]) / np.mean(fast[port]):.2f}, cores {cores[other] / cores[port]:.2f}; n {rounds} "
-            f"rounds of {count} searches each; shadow: {health(other)['shadow']}"
+            f"rounds of {count} searches each; shadow: {health(other)['observers'][SHADOW]}"
         )
 
 

@@ -1,9 +1,9 @@
-"""Three nights of a served retriever that learns from its users (docs/traffic.md); about four minutes of a core a seed.
+"""Three nights of a served retriever that learns from its users (plugins/traffic); about four minutes of a core a seed.
 
 Users ask about forty-eight towns in forty-eight ways, and each way wants one of six things of the town, which no gold
 says. By day the champion answers, and draws passages by its own chances in 5 % of the searches; users accept what they
 wanted. At night a candidate learns by GRPO from what was drawn, in the whole log, and the gate's condition
-``tracking.traffic`` asks what it would have earned on questions that it did not learn from. On the fourth night
+``harr_traffic.condition:gain`` asks what it would have earned on questions that it did not learn from. On the fourth night
 somebody trains on scores that were turned round. What is told as truth is asked about twelve other towns, which no user
 asked about and no gate sees.
 
@@ -17,12 +17,14 @@ import json
 import random
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from harr_traffic import learn
+from harr_traffic.questions import CHOICES, choices_of
 from harr_traffic.replay import replay
 
 from harr.corpus.passages import Passages, read_questions, write_passages
@@ -35,10 +37,10 @@ from harr.evaluate.summary import contrast
 from harr.index.build import build_index
 from harr.index.passage_index import PassageIndex
 from harr.io.files import write_text
-from harr.params.download import TrafficParams
+from harr.params.download import FunctionDatasetParams
 from harr.params.embed import EmbedParams
 from harr.params.index import IndexParams
-from harr.params.train import GRPOParams
+from harr.params.train import FunctionTrainParams, GRPOParams
 from harr.rag.pipelines.pick import pick
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.encoder_adapter import load_adapter
@@ -46,7 +48,7 @@ from harr.rag.policies.state import reads
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.serve.log import Feedback, LoggedSearch, Recording, TrafficLog, read_log
-from harr.train import infonce, logged
+from harr.train import infonce
 from harr.types import Passage, Question, Search
 
 TOWNS = [a + b for a in ("Ash", "Brad", "Carl", "Den", "East", "Far", "Gos", "Had", "Ilk", "Kes", "Low", "Mar")
@@ -127,7 +129,8 @@ def a_day(policy: DensePolicy, log: TrafficLog, seed: int, number: int) -> float
 
 def turned(question: Question) -> Question:
     """Turn the scores of a question round."""
-    return replace(question, choices=tuple(replace(one, score=1 - one.score) for one in question.choices))
+    choices = [asdict(replace(one, score=1 - one.score)) for one in choices_of(question)]
+    return replace(question, notes={CHOICES: choices} if choices else {})
 
 
 def learnt(base: DensePolicy, method: str, questions: list[Question], folder: Path, seed: int) -> DensePolicy:
@@ -136,8 +139,14 @@ def learnt(base: DensePolicy, method: str, questions: list[Question], folder: Pa
     setup = Setup(questions, partial(pick, picks=1), own, None, Reward({"recall": 1.0}), folder.name)
     quiet = lambda step, values: None  # noqa: E731
     if method == "grpo":
-        params = GRPOParams(method="grpo", rollouts="logged", clip_high=1.0, **STEPS)
-        logged.train(params, setup, folder, folder.with_suffix(".work"), quiet, seed)
+        params = FunctionTrainParams(
+            method="function",
+            function="harr_traffic.learn:METHOD",
+            learns="retriever",
+            settings={"clip_high": 1.0},
+            **STEPS,
+        )
+        learn.train(params, setup, folder, folder.with_suffix(".work"), quiet, seed)
     else:
         params = GRPOParams(method="grpo", questions_per_step=64, group_size=2, **STEPS)
         infonce.train(params, setup, folder, folder.with_suffix(".work"), quiet, seed)
@@ -147,7 +156,7 @@ def learnt(base: DensePolicy, method: str, questions: list[Question], folder: Pa
 
 
 def judged(policy: DensePolicy, folder: Path, questions: list[Question]) -> tuple[bool, str]:
-    """Ask what the gate asks by ``tracking.traffic`` (tasks/registry/logged.py)."""
+    """Ask what the gate asks by ``harr_traffic.condition:gain``."""
     texts = {question.text for question in questions}
     searches, outcomes = read_log(folder / "traffic")
     try:
@@ -169,9 +178,8 @@ def truth(policy: DensePolicy) -> list[Row]:
 
 def read_traffic(folder: Path, name: str, log: str) -> list[Question]:
     """Return the questions to learn from, as stage download makes them of a log."""
-    section = TrafficParams(
-        dataset="traffic", passages=(str(folder / "passages.jsonl"),), log=str(folder / log), test_share=0.4
-    )
+    settings = {"passages": [str(folder / "passages.jsonl")], "log": str(folder / log), "test_share": 0.4}
+    section = FunctionDatasetParams(dataset="function", function="harr_traffic.questions:DATASET", settings=settings)
     download(section, folder / name / "corpus", folder / name / "questions", folder / name / "work")
     return read_questions(folder / name / "questions" / "train.jsonl")
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Generator as PyGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Protocol
+from typing import Any, Protocol
 from unicodedata import normalize
 
 import numpy as np
@@ -78,24 +78,6 @@ def chunks_beside(passage_id: str, most: int) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """A search that was drawn for a user, and how it went: ``score``, 0 to 1.
-
-    ``reads`` says what the ``state`` tells (``harr/rag/policies/state.py``). The first ``chosen`` of ``pool``, ids of
-    all candidates, were returned; ``logprob`` (nats) is of that under the model that drew. The first ``kept`` of them
-    were its best and not drawn, and the log-probability is of the others, given these.
-    """
-
-    reads: str
-    state: str
-    pool: tuple[str, ...]
-    chosen: int
-    logprob: float
-    score: float
-    kept: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Question:
     """A question with its gold. ``gold_ids`` are in hop order where the source knows the order.
 
@@ -105,7 +87,8 @@ class Question:
     ``candidate_ids`` lists the passages given with the question (a distractor set); empty means
     that the whole corpus is searched. ``kind`` and ``level`` (of difficulty) are in the source's own words. ``setting``
     names the data set and the setting of it that the question is from, where its file or those beside it hold several.
-    ``choices`` are searches that were drawn for users who asked it (download.dataset: traffic).
+    ``notes`` are a data set's own: plain values that it has for a method of the same package, for which a training
+    question needs no gold.
     """
 
     id: str
@@ -117,7 +100,7 @@ class Question:
     level: str = ""
     setting: str = ""
     grades: tuple[int, ...] = ()
-    choices: tuple[Drawn, ...] = ()
+    notes: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def gold_grades(self) -> dict[str, int]:

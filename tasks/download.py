@@ -60,7 +60,7 @@ def questions_frame(params: Params) -> pd.DataFrame:
             "split": split,
             "id": question.id,
             "question": question.text,
-            "targets": len(question.answers) + len(question.gold_ids) + len(question.choices),
+            "targets": len(question.answers) + len(question.gold_ids) + len(question.notes),
             "missing_gold": sum(pid not in known for pid in question.gold_ids),
             "in_other_split": asked[question.identity] > 1,
             "gold_elsewhere": sum(apart and gold[pid] > 1 for pid in question.gold_ids),

@@ -18,7 +18,7 @@ from harr.params.functions import import_named
 from harr.params.train import ArmTrainParams, FunctionTrainParams, TrainParams
 from harr.preferences.collect import collect_preferences
 from harr.rag.setup import Setup
-from harr.train import infonce, logged, ppo, pqn
+from harr.train import grpo, infonce, ppo, pqn
 from harr.types import Log, Question
 
 Train = Callable[[Any, Setup, Path, Path, Log, int], list[dict[str, Any]]]
@@ -94,7 +94,7 @@ def _describe_leret(params: Any) -> dict[str, str]:
 
 
 METHODS = {
-    "grpo": Method(logged.train),
+    "grpo": Method(grpo.train),
     "ppo": Method(ppo.train),
     "pqn": Method(pqn.train),
     "infonce": Method(infonce.train, check=infonce.check_labels),

@@ -4,7 +4,6 @@ import hashlib
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
 from functools import cached_property
 from itertools import accumulate, chain, islice
 from pathlib import Path
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from harr.errors import DamagedFile
 from harr.io.files import appears_whole, check_sums, fingerprint, read_jsonl, read_manifest, sha256, write_json
-from harr.types import Drawn, Passage, Question
+from harr.types import Passage, Question
 
 SHARD_ROWS = 100_000
 BATCH_ROWS = 10_000
@@ -211,11 +210,9 @@ def write_questions(questions: Iterable[Question], path: Path) -> int:
                 "context_ids": question.candidate_ids,
                 "type": question.kind,
             }
-            row |= {name: value for name in ("level", "setting") if (value := getattr(question, name))}
+            row |= {name: value for name in ("level", "setting", "notes") if (value := getattr(question, name))}
             if question.grades:
                 row["grades"] = dict(zip(question.gold_ids, question.grades, strict=True))
-            if question.choices:
-                row["choices"] = [asdict(choice) for choice in question.choices]
             handle.write(json.dumps(row, ensure_ascii=False) + "\n")
             count += 1
     return count
@@ -241,7 +238,7 @@ def read_questions(path: Path) -> list[Question]:
                 level=row.get("level", ""),
                 setting=row.get("setting", ""),
                 grades=tuple(row.get("grades", {}).values()),
-                choices=tuple(Drawn(**one | {"pool": tuple(one["pool"])}) for one in row.get("choices", ())),
+                notes=row.get("notes", {}),
             )
             for row in rows
         ]

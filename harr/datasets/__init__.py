@@ -16,7 +16,6 @@ from harr.datasets.judged import beir, ir_datasets
 from harr.datasets.local import jsonl, people, world
 from harr.datasets.medquad import medquad
 from harr.datasets.source import Source
-from harr.datasets.traffic import traffic
 from harr.errors import ParamsError
 from harr.params.download import CutParams, DatasetParams, FunctionDatasetParams, QuestionsParams
 from harr.params.faults import read_section
@@ -103,7 +102,6 @@ DATASETS = {
     "documents": Dataset(documents, lambda params: f"the documents in {params.folder}", cut=True),
     "beir": Dataset(beir, lambda params: f"the folder {params.root}, in BEIR's layout"),
     "ir_datasets": Dataset(ir_datasets, lambda params: f"{params.test} of ir_datasets"),
-    "traffic": Dataset(traffic, lambda params: f"what users asked, in the log {params.log}"),
     "hotpotqa": Dataset(hotpotqa, _of_hub, vast=True),
     "2wikimultihopqa": Dataset(two_wiki, _of_hub, vast=True),
     "musique": Dataset(musique, _of_hub, vast=True),

@@ -123,7 +123,7 @@ def check_questions(questions: Iterable[Question], split: str, passages: Passage
     for question in questions:
         if question.id in kept:
             raise CorpusError(f"download: question id {short(question.id)} stands twice in the {split} questions")
-        if not (question.answers or question.gold_ids or (question.choices and split == "train")):
+        if not (question.answers or question.gold_ids or (question.notes and split == "train")):
             raise CorpusError(
                 f"download: {split} question {short(question.id)} has neither answers nor supporting passages"
             )

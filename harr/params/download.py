@@ -191,20 +191,6 @@ class IrDatasetsParams(JudgedParams):
     """Name of the part to test on, such as beir/nfcorpus/test, whose documents are the passages."""
 
 
-class TrafficParams(QuestionsParams):
-    """What users asked of `harr serve --log`, with what they took as gold (docs/traffic.md)."""
-
-    dataset: Literal["traffic"]
-    """Selects a log of searches."""
-    passages: NonEmpty[PathOrName]
-    """Files with the passages that were searched, in the shape of those of dataset jsonl."""
-    log: PathOrName
-    """Folder of the log of `harr serve --log`."""
-    test_share: float = Field(0.2, gt=0, lt=1)
-    """Share of the questions, by a hash of their text, that are not learnt from: those of them with gold are the test
-    questions, and by all of them `harr replay` and the gate judge."""
-
-
 class HubParams(DrawnParams):
     """A public benchmark from the Hugging Face hub, checked by hash and resumed by its client."""
 
@@ -344,7 +330,6 @@ DatasetParams = Annotated[
     | DocumentsParams
     | BeirParams
     | IrDatasetsParams
-    | TrafficParams
     | HubParams
     | HoverParams
     | BabiLongParams

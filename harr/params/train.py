@@ -72,8 +72,6 @@ class GRPOParams(PolicyParams):
 
     method: Literal["grpo"]
     """Selects GRPO of the retriever."""
-    rollouts: Literal["played", "logged"] = "played"
-    """What is learnt from: rollouts of the step, or choices drawn for users (download.dataset: traffic)."""
     discount: Fraction = 1.0
     """Factor by which a reward counts less for every step before it, with credit: step."""
     delta: float | None = Field(None, gt=1)

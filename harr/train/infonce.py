@@ -63,8 +63,8 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
         CorpusError: no question has gold or an answer to look for, or a ``guard_window`` of steps found no positive.
     """
     check_labels(setup.questions)
-    labelled = [question for question in setup.questions if question.gold_ids or not question.choices]
-    setup = replace(setup, questions=labelled)  # of what was logged, searches that nobody took anything of say nothing
+    labelled = [question for question in setup.questions if question.gold_ids or question.answers]
+    setup = replace(setup, questions=labelled)  # what stands in notes alone is for another method
     params = params.of_infonce()
     learner = Learner.open(params, setup, work, seed, kind="infonce")
     for step in learner.steps(log):

@@ -1,33 +1,46 @@
 """Learning from a log: its questions, its choices, and a model that earns more than the one that drew."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 from accelerate.state import GradientState
+from harr_traffic import learn
+from harr_traffic.questions import CHOICES, Drawn, choices_of
 from letters import nothing
 
+from harr.builders.methods import method_of
 from harr.corpus.passages import read_questions
 from harr.datasets.download import download
 from harr.errors import CorpusError, DamagedFile, ParamsError
 from harr.io.files import write_text
-from harr.params.download import TrafficParams
-from harr.params.train import GRPOParams
+from harr.params.download import FunctionDatasetParams
+from harr.params.train import FunctionTrainParams
 from harr.rag.policies.state import reads
 from harr.rag.setup import Setup
 from harr.serve.log import Feedback, LoggedSearch, Recording, TrafficLog
-from harr.train import logged
-from harr.types import Drawn, Question, Search
+from harr.types import Question, Search
 
 ROUNDS = 12
-LOGGED = GRPOParams(method="grpo", rollouts="logged", steps=1, questions_per_step=8, learning_rate=5e-4)
+LOGGED = FunctionTrainParams(
+    method="function",
+    function="harr_traffic.learn:METHOD",
+    learns="retriever",
+    steps=1,
+    questions_per_step=8,
+    learning_rate=5e-4,
+)
 
 
-def section(folder: Path) -> TrafficParams:
-    passages = (str(folder / "passages.jsonl"),)
-    return TrafficParams(dataset="traffic", passages=passages, log=str(folder / "traffic"), test_share=0.3)
+def section(folder: Path, passages: str = "passages.jsonl") -> FunctionDatasetParams:
+    settings = {"passages": [str(folder / passages)], "log": str(folder / "traffic"), "test_share": 0.3}
+    return FunctionDatasetParams(dataset="function", function="harr_traffic.questions:DATASET", settings=settings)
+
+
+def with_choices(question: Question, choices: list[Drawn]) -> Question:
+    return replace(question, notes={CHOICES: [asdict(one) for one in choices]})
 
 
 @pytest.fixture
@@ -53,14 +66,14 @@ def test_a_log_becomes_questions_with_rewards(setup: Setup, questions: list[Ques
     test = read_questions(tmp_path / "questions" / "test.jsonl")
     assert test and not {one.text for one in test} & {one.text for one in questions}
     for one in questions:
-        assert len(one.choices) == ROUNDS and one.gold_ids in ((), gold[one.text])
-        for drawn in one.choices:
+        assert len(choices_of(one)) == ROUNDS and one.gold_ids in ((), gold[one.text])
+        for drawn in choices_of(one):
             assert drawn.score == (drawn.pool[0] in gold[one.text]) and drawn.chosen == 1 and drawn.logprob < 0
     assert all(one.gold_ids == gold[one.text] for one in test)
 
 
 def test_it_learns_what_users_took(setup: Setup, questions: list[Question], tmp_path: Path) -> None:
-    params = LOGGED.model_copy(update={"steps": 16, "clip_high": 1.0})
+    params = LOGGED.model_copy(update={"steps": 16, "settings": {"clip_high": 1.0}})
     own = replace(setup, questions=questions)
 
     def right() -> float:
@@ -70,7 +83,7 @@ def test_it_learns_what_users_took(setup: Setup, questions: list[Question], tmp_
 
     before = right()
     GradientState()._set_sync_gradients(False)  # as a training that was stopped midway leaves accelerate's one switch
-    rows = logged.train(params, own, tmp_path / "adapter", tmp_path / "train", nothing, 0)
+    rows = learn.train(params, own, tmp_path / "adapter", tmp_path / "train", nothing, 0)
     assert right() >= before + 0.2, (before, right())
     assert rows[0]["logprob_gap"] < 1e-3 < rows[-1]["logprob_gap"], "the first update is of the model that drew"
     assert (tmp_path / "adapter" / "harr.json").exists()
@@ -89,22 +102,24 @@ def test_ranks_after_those_kept_are_learnt_from(setup: Setup, tmp_path: Path) ->
         right = float(pool[1] in search.question.gold_ids)
         choices[search.question.text].append(Drawn(told, found.state, pool, 2, found.logprob, right, kept=1))
     params = LOGGED.model_copy(update={"steps": 4})
-    own = replace(setup, questions=[replace(one, choices=tuple(choices[one.text])) for one in setup.questions])
-    rows = logged.train(params, own, tmp_path / "adapter", tmp_path / "train", nothing, 0)
+    own = replace(setup, questions=[with_choices(one, choices[one.text]) for one in setup.questions])
+    rows = learn.train(params, own, tmp_path / "adapter", tmp_path / "train", nothing, 0)
     assert rows[0]["logprob_gap"] < 1e-3 < rows[-1]["logprob_gap"], "the first update is of the model that drew"
-    episodes, _ = logged.choices_of(own.questions, setup.retriever)
+    episodes, _ = learn.choices_in(own.questions, setup.retriever)
     assert {step.retrieval.kept for episode in episodes for step in episode.steps} == {1}
 
 
 def test_what_cannot_be_learnt_from_is_one_line(setup: Setup, questions: list[Question], tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match=r"train\.settings: clip_low: should be less than"):
+        method_of(LOGGED.model_copy(update={"settings": {"clip_low": 2}}))
     with pytest.raises(CorpusError, match="no training question has one; serve with --explore"):
-        logged.train(LOGGED, setup, tmp_path / "a", tmp_path / "w", nothing, 0)
-    foreign = [replace(one, choices=(replace(one.choices[0], reads="json"),)) for one in questions[:1]]
+        learn.train(LOGGED, setup, tmp_path / "a", tmp_path / "w", nothing, 0)
+    foreign = [with_choices(one, [replace(choices_of(one)[0], reads="json")]) for one in questions[:1]]
     with pytest.raises(ParamsError, match="the log has states of json, and the model reads sep with history"):
-        logged.choices_of(foreign, setup.retriever)
+        learn.choices_in(foreign, setup.retriever)
     elsewhere = tmp_path / "elsewhere.jsonl"
     elsewhere.write_text('{"id": "other", "text": "Of another corpus."}\n')
-    other = section(tmp_path).model_copy(update={"passages": (str(elsewhere),)})
+    other = section(tmp_path, "elsewhere.jsonl")
     with pytest.raises(CorpusError, match=r"240 of 240 searches in .* are of passages that this corpus does not have"):
         download(other, tmp_path / "corpus", tmp_path / "questions", tmp_path / "work")
     [day] = (tmp_path / "traffic").glob("outcomes-*.jsonl")

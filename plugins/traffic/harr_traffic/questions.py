@@ -1,17 +1,58 @@
-"""Questions from the log of `harr serve`: what users asked, what was drawn for them, and what they took."""
+"""Questions from the log of `harr serve`: what users asked, what was drawn for them, and what they took.
+
+``download: {dataset: function, function: "harr_traffic.questions:DATASET", settings: {...}}`` reads them.
+"""
 
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from zlib import crc32
 
+from pydantic import Field
+
+from harr.datasets import Dataset
 from harr.datasets.local import passage_of
 from harr.datasets.source import Source
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import fingerprint
 from harr.io.jsonl import read_rows
-from harr.params.download import TrafficParams
+from harr.params.download import QuestionsParams
+from harr.params.fields import NonEmpty, PathOrName
 from harr.serve.log import Feedback, LoggedSearch, read_log
-from harr.types import Drawn, Passage, Question
+from harr.types import Passage, Question
+
+CHOICES = "choices"
+"""The note of a question: the searches that were drawn for users who asked it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A search that was drawn for a user, and how it went: ``score``, 0 to 1.
+
+    ``reads`` says what the ``state`` tells (``harr/rag/policies/state.py``). The first ``chosen`` of ``pool``, ids of
+    all candidates, were returned; ``logprob`` (nats) is of that under the model that drew. The first ``kept`` of them
+    were its best and not drawn, and the log-probability is of the others, given these.
+    """
+
+    reads: str
+    state: str
+    pool: tuple[str, ...]
+    chosen: int
+    logprob: float
+    score: float
+    kept: int = 0
+
+
+class TrafficParams(QuestionsParams):
+    """What users asked of `harr serve --log`, with what they took as gold (``download.settings``)."""
+
+    passages: NonEmpty[PathOrName]
+    """Files with the passages that were searched, in the shape of those of dataset jsonl."""
+    log: PathOrName
+    """Folder of the log of `harr serve --log`."""
+    test_share: float = Field(0.2, gt=0, lt=1)
+    """Share of the questions, by a hash of their text, that are not learnt from: those of them with gold are the test
+    questions, and by all of them `harr replay` and the gate judge."""
 
 
 def traffic(params: TrafficParams) -> Source:
@@ -28,7 +69,7 @@ def traffic(params: TrafficParams) -> Source:
     """
     searches, outcomes = read_log(Path(params.log))
     if not all(one.question for one in searches):
-        raise ParamsError(f"download.log {params.log} has no questions (harr serve --no-log-texts); log them")
+        raise ParamsError(f"download.settings.log {params.log} has no questions (harr serve --no-log-texts); log them")
     known: set[str] = set()
     figures = {"searches_logged": float(len(searches)), "searches_of_other_passages": 0.0}
 
@@ -52,25 +93,34 @@ def traffic(params: TrafficParams) -> Source:
         if 2 * lost > (told := sum(one.id in outcomes for one in searches)):
             raise CorpusError(
                 f"{lost:,} of {told:,} searches in {params.log} are of passages that this corpus does not have; name "
-                "the passages that were searched (download.passages)"
+                "the passages that were searched (download.settings.passages)"
             )
         for text, rows in asked.items():
             question = _question(text, rows)
             held = crc32(question.id.encode()) % 1000 < 1000 * params.test_share
-            if held == test and (question.gold_ids or (question.choices and not test)):
+            if held == test and (question.gold_ids or (question.notes and not test)):
                 yield question
 
     return Source(passages=passages(), train=questions(False), test=questions(True), figures=figures)
 
 
+DATASET = Dataset(traffic, lambda params: f"what users asked, in the log {params.log}", settings=TrafficParams)
+
+
+def choices_of(question: Question) -> list[Drawn]:
+    """Return the searches that were drawn for users who asked a question."""
+    return [Drawn(**{**one, "pool": tuple(one["pool"])}) for one in question.notes.get(CHOICES, ())]
+
+
 def _question(text: str, rows: list[tuple[LoggedSearch, Feedback]]) -> Question:
     gold = dict.fromkeys(name for one, outcome in rows for name in _taken(one, outcome))
-    choices = tuple(
+    choices = [
         Drawn(one.reads, one.state, one.pool, len(one.chosen), one.logprob, outcome.score, one.kept)
         for one, outcome in rows
         if one.logprob is not None and one.pool and one.state
-    )
-    return Question(f"t{fingerprint({'question': text})}", text, gold_ids=tuple(gold), kind="traffic", choices=choices)
+    ]
+    notes = {CHOICES: [asdict(one) for one in choices]} if choices else {}
+    return Question(f"t{fingerprint({'question': text})}", text, gold_ids=tuple(gold), kind="traffic", notes=notes)
 
 
 def _taken(one: LoggedSearch, outcome: Feedback) -> tuple[str, ...]:

@@ -3,6 +3,8 @@
 The choices are those that a served model drew (``harr serve --explore``), with their exact log-probabilities; the ratio
 to them is clipped as PPO clips it (arXiv 1707.06347), so that nothing is learnt from where the log has no support.
 First ranks that were kept (``--explore-after``) are given, as the state is: the ranks after them are learnt from.
+
+``train: {method: function, function: "harr_traffic.learn:METHOD", learns: retriever}`` trains by it.
 """
 
 from collections import defaultdict
@@ -11,30 +13,45 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
+from harr.builders.methods import Method
 from harr.errors import CorpusError, ParamsError
-from harr.params.train import GRPOParams
+from harr.params.faults import read_section
+from harr.params.loop import LoopParams, StatesParams, UpdateParams
+from harr.params.train import FunctionTrainParams, GRPOParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.state import reads
 from harr.rag.setup import Setup
 from harr.train import grpo
 from harr.train.batch import Batch, drawn
 from harr.train.learner import Learner
-from harr.types import Drawn, Episode, Log, Question, Retrieval, Search, Step
+from harr.types import Episode, Log, Question, Retrieval, Search, Step
+from harr_traffic.questions import Drawn, choices_of
 
 
-def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, Any]]:
-    """Train as :func:`harr.train.grpo.train`; with ``train.rollouts: logged`` by the choices of the questions.
+class LoggedParams(StatesParams, UpdateParams):
+    """What an update is set to (``train.settings``), as of train.method grpo."""
+
+    delta: float | None = Field(None, gt=1)
+    """Most that a ratio of probabilities counts where the advantage is negative, which the clip does not bound; with
+    null nothing bounds it there."""
+
+
+def train(
+    section: FunctionTrainParams, setup: Setup, out: Path, work: Path, log: Log, seed: int
+) -> list[dict[str, Any]]:
+    """Train as :func:`harr.train.grpo.train`, but by the choices of the questions, and write the adapter to ``out``.
 
     A step learns from ``questions_per_step`` x ``group_size`` choices, drawn in seeded permutations laid end to end.
 
     Raises:
         CorpusError: no question has a choice. ParamsError: the choices were made in states that this model never reads.
     """
-    if params.rollouts == "played":
-        return grpo.train(params, setup, out, work, log, seed)
+    loop = {name: getattr(section, name) for name in LoopParams.model_fields}
+    params = read_section(GRPOParams, {"method": "grpo", **loop, **section.settings}, "settings of harr_traffic.learn")
     learner = Learner.open(params, setup, work, seed, kind="grpo by logged rollouts")
-    episodes, scores = choices_of(setup.questions, learner.dense)
+    episodes, scores = choices_in(setup.questions, learner.dense)
     gains = advantages([episode.question.id for episode in episodes], scores)
     count = params.questions_per_step * params.group_size
     for step in learner.steps(log):
@@ -49,13 +66,16 @@ def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, see
     return learner.export(out)
 
 
-def choices_of(questions: Sequence[Question], policy: DensePolicy) -> tuple[list[Episode], list[float]]:
+METHOD = Method(train, settings=LoggedParams)
+
+
+def choices_in(questions: Sequence[Question], policy: DensePolicy) -> tuple[list[Episode], list[float]]:
     """Return every logged choice as an episode of one search, and its score."""
-    found = [(question, choice) for question in questions for choice in question.choices]
+    found = [(question, choice) for question in questions for choice in choices_of(question)]
     if not found:
         raise CorpusError(
-            "train.rollouts logged learns from searches that explored and have outcomes, and no training question has "
-            "one; serve with --explore, send outcomes, and set download.dataset: traffic"
+            "harr_traffic.learn learns from searches that explored and have outcomes, and no training question has one; "
+            "serve with --explore, send outcomes, and set download.function: harr_traffic.questions:DATASET"
         )
     own = reads(policy.style, policy.history)
     if others := sorted({choice.reads for _, choice in found} - {own}):
