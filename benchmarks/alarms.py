@@ -18,7 +18,8 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from harr.evaluate.exploits import EXPLOITS, audit, named
+from harr_audits.exploits import EXPLOITS, audit, named
+
 from harr.params import Params
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.search_r1 import search_r1
@@ -196,8 +197,9 @@ def exploits() -> None:
 
 def evidence(questions: Sequence[Question], retriever: Retriever, honest: Sequence[Episode], cheat: Any) -> None:
     """Swap the evidence of the honest player, and of one that knows all answers."""
+    from harr_audits.swap import swap
+
     from harr.evaluate.play import Game
-    from harr.evaluate.swap import swap
 
     knowing = Cheating(questions, cheat, 1.0)
     known = play(questions, PIPELINES["search_r1"], retriever, knowing)

@@ -15,13 +15,13 @@ from harr.io.files import (
 )
 from harr.params import Params
 from harr.types import Episode
-from tasks.audit import audit_play
+from tasks.audits import audit_functions, play_audits
 from tasks.evaluation_outputs import PLAYS
 from tasks.evaluation_record import FIGURES, PLAYED, corpus_facts, describe_corpus, figures, played
 from tasks.expectations.process import expect
 from tasks.headline import arm_figures, evaluation_note, headline_figures, headline_words
 from tasks.occlusion import play_occluded
-from tasks.paths import AUDIT, EVALUATION, HEADLINE, METRICS, QUESTIONS, WORK
+from tasks.paths import AUDITS, EVALUATION, HEADLINE, METRICS, QUESTIONS, WORK
 from tasks.play import Rows, asked_questions, play_arms, rounded, with_arms
 from tasks.runtime.output import say
 from tasks.runtime.stage import main
@@ -59,7 +59,7 @@ def evaluation_frame(rows: Mapping[str, list[Rows]]) -> pd.DataFrame:
 def write_evaluation(
     params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, list[Episode]], summary: dict[str, Any]
 ) -> None:
-    """Write the figures in metrics/, and with their hashes question rows, plays, trajectories, audit and what was played with."""
+    """Write the figures in metrics/, and with their hashes question rows, plays, trajectories, audits and what was played with."""
     from harr.evaluate.examples import trajectories
     from harr.evaluate.plays import plays_of
     from harr.evaluate.summary import CONTRASTS
@@ -74,7 +74,7 @@ def write_evaluation(
         write_json(folder / "trajectories.json", trajectories(episodes, baseline=params.baseline, seed=params.seed))
         first = {arm: by_seed[0] for arm, by_seed in rows.items()}
         write_json(folder / PLAYS, plays_of(summary, first, episodes, params.evaluate.arm_table))
-        write_json(folder / AUDIT, rounded(summary.get("audit", {})))
+        write_json(folder / AUDITS, rounded(summary["audits"]))
         write_json(folder / PLAYED, played(params) | {FIGURES: figures()})
     write_json(HEADLINE, headline_figures(summary))
 
@@ -131,17 +131,18 @@ def check_out(out: Path, questions: Path) -> None:
 
 def evaluate(params: Params, run: Run) -> None:
     """Play every arm on the test questions; write rows and metrics."""
+    audit_functions(params)  # before anything is played
     questions = asked_questions(params, QUESTIONS / "test.jsonl")
     rows, episodes = play_arms(params, questions, run.log, model=None)
     summary = {**summarise_arms(params, rows), **expect("evaluation", evaluation_frame(rows))}
     summary["corpus"] = corpus_facts()
-    summary["audit"] = audit_play(params, rows, episodes, run.log, model=None)
+    summary["audits"] = play_audits(params, rows, episodes, run.log)
     write_evaluation(params, rows, episodes, summary)
     play_occluded(params, questions, rows, run.log, model=None)
     run.log(0, arm_figures(summary))
     run.headline(headline_figures(summary), evaluation_note(summary))
     run.tag(corpus=describe_corpus(summary["corpus"]))
-    run.tag(exploits=", ".join(summary["audit"].get("named", {})) or "none")
+    run.tag(alarms=", ".join(name for audit in summary["audits"].values() for name in audit["alarms"]) or "none")
     run.traces(traced(episodes, rows, params.tracking.traces, params.baseline))
     run.dataset("test questions", QUESTIONS / "test.jsonl", "evaluation")
     run.artifact(EVALUATION / "trajectories.json")
@@ -153,7 +154,7 @@ def join(params: Params) -> None:
     """Do what every further process of `accelerate launch -m tasks.evaluate` does: it plays what the main one plays."""
     questions = asked_questions(params, QUESTIONS / "test.jsonl")
     rows, episodes = play_arms(params, questions, unlogged, model=None)
-    audit_play(params, rows, episodes, unlogged, model=None)
+    play_audits(params, rows, episodes, unlogged)
     play_occluded(params, questions, rows, unlogged, model=None)
 
 

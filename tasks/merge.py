@@ -162,9 +162,7 @@ def version_tags(params: Params) -> dict[str, str]:
             f"{folder} was made of adapter {str(made)[:8]}, but {EVALUATION} was played with {str(record['model'])[:8]}"
             "; run `dvc repro`, or `dvc checkout` for what was there"
         )
-    thresholds = params.tracking.model_dump(
-        mode="json", include={"veto", "min_questions", "allowed_exploits", "conditions"}
-    )
+    thresholds = params.tracking.model_dump(mode="json", include={"min_questions", "conditions"})
     return {
         "corpus": record["corpus"],
         "passages": str(record["passages"]),

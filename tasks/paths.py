@@ -23,8 +23,8 @@ SINCE = "since_training"
 FILTERED, EVALUATION = Path("data/filtered"), Path("data/evaluation")
 GENERATOR, ADAPTER, ARMS = PLACES.generator, Path("models/adapter"), Path("models/arms")
 RETRIEVER, LLM, LENGTHS = Path("models/retriever"), Path("models/llm"), Path("models/lengths")
-AUDIT = "audit.json"
-"""The file of an evaluation that says what is held against ``full`` (tasks/audit.py)."""
+AUDITS = "audits.json"
+"""The file of an evaluation that says what is held against ``full`` (tasks/audits.py)."""
 METRICS, PLOTS, REPORTS = Path("metrics"), Path("plots"), Path("reports")
 OCCLUSION = METRICS / "occlusion.json"
 HEADLINE = METRICS / "headline.json"

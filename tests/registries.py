@@ -7,10 +7,6 @@ from typing import Any
 
 from harr.io.files import write_text
 
-SWAP = {"fall": 0.6, "low": 0.4, "high": 0.8, "own": 0.7, "swapped": 0.1, "n": 50.0}
-CLEAN: dict[str, Any] = {"exploits": {}, "named": {}, "swap": SWAP}
-"""What an audit says that holds nothing against a model."""
-
 
 class Absent(Exception):
     """What MLflow says of an alias, a version or a model that is not there."""

@@ -12,7 +12,7 @@ from harr.io.files import write_json
 from harr.params import Params
 from harr.types import Episode
 from tasks.arms import train_arms
-from tasks.audit import audit_play
+from tasks.audits import play_audits
 from tasks.download import download_corpus
 from tasks.embed import embed_passages
 from tasks.evaluate import summarise_arms, write_evaluation
@@ -85,7 +85,7 @@ def run_stages(params: Params, world: Path | None = None) -> Ran:
     asked = asked_questions(params, QUESTIONS / "test.jsonl")
     rows, episodes = play_arms(params, asked, nothing, model=None)
     summary = summarise_arms(params, rows) | {"corpus": corpus_facts()}
-    summary["audit"] = audit_play(params, rows, episodes, nothing, model=None)
+    summary["audits"] = play_audits(params, rows, episodes, nothing)
     write_evaluation(params, rows, episodes, summary)
     play_occluded(params, asked, rows, nothing, model=None)
     with pytest.MonkeyPatch.context() as patched:  # MLflow keeps stores by address: none of another test's folder

@@ -14,10 +14,11 @@ from harr.builders.methods import Method, method_of
 from harr.errors import ParamsError
 from harr.io.files import read_json, read_jsonl, write_text
 from harr.params import Params
+from tasks.audits import audit_functions, play_audits
 from tasks.download import corpus_frame, download_corpus, questions_frame
 from tasks.filter import filter_training_questions
 from tasks.index import index_passages
-from tasks.paths import CORPUS, REPORT
+from tasks.paths import CORPUS, EVALUATION, REPORT
 from tasks.train import summary, train_policy
 
 PACKAGE = {
@@ -106,6 +107,19 @@ def train(params: FunctionTrainParams, setup: Setup, out: Path, work: Path, log:
 
 METHOD = Method(train, describe=lambda params: {"method": "growth", "grow": str(params.settings["grow"])})
 """,
+    "look": """
+from harr.evaluate.audit import Audit
+
+
+def words(params, rows, episodes, *, most):
+    long = [e.question.id for e in episodes["full"] if len((e.answer or "").split()) > most]
+    alarms = {"long": f"long: {len(long)} answers have more than {most} words"}
+    return Audit(alarms, {"long": float(len(long))}, {"long": long}, "Words", "Too long.", [{"what": "long", "n": "6"}])
+
+
+def silent(params, rows, episodes):
+    return None
+""",
 }
 PARAMS: dict[str, Any] = {
     "download": {"dataset": "function", "function": "mine.data:load", "settings": {"people": 12}},
@@ -127,6 +141,7 @@ PARAMS: dict[str, Any] = {
     },
     "evaluate": {
         "arms": ["base", {"name": "mine", "retriever": "mine.search:Retriever", "settings": {"first": 2}}, "full"],
+        "audits": {"mine.look:words": {"most": -1}},
         "seeds": 1,
         "resamples": 50,
     },
@@ -163,6 +178,8 @@ def test_a_run_of_everything_that_another_package_brings_ends(place: Path) -> No
     assert [len(episode.turns) for episode in ran.episodes["full"]] == [2] * 6, "a query and an answer"
     assert "growth; grow 1.5" in REPORT.read_text() and read_jsonl(CORPUS.parent / "filtered/questions.jsonl")
     assert read_json(Path("models/llm/harr.json"))["training"]["method"] == "growth"
+    audit = read_json(EVALUATION / "audits.json")["mine.look:words"]
+    assert len(audit["facts"]["long"]) == 6 and "class=flag>long</th>" in REPORT.read_text()
 
 
 def test_a_function_that_trains_will_do_as_a_method(place: Path) -> None:
@@ -191,3 +208,17 @@ def test_what_does_not_fit_is_one_line(place: Path, section: str, value: str, li
     with pytest.raises(ParamsError, match=line) as error:
         task(params) if section in ("download", "index") else task(params, nothing)
     assert "\n" not in str(error.value)
+
+
+def test_an_audit_that_does_not_fit_is_one_line(place: Path) -> None:
+    def asking(audits: dict[str, Any]) -> Params:
+        return Params.model_validate(PARAMS | {"evaluate": PARAMS["evaluate"] | {"audits": audits}})
+
+    for audits, line in (
+        ({"mine.look:none": {}}, "evaluate.audits: mine.look:none cannot be imported"),
+        ({"mine.look:words": {}}, "evaluate.audits: mine.look:words cannot be called so .missing a required"),
+    ):
+        with pytest.raises(ParamsError, match=line):
+            audit_functions(asking(audits))
+    with pytest.raises(ParamsError, match=r"mine\.look:silent returned NoneType; give one that takes the parameters"):
+        play_audits(asking({"mine.look:silent": {}}), {}, {}, nothing)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harr.evaluate.audits import answer_in_query, repeated_queries, writes_queries
+from harr.evaluate.queries import answer_in_query, repeated_queries, writes_queries
 from harr.rag.scoring.ranking import (
     all_gold,
     depth,

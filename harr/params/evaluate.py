@@ -84,6 +84,9 @@ class EvaluateParams(Section):
     occlusion: bool = False
     """Whether ``full`` also plays with a part of its state left out: the question, the history (or thought) or the
     query."""
+    audits: dict[Dotted, Plain] = Field({})
+    """Functions of other packages that look for what speaks against ``full`` in what was played, each with its
+    settings (docs/extend.md)."""
     resamples: Positive = 10_000
     """Number of draws of the bootstrap that intervals and p values come from."""
 

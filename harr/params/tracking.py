@@ -1,8 +1,8 @@
 """Sections ``merge`` and ``tracking`` of params.yaml."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from harr.params.fields import (
     Dotted,
@@ -14,23 +14,7 @@ from harr.params.fields import (
     Section,
     StoreAddress,
 )
-from harr.params.measures import Metric, of_metrics
-
-ExploitName = Literal[
-    "answer_in_query",
-    "gold_in_query",
-    "repeated_query",
-    "idle_searches",
-    "stuffed_query",
-    "no_search",
-    "broken_call",
-    "control_tags",
-    "dumped_passages",
-    "many_answers",
-    "decorative_search",
-    "judge_injection",
-]
-"""Exploits of the reward that are looked for (``harr/evaluate/exploits.py``)."""
+from harr.params.measures import Metric
 
 
 class MergeParams(Section):
@@ -55,14 +39,9 @@ class TrackingParams(Section):
     metric: Metric = ""
     """Metric that decides a promotion, a measure maybe as ir-measures names it (``nDCG@10``); if empty, the term of
     reward.terms with the largest weight, of equal ones the first by name."""
-    veto: Annotated[dict[str, float], AfterValidator(of_metrics)] = Field({})
-    """Metrics in which a candidate may not lose more than so much, such as ``{answer_f1: -0.01}``: its mean gain over
-    the champion must not lie below."""
     min_questions: Positive = 100
     """Minimum number of questions in the comparison that a promotion goes by."""
     conditions: dict[Dotted, Plain] = Field({})
     """Functions of other packages that a promotion asks, too, each with its settings (docs/extend.md)."""
     traces: int = Field(50, ge=0)
     """Number of questions of `full` and of its baseline that are kept as MLflow traces, a span per hop."""
-    allowed_exploits: tuple[ExploitName, ...] = ()
-    """Exploits of the reward (docs/alarms.md) that do not hinder a promotion: habits that training should raise."""

@@ -11,7 +11,6 @@ from typing import Any
 from markupsafe import Markup
 
 from harr.arms import ARMS, FULL, Arm
-from harr.evaluate.exploits import EXPLOITS
 from harr.evaluate.summary import Summary, baseline_of, headline, parts_of, untrained
 from harr.evaluate.tables import comparisons, label, percent, runs, spread
 from harr.io.files import write_text
@@ -78,7 +77,7 @@ def write_report(
         **_training(curve, signal),
         **_filtered(filter_rows),
         paid=_best_paid(rows.get(FULL, ())),
-        **_alarms(summary.get("audit", {})),
+        audits=[audit for audit in summary.get("audits", {}).values() if audit["table"]],
         **{"questions": questions, "data": as_json(questions), "moved": _moved(questions)},
         **{"changed": changed, "facts": facts, "links": links},
     )
@@ -178,23 +177,6 @@ def _best_paid(rows: Sequence[Mapping[str, Any]], count: int = 10) -> list[dict[
     order = ("answer_in_query", "repeated_queries")
     best = sorted(paid, key=lambda row: (-round(row["reward"], 3), *(-(row[name] or 0.0) for name in order)))[:count]
     return best if any(row[name] for row in best for name in AUDITS) else []
-
-
-def _alarms(audit: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row for every exploit that the pipeline makes possible, and what the evidence swap told in words."""
-    swap = audit.get("swap", {})
-    told = f"not asked: {swap['untold']}" if "untold" in swap else spread(swap, "fall") if swap else ""
-    rows = [
-        {
-            **one,
-            "name": name,
-            "says": EXPLOITS[name].says,
-            "share": percent(one["share"]),
-            "before": percent(one["before"]),
-        }
-        for name, one in audit.get("exploits", {}).items()
-    ]
-    return {"exploits": rows, "swap": told, "swapped": swap}
 
 
 def _occlusion(summary: Summary, parts: Mapping[str, Any], lead: str) -> list[dict[str, str]]:

@@ -19,12 +19,14 @@ from harr.report.promotion import Condition, Verdict
 from harr.services.model_registry import copied
 from tasks.embed import vectors_manifest
 from tasks.evaluation_record import PLAYED
-from tasks.paths import AUDIT, VECTORS
+from tasks.paths import VECTORS
 from tasks.registry import attempts, history
 
 Row = dict[str, Any]
+Gains = Mapping[str, Mapping[str, float]]
+"""What a candidate gains, by metric: ``gain``, ``low``, ``high`` and ``n``."""
 Replay = Callable[[], list[Row]] | None
-ASKS = "takes MLflow's client, the candidate and the settings, and returns a Condition (harr/report/promotion.py)"
+ASKS = "takes MLflow's client, the candidate, its gains and the settings, and returns a Condition (harr/report/promotion.py)"
 """What a function of ``tracking.conditions`` does."""
 FACTS = {
     "kind": "kind",
@@ -96,14 +98,12 @@ def judge(
         _comparable(candidate, champion, same=same, again=again),
         _gain(rules["metric"], gains, lacking or ([wrong] if wrong else [])),
         _enough(rules, gains),
-        *_vetoes(rules["veto"], gains),
         _attempts(number, candidate),
         _history(past, champion),
         _same_rules(rules, champion),
         _expectations(candidate),
         _index(candidate),
-        *_honest(_kept(client, candidate, AUDIT), rules["allowed_exploits"]),
-        *_asked(client, candidate, rules["conditions"], foreign),
+        *_asked(client, candidate, gains, rules["conditions"], foreign),
     ]
     facts = {words: candidate.tags.get(tag, "none recorded") for tag, words in FACTS.items()}
     level = f"{100 * (1 - 2 * attempts.level(number)):.5g}"
@@ -117,8 +117,8 @@ def rules_of(version: Any) -> dict[str, Any]:
         PromotionRefused: it was registered without, as by an older harr, or they cannot be read.
     """
     try:
-        rules = {"allowed_exploits": [], "conditions": {}, **json.loads(version.tags["rules"])}
-        kinds = {"metric": str, "baseline": str, "resamples": int, "seed": int, "min_questions": int, "veto": dict}
+        rules = {"conditions": {}, **json.loads(version.tags["rules"])}
+        kinds = {"metric": str, "baseline": str, "resamples": int, "seed": int, "min_questions": int}
         if all(isinstance(rules[name], kind) for name, kind in {**kinds, "conditions": dict}.items()):
             return rules
     except (LookupError, ValueError, TypeError, RecursionError):
@@ -183,7 +183,7 @@ def _corpus(version: Any) -> str:
     return (corpus[:8] or "unknown") + (f" ({int(passages):,} passages)" if passages else "")
 
 
-def _gain(metric: str, gains: Mapping[str, Mapping[str, float]], lacking: Sequence[str]) -> Condition:
+def _gain(metric: str, gains: Gains, lacking: Sequence[str]) -> Condition:
     """Ask that the paired interval of the metric that decides lies above 0: over questions, for these two models."""
     needed = "an interval that lies above 0"
     if lacking:
@@ -196,22 +196,11 @@ def _gain(metric: str, gains: Mapping[str, Mapping[str, float]], lacking: Sequen
     return Condition("gain", found, needed, gain["low"] > 0)
 
 
-def _enough(rules: Mapping[str, Any], gains: Mapping[str, Mapping[str, float]]) -> Condition:
+def _enough(rules: Mapping[str, Any], gains: Gains) -> Condition:
     """Ask that the comparison rests on enough questions."""
     found = int(gains[rules["metric"]]["n"]) if rules["metric"] in gains else 0
     least = rules["min_questions"]
     return Condition("questions", f"{found}", f"at least {least} (tracking.min_questions)", found >= least)
-
-
-def _vetoes(veto: Mapping[str, float], gains: Mapping[str, Mapping[str, float]]) -> list[Condition]:
-    """Ask that no other metric falls by more than it may."""
-    told = []
-    for metric, least in veto.items():
-        gain = gains.get(metric, {}).get("gain")
-        found = "not measured" if gain is None else f"{gain:+.3f}"
-        passed = gain is not None and gain >= least
-        told.append(Condition(f"veto {metric}", found, f"at least {least:+.3f} (tracking.veto)", passed))
-    return told
 
 
 def _attempts(number: int, candidate: Any) -> Condition:
@@ -266,33 +255,14 @@ def _index(candidate: Any) -> Condition:
     return Condition("index", found, needed, bool(here) and found == here)
 
 
-def _honest(audit: Mapping[str, Any], allowed: Sequence[str]) -> list[Condition]:
-    """Ask that no exploit of the reward was named, and that answers depend on passages where there are answers."""
-    if not audit:
-        needed = "an audit of full beside the arm that it began as (name both in evaluate.arms, then `dvc repro`)"
-        return [Condition("exploits", "none recorded", needed, False)]
-    named = {name: line for name, line in audit["named"].items() if name not in allowed}
-    passed = [name for name in audit["named"] if name in allowed]
-    found = "; ".join(named.values()) or ", ".join(["none", *(f"{name} is allowed" for name in passed)])
-    needed = "none, or its name in tracking.allowed_exploits" if named else "none"
-    exploits = Condition("exploits", found, needed, not named)
-    swap, needed = audit["swap"], "an answer F1 that falls with another question's passages"
-    if "untold" in swap:
-        return [exploits, Condition("evidence", f"not asked: {swap['untold']}", needed, True)]
-    found = f"answer F1 {swap['own']:.3f} falls by {swap['fall']:.3f} [{swap['low']:.3f}, {swap['high']:.3f}]"
-    held = swap["low"] > 0
-    found = found if held else f"answers do not depend on passages: {found}"
-    return [exploits, Condition("evidence", found, needed, held)]
-
-
 def _asked(
-    client: Any, candidate: Any, named: Mapping[str, Mapping[str, Any]], known: Container[str]
+    client: Any, candidate: Any, gains: Gains, named: Mapping[str, Mapping[str, Any]], known: Container[str]
 ) -> Iterator[Condition]:
     """Ask the functions that a version was registered with; of a registry's word alone no code is run."""
     for name, settings in named.items():
         if name in known:
-            ask = function_of(name, key="tracking.conditions", shape=ASKS, takes=2, settings=settings)
-            condition = ask(client, candidate, **settings)
+            ask = function_of(name, key="tracking.conditions", shape=ASKS, takes=3, settings=settings)
+            condition = ask(client, candidate, gains, **settings)
             if not isinstance(condition, Condition):
                 raise ParamsError(f"tracking.conditions: {name} returned {type(condition).__name__}; it {ASKS}")
             yield condition
@@ -307,17 +277,17 @@ def rows_of(client: Any, version: Any, arm: str) -> list[Row]:
     Raises:
         PromotionRefused: its evaluation is not as it was registered.
     """
-    rows: list[Row] = _kept(client, version, f"{arm}.jsonl") or []
+    rows: list[Row] = kept(client, version, f"{arm}.jsonl") or []
     return rows
 
 
 def record_of(client: Any, version: Any) -> dict[str, Any]:
     """Return what a version's evaluation was played with (tasks/evaluation_record.py); {} of an older harr."""
-    record: dict[str, Any] = _kept(client, version, PLAYED)
+    record: dict[str, Any] = kept(client, version, PLAYED)
     return record
 
 
-def _kept(client: Any, version: Any, name: str) -> Any:
+def kept(client: Any, version: Any, name: str) -> Any:
     """Return a file of the evaluation that was registered with a version; {} where it has none of that name."""
     listed = {Path(file.path).name for file in client.list_artifacts(version.run_id, "evaluation")}
     if name not in listed:

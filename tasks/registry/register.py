@@ -20,7 +20,7 @@ from harr.params import Params
 from harr.services.model_registry import LOADABLE
 from tasks.evaluation_record import PLAYED
 from tasks.headline import evaluation_note, headline_figures
-from tasks.paths import AUDIT, WORK
+from tasks.paths import AUDITS, WORK
 from tasks.registry.figures import describe, figure_tags
 from tasks.registry.mlmodel import write_mlmodel
 from tasks.tracking.errors import Refused, done_once, found, service, uploading
@@ -55,7 +55,7 @@ def register(
         params: the section tracking names the registered model.
         kind: what was trained; the files are kept under this name. A retriever becomes a model that MLflow loads.
         folder: safetensors and json of the model.
-        evaluation: folder with the rows of the arms, their audit and what they were played with; the rows of ``full``
+        evaluation: folder with the rows of the arms, their audits and what they were played with; the rows of ``full``
             and of what it began as are kept, and the other two.
         tags: fingerprints of data, index, code and evaluation; those of the model and of the environment are added.
         summary: metrics/evaluate.json with contrasts; its leading figures stand on the version and on the parent run.
@@ -172,5 +172,5 @@ def _artifacts(client: Any, run_id: str, folder: str) -> Iterator[str]:
 
 def _rows(params: Params, evaluation: Path) -> dict[str, Path]:
     """Return the files of an evaluation that a version keeps, by name."""
-    names = (f"{FULL}.jsonl", f"{params.baseline}.jsonl", AUDIT, PLAYED)
+    names = (f"{FULL}.jsonl", f"{params.baseline}.jsonl", AUDITS, PLAYED)
     return {name: evaluation / name for name in names if (evaluation / name).exists()}

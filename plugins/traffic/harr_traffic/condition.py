@@ -7,11 +7,12 @@ from harr.errors import HarrError
 from harr.report.promotion import Condition
 from harr.services.model_registry import CACHE, SCHEME, fetch, resolve
 from harr_traffic.judge import replayed
+from tasks.registry.gate import Gains
 
 NEEDED = "an estimated gain (dr) of at least 0 over what was served"
 
 
-def gain(client: Any, candidate: Any, *, log: str) -> Condition:
+def gain(client: Any, candidate: Any, gains: Gains, *, log: str) -> Condition:
     """Ask that a candidate would not have earned less than what was served, by the log in a folder.
 
     A log that says too little of it, or cannot be read, is no yes.

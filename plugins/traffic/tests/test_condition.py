@@ -18,7 +18,7 @@ def test_what_traffic_says_of_a_candidate_is_a_condition(monkeypatch: pytest.Mon
     monkeypatch.setattr(condition, "resolve", lambda client, uri: uri)
     monkeypatch.setattr(condition, "fetch", lambda client, uri, cache: tmp_path / uri.rpartition("/")[2])
     log = str(tmp_path / "log")
-    assert f"traffic: found {log} holds no searches-*.jsonl" in failures([condition.gain(None, CANDIDATE, log=log)])
+    assert f"traffic: found {log} holds no searches-*.jsonl" in failures([condition.gain(None, CANDIDATE, {}, log=log)])
 
     def replayed(gain: float) -> Any:
         one = Estimate(0.5, 0.4, 0.6, gain, gain - 0.1, gain + 0.1)
@@ -30,7 +30,7 @@ def test_what_traffic_says_of_a_candidate_is_a_condition(monkeypatch: pytest.Mon
         return found
 
     monkeypatch.setattr(condition, "replayed", replayed(-0.01))
-    told = condition.gain(None, CANDIDATE, log=log)
+    told = condition.gain(None, CANDIDATE, {}, log=log)
     assert not told.passed and told.found == "-0.010 [-0.110, +0.090] in 90 searches"
     monkeypatch.setattr(condition, "replayed", replayed(0.0))
-    assert condition.gain(None, CANDIDATE, log=log).passed
+    assert condition.gain(None, CANDIDATE, {}, log=log).passed

@@ -265,9 +265,7 @@ def test_what_can_be_scored_is_taken(tmp_path: Path) -> None:
         load({**GOOD, "reward": {"terms": {"recall": {"weight": 1, "start": 5, "end": 5}}}}, tmp_path)
     measured = {"reward": {"terms": {"nDCG@10": 1.0, "R@5": 0.5}}}
     assert load({**GOOD, **measured}, tmp_path).headline == "ndcg_at_10"
-    decided = {"metric": "Success@5", "veto": {"RR": -0.01}}
-    found = load({**GOOD, **measured, "tracking": decided}, tmp_path)
-    assert found.headline == "success_at_5" and found.tracking.veto == {"reciprocal_rank": -0.01}
+    assert load({**GOOD, **measured, "tracking": {"metric": "Success@5"}}, tmp_path).headline == "success_at_5"
 
 
 class SixthParams(LoopParams):

@@ -4,12 +4,14 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harr.evaluate.audit import Audit
 from harr.evaluate.plays import plays_of
 from harr.evaluate.rows import question_rows
 from harr.evaluate.summary import Runs, Summary, summarise
@@ -111,22 +113,16 @@ def test_occlusion_validation_and_the_champion_are_told_where_they_are(plain: st
     assert not re.search("full without|validation questions|This run beside", words(plain))
 
 
-def test_alarms_stand_in_a_table_and_the_swap_below(plain: str, tmp_path: Path) -> None:
-    one = {"n": 30, "before": 0.1, "before_n": 30, "paid": 0.25, "examples": ["q1"]}
-    found = {
-        "no_search": {**one, "share": 0.9, "least": 0.6, "named": True},
-        "broken_call": {**one, "share": 0.1, "least": -0.1, "named": False},
-    }
-    swap = {"own": 0.8, "swapped": 0.75, "fall": 0.05, "low": -0.01, "high": 0.11, "n": 50.0}
-    summary = figures(runs(frozen=3, full=27)) | {"audit": {"exploits": found, "named": {}, "swap": swap}}
+def test_an_audit_of_another_package_stands_in_a_table_with_what_it_holds_against_full_in_red(
+    plain: str, tmp_path: Path
+) -> None:
+    table = ({"habit": "idle", "share": "90.0 %"}, {"habit": "<b>", "share": "10.0 %"})
+    audit = asdict(Audit({"idle": "it idles"}, title="Habits", says="Shares.", table=table, note="Of 30."))
+    summary = figures(runs(frozen=3, full=27)) | {"audits": {"mine:habits": audit, "mine:silent": asdict(Audit())}}
     page = report(tmp_path / "index.html", summary=summary)
-    text = words(page)
-    assert "no_search nothing is searched for 90.0 % 30 10.0 % 30 +60.0 +0.250" in text
-    assert page.count("class=flag>90.0 %") == 1 and '"share">10.0 %</td>' in page
-    assert "falls from 80.0 to 75.0, by 5.0 [-1.0, 11.0] points (n = 50). The answers do not depend on" in text
-    untold = summary | {"audit": {"exploits": found, "swap": {"untold": "the pipeline gives no answers"}}}
-    assert "not asked: the pipeline gives no answers" in words(report(tmp_path / "index.html", summary=untold))
-    assert "Alarms" not in words(plain)
+    assert "Habits Shares. habit share idle 90.0 % &lt;b&gt; 10.0 % Of 30." in words(page)
+    assert page.count('"rowheader" class=flag>idle') == 1 and page.count("class=flag") == plain.count("class=flag") + 1
+    assert "#audit-1" in page and "#audit-" not in plain
 
 
 @pytest.mark.fault(14)

@@ -8,25 +8,25 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from registries import CLEAN, SWAP, Registry
+from registries import Registry
 
 from harr.errors import PromotionRefused
-from harr.io.files import fingerprint, sha256, write_json
+from harr.io.files import fingerprint, sha256
 from tasks.registry import attempts
 from tasks.registry.gate import judge
 
-RULES = {"metric": "recall", "baseline": "frozen", "resamples": 2000, "seed": 0, "min_questions": 10, "veto": {}}
+RULES = {"metric": "recall", "baseline": "frozen", "resamples": 2000, "seed": 0, "min_questions": 10}
 HELD = json.dumps({"corpus": 5})
 
 
 class Store(Registry):
     """A registry in a folder, to which versions are added as tests need them."""
 
-    def add(self, number: str, rows: dict[str, list[dict[str, Any]]], audit: Any = CLEAN, **tags: str) -> Any:
+    def add(self, number: str, rows: dict[str, list[dict[str, Any]]], **tags: str) -> Any:
         """Register a version with the rows of its arms."""
         run = self.run()
         folder = self.kept(run) / "evaluation"
-        write_json(folder / "audit.json", audit)
+        folder.mkdir(parents=True)
         for arm, own in rows.items():
             (folder / f"{arm}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
         results = fingerprint({path.name: sha256(path) for path in folder.iterdir()})
@@ -79,17 +79,6 @@ def test_rows_that_cannot_be_compared_are_named(case: str, store: Store) -> None
     assert any(kind in shown for kind in kinds)
 
 
-@pytest.mark.fault(28)
-def test_a_veto_stops_a_candidate_that_gains_in_the_metric_that_decides(store: Store) -> None:
-    before = store.add("1", {"full": answered(0.5, 0.8)})
-    rows = {"full": answered(1.0, 0.2)}
-    assert refusal(store, store.add("2", rows), before) == ""
-    strict = store.add("3", rows, rules=json.dumps(RULES | {"veto": {"answer_f1": -0.01}}))
-    assert "veto answer_f1: found -0.600, needed at least -0.010 (tracking.veto)" in refusal(store, strict, before)
-    absent = store.add("4", rows, rules=json.dumps(RULES | {"veto": {"mrr": 0.0}}))
-    assert "veto mrr: found not measured" in refusal(store, absent, before)
-
-
 def test_the_metric_that_decides_is_that_of_the_champion(store: Store) -> None:
     before = store.add("1", {"full": answered(0.9, 0.4)})
     other = store.add("2", {"full": answered(0.1, 0.9)}, rules=json.dumps(RULES | {"metric": "answer_f1"}))
@@ -104,7 +93,6 @@ def test_a_version_without_rules_is_told_how_it_gets_them(tag: str, store: Store
 
 
 BETTER = {"full": answered(0.9, 0.9), "frozen": answered(0.3, 0.3)}
-EXPLOIT = "no_search: nothing is searched for in 40% of 40"
 NONE = "expectations: found none recorded, needed all held"
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("index: found other, needed i", {"index": "other"}),
@@ -113,31 +101,20 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     (NONE, {"expectations": '{"corpus": "many"}'}),
     (NONE, {"expectations": "[]"}),
     ("expectations: found no result of vectors", {"expectations": '{"corpus": 5, "vectors": 0}'}),
-    ("exploits: found none recorded, needed an audit of full beside the arm that it began as", {"audit": {}}),
-    (
-        f"exploits: found {EXPLOIT}, needed none, or its name in tracking",
-        {"audit": CLEAN | {"named": {"no_search": EXPLOIT}}},
-    ),
-    (
-        "evidence: found answers do not depend on passages: answer F1 0.700 falls by 0.000",
-        {"audit": CLEAN | {"swap": SWAP | {"fall": 0.0, "low": 0.0}}},
-    ),
     ("questions: found 32, needed at least 33 (tracking.min_questions)", {"rules": {"min_questions": 33}}),
 ]
 
 
-@pytest.mark.fault(15, 28)
+@pytest.mark.fault(28)
 def test_every_condition_is_asked_and_stands_on_the_page(store: Store) -> None:
     for number, (told, change) in enumerate(REFUSED):
         tags = change | ({"rules": json.dumps(RULES | change["rules"])} if "rules" in change else {})
         verdict = judge(store, store.add(str(number), BETTER, **tags), None, [])
-        assert told in verdict.refusal and re.search("1 of 1[01] conditions does not hold", verdict.page), told
+        assert told in verdict.refusal and re.search("1 of 9 conditions does not hold", verdict.page), told
         assert told.split(", ")[0].split("found ")[1] in verdict.page
-    untold = {"named": {"no_search": "no_search"}, "swap": {"untold": "the pipeline gives no answers"}}
-    allowed = json.dumps(RULES | {"allowed_exploits": ["no_search"], "min_questions": 32})
-    verdict = judge(store, store.add("last", BETTER, CLEAN | untold, rules=allowed), None, [])
-    assert verdict.refusal == "" and "all 11 conditions hold" in verdict.page
-    assert "none, no_search is allowed" in verdict.page and "not asked: the pipeline gives no answers" in verdict.page
+    enough = json.dumps(RULES | {"min_questions": 32})
+    verdict = judge(store, store.add("last", BETTER, rules=enough), None, [])
+    assert verdict.refusal == "" and "all 9 conditions hold" in verdict.page
 
 
 @pytest.mark.fault(28)

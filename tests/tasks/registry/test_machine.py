@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from registries import CLEAN, Killed, Registry, found
+from registries import Killed, Registry, found
 
 from harr.errors import HarrError, IndexMismatch, PromotionRefused
 from harr.io.files import digest_of, publish, sha256, write_json, write_text
@@ -133,7 +133,6 @@ class Project(RuleBasedStateMachine):
         shutil.rmtree(work, ignore_errors=True)
         for arm, level in (("full", level_of(model)), ("frozen", 0.1)):
             write_text(work / f"{arm}.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows(level)))
-        write_json(work / "audit.json", CLEAN)
         write_json(work / "played.json", record)
         publish(work, Path("data/evaluation"))
         self.measured.setdefault(evaluation_record.content_of(Path("models/adapter")) or "", set()).add(self.here())

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from harr_audits.swap import FEWEST, SAMPLE, Swapped, donors, swap
+
 from harr.evaluate.play import Game
-from harr.evaluate.swap import FEWEST, SAMPLE, Swapped, donors, swap
 from harr.rag.pipelines.pick import pick
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.types import Episode, Generate, Outcome, Passage, Question, Retrieval, Search, Step

@@ -1,8 +1,8 @@
-"""Audits of queries: asked again, and answers that were known beforehand, worked by hand."""
+"""Figures of queries: asked again, and answers that were known beforehand, worked by hand."""
 
 import pytest
 
-from harr.evaluate.audits import answer_in_query, repeated_queries, writes_queries
+from harr.evaluate.queries import answer_in_query, repeated_queries, writes_queries
 from harr.types import Episode, Passage, Question, Retrieval, Search, Step
 
 ASKED = "Where was the maker of Acme born?"

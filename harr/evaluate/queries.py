@@ -1,4 +1,4 @@
-"""Audits of written queries: was a reward earned, or got by asking again, or by an answer known beforehand?"""
+"""Figures of written queries: was one asked again, or did it hold an answer that was known beforehand?"""
 
 from collections.abc import Callable, Sequence
 

@@ -1,0 +1,47 @@
+"""What functions of other packages hold against the trained arm: ``evaluate.audits``."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from harr.errors import ParamsError
+from harr.evaluate.audit import Audit
+from harr.params import Params
+from harr.params.functions import function_of
+from harr.types import Episode, Log
+from tasks.play import Rows
+
+SHAPE = "takes the parameters, rows and episodes by arm and the settings, and returns an Audit (harr/evaluate/audit.py)"
+
+
+def audit_functions(params: Params) -> dict[str, Callable[..., Any]]:
+    """Return the functions by their names.
+
+    Raises:
+        ParamsError: one cannot be imported, or does not take the settings.
+    """
+    named = params.evaluate.audits.items()
+    return {
+        name: function_of(name, key="evaluate.audits", shape=SHAPE, takes=3, settings=settings)
+        for name, settings in named
+    }
+
+
+def play_audits(
+    params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, Sequence[Episode]], log: Log
+) -> dict[str, dict[str, Any]]:
+    """Return what every function says of the rows of all runs and of the episodes of every arm's first, by its name.
+
+    Raises:
+        ParamsError: one returns something else.
+    """
+    told = {}
+    for name, function in audit_functions(params).items():
+        audit = function(params, rows, episodes, **params.evaluate.audits[name])
+        if not isinstance(audit, Audit):
+            raise ParamsError(f"evaluate.audits: {name} returned {type(audit).__name__}; give one that {SHAPE}")
+        for line in audit.alarms.values():
+            print(f"alarm: {line}")
+        log(0, dict(audit.figures))
+        told[name] = asdict(audit)
+    return told
