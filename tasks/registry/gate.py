@@ -64,8 +64,7 @@ def judge(
         past: the champions as promotions made them (:func:`tasks.registry.history.champions`).
         replay: plays the champion on what the candidate was played on, and returns its rows; asked where their games
             differ. None compares the registered rows, and refuses where the games differ.
-        foreign: functions of other packages that may be asked (tracking.conditions); those of the candidate's rules
-            are.
+        foreign: names in tracking.conditions; of the functions that the candidate's rules name these are asked.
 
     Raises:
         PromotionRefused: the candidate has no rules, or its evaluation is not as it was registered.
@@ -118,8 +117,15 @@ def rules_of(version: Any) -> dict[str, Any]:
     """
     try:
         rules = {"conditions": {}, **json.loads(version.tags["rules"])}
-        kinds = {"metric": str, "baseline": str, "resamples": int, "seed": int, "min_questions": int}
-        if all(isinstance(rules[name], kind) for name, kind in {**kinds, "conditions": dict}.items()):
+        kinds = {
+            "metric": str,
+            "baseline": str,
+            "resamples": int,
+            "seed": int,
+            "min_questions": int,
+            "conditions": dict,
+        }
+        if all(isinstance(rules[name], kind) for name, kind in kinds.items()):
             return rules
     except (LookupError, ValueError, TypeError, RecursionError):
         pass
