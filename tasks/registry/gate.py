@@ -88,12 +88,7 @@ def judge(
         if not rows
     ]
     conditions = [
-        Condition(
-            "new",
-            f"champion is {champion.version}" if champion else "no champion yet",
-            "a candidate that is not the champion already",
-            champion is None or champion.version != candidate.version,
-        ),
+        _new(candidate, champion),
         _comparable(candidate, champion, same=same, again=again),
         _gain(rules["metric"], gains, lacking or ([wrong] if wrong else [])),
         _enough(rules, gains),
@@ -164,6 +159,12 @@ def faults(ours: Sequence[Row], theirs: Sequence[Row]) -> str:
         every = len(mine.keys() | others.keys())
         return f"the two have not the same questions: {len(single)} of {every} are only in one (first: {single[0]})"
     return ""
+
+
+def _new(candidate: Any, champion: Any | None) -> Condition:
+    now = f"champion is {champion.version}" if champion else "no champion yet"
+    differs = champion is None or champion.version != candidate.version
+    return Condition("new", now, "a candidate that is not the champion already", differs)
 
 
 def _comparable(candidate: Any, champion: Any | None, *, same: bool, again: bool) -> Condition:
