@@ -41,7 +41,7 @@ def kinds(root: Path) -> dict[str, Kind]:
     from harr.corpus.vectors import Vectors
     from harr.embed.encoder import Encoder
     from harr.embed.shards import embed_corpus
-    from harr.filter import keep
+    from harr.filter import write_batch
     from harr.index.build import build_index
     from harr.io.files import publish, write_text
     from harr.io.model_folder import PACKAGED
@@ -81,7 +81,7 @@ def kinds(root: Path) -> dict[str, Kind]:
     optimizer.step()
     Checkpoints(root / "train").save(1, layer, None, [optimizer], [{"loss": 1.0}], best=1)
     tried = [{"id": f"q{i}", "kept": True} for i in range(8)]
-    keep(root / "batch/batch-00000.jsonl", tried)
+    write_batch(root / "batch/batch-00000.jsonl", tried)
 
     return openers(root)
 
@@ -91,7 +91,7 @@ def openers(root: Path) -> dict[str, Kind]:
     from harr.corpus.passages import Passages, read_questions
     from harr.corpus.vectors import Vectors
     from harr.embed.encoder import Encoder
-    from harr.filter import kept
+    from harr.filter import read_batch
     from harr.index.passage_index import PassageIndex
     from harr.io.files import check_sums, read_jsonl
     from harr.io.model_folder import PACKAGED, find_folder
@@ -123,7 +123,7 @@ def openers(root: Path) -> dict[str, Kind]:
         "retriever": lambda: find_folder(str(root / "retriever")),
         "llm": lambda: load_model(str(root / "llm")),
         "evaluation": rows_of_evaluation,
-        "batch": lambda: kept(root / "batch/batch-00000.jsonl"),
+        "batch": lambda: read_batch(root / "batch/batch-00000.jsonl"),
     }
     return {name: Kind(root / name, action) for name, action in opens.items()}
 

@@ -47,7 +47,7 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int, pages_port: int) ->
     Raises:
         ServiceUnavailable: a port is taken, or something did not come up.
     """
-    started = _known()
+    started = _running()
     before = set(started)
     url = f"http://127.0.0.1:{prefect_port}/api"
     if "Prefect" in started:
@@ -95,7 +95,7 @@ def _worker_settings() -> dict[str, str]:
 
 def down() -> None:
     """Cancel what the workers run, stop workers and servers, and take their files away."""
-    started = _known()
+    started = _running()
     if "Prefect" in started:
         os.environ["PREFECT_API_URL"] = f"{started['Prefect']['page']}/api"
         with _whatever_the_server_does("running flow runs may be shown as Running"):
@@ -119,7 +119,7 @@ def _whatever_the_server_does(effect: str) -> Iterator[None]:
         print(f"warning: the Prefect server did not answer ({error}); {effect}", file=sys.stderr)
 
 
-def _known() -> dict[str, Any]:
+def _running() -> dict[str, Any]:
     """Return what an earlier `harr up` started and still runs; what is left of a killed server is ended.
 
     A server's children keep its port. A killed worker's go on with the stage that they are at.

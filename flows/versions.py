@@ -12,7 +12,7 @@ from harr.io.files import digest_of, read_jsonl
 from harr.params import Params
 from tasks.paths import trained_folder
 from tasks.tracking.client import client_of
-from tasks.tracking.errors import found, service
+from tasks.tracking.errors import look_up, service
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def read_versions(root: Path, address: str, params: Params) -> tuple[Version, ..
 
 def _versions(client: Any, params: Params) -> tuple[Version, ...]:
     name = params.tracking.registered_model
-    model, versions = found(client.get_registered_model, name), []
+    model, versions = look_up(client.get_registered_model, name), []
     for alias, number in sorted(model.aliases.items()) if model else ():
         one = client.get_model_version(name, number)
         figures = _figures(client, one.run_id or "", params.headline)

@@ -50,11 +50,11 @@ def filter_questions(
     with bar(total=min(params.target, len(questions)), desc="filter: kept", unit="question", shown=main) as progress:
         for number, first in stoppable(enumerate(range(0, len(questions), params.batch_size))):
             shard = run / f"batch-{number:05d}.jsonl"
-            found = kept(shard)
+            found = read_batch(shard)
             if found is None:
                 batch = questions[first : first + params.batch_size]
                 found = try_questions(params, setup, batch, seed * 1_000_003 + number)
-                distributed.main_process_only(partial(keep, shard, found))
+                distributed.main_process_only(partial(write_batch, shard, found))
             rows += found
             count = sum(row["kept"] for row in rows)
             progress.update(min(count, params.target) - progress.n)
@@ -64,14 +64,14 @@ def filter_questions(
     return distributed.main_process_only(lambda: _write(params, questions, rows, run, out))
 
 
-def keep(shard: Path, rows: Sequence[dict[str, Any]]) -> None:
+def write_batch(shard: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Write the rows of a finished batch, after a line with their hash."""
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     write_text(shard, f"{fingerprint(lines)}\n{lines}")
 
 
-def kept(shard: Path) -> list[dict[str, Any]] | None:
-    """Return what :func:`keep` wrote; None where there is no such file, or it is damaged."""
+def read_batch(shard: Path) -> list[dict[str, Any]] | None:
+    """Return what :func:`write_batch` wrote; None where there is no such file, or it is damaged."""
     try:
         digest, _, lines = shard.read_bytes().decode().partition("\n")
     except (OSError, ValueError):

@@ -46,12 +46,14 @@ def play_lengths(
     from harr.report.plots import lengths_plot
 
     found, section = dataset_of(params.download)
-    if not found.told or not isinstance(params.pipeline, PickParams):
+    if not found.stories or not isinstance(params.pipeline, PickParams):
         raise ParamsError(
             "evaluation over lengths needs a data set of stories, such as download.dataset babilong, and pipeline.name "
             "pick; see recipes/qrag_babilong_small.yaml"
         )
-    told = found.told(section.model_copy(update={"seed": seed, "test_questions": questions or section.test_questions}))
+    told = found.stories(
+        section.model_copy(update={"seed": seed, "test_questions": questions or section.test_questions})
+    )
     towers = trained_towers(params.encoder, params.retriever, model or ADAPTER)
     mean = tokens_per_sentence(told.noise(0), towers.actions.token_counts)
     lengths = sorted({*lengths, *(sentences_for(count, mean) for count in tokens)})
@@ -134,7 +136,7 @@ def ask_reader(params: Params, logs: Sequence[Path], keep: "Rule" = "all", limit
     from harr.builders.writers import build_generator
     from harr.evaluate.answers import exam_of, read_answers
     from harr.evaluate.lengths import by_length, whole_lines
-    from harr.evaluate.picks import shown
+    from harr.evaluate.picks import cut_row
 
     generator = build_generator(params.generator, params.seed, PLACES)
     if generator is None:
@@ -145,7 +147,7 @@ def ask_reader(params: Params, logs: Sequence[Path], keep: "Rule" = "all", limit
         name = re.fullmatch(r"eval_seed\d+_ns(\d+)\.jsonl", log.name)
         if not name or not log.exists():
             raise ParamsError(f"{log}: expected a log eval_seed<seed>_ns<sentences>.jsonl of `harr lengths`")
-        answered = read_answers([shown(row, keep, limit) for row in whole_lines(log)], generator, exam)
+        answered = read_answers([cut_row(row, keep, limit) for row in whole_lines(log)], generator, exam)
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in answered)
         write_text(log.with_name(f"answers_{log.name}"), lines)
         rows_of.setdefault(int(name[1]), []).extend(answered)

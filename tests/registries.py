@@ -16,7 +16,7 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def found(call: Any, *values: Any) -> Any:
+def look_up(call: Any, *values: Any) -> Any:
     """What a call gives, or None."""
     try:
         return call(*values)

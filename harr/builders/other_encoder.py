@@ -33,10 +33,12 @@ class OtherEncoder:
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Return the best ``k`` passages per search, by cosine with the query alone."""
         return [
-            found for first in range(0, len(searches), BATCH) for found in self._found(searches[first : first + BATCH])
+            found
+            for first in range(0, len(searches), BATCH)
+            for found in self._retrieve(searches[first : first + BATCH])
         ]
 
-    def _found(self, searches: Sequence[Search]) -> list[Retrieval]:
+    def _retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         query_QD = self.encoder.encode([search.query for search in searches], prompt=self.encoder.plain_prompt)
         scores_QN = query_QD @ self.vectors_ND.T
         ranked = []

@@ -33,7 +33,7 @@ class Dataset:
         cut: whether documents are cut into chunks of tokens.
         vast: whether its questions can be read alone: passages may be millions.
         apart: whether it promises that no passage is gold in two splits.
-        told: of a data set of stories, section ``download`` becomes :class:`LongDocuments` (`harr lengths`).
+        stories: of a data set of stories, section ``download`` becomes :class:`LongDocuments` (`harr lengths`).
         settings: of another package, the class that ``download.settings`` are read as, which all of these then take.
     """
 
@@ -42,7 +42,7 @@ class Dataset:
     cut: bool = False
     vast: bool = False
     apart: bool = False
-    told: Callable[[Any], LongDocuments] | None = None
+    stories: Callable[[Any], LongDocuments] | None = None
     settings: type[QuestionsParams] | None = None
 
 
@@ -110,7 +110,7 @@ DATASETS = {
     "all": Dataset(bare, _of_hub, vast=True),
     "hover": Dataset(hover, _of_hub, vast=True),
     "medquad": Dataset(medquad, _of_medquad, cut=True),
-    "babilong": Dataset(lambda params: long_documents(babilong(params)), of_noise, apart=True, told=babilong),
+    "babilong": Dataset(lambda params: long_documents(babilong(params)), of_noise, apart=True, stories=babilong),
     "function": Dataset(_function, lambda params: f"what {params.function} gives"),
 }
 

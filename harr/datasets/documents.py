@@ -39,7 +39,7 @@ def documents(params: DocumentsParams, spans: Spans) -> Source:
     known: set[str] = set()
     train, validation, test = own_questions(params)
 
-    def kept(asked: Iterable[Question], split: str, files: Sequence[str]) -> Iterator[Question]:
+    def keep_answerable(asked: Iterable[Question], split: str, files: Sequence[str]) -> Iterator[Question]:
         for file in files:
             if not Path(file).is_file():
                 raise CorpusError(
@@ -60,9 +60,9 @@ def documents(params: DocumentsParams, spans: Spans) -> Source:
 
     return Source(
         passages=_passages(params, spans, known, left_out, figures),
-        train=kept(train, "train", params.train),
-        test=kept(test, "test", params.test),
-        validation=None if validation is None else kept(validation, "validation", params.validation),
+        train=keep_answerable(train, "train", params.train),
+        test=keep_answerable(test, "test", params.test),
+        validation=None if validation is None else keep_answerable(validation, "validation", params.validation),
         figures=figures,
         left_out=left_out,
     )

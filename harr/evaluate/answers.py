@@ -35,7 +35,7 @@ def exam_of(data: DatasetParams) -> Exam | None:
     if isinstance(data, BabiLongParams):
         return exam_of_task(data.task)
     found, section = dataset_of(data)
-    return found.told(section).exam if found.told else None
+    return found.stories(section).exam if found.stories else None
 
 
 def exam_of_task(task: int) -> Exam:

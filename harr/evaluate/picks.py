@@ -26,11 +26,11 @@ def needed(row: Mapping[str, Any]) -> int | None:
     return None
 
 
-def kept(row: Mapping[str, Any], rule: Rule, limit: float = 0.0) -> list[int]:
+def keep_picks(row: Mapping[str, Any], rule: Rule, limit: float = 0.0) -> list[int]:
     """Return which picks a rule keeps, counted from 0; ``limit`` is the threshold of value, or a number of picks.
 
     >>> row = {"gold": [7, 2], "picked": [2, 5, 7, 9], "values": [0.9, 0.8, 0.7, 0.1]}
-    >>> kept(row, "value", 0.5), kept(row, "picks", 2), kept(row, "early_stop"), kept(row, "gold")
+    >>> keep_picks(row, "value", 0.5), keep_picks(row, "picks", 2), keep_picks(row, "early_stop"), keep_picks(row, "gold")
     ([0, 1, 2], [0, 1], [0, 1, 2], [0, 2])
     """
     every = list(range(len(row["picked"])))
@@ -48,9 +48,9 @@ def kept(row: Mapping[str, Any], rule: Rule, limit: float = 0.0) -> list[int]:
             return every
 
 
-def shown(row: Mapping[str, Any], rule: Rule, limit: float = 0.0) -> dict[str, Any]:
+def cut_row(row: Mapping[str, Any], rule: Rule, limit: float = 0.0) -> dict[str, Any]:
     """Return the line of a log with the picks that a rule keeps, and their fact_em and fact_f1."""
-    numbers = kept(row, rule, limit)
+    numbers = keep_picks(row, rule, limit)
     short = {name: [row[name][number] for number in numbers] for name in ("picked", "texts", "values")}
     found, gold = set(short["picked"]), set(row["gold"])
     f1 = 2 * len(found & gold) / (len(found) + len(gold))

@@ -67,7 +67,7 @@ def examples(reader: Reader, rng: random.Random, passages: int) -> list[Piece]:
     pieces: list[Piece] = []
     for number in range(rng.randint(1, SITUATIONS)):
         question = rng.choice(reader.questions)
-        context = _found(question, reader, rng, passages)
+        context = _find_passages(question, reader, rng, passages)
         shown = render(question.text, context)[0]
         completion = completion_text(query(question.text, context, style), "bare")
         pieces += [(f"\n{shown}" if number else shown, False), (completion, True)]
@@ -80,7 +80,7 @@ def share_as_taught(generator: Generator, reader: Reader, number: int, passages:
     requests, wanted = [], []
     for _ in range(number):
         shown, asked = rng.sample(reader.questions, 2)
-        first, second = (_found(question, reader, rng, passages, later=1.0) for question in (shown, asked))
+        first, second = (_find_passages(question, reader, rng, passages, later=1.0) for question in (shown, asked))
         example = Demonstration(shown.text, first, query(shown.text, first, "told"))
         requests.append(request(render(asked.text, second, [example])[0], "bare"))
         wanted.append(query(asked.text, second, "told"))
@@ -88,7 +88,7 @@ def share_as_taught(generator: Generator, reader: Reader, number: int, passages:
     return sum(found == want for found, want in zip(written, wanted, strict=True)) / number
 
 
-def _found(
+def _find_passages(
     question: Question, reader: Reader, rng: random.Random, passages: int, later: float = LATER
 ) -> tuple[Passage, ...]:
     """Return what the hops before have found: nothing at the first, or the passages of all finished hops."""

@@ -99,9 +99,9 @@ def build_index(
 
 def _manifest(parts: Mapping[str, Slice], before: Before | None, width: int) -> dict[str, Any]:
     """Return what the stage's output says of itself."""
-    whole, told = parts[""], {source: part.told() for source, part in parts.items() if source}
+    whole, told = parts[""], {source: part.describe() for source, part in parts.items() if source}
     content = {**whole.content, "width": width, "deleted": before.holes(whole) if before else 0}
-    return {**content, **whole.told(), **({"sources": told} if told else {})}
+    return {**content, **whole.describe(), **({"sources": told} if told else {})}
 
 
 def _publish(

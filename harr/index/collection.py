@@ -80,7 +80,7 @@ class Slice:
     content: Mapping[str, Any]
     file: str
 
-    def told(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return what the manifest says of it."""
         return {"collection": self.collection, "rows": len(self.rows), "keys": self.file}
 

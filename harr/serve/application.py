@@ -50,12 +50,12 @@ def application(service: RetrieverService, *, token: str = "", loopback: bool = 
 
 
 def _add_searches(app: FastAPI, service: RetrieverService) -> None:
-    @app.post("/search", openapi_extra=_told(SearchBody))
+    @app.post("/search", openapi_extra=_describe_body(SearchBody))
     async def search(request: Request) -> Response:
         """Find passages for a question, its hops or a chat, and a query."""
         return _json(await service.search(read_body(SearchBody, await request.body())))
 
-    @app.post("/retrieve", openapi_extra=_told(RetrieveBody))
+    @app.post("/retrieve", openapi_extra=_describe_body(RetrieveBody))
     async def retrieve(request: Request) -> Response:
         """Find passages as Search-R1's retrieval server does: plain queries, without a history."""
         body = read_body(RetrieveBody, await request.body())
@@ -63,13 +63,13 @@ def _add_searches(app: FastAPI, service: RetrieverService) -> None:
         told = await service.ask([Ask("champion", Search(Question("", q), q, k=body.topk or 0)) for q in queries])
         return _json({"result": [_hits(answer, body.return_scores) for answer in told]})
 
-    @app.post("/outcome", openapi_extra=_told(OutcomeBody))
+    @app.post("/outcome", openapi_extra=_describe_body(OutcomeBody))
     async def outcome(request: Request) -> Response:
         """Keep what became of a search."""
         service.outcome(read_body(OutcomeBody, await request.body()))
         return _json({"kept": True})
 
-    @app.post("/embed", openapi_extra=_told(EmbedBody))
+    @app.post("/embed", openapi_extra=_describe_body(EmbedBody))
     async def embed(request: Request) -> Response:
         """Return unit vectors of states or passages."""
         body = read_body(EmbedBody, await request.body())
@@ -106,7 +106,7 @@ def _page() -> str:
     return PAGE.read_text(encoding="utf-8")
 
 
-def _told(kind: Any) -> dict[str, Any]:
+def _describe_body(kind: Any) -> dict[str, Any]:
     schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
     schema.pop("$defs", None)
     return {"requestBody": {"content": {"application/json": {"schema": schema}}, "required": True}}

@@ -109,7 +109,7 @@ class Searcher:
             ModelError, IndexMismatch, DamagedFile: as :meth:`TrainedRetriever.load`; the model of before goes on, over
                 the corpus of before.
         """
-        place, made = folder.resolve(), self._told()
+        place, made = folder.resolve(), self._read_manifests()
         facts, section = read_facts(place)
         with ExitStack() as opened:
             known = self.serving.corpus if self.serving and made in (self._made, ()) else None
@@ -121,7 +121,7 @@ class Searcher:
                     self._opened.close()
                     self._opened, self._made = opened.pop_all(), made
 
-    def beside(self, folder: Path, version: str) -> Serving:
+    def open_candidate(self, folder: Path, version: str) -> Serving:
         """Return another trained retriever over the corpus that is open; it answers nobody.
 
         Raises:
@@ -139,16 +139,16 @@ class Searcher:
         return self._serving(facts, section, place, now.corpus, version)
 
     @contextmanager
-    def held(self, corpus: Corpus) -> Iterator[bool]:
+    def pause_answers(self, corpus: Corpus) -> Iterator[bool]:
         """Answer nobody for the length of the block; gives whether ``corpus`` is still the one that is open."""
         with self._answering:
             yield self.serving is not None and self.serving.corpus is corpus
 
     def changed(self) -> bool:
         """Return whether the stages made another corpus or other vectors since they were opened."""
-        return self._told() not in (self._made, ())
+        return self._read_manifests() not in (self._made, ())
 
-    def _told(self) -> tuple[bytes, ...]:
+    def _read_manifests(self) -> tuple[bytes, ...]:
         """Return what the stages say of the corpus of now; () while one of them is at work, or where there are none."""
         places = Places.of_project(self.project)
         with suppress(OSError):

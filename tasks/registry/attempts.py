@@ -13,7 +13,7 @@ from typing import Any
 
 from harr.io.files import fingerprint
 from tasks.registry.history import read_list
-from tasks.tracking.errors import found
+from tasks.tracking.errors import look_up
 
 ALPHA = 0.025
 """One-sided; the first candidate is thus held to an interval of 97.5 %."""
@@ -55,7 +55,7 @@ def draws(number: int, resamples: int) -> int:
 
 
 def _past(client: Any, version: Any) -> tuple[list[str], str]:
-    model = found(client.get_registered_model, version.name)
+    model = look_up(client.get_registered_model, version.name)
     own = fingerprint([version.tags.get("model"), version.tags.get("results")])[:8]
     return read_list(model.tags.get(_tag(version), "")) if model else [], own
 

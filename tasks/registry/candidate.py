@@ -7,7 +7,7 @@ from tasks.merge import summary, version_tags
 from tasks.paths import EVALUATION, trained_folder
 from tasks.registry.register import CANDIDATE, hashes, propose, register, registered
 from tasks.tracking.client import open_client
-from tasks.tracking.errors import found, service
+from tasks.tracking.errors import look_up, service
 from tasks.tracking.inputs import check_settings
 from tasks.tracking.run import tracked_run
 
@@ -43,7 +43,7 @@ def keep_candidate(params: Params, *, by_hand: bool = False) -> str:
         client = open_client(params)
         known = registered(client, name, hashes(params, kind, folder, EVALUATION), folder)
         if known:
-            before = found(client.get_model_version_by_alias, name, CANDIDATE)
+            before = look_up(client.get_model_version_by_alias, name, CANDIDATE)
             if not propose(client, name, known, by_hand=by_hand):
                 return f"version {known.version} of {name} was rolled back; `harr register` makes it the candidate"
             same = before and str(before.version) == str(known.version)

@@ -7,7 +7,7 @@ from harr.report.differences import Champion
 from harr.services.model_registry import CHAMPION
 from tasks.registry.gate import rows_of
 from tasks.tracking.client import open_client
-from tasks.tracking.errors import found, service
+from tasks.tracking.errors import look_up, service
 
 
 def read_champion(params: Params) -> Champion | None:
@@ -17,11 +17,11 @@ def read_champion(params: Params) -> Champion | None:
     try:
         with service():
             client = open_client(params)
-            version = found(client.get_model_version_by_alias, name, CHAMPION)
-            run = found(client.get_run, version.run_id) if version else None
+            version = look_up(client.get_model_version_by_alias, name, CHAMPION)
+            run = look_up(client.get_run, version.run_id) if version else None
             if version is None or run is None:
                 return None
-            whole = found(client.get_run, run.data.tags.get("mlflow.parentRunId", version.run_id)) or run
+            whole = look_up(client.get_run, run.data.tags.get("mlflow.parentRunId", version.run_id)) or run
             return Champion(
                 f"{name} {version.version}", whole.data.params or run.data.params, rows_of(client, version, FULL)
             )

@@ -97,7 +97,7 @@ def judge(
         _same_rules(rules, champion),
         _expectations(candidate),
         _index(candidate),
-        *_asked(client, candidate, gains, rules["conditions"], foreign),
+        *_ask_functions(client, candidate, gains, rules["conditions"], foreign),
     ]
     facts = {words: candidate.tags.get(tag, "none recorded") for tag, words in FACTS.items()}
     level = f"{100 * (1 - 2 * attempts.level(number)):.5g}"
@@ -262,7 +262,7 @@ def _index(candidate: Any) -> Condition:
     return Condition("index", found, needed, bool(here) and found == here)
 
 
-def _asked(
+def _ask_functions(
     client: Any, candidate: Any, gains: Gains, named: Mapping[str, Mapping[str, Any]], known: Container[str]
 ) -> Iterator[Condition]:
     """Ask the functions that a version was registered with; of a registry's word alone no code is run."""
@@ -284,17 +284,17 @@ def rows_of(client: Any, version: Any, arm: str) -> list[Row]:
     Raises:
         PromotionRefused: its evaluation is not as it was registered.
     """
-    rows: list[Row] = kept(client, version, f"{arm}.jsonl") or []
+    rows: list[Row] = read_registered(client, version, f"{arm}.jsonl") or []
     return rows
 
 
 def record_of(client: Any, version: Any) -> dict[str, Any]:
     """Return what a version's evaluation was played with (tasks/evaluation_record.py); {} of an older harr."""
-    record: dict[str, Any] = kept(client, version, PLAYED)
+    record: dict[str, Any] = read_registered(client, version, PLAYED)
     return record
 
 
-def kept(client: Any, version: Any, name: str) -> Any:
+def read_registered(client: Any, version: Any, name: str) -> Any:
     """Return a file of the evaluation that was registered with a version; {} where it has none of that name."""
     listed = {Path(file.path).name for file in client.list_artifacts(version.run_id, "evaluation")}
     if name not in listed:

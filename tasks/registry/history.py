@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from harr.services.model_registry import CHAMPION
-from tasks.tracking.errors import found
+from tasks.tracking.errors import look_up
 
 PREVIOUS, PROMOTED = "previous_champion", "promoted"
 TAG, MOVING = "harr.champions", "harr.moving"
@@ -22,20 +22,20 @@ def champions(client: Any, name: str) -> list[str]:
     A move that a kill cut off is brought to its end first. Where all of them were deleted there is none to go back to,
     and the next one is the first again.
     """
-    model = found(client.get_registered_model, name)
+    model = look_up(client.get_registered_model, name)
     if model is None:
         return []
     noted = read_list(model.tags.get(TAG, ""))
-    version = found(client.get_model_version_by_alias, name, CHAMPION)
+    version = look_up(client.get_model_version_by_alias, name, CHAMPION)
     now = str(version.version) if version else ""
     if MOVING in model.tags:
         if now == model.tags[MOVING] and noted[-1:] != [now]:
             noted = _note(client, name, [*noted, now])
         client.delete_registered_model_tag(name, MOVING)
     if not noted and version and PROMOTED in version.tags:
-        before = found(client.get_model_version_by_alias, name, PREVIOUS)
+        before = look_up(client.get_model_version_by_alias, name, PREVIOUS)
         return [*([str(before.version)] if before else []), now]
-    left = version or any(found(client.get_model_version, name, number) for number in set(noted))
+    left = version or any(look_up(client.get_model_version, name, number) for number in set(noted))
     return noted if left else []
 
 
@@ -61,7 +61,7 @@ def move(client: Any, name: str, version: str, past: list[str]) -> None:
     A kill in between is told by the tag MOVING, and :func:`champions` ends the move.
     """
     client.set_registered_model_tag(name, MOVING, version)
-    before = found(client.get_model_version_by_alias, name, CHAMPION)
+    before = look_up(client.get_model_version_by_alias, name, CHAMPION)
     if before and str(before.version) != version:
         client.set_registered_model_alias(name, PREVIOUS, before.version)
     client.set_registered_model_alias(name, CHAMPION, version)

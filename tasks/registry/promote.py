@@ -16,7 +16,7 @@ from tasks.registry.history import PREVIOUS, PROMOTED, champions, move
 from tasks.registry.register import CANDIDATE, ROLLED_BACK
 from tasks.registry.replay import replay_of
 from tasks.tracking.client import open_client
-from tasks.tracking.errors import done_once, found, service, uploading
+from tasks.tracking.errors import done_once, look_up, service, uploading
 from tasks.tracking.execution import is_alive, machine, me, process_name
 
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
@@ -46,8 +46,8 @@ def promote(params: Params, *, again: bool = False) -> str:
     with service():
         client, name = open_client(params), params.tracking.registered_model
         with alone(client, name):
-            candidate = found(client.get_model_version_by_alias, name, CANDIDATE)
-            champion = found(client.get_model_version_by_alias, name, CHAMPION)
+            candidate = look_up(client.get_model_version_by_alias, name, CANDIDATE)
+            champion = look_up(client.get_model_version_by_alias, name, CHAMPION)
             if candidate is None:
                 mend = "run `dvc repro`, or `harr register` for the model in models/"
                 raise PromotionRefused(f"registered model {name} has no candidate; {mend}")
@@ -99,12 +99,12 @@ def rollback(params: Params, *, to: str = "") -> str:
         client, name = open_client(params), params.tracking.registered_model
         with alone(client, name):
             past = champions(client, name)
-            champion = found(client.get_model_version_by_alias, name, CHAMPION)
-            before = found(client.get_model_version_by_alias, name, PREVIOUS)
+            champion = look_up(client.get_model_version_by_alias, name, CHAMPION)
+            before = look_up(client.get_model_version_by_alias, name, PREVIOUS)
             previous = _former(client, name, past, to) if to else before
             if previous is None or (champion and champion.version == previous.version and not to):
                 raise PromotionRefused(f"registered model {name} has no previous champion to go back to")
-            candidate = found(client.get_model_version_by_alias, name, CANDIDATE)
+            candidate = look_up(client.get_model_version_by_alias, name, CANDIDATE)
             if candidate and champion and candidate.version == champion.version:
                 client.delete_registered_model_alias(name, CANDIDATE)
             if champion and champion.version != previous.version:
@@ -121,9 +121,9 @@ def _former(client: Any, name: str, past: Sequence[str], to: str) -> Any:
     Raises:
         PromotionRefused: it was none, or is gone.
     """
-    version = found(client.get_model_version, name, to) if to in past else None
+    version = look_up(client.get_model_version, name, to) if to in past else None
     if version is None:
-        there = [one for one in dict.fromkeys(past) if found(client.get_model_version, name, one)]
+        there = [one for one in dict.fromkeys(past) if look_up(client.get_model_version, name, one)]
         told = f"there are {', '.join(there)}" if there else "there is none"
         raise PromotionRefused(f"version {to} of {name} was no champion, or is gone; {told}")
     return version
@@ -147,7 +147,7 @@ def alone(client: Any, name: str) -> Iterator[None]:
     lock, deadline = f"{name}.promotion", time.monotonic() + WAIT_SECONDS
     mark = f"A promotion under way, by {me()} ({process_name()})"
     while not done_once(client.create_registered_model, lock, description=mark):
-        held = found(client.get_registered_model, lock)
+        held = look_up(client.get_registered_model, lock)
         if held is None:
             continue
         if held.description == mark:  # the server went away before this process could take it off

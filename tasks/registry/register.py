@@ -23,7 +23,7 @@ from tasks.headline import evaluation_note, headline_figures
 from tasks.paths import AUDITS, WORK
 from tasks.registry.figures import describe, figure_tags
 from tasks.registry.mlmodel import write_mlmodel
-from tasks.tracking.errors import Refused, done_once, found, service, uploading
+from tasks.tracking.errors import Refused, done_once, look_up, service, uploading
 from tasks.tracking.fingerprints import requirements
 from tasks.tracking.run import Run
 
@@ -88,7 +88,7 @@ def hashes(params: Params, kind: str, folder: Path, evaluation: Path) -> dict[st
 
 def registered(client: Any, name: str, facts: Mapping[str, str], folder: Path) -> Any | None:
     """Return the newest version with the same of these facts (``SAME``) whose files are all there; None without one."""
-    if found(client.get_registered_model, name) is None:
+    if look_up(client.get_registered_model, name) is None:
         return None
     same = client.search_model_versions(f"name = '{name}' and tags.model = '{facts['model']}'")
     for version in sorted(same, key=lambda one: int(one.version), reverse=True):
@@ -108,7 +108,7 @@ def propose(client: Any, name: str, version: Any, *, by_hand: bool = False) -> b
         if not by_hand:
             return False
         client.delete_model_version_tag(name, version.version, ROLLED_BACK)
-    current = found(client.get_model_version_by_alias, name, CANDIDATE)
+    current = look_up(client.get_model_version_by_alias, name, CANDIDATE)
     if current is None or str(current.version) != str(version.version):
         client.set_registered_model_alias(name, CANDIDATE, version.version)
     return True
@@ -136,7 +136,7 @@ def _make(
         raise Refused(
             f"MLflow did not take {', '.join(sorted(lost))} of {folder}, so no version is registered; see above"
         )
-    if found(run.client.get_registered_model, name) is None:
+    if look_up(run.client.get_registered_model, name) is None:
         done_once(run.client.create_registered_model, name, description=DESCRIPTIONS[kind])
     environment = hashlib.sha256(installed.encode()).hexdigest()
     source = f"{run.client.get_run(run.run_id).info.artifact_uri}/{kind}"

@@ -93,12 +93,12 @@ def _http_status(error: BaseException | None) -> int:
     return int(getattr(response, "status_code", 0))
 
 
-def found(look_up: Callable[..., Any], *names: str) -> Any | None:
+def look_up(ask: Callable[..., Any], *names: str) -> Any | None:
     """Return what the store answers, or None where it has no such thing."""
     from mlflow.exceptions import MlflowException
 
     try:
-        return look_up(*names)
+        return ask(*names)
     except MlflowException as error:
         if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
             return None

@@ -52,7 +52,7 @@ class Run:
         return client_of(self.address)
 
     @property
-    def _made(self) -> Any:
+    def _mlflow_run(self) -> Any:
         with service():
             self._run = self._run or open_run(self.client, self.report)
             return self._run
@@ -60,7 +60,7 @@ class Run:
     @property
     def run_id(self) -> str:
         """Return MLflow's name of the run; there is one once the server has answered."""
-        return str(self._made.info.run_id)
+        return str(self._mlflow_run.info.run_id)
 
     def send(self) -> None:
         """Send what has gathered: a version is registered from a run that MLflow has.
@@ -68,7 +68,7 @@ class Run:
         Raises:
             ServiceUnavailable: the server does not answer; what was reported stays.
         """
-        say(*send(self.client, self._made, self.report))
+        say(*send(self.client, self._mlflow_run, self.report))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Report one point per value."""

@@ -57,7 +57,7 @@ class CachedGenerator:
             fingerprint([r.messages, r.prompt, r.stop, *([r.max_tokens] if r.max_tokens else [])]) for r in requests
         ]
         distinct = dict(zip(keys, requests, strict=True))
-        known = self._table.do(lambda store: self._known(store, list(distinct)))
+        known = self._table.do(lambda store: self._look_up(store, list(distinct)))
         texts = {key: text for key, text in known.items() if self._keep(distinct[key], text)}
         missing = [key for key in distinct if key not in texts]
         self._cached += sum(key in texts for key in keys)
@@ -91,7 +91,7 @@ class CachedGenerator:
         damaged = {"damaged": float(self._damaged)} if self._damaged else {}
         return {**self.generator.usage(), "cached": float(self._cached), **damaged}
 
-    def _known(self, store: sqlite3.Connection, keys: list[str]) -> dict[str, str]:
+    def _look_up(self, store: sqlite3.Connection, keys: list[str]) -> dict[str, str]:
         """Return what is remembered and whole."""
         texts: dict[str, str] = {}
         for start in range(0, len(keys), BATCH):

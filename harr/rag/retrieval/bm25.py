@@ -24,9 +24,9 @@ class BM25Retriever:
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Return the best ``k`` passages per search; fewer where fewer share a word with the query."""
-        return distributed.main_process_only(lambda: self._found(searches))
+        return distributed.main_process_only(lambda: self._retrieve(searches))
 
-    def _found(self, searches: Sequence[Search]) -> list[Retrieval]:
+    def _retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         longest = max(len(search.exclude_ids) + (search.k or self.k) for search in searches)
         queries = list(dict.fromkeys(search.query for search in searches))
         found_QN, scores_QN = self.index.search_text(queries, self.fetch if self.candidates == "question" else longest)

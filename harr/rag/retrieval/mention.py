@@ -46,9 +46,9 @@ class MentionRetriever:
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Answer all searches: one search of BM25, and two reads of passages."""
-        return distributed.main_process_only(lambda: self._found(searches))
+        return distributed.main_process_only(lambda: self._retrieve(searches))
 
-    def _found(self, searches: Sequence[Search]) -> list[Retrieval]:
+    def _retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         queries = list(dict.fromkeys(search.query for search in searches))
         longest = max(len(search.exclude_ids) + (search.k or self.k) for search in searches)
         filled_QN, _ = self.index.search_text(queries, self.fetch if self.candidates == "question" else longest)

@@ -76,7 +76,7 @@ class WebSource:
         """Return one retrieval per search, in order; fewer passages where some of them are excluded."""
         keys = [(search.query, search.k or self.k) for search in searches]
         distinct = list(dict.fromkeys(keys))
-        known: dict[Key, tuple[Passage, ...]] = self._cache.known(distinct) if self._cache else {}
+        known: dict[Key, tuple[Passage, ...]] = self._cache.look_up(distinct) if self._cache else {}
         self._usage["cached"] += sum(key in known for key in keys)
         answers: dict[Key, Answer] = dict(known)
         try:
@@ -167,7 +167,7 @@ class Remembered:
         columns = "(query TEXT, k INTEGER, date TEXT, passages TEXT, PRIMARY KEY (query, k))"
         self._table, self._tool = SharedTable(path, f"searches {columns}"), tool
 
-    def known(self, keys: Sequence[Key]) -> dict[Key, tuple[Passage, ...]]:
+    def look_up(self, keys: Sequence[Key]) -> dict[Key, tuple[Passage, ...]]:
         """Return the answers there are."""
         one = "SELECT passages FROM searches WHERE query = ? AND k = ?"
         texts = self._table.do(lambda store: {key: store.execute(one, key).fetchone() for key in keys})

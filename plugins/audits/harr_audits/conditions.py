@@ -8,7 +8,7 @@ from harr.params.measures import of_metrics
 from harr.report.promotion import Condition
 from harr_audits.exploits import EXPLOITS
 from tasks.paths import AUDITS
-from tasks.registry.gate import Gains, kept
+from tasks.registry.gate import Gains, read_registered
 
 AUDIT = "harr_audits.audit:audit_play"
 """The function of ``evaluate.audits`` whose facts are read."""
@@ -55,5 +55,5 @@ def veto(client: Any, candidate: Any, gains: Gains, *, least: Mapping[str, float
 
 def _facts(client: Any, candidate: Any) -> Mapping[str, Any]:
     """Return what the audit of the candidate's evaluation told; {} where there was none."""
-    facts: Mapping[str, Any] = kept(client, candidate, AUDITS).get(AUDIT, {}).get("facts", {})
+    facts: Mapping[str, Any] = read_registered(client, candidate, AUDITS).get(AUDIT, {}).get("facts", {})
     return facts

@@ -86,7 +86,9 @@ def judge_values(said: str, gold: str) -> dict[str, Any]:
     return verdict(", ".join(values), found == wanted, set_f1(found, wanted))
 
 
-DATASET = Dataset(lambda params: documents(needles(params)), of_noise, apart=True, told=needles, settings=NeedlesParams)
+DATASET = Dataset(
+    lambda params: documents(needles(params)), of_noise, apart=True, stories=needles, settings=NeedlesParams
+)
 
 
 def make_needles(kind: str, count: int, seed: int, keys: str = "words", values: str = "numbers") -> Iterator[Story]:

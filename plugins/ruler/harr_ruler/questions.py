@@ -75,4 +75,4 @@ def _questions(params: ParagraphsParams, split: str) -> Iterator[Question]:
         yield from read_question_file(Path(path))
 
 
-DATASET = Dataset(lambda params: documents(paragraphs(params)), of_noise, told=paragraphs, settings=ParagraphsParams)
+DATASET = Dataset(lambda params: documents(paragraphs(params)), of_noise, stories=paragraphs, settings=ParagraphsParams)

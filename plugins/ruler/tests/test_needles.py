@@ -63,8 +63,8 @@ def test_needles_are_in_the_document(kind: str, noise: str, tmp_path: Path, monk
     found, own = dataset_of(params)
     source = found.load(own)
     assert found.apart and preview(params, "test", [], 0, 0).corpus.startswith("documents of 40 sentences")
-    assert found.told
-    told = found.told(own)
+    assert found.stories
+    told = found.stories(own)
     longest = [len(passages) for _, passages in longer(told, 50, noise_for(told, 50))]
     assert longest == [50] * 5, "as `harr lengths` plays them"
     texts = {passage.id: passage.text for passage in source.passages}

@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 from harr.errors import ParamsError
 from harr.evaluate.intervals import mean_interval
 from harr.evaluate.lengths import whole_lines
-from harr.evaluate.picks import kept, needed, shown
+from harr.evaluate.picks import cut_row, keep_picks, needed
 
 
 def stops(row: Mapping[str, Any], threshold: float) -> str:
@@ -24,7 +24,7 @@ def stops(row: Mapping[str, Any], threshold: float) -> str:
     """
     if (wanted := needed(row)) is None:
         return "not found"
-    length = len(kept(row, "value", threshold))
+    length = len(keep_picks(row, "value", threshold))
     return "perfect" if length == wanted else "early" if length < wanted else "late"
 
 
@@ -62,7 +62,7 @@ def study(
     """
     table = []
     for limit in limits:
-        cut = [shown(row, rule, limit) for row in rows]
+        cut = [cut_row(row, rule, limit) for row in rows]
         told: dict[str, Any] = {"limit": limit, "length": float(np.mean([len(row["picked"]) for row in cut]))}
         for metric in ("fact_em", "fact_f1"):
             spread = mean_interval([row[metric] for row in cut], resamples=resamples, seed=seed)

@@ -74,7 +74,7 @@ class Shadow:
         Raises:
             ModelError, IndexMismatch: it cannot search this corpus.
         """
-        self.serving = self._searcher.beside(folder, version)
+        self.serving = self._searcher.open_candidate(folder, version)
 
     def answered(self, one: Answered) -> None:
         """Let a search of the champion be ranked, soon; a candidate that became champion has nothing to add."""
@@ -141,7 +141,7 @@ class Shadow:
         policy = replace(candidate.policy, frozen=True, _encoded={})  # remembers the vectors of this batch
         states, state_of = unique(policy.written(searches)[0])
         states_UD = torch.from_numpy(policy.encode(states))
-        with self._searcher.held(candidate.corpus) as ours:
+        with self._searcher.pause_answers(candidate.corpus) as ours:
             if not ours:
                 return 0
             found = policy.retrieve(searches)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from harr.evaluate.picks import kept, needed, shown
+from harr.evaluate.picks import cut_row, keep_picks, needed
 
 
 def row(gold: list[int], picked: list[int], values: list[float]) -> dict[str, Any]:
@@ -16,21 +16,21 @@ NEVER = row([1, 4], [1, 5, 6], [0.9, 0.1, 0.1])
 
 
 def test_what_every_rule_keeps() -> None:
-    assert {rule: kept(LATE, rule, 2) for rule in ("all", "value", "picks", "early_stop", "gold")} == {
+    assert {rule: keep_picks(LATE, rule, 2) for rule in ("all", "value", "picks", "early_stop", "gold")} == {
         "all": [0, 1, 2],
         "value": [],
         "picks": [0, 1],
         "early_stop": [0, 1, 2],
         "gold": [0, 2],
     }
-    assert kept(FOUND, "value", 0.5) == [0, 1] and kept(LATE, "value", 0.5) == [0]
+    assert keep_picks(FOUND, "value", 0.5) == [0, 1] and keep_picks(LATE, "value", 0.5) == [0]
     assert [needed(one) for one in (FOUND, LATE, NEVER)] == [2, 3, None]
-    assert kept(NEVER, "early_stop") == [0, 1, 2], "what was never found ends nothing"
+    assert keep_picks(NEVER, "early_stop") == [0, 1, 2], "what was never found ends nothing"
 
 
 def test_a_line_is_scored_by_what_is_left_of_it() -> None:
-    short = shown(FOUND, "value", 0.5)
+    short = cut_row(FOUND, "value", 0.5)
     assert (short["picked"], short["texts"]) == ([1, 4], ["sentence 1", "sentence 4"])
     assert (short["fact_em"], short["fact_f1"]) == (1.0, 1.0)
-    nothing = shown(FOUND, "value", 2.0)
+    nothing = cut_row(FOUND, "value", 2.0)
     assert (nothing["picked"], nothing["fact_em"], nothing["fact_f1"]) == ([], 0.0, 0.0)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from registries import Killed, Registry, found
+from registries import Killed, Registry, look_up
 
 from harr.errors import HarrError, IndexMismatch, PromotionRefused
 from harr.io.files import digest_of, publish, sha256, write_json, write_text
@@ -75,11 +75,11 @@ class Project(RuleBasedStateMachine):
         patch = self.patched.setattr
         for module in (registration, candidate, promotion):
             patch(module, "service", nullcontext)
-            patch(module, "found", found)
+            patch(module, "look_up", look_up)
         for module in (promotion, candidate):
             patch(module, "open_client", lambda params: client)
         for module in (history, attempts):
-            patch(module, "found", found)
+            patch(module, "look_up", look_up)
         patch(registration, "done_once", lambda call, *values, **named: call(*values, **named))
         for module in (registration, promotion, replay):
             patch(module, "uploading", lambda name: nullcontext())
@@ -242,7 +242,7 @@ class Project(RuleBasedStateMachine):
         """Its registered rows and record are of this very model, corpus and parameters, and a promotion made it."""
         if not hasattr(self, "client"):
             return
-        version = found(self.client.get_model_version_by_alias, NAME, "champion")
+        version = look_up(self.client.get_model_version_by_alias, NAME, "champion")
         if version is None:
             return
         kept = self.client.kept(version.run_id)
