@@ -112,8 +112,7 @@ def estimate_memory(
     half = params.embed.dtype != "float32"
     text = min(params.encoder.max_tokens, TOKENS_A_WORD * words)
     rows = min(passages or params.embed.shard_size, params.embed.shard_size)
-    kept = params.embed.tokens_of(params.encoder.max_tokens)
-    shard = rows * (4 * shape.width + 5 * (kept["width"] * kept["kept"] if kept else 0) + 8 * words)
+    shard = rows * (4 * shape.width + 8 * words)
     reading = 8 * (shape.inner + 4 * shape.width)  # a token of a pass without gradient, in two layers
     told = {"embed": BASE["embed"] + (6 if half else 4) * shape.weights + shard}
     told["embed"] += params.embed.batch_size * text * reading

@@ -102,12 +102,6 @@ ARMS = {
     ),
     "hybrid": Arm("fuses the rankings of both", "olive h", search="hybrid"),
     "rerank": Arm("orders the pool of retriever.search anew by evaluate.reranker", "ink H", search="reranked"),
-    "late": Arm(
-        "is the untrained encoder reading the current query only, and compares its tokens as well as its vector",
-        "sky H",
-        overrides={"scores": "maxsim"},
-        history=False,
-    ),
     "history": Arm("is the same encoder reading the finished hops as well", "orange ^"),
     "thought": Arm(
         "is the same encoder reading the question and, in place of the hops, what the agent wrote before the query",

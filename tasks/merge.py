@@ -67,7 +67,7 @@ def loading_facts(params: Params, states: EncoderParams) -> dict[str, Any]:
     ``retriever`` is that section, ``encoder`` what reads ``states`` in the shape of its section; with ``statuses`` a
     finished hop says FOUND or not.
     """
-    elsewhere = {"encoder", "late_interaction"} | ({"weights"} if params.retriever.fusion == "rrf" else set())
+    elsewhere = {"encoder", "function", "settings"} | ({"weights"} if params.retriever.fusion == "rrf" else set())
     told = {"max_tokens", "query_prompt", "plain_prompt", "passage_prompt", "normalize"}
     return {
         "format": FORMAT,

@@ -119,20 +119,20 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
     """Return the pipeline of every arm: of leret, some are shown demonstrations.
 
     Raises:
-        CorpusError: stage filter has found none. IndexMismatch: it searched another index than this one, or ordered
-            what it found by another ``retriever.late_interaction``.
+        CorpusError: stage filter has found none. IndexMismatch: it searched another index than this one, or by another
+            ``retriever.function``.
     """
     from harr.builders.pipeline import build_pipeline
+    from harr.builders.retrievers import search_identity
     from harr.preferences.collect import check_index
     from harr.preferences.few_shot import read_demonstrations
     from harr.rag.pipelines.leret import LeReT
-    from harr.rag.retrieval.late_interaction import search_identity
 
     pipeline = build_pipeline(params.pipeline, params.generator, PLACES)
     if not isinstance(pipeline, LeReT):
         return dict.fromkeys(params.evaluate.arm_table, pipeline)
     index = vectors_manifest()["identity"]
-    check_index(FILTERED, search_identity(index, params.retriever.late_interaction))
+    check_index(FILTERED, search_identity(index, params.retriever))
     return {
         name: replace(pipeline, demonstrations=read_demonstrations(arm.demonstrations, FILTERED))
         for name, arm in params.evaluate.arm_table.items()

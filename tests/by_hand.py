@@ -1,10 +1,12 @@
 """Pipelines driven by hand: a writer of given replies, a shelf of given passages, and how a game ends."""
 
 from collections.abc import Generator as PyGenerator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from harr.builders.retrievers import RetrieverInputs
 from harr.types import Generate, Outcome, Passage, Request, Retrieval, Search
 
 
@@ -41,3 +43,17 @@ class Fixed:
         self.batches.append(list(searches))
         left = [tuple(one for one in self.found if one.id not in search.exclude_ids) for search in searches]
         return [Retrieval(found[: search.k or None]) for found, search in zip(left, searches, strict=True)]
+
+
+class Backwards:
+    """A retriever of another package: the last ``k`` of the pool of the search, or as many as its settings say."""
+
+    def __init__(self, inputs: RetrieverInputs) -> None:
+        self.base, self.pool, self.k = inputs.base, inputs.pool, inputs.settings.get("k", inputs.k)
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        found = self.base.retrieve([replace(search, k=self.pool) for search in searches])
+        return [
+            replace(one, passages=one.passages[: -self.k - 1 : -1], scores=one.scores[: -self.k - 1 : -1])
+            for one in found
+        ]

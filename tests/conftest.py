@@ -175,24 +175,6 @@ def postgresql(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def multi_vector(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A multi-vector model: the tiny encoder without its pooling, a vector a token, of which 32 numbers stay."""
-    import torch
-    from sentence_transformers import MultiVectorEncoder
-    from sentence_transformers.base.modules import Dense, Normalize, Transformer
-    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
-    from tiny import WIDTH
-
-    out = tmp_path_factory.mktemp("late") / "model"
-    names = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
-    narrow = Dense(WIDTH, 32, bias=False, activation_function=torch.nn.Identity(), **names)
-    narrow.linear.weight.data = torch.eye(32, WIDTH)
-    modules = [Transformer(tiny), narrow, MultiVectorMask(), Normalize(module_input_name="token_embeddings")]
-    MultiVectorEncoder(modules=modules, device="cpu").save_pretrained(str(out))
-    return out
-
-
-@pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Path:
     """A folder where stages download, embed and index have run (``stages.world_params``); nobody changes it."""
     from stages import make_world, world_params

@@ -35,8 +35,8 @@ WORLD |= {"hops": [1, 2], "seed": 0}
 
 
 def world_params(tiny: str, **sections: Any) -> Params:
-    """The smoke recipe on a world of 200 passages with the tiny encoder, and vectors of its tokens."""
-    own = {"download": WORLD, "encoder": {"model": tiny, "max_tokens": 64}, "embed": {"dtype": "float32", "tokens": 32}}
+    """The smoke recipe on a world of 200 passages with the tiny encoder."""
+    own = {"download": WORLD, "encoder": {"model": tiny, "max_tokens": 64}, "embed": {"dtype": "float32"}}
     return Params.model_validate(SMOKE | own | sections)
 
 

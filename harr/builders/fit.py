@@ -53,20 +53,19 @@ def check_encoder(encoder: Encoder, model: str, made_by: str, vectors: Path) -> 
         )
 
 
-def check_trained(folder: Path, given: Mapping[str, Any], **unsaid: Any) -> None:
+def check_trained(folder: Path, given: Mapping[str, Any]) -> None:
     """Refuse a model that was trained with other settings than it would play with.
 
     Args:
         folder: an adapter or a merged model.
         given: what params.yaml says now, by the name in harr.json.
-        unsaid: what a folder was trained with that does not say.
 
     Raises:
         ModelError: names the first that differs, and where it stands in params.yaml.
     """
     facts = facts_of(folder)
     for name, value in given.items():
-        if (trained := facts.get(name, unsaid.get(name, value))) != value:
+        if (trained := facts.get(name, value)) != value:
             key = f"{'encoder' if name == 'normalize' else 'retriever'}.{name}"
             raise ModelError(
                 f"{folder} was trained with {key} {trained}, params.yaml says {value}; set it to what it was trained with"

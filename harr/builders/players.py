@@ -12,12 +12,12 @@ from harr.arms import Arm
 from harr.builders.encoder import action_folder, query_section, trained_encoder
 from harr.builders.places import Places
 from harr.builders.retrievers import (
-    arm_function,
     dense_policy,
     fixed_retriever,
     function_retriever,
     open_corpus,
     reranked_retriever,
+    retriever_function,
     source_retrievers,
     towers_policy,
 )
@@ -72,7 +72,10 @@ Make = Callable[[Contest, Arm, Path | None], Retriever]
 
 
 def _function(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
-    return function_retriever(arm, contest.section(arm), contest.base, contest.corpus, contest.candidates)
+    section = contest.section(arm)
+    parts = contest.base, contest.corpus, contest.candidates
+    base = fixed_retriever(section, section.search, *parts)
+    return function_retriever(arm.function, arm.settings, base, section, *parts)
 
 
 def _sources(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
@@ -138,7 +141,7 @@ def open_players(
     web = open_sources(params.sources, places.searches)
     for arm in params.evaluate.arm_table.values():
         if arm.function:  # found missing before any other arm is played
-            arm_function(arm)
+            retriever_function(arm.function)
     with open_corpus(params.index, places) as corpus:
         _check_ids(questions, corpus.passages, places)
         base = open_encoder(params, corpus, places)

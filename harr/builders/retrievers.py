@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from harr.arms import Arm
 from harr.builders.encoder import action_folder, trained_encoder
 from harr.builders.fit import check_trained
 from harr.builders.places import Places
@@ -17,11 +16,12 @@ from harr.compute import distributed
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
-from harr.errors import IndexMismatch, ModelError, ParamsError
+from harr.errors import ModelError, ParamsError
 from harr.index.corpus import Corpus, open_index, other_index
 from harr.index.mentions import Mentions
 from harr.index.passage_index import PassageIndex
 from harr.index.words import WordIndex
+from harr.io.files import fingerprint
 from harr.params.embed import EncoderParams
 from harr.params.functions import function_of
 from harr.params.index import IndexParams
@@ -33,7 +33,6 @@ from harr.rag.policies.evidence import Evidence
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.retrieval.bm25 import BM25Retriever
 from harr.rag.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
-from harr.rag.retrieval.late_interaction import LateInteraction, load_multi_vector
 from harr.rag.retrieval.links import Links
 from harr.rag.retrieval.mention import MentionRetriever
 from harr.rag.retrieval.passage_graph import PassageGraph
@@ -70,23 +69,24 @@ def open_corpus(section: IndexParams, places: Places) -> Iterator[Corpus]:
 def fixed_retriever(
     section: RetrieverParams, search: str, encoder: Encoder, corpus: Corpus, candidates: str
 ) -> Retriever:
-    """Return one that does not learn and sees the current query alone: ``dense``, ``sparse``, ``hybrid``, ``mention``.
+    """Return one that does not learn and sees the current query alone: ``dense``, ``sparse``, ``hybrid``, ``mention``; or
+    what ``retriever.function`` makes of it.
 
     Raises:
         CorpusError: no passage has a title to be mentioned by.
+        ParamsError: there is no such function, or it makes something else.
     """
     if search == "mention":
         return MentionRetriever(corpus.index, corpus.passages, corpus.mentions(), section.k, candidates)
     sparse = BM25Retriever(corpus.index, corpus.passages, section.k, candidates)
-    by_vector = section.model_copy(update={"scores": "vector"})
-    dense = replace(dense_policy(by_vector, encoder, corpus, candidates, history=False), fusion=DENSE)
+    dense = replace(dense_policy(section, encoder, corpus, candidates, history=False), fusion=DENSE)
     found: Retriever = dense if search == "dense" else sparse
     if search == "hybrid":
         fusion = fusion_of("hybrid", section.fusion, section.weights)
         found = HybridRetriever(dense, sparse, fusion, k=section.k, depth=section.pool)
-    if section.late_interaction:
-        tokens = load_multi_vector(section.late_interaction, distributed.device())
-        return LateInteraction(found, tokens, k=section.k, depth=section.pool)
+    if section.function:
+        parts = section, encoder, corpus, candidates
+        return function_retriever(section.function, section.settings, found, *parts, key="retriever.function")
     return found
 
 
@@ -113,10 +113,6 @@ def dense_policy(
 
     ``trained`` is the folder that the encoder is from; its term beside the vector is read there.
     """
-    if trained:
-        check_trained(trained, {"scores": section.scores}, scores="vector")
-    if late := section.scores == "maxsim":
-        encoder = late_encoder(encoder, corpus.vectors, section.max_tokens)
     evidence = None
     if section.evidence and (trained or seed is not None):
         leads = PassageGraph(corpus.passages, corpus.mentions(), corpus.words())
@@ -138,22 +134,8 @@ def dense_policy(
         fusion=fusion_of(section.search, section.fusion, section.weights),
         pick_tokens=section.pick_tokens,
         evidence=evidence,
-        late=late,
         frozen=section.learns == "evidence",
     )
-
-
-def late_encoder(encoder: Encoder, vectors: Vectors, max_tokens: int) -> Encoder:
-    """Return an encoder that tells vectors of up to ``max_tokens`` tokens as those of the corpus were made.
-
-    Raises:
-        IndexMismatch: the corpus has none.
-    """
-    if not vectors.token_width:
-        raise IndexMismatch(
-            "the vectors are without those of tokens, which retriever.scores maxsim compares; run `dvc repro`"
-        )
-    return encoder.late(vectors.token_width, max_tokens)
 
 
 def source_retrievers(
@@ -177,7 +159,7 @@ def source_retrievers(
 
 @dataclass(frozen=True)
 class RetrieverInputs:
-    """What an arm's retriever of another package is made from (docs/arms.md)."""
+    """What a retriever of another package is made from (docs/arms.md)."""
 
     passages: Passages
     """All passages: ``passages.take(rows)``, and ``passages.rows_of(ids)``."""
@@ -187,45 +169,62 @@ class RetrieverInputs:
     """The index of stage index, which searches by vector and, where it was built so, by words."""
     encoder: Encoder
     """The base encoder."""
+    base: Retriever
+    """The ranking of ``retriever.search``."""
     k: int
     """Passages that a search returns, unless it wants another number (``Search.k``)."""
+    pool: int
+    """Passages of ``base`` that whoever orders them anew asks for (``retriever.pool``)."""
     candidates: str
     """``corpus``, or ``question``: only the passages given with a question (``Question.candidate_ids``)."""
     settings: Mapping[str, Any]
-    """The ``settings`` of the arm in params.yaml."""
+    """The ``settings`` beside its name in params.yaml."""
 
 
 def function_retriever(
-    arm: Arm, section: RetrieverParams, encoder: Encoder, corpus: Corpus, candidates: str
+    function: str,
+    settings: Mapping[str, Any],
+    base: Retriever,
+    section: RetrieverParams,
+    encoder: Encoder,
+    corpus: Corpus,
+    candidates: str,
+    *,
+    key: str = "evaluate.arms",
 ) -> Retriever:
-    """Return the retriever that the function of an arm makes.
+    """Return the retriever that a function of another package makes; ``key`` of params.yaml names it.
 
     Raises:
         ParamsError: there is no such function, or it makes something else.
     """
-    inputs = RetrieverInputs(
-        corpus.passages, corpus.vectors, corpus.index, encoder, section.k, candidates, arm.settings
-    )
-    made = arm_function(arm)(inputs)
+    parts, sizes = (corpus.passages, corpus.vectors, corpus.index, encoder, base), (section.k, section.pool)
+    made = retriever_function(function, key)(RetrieverInputs(*parts, *sizes, candidates, settings))
     if not callable(getattr(made, "retrieve", None)):
         raise ParamsError(
-            f"evaluate.arms: {arm.function} makes {type(made).__name__} without a method retrieve; return a Retriever "
-            "(harr.types)"
+            f"{key}: {function} makes {type(made).__name__} without a method retrieve; return a Retriever (harr.types)"
         )
     return made
 
 
-def arm_function(arm: Arm) -> Callable[[RetrieverInputs], Any]:
-    """Return the function that makes an arm's retriever.
+def retriever_function(function: str, key: str = "evaluate.arms") -> Callable[[RetrieverInputs], Any]:
+    """Return the function that makes a retriever.
 
     Raises:
         ParamsError: there is none of this name.
     """
-    return function_of(
-        arm.function,
-        key="evaluate.arms",
-        shape="takes RetrieverInputs (harr.builders.retrievers) and returns a Retriever",
-    )
+    shape = "takes RetrieverInputs (harr.builders.retrievers) and returns a Retriever"
+    return function_of(function, key=key, shape=shape)
+
+
+def search_identity(index: str, section: RetrieverParams) -> str:
+    """Return the identity of a search: that of its ``index``, and of what ``retriever.function`` names with its settings.
+
+    >>> search_identity("3f2a", RetrieverParams())
+    '3f2a'
+    """
+    if not section.function:
+        return index
+    return fingerprint({"index": index, "function": section.function, "settings": section.settings})
 
 
 def _of_source(index: PassageIndex, source: str) -> PassageIndex:

@@ -14,6 +14,7 @@ from harr.builders.retrievers import (
     dense_policy,
     fixed_retriever,
     open_corpus,
+    search_identity,
     source_retrievers,
     towers_policy,
 )
@@ -34,7 +35,6 @@ from harr.params import Params
 from harr.params.filter import PreferencesParams
 from harr.rag.generation.sampler import Samplers
 from harr.rag.generation.server import ServerSamplers
-from harr.rag.retrieval.late_interaction import search_identity
 from harr.rag.setup import Setup
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.router import open_sources, source_facts
@@ -71,7 +71,7 @@ def open_setup(
         facts = {
             "game": game,
             "history": history,
-            "index": search_identity(corpus.vectors.identity, params.retriever.late_interaction),
+            "index": search_identity(corpus.vectors.identity, params.retriever),
             "questions": sha256(questions),
             "writer": stamps(writer),
         }

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from harr.corpus.passages import Passages
-from harr.corpus.vectors import LARGEST, TOLD, Vectors
+from harr.corpus.vectors import TOLD, Vectors
 from harr.embed.encoder import Encoder
 from harr.embed.served import ServedEncoder
 from harr.errors import DamagedFile
@@ -33,9 +33,8 @@ def text_hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def what_embeds(manifest: Mapping[str, Any]) -> list[Any]:
-    """Return what must be equal for a text to have the same vector: encoder (prompts and limit with it), dtype and
-    token vectors."""
-    return [manifest.get(key) for key in ("encoder", "dtype", "width", "tokens")]
+    """Return what must be equal for a text to have the same vector: encoder (prompts and limit with it) and dtype."""
+    return [manifest.get(key) for key in ("encoder", "dtype", "width")]
 
 
 class Known:
@@ -70,12 +69,8 @@ class Known:
         return np.where((self._texts_R3[rows, :2] == hashes_N2).all(axis=1), rows, -1)
 
     def take(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return vectors as an encoder tells them, shape (n, X): behind that of the text those of its tokens."""
-        vectors = self._vectors.take(rows)
-        if not self._vectors.token_width:
-            return vectors
-        tokens = self._vectors.tokens(rows).astype(np.float32) / LARGEST
-        return np.hstack([vectors, tokens.reshape(len(rows), -1)])
+        """Return vectors, shape (n, D)."""
+        return self._vectors.take(rows)
 
     def tokens(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return how many tokens each text has, before any cut."""
@@ -100,9 +95,8 @@ def checked(
     if not len(places):
         return None
     again, before = encoded(texts, encoder, used, batch_size), known.take(places)
-    cosine = float((again[:, : encoder.width] * before[:, : encoder.width]).sum(-1).min())
-    same = np.array_equal(_kept(again, encoder.width), _kept(before, encoder.width))
-    if same or (isinstance(used, ServedEncoder) and cosine > SERVED_COSINE):
+    cosine = float((again * before).sum(-1).min())
+    if np.array_equal(again, before) or (isinstance(used, ServedEncoder) and cosine > SERVED_COSINE):
         return known
     tqdm.write(f"texts embedded before get other bytes today (cosine {cosine:.6f}); embedding all of them anew")
     return None
@@ -114,8 +108,3 @@ def encoded(
     """Embed passages as stage embed does: the bytes of each depend on its own text alone, but for a server's."""
     apart: dict[str, Any] = {} if isinstance(used, ServedEncoder) else {"alone": True}
     return used.encode(texts, prompt=encoder.passage_prompt, batch_size=batch_size, **apart, **told)
-
-
-def _kept(vectors: NDArray[np.float32], width: int) -> NDArray[np.float32]:
-    """Return what is kept of vectors: those of tokens are rounded."""
-    return np.hstack([vectors[:, :width], np.rint(vectors[:, width:] * LARGEST)])

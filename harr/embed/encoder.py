@@ -37,8 +37,7 @@ class Encoder:
     Attributes:
         model: the sentence-transformers model, in eval mode also while it learns: dropout would
             make the probability of a choice differ between rollout and update.
-        width: D, the length of a vector; with :meth:`late` X, that of a vector and its text's token vectors.
-        projection: (H, W), from the model's hidden states to token vectors; None where it tells none.
+        width: D, the length of a vector.
         identity: hash of weights, tokenizer, modules (pooling), prompts and ``max_tokens``; adapters
             that are put on later do not change it.
     """
@@ -85,7 +84,6 @@ class Encoder:
         self.passage_prompt = passage_prompt
         self.normalize = normalize
         self.width = int(self.model.get_embedding_dimension() or 0)
-        self.projection: Tensor | None = None
         self._recomputed: list[torch.nn.Module] = []
         own = self.model.tokenizer
         self._static = isinstance(own, Tokenizer)  # StaticEmbedding: a table of token vectors, whose tokenizer cuts
@@ -169,6 +167,19 @@ class Encoder:
         """
         if not texts:
             return torch.empty((0, self.width), device=self.model.device)
+        outputs = self.outputs(texts, prompt=prompt, max_tokens=max_tokens, multiple=multiple)
+        vectors_BD: Tensor = outputs["sentence_embedding"].float()
+        return torch.nn.functional.normalize(vectors_BD, dim=-1) if self.normalize else vectors_BD
+
+    def outputs(
+        self, texts: Sequence[str], *, prompt: str = "", max_tokens: int | None = None, multiple: int = 0
+    ) -> dict[str, Tensor]:
+        """Return all that the model makes of a batch as :meth:`forward` runs it: ``sentence_embedding``, not normalised,
+        and of a transformer ``token_embeddings`` (hidden states) and ``attention_mask``.
+
+        Raises:
+            ModelError: as :meth:`forward`.
+        """
         if self.model.training:  # asked first: eval() walks through all modules
             self.model.eval()
         for layer in self._recomputed:
@@ -179,16 +190,8 @@ class Encoder:
         features = self.model.preprocess(list(texts), prompt=prompt, max_length=length)
         if multiple and not self._static:
             self._pad(features, multiple)
-        told = self.model(batch_to_device(features, self.model.device))
-        vectors_BD: Tensor = told["sentence_embedding"].float()
-        if self.normalize:
-            vectors_BD = torch.nn.functional.normalize(vectors_BD, dim=-1)
-        if self.projection is None:
-            return vectors_BD
-        tokens_BTW = token_vectors(told["token_embeddings"].float(), told["attention_mask"], self.projection)
-        room = (self.width - vectors_BD.shape[-1]) // self.projection.shape[-1]
-        tokens_BTW = torch.nn.functional.pad(tokens_BTW[:, :room], (0, 0, 0, max(0, room - tokens_BTW.shape[1])))
-        return torch.hstack([vectors_BD, tokens_BTW.flatten(1)])
+        made: dict[str, Tensor] = self.model(batch_to_device(features, self.model.device))
+        return made
 
     def _pad(self, features: dict[str, Any], multiple: int) -> None:
         """Pad a batch to the next multiple of so many tokens."""
@@ -197,26 +200,6 @@ class Encoder:
         for name, filled in (("input_ids", self._tokenizer.pad_token_id), ("attention_mask", 0), ("token_type_ids", 0)):
             if name in features:
                 features[name] = torch.nn.functional.pad(features[name], sides, value=filled)
-
-    def late(self, width: int, tokens: int) -> "Encoder":
-        """Return one with the same weights that also tells token vectors (late interaction, arXiv 2004.12832).
-
-        Its vectors have the length X = D + ``tokens`` x W: behind that of the text come those of its first tokens, of
-        length 1 and ``width`` W, and zeros where it has fewer. Both are of one pass. Token vectors are hidden states
-        on W random axes at right angles, the same for every text and corpus.
-
-        Raises:
-            ModelError: the model has no hidden states, or narrower ones.
-        """
-        hidden = int(getattr(self.model.config, "hidden_size", 0))
-        if width > hidden:
-            what = f"has hidden states of {hidden} numbers" if hidden else "is a table of token vectors"
-            raise ModelError(f"{self.name} {what}, of which embed.tokens {width} cannot be kept; set it to 0, or lower")
-        axes_HW = np.linalg.qr(np.random.default_rng(0).standard_normal((hidden, width)))[0]
-        late = copy.copy(self)
-        late.projection = torch.from_numpy(axes_HW.astype(np.float32))
-        late.width = self.width + tokens * width
-        return late
 
     def recompute(self) -> None:
         """Switch on gradient checkpointing (arXiv 1604.06174): :meth:`forward` keeps a layer's inputs only."""
@@ -292,15 +275,3 @@ def _like(order: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np
     [[2], [0, 1]]
     """
     return np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1) if len(order) else []
-
-
-def token_vectors(hidden_BTH: Tensor, mask_BT: Tensor, projection_HW: Tensor) -> Tensor:
-    """Return vectors of tokens, of length 1, (B, T, W): those of a text come first, then zeros.
-
-    >>> token_vectors(torch.tensor([[[9.0, 9.0], [0.0, 3.0]]]), torch.tensor([[0, 1]]), torch.eye(2))
-    tensor([[[0., 1.],
-             [0., 0.]]])
-    """
-    tokens_BTW = torch.nn.functional.normalize(hidden_BTH @ projection_HW.to(hidden_BTH), dim=-1) * mask_BT[..., None]
-    order_BT = mask_BT.argsort(dim=-1, descending=True, stable=True)
-    return tokens_BTW.take_along_dim(order_BT[..., None], dim=1)

@@ -117,7 +117,7 @@ def is_bert(encoder: Encoder) -> bool:
         return False
     pooling = modules[1].get_config_dict()
     plain = pooling.get("pooling_mode") == "mean" and pooling.get("include_prompt", True)
-    on_cpu = encoder.model.device.type == "cpu" and encoder.projection is None and encoder.normalize
+    on_cpu = encoder.model.device.type == "cpu" and encoder.normalize
     return bool(on_cpu and plain and model.config.hidden_act == "gelu")
 
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from harr.corpus.passages import Passages
-from harr.corpus.vectors import LARGEST
 from harr.embed.embedding_cache import Known, checked, encoded, text_hashes
 from harr.embed.encoder import Encoder
 from harr.embed.inference import for_inference, is_bert
@@ -41,8 +40,6 @@ MIN_COSINE = 0.99
 PROBE_SECONDS = 1.0
 CHECKED = 8
 """Number of passages that are also encoded in this process before a server encodes the corpus."""
-PARTS = ("tokens", "texts")
-"""What a shard's entry may tell of beside its vectors: token vectors, and what each text was."""
 
 
 def embed_corpus(
@@ -57,10 +54,8 @@ def embed_corpus(
 
     A shard is a float32 array of unit vectors, rows in corpus order. Beside it texts-00000.npy says what each text was:
     the first half of its SHA-256, in two numbers, and its tokens, uint64, (rows, 3). Where ``out`` holds vectors of
-    another corpus, those of equal texts are taken over. With ``params.tokens`` there are token vectors
-    beside it, tokens-00000.npy, of the same passes: int8, (rows, T, W). Unfinished shards live in
-    ``work/<fingerprint>`` and are taken up by the next call with the same corpus, encoder, dtype
-    and shard size; a shard there whose hash differs is made again, alone; so is one of a damaged ``out``.
+    another corpus, those of equal texts are taken over. Unfinished shards live in ``work/<fingerprint>`` and are taken up by
+    the next call with the same corpus, encoder, dtype and shard size; a shard there whose hash differs is made again, alone; so is one of a damaged ``out``.
     ``served`` computes in place of ``encoder``, after they agreed on the first passages. The weights of ``encoder``
     may be in bfloat16 afterwards (:func:`computing`).
 
@@ -75,7 +70,6 @@ def embed_corpus(
         "encoder": encoder.identity,
         "dtype": dtype,
         "shard_size": params.shard_size,
-        **({"tokens": params.tokens_of(encoder.max_tokens)} if params.tokens else {}),
     }
     _take_back(out, work / fingerprint(plan), passages, encoder, plan)
     folder = unfinished(work, plan)
@@ -103,7 +97,7 @@ def _begun(out: Path, passages: Passages, encoder: Encoder, params: EmbedParams,
     """Return the manifest of work that begins; it fixes the dtype, so that a resumed run keeps it."""
     if dtype == "auto":
         dtype = _dtype_before(out, passages, encoder) or _choose_dtype(passages, encoder, params.batch_size)
-    return _header(passages, encoder, dtype, params.tokens_of(encoder.max_tokens))
+    return _header(passages, encoder, dtype)
 
 
 def _made(
@@ -127,14 +121,11 @@ def _made(
 
 
 def computing(encoder: Encoder, manifest: Mapping[str, Any], served: ServedEncoder | None) -> Encoder | ServedEncoder:
-    """Return what computes vectors as the manifest says: the encoder, with token vectors or without, what stands for it
-    in bfloat16, or the server.
+    """Return what computes vectors as the manifest says: the encoder, what stands for it in bfloat16, or the server.
 
     The weights of ``encoder`` become bfloat16 in place, where no other model stands for it: of 4 billion weights a copy
     beside those in float32 would fill a GPU of 24 GB.
     """
-    if tokens := manifest.get("tokens"):
-        encoder = encoder.late(tokens["width"], tokens["kept"])
     if served or manifest["dtype"] != "bfloat16":
         return served or encoder
     if is_bert(encoder):
@@ -176,22 +167,19 @@ def embed_shard(
     places = known.rows(hashes_R2) if known else np.full(len(texts), -1)
     new, old = np.flatnonzero(places < 0), np.flatnonzero(places >= 0)
     distinct = {text: row for row, text in enumerate(dict.fromkeys(texts[row] for row in new))}
-    vectors_UX = encoded(list(distinct), encoder, used, params.batch_size, on_batch=on_batch)
+    vectors_UD = encoded(list(distinct), encoder, used, params.batch_size, on_batch=on_batch)
     on_batch(len(texts) - len(distinct))
-    vectors_RX, counts = np.empty((len(texts), vectors_UX.shape[1]), np.float32), np.empty(len(texts), np.uint64)
-    vectors_RX[new] = vectors_UX[[distinct[texts[row]] for row in new]]
+    vectors_RD, counts = np.empty((len(texts), encoder.width), np.float32), np.empty(len(texts), np.uint64)
+    vectors_RD[new] = vectors_UD[[distinct[texts[row]] for row in new]]
     counts[new] = encoder.token_counts([texts[row] for row in new], prompt=encoder.passage_prompt)
     if known and len(old):
-        vectors_RX[old], counts[old] = known.take(places[old]), known.tokens(places[old])
-    entry = {
-        **_saved(folder / _file(number), vectors_RX[:, : encoder.width]),
+        vectors_RD[old], counts[old] = known.take(places[old]), known.tokens(places[old])
+    return {
+        **_saved(folder / _file(number), vectors_RD),
         "truncated": int((counts > encoder.max_tokens).sum()),
         "texts": _saved(folder / _file(number, "texts"), np.column_stack([hashes_R2, counts])),
+        "embedded": len(new),
     }
-    if params.tokens:
-        tokens = np.rint(vectors_RX[:, encoder.width :] * LARGEST).astype(np.int8)
-        entry["tokens"] = _saved(folder / _file(number, "tokens"), tokens.reshape(len(texts), -1, params.tokens))
-    return {**entry, "embedded": len(new)}
 
 
 def _saved(path: Path, vectors: NDArray[Any]) -> dict[str, Any]:
@@ -204,8 +192,8 @@ def _file(number: int, what: str = "vectors") -> str:
     return f"{what}-{number:05d}.npy"
 
 
-def _header(passages: Passages, encoder: Encoder, dtype: str, tokens: Mapping[str, int]) -> dict[str, Any]:
-    """Return the manifest of no shards; its identity does not cover the ``tokens``, which change no vector."""
+def _header(passages: Passages, encoder: Encoder, dtype: str) -> dict[str, Any]:
+    """Return the manifest of no shards."""
     parts = {"encoder": encoder.identity, "dtype": dtype, "corpus": passages.identity}
     return {
         "identity": fingerprint(parts),
@@ -214,7 +202,6 @@ def _header(passages: Passages, encoder: Encoder, dtype: str, tokens: Mapping[st
         "max_tokens": encoder.max_tokens,
         "rows": len(passages),
         "width": encoder.width,
-        **({"tokens": tokens} if tokens else {}),
         "shards": [],
     }
 
@@ -225,7 +212,7 @@ def _take_back(out: Path, folder: Path, passages: Passages, encoder: Encoder, pl
     So do those of a stage that was killed after it published them. Others are left where they are: whoever runs the
     stage again then wants all of it anew.
     """
-    manifest = None if folder.exists() else _unfinished(out, passages, encoder, plan.get("tokens", {}))
+    manifest = None if folder.exists() else _unfinished(out, passages, encoder)
     first = min(plan["shard_size"], len(passages))
     if manifest and plan["dtype"] in ("auto", manifest["dtype"]) and manifest["shards"][0].get("rows") == first:
         try:
@@ -237,11 +224,11 @@ def _take_back(out: Path, folder: Path, passages: Passages, encoder: Encoder, pl
             reopen_work(out, folder)
 
 
-def _unfinished(folder: Path, passages: Passages, encoder: Encoder, tokens: Mapping[str, int]) -> dict[str, Any] | None:
+def _unfinished(folder: Path, passages: Passages, encoder: Encoder) -> dict[str, Any] | None:
     """Return the manifest in a folder; None where there is none, or none of this corpus and encoder."""
     try:
         manifest: dict[str, Any] = read_json(folder / "manifest.json")
-        header = _header(passages, encoder, manifest["dtype"], tokens)
+        header = _header(passages, encoder, manifest["dtype"])
         return manifest if {**manifest, "shards": []} == header and isinstance(manifest["shards"], list) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -249,15 +236,18 @@ def _unfinished(folder: Path, passages: Passages, encoder: Encoder, tokens: Mapp
 
 def _resume(folder: Path, passages: Passages, encoder: Encoder, params: EmbedParams) -> dict[str, Any] | None:
     """Return the manifest of interrupted work, reduced to the shards that are intact; None if there is none."""
-    manifest = _unfinished(folder, passages, encoder, params.tokens_of(encoder.max_tokens))
+    manifest = _unfinished(folder, passages, encoder)
     if manifest is None:
         if (folder / "manifest.json").exists():
             tqdm.write(f"{folder / 'manifest.json'} is damaged; embedding begins anew")
         return None
     intact = []
     for shard in manifest["shards"]:
-        parts = [shard, *(shard[part] for part in PARTS if part in shard)]
-        damaged = [path for part in parts if not _is_whole(path := folder / str(part.get("file")), part)]
+        damaged = [
+            path
+            for part in (shard, shard.get("texts", {}))
+            if not _is_whole(path := folder / str(part.get("file")), part)
+        ]
         if damaged:
             tqdm.write(f"{damaged[0]} is missing or damaged and will be made again")
         else:

@@ -158,13 +158,9 @@ def purpose(facts: Mapping[str, Any]) -> str:
     """Return what a merged model is for, from its harr.json: queries for an index of its base, or one of two towers."""
     base = facts["base_model"]
     if "positions" not in facts:
-        late = (
-            "\nIt was trained to rank by its vector and its *tokens*, half each (harr/rag/policies/maxsim.py: MaxSim);"
-            "\nthe vector, which sentence-transformers tells, brings the candidates."
-        )
         return (
             "`encode_query` reads states for an index that was built with the base encoder,\n"
-            f"{base}; passages keep the vectors of the base.{late * (facts.get('scores') == 'maxsim')}"
+            f"{base}; passages keep the vectors of the base."
         )
     return (
         "It is two towers: `query` reads the question and the passages picked so far, joined by [SEP];\n"

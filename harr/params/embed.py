@@ -39,16 +39,5 @@ class EmbedParams(Section):
     above .99."""
     batch_size: Positive = 32
     """Number of passages that are encoded together; halved where the GPU is full."""
-    tokens: int = Field(0, ge=0, le=1024)
-    """Length of the vectors of a passage's tokens that are kept beside its own, for ``retriever.scores: maxsim``: those
-    of its first 10,240 / ``tokens`` tokens, in int8; 0 keeps none."""
     shard_size: Positive = 4096
     """Number of passages in a file of vectors; a killed stage loses at most one."""
-
-    def tokens_of(self, max_tokens: int) -> dict[str, int]:
-        """Return the width of token vectors and how many a passage keeps, at most 10 KB of them; nothing without any.
-
-        >>> EmbedParams(tokens=128).tokens_of(256)
-        {'width': 128, 'kept': 80}
-        """
-        return {"width": self.tokens, "kept": min(10_240 // self.tokens, max_tokens)} if self.tokens else {}

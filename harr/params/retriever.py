@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from harr.params.fields import MaybePathOrName, Positive, Section
+from harr.params.fields import Dotted, MaybePathOrName, Plain, Positive, Section
 
 
 class EvidenceParams(Section):
@@ -40,10 +40,6 @@ class RetrieverParams(Section):
     evidence: EvidenceParams | None = None
     """Further candidates beside the nearest, and a term that is learnt from what is known of all; with null there are
     none."""
-    scores: Literal["vector", "maxsim"] = "vector"
-    """What is compared of a state and a candidate: their vectors, or with half the weight these and with the other half
-    the vectors of their tokens (late interaction, ``harr/rag/policies/maxsim.py``); the pool is brought by the vectors
-    either way."""
     learns: Literal["all", "evidence"] = "all"
     """What a training of this retriever changes: the encoder and the term beside it, or the term alone, which takes a
     fraction of the time, since no state is encoded twice."""
@@ -55,9 +51,11 @@ class RetrieverParams(Section):
     """Score that each ranking gives in hybrid search: weight / rank (``weights``), or 1 / (60 + rank)."""
     weights: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] = (0.8, 0.2)
     """Weights of the dense and of the sparse ranking in weighted fusion."""
-    late_interaction: MaybePathOrName = ""
-    """Folder or hub name of a multi-vector model (ColBERT) that reorders the first ``pool`` passages of the search,
-    where the language model learns; if empty, they keep their order."""
+    function: Dotted | None = None
+    """Class or function of another package that makes what searches where the language model learns, as
+    ``package.module:name``; with null it is the search."""
+    settings: Plain = Field({})
+    """Settings that it is handed as they stand here."""
     temperature: float = Field(0.05, gt=0)
     """Divisor of the scores before a retriever that learns is sampled; where the language model learns, it is not
     read."""
@@ -93,6 +91,12 @@ class RetrieverParams(Section):
     def _what_learns_is_there(self) -> "RetrieverParams":
         if self.learns == "evidence" and self.evidence is None:
             raise ValueError("learns: evidence trains the term of retriever.evidence, which is null; set that, too")
+        return self
+
+    @model_validator(mode="after")
+    def _settings_are_read(self) -> "RetrieverParams":
+        if self.settings and not self.function:
+            raise ValueError("settings are those of retriever.function, which is null; leave them out")
         return self
 
     @model_validator(mode="after")

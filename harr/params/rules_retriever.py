@@ -54,27 +54,11 @@ def retriever_ranks_as_it_learns(params: "Params") -> None:
         unread.append("encoder.normalize")
     if unread and not (train.positions or train.foreign):
         raise ValueError(f"{unread[0]} is for train.method {methods(positions=True)}; leave it out")
-    if retriever.late_interaction and train.learns != LANGUAGE_MODEL:
+    if retriever.function and train.learns != LANGUAGE_MODEL:
         raise ValueError(
-            f"retriever.late_interaction is for train.method {methods(learns=LANGUAGE_MODEL)}: a retriever that "
-            "learns ranks by its own vectors; leave it out"
+            f"retriever.function is for train.method {methods(learns=LANGUAGE_MODEL)}: a retriever that learns ranks by "
+            "its own vectors; leave it out"
         )
 
 
-def token_vectors_are_there(params: "Params") -> None:
-    """Token vectors are kept where they are compared, and are those of the encoder that reads states."""
-    arms = {f"the arm {name}": arm.overrides.get("scores") for name, arm in params.evaluate.arm_table.items()}
-    scores = {"retriever.scores maxsim": params.retriever.scores, **arms}
-    train, late = params.train, next((what for what, told in scores.items() if told == "maxsim"), "")
-    if params.embed.tokens and params.encoder.base_url:
-        raise ValueError("embed.tokens keeps vectors of tokens, which encoder.base_url does not tell; leave one out")
-    if late and not params.embed.tokens:
-        raise ValueError(f"{late} compares vectors of tokens, and none are kept; set embed.tokens: 128")
-    if late and (train.positions or train.learns == LANGUAGE_MODEL):
-        why = "trains the tower of passages, too" if train.positions else "trains no retriever"
-        raise ValueError(f"{late} ranks passages that stay, and train.method {train.method} {why}; leave it out")
-    if late and params.retriever.encoder:
-        raise ValueError(f"{late} compares tokens of encoder.model alone; leave retriever.encoder out")
-
-
-RETRIEVER_RULES = (index_has_what_is_searched, retriever_ranks_as_it_learns, token_vectors_are_there)
+RETRIEVER_RULES = (index_has_what_is_searched, retriever_ranks_as_it_learns)

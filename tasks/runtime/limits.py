@@ -50,9 +50,8 @@ def check(stage: str, params: Params, root: Path, *, free: float, memory: float)
         NoRoom: says how much is needed and what there is.
     """
     size, place = sizes(root), root / PLACES.get(stage, "metrics")
-    kept, indexed = params.embed.tokens_of(params.encoder.max_tokens), size.vectors + size.text
-    tokens = size.rows * kept["width"] * kept["kept"] if kept else 0
-    written = {"embed": size.vectors + tokens, "index": 0 if params.index.uri else indexed}.get(stage, 0)
+    indexed = 0 if params.index.uri else size.vectors + size.text
+    written = {"embed": size.vectors, "index": indexed}.get(stage, 0)
     done = _bytes(root / "work" / stage) + (_bytes(place) if written else 0)
     if (needed := SPARE + max(0, written - done)) > free:
         raise NoRoom(

@@ -1,4 +1,4 @@
-"""Arms that nothing here trains: of another package, of another encoder, reranked, of late interaction; and samples.
+"""Arms that nothing here trains: of another package, of another encoder, reranked; and samples.
 
 A run with the retriever of docs/arms.md is in test_stages.py.
 """
@@ -27,6 +27,7 @@ from tasks.trained_runs import trained_runs
 
 OTHER = "harr.builders.other_encoder:OtherEncoder"
 ROCCHIO = {"name": "moved", "retriever": "own_retriever:Rocchio", "settings": {"weight": 0.5, "passages": 1}}
+BACKWARDS = {"name": "backwards", "retriever": "by_hand:Backwards"}
 STATIC = {"name": "static", "retriever": OTHER, "settings": {"model": "static"}}
 
 
@@ -72,21 +73,22 @@ def test_retrievers_of_another_package_and_of_another_encoder_rank_as_they_say(e
         assert step.retrieval.scores == pytest.approx(scores_N[best_K].tolist(), abs=1e-5)
 
 
-def test_a_reranker_takes_the_best_of_the_pool_and_late_interaction_orders_it(place: Path, tiny: str) -> None:
-    """A reranker that scores by length takes the longest of the pool; MaxSim orders it otherwise than one vector."""
+def test_a_reranker_takes_the_best_of_the_pool(place: Path, tiny: str) -> None:
+    """A reranker that scores by length takes the longest of the pool; an arm of another package may take its last."""
 
     def by_length(body: dict[str, Any], number: int) -> tuple[int, Any]:
         return 200, {"results": [{"index": i, "relevance_score": len(t)} for i, t in enumerate(body["documents"])]}
 
     with serving(by_length) as served:
         reranker = {"base_url": served.base_url, "model": "m"}
-        run = params(tiny, "frozen", "rerank", "late", reranker=reranker)
+        run = params(tiny, "frozen", "rerank", BACKWARDS, reranker=reranker)
         episodes = play(run)
     step = episodes["rerank"][0].steps[0]
     pool = next(body["documents"] for body in served.bodies if body["query"] == step.search.query)
     assert len(pool) == run.retriever.pool
     assert [p.content for p in step.retrieval.passages] == sorted(pool, key=len, reverse=True)[: run.retriever.k]
-    assert first(episodes["late"]) != first(episodes["frozen"])
+    found = episodes["backwards"][0].steps[0].retrieval.passages
+    assert [p.content for p in found] == pool[: -run.retriever.k - 1 : -1], "the last of the pool of its base"
 
 
 def test_where_the_language_model_learns_an_arm_differs_from_the_baseline_in_the_retriever_alone(

@@ -1,6 +1,5 @@
 """LeReT through its tasks: the page of preferences, its scores, and which model and prompt an arm has."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 import styled
 from styled import Styled, Words
 
+from harr.builders.retrievers import search_identity
 from harr.builders.writers import build_reader
 from harr.errors import IndexMismatch
 from harr.evaluate.play import Game
@@ -17,7 +17,6 @@ from harr.io.files import read_json, read_jsonl, write_json
 from harr.params import Params
 from harr.params.generator import ScriptedParams
 from harr.rag.pipelines.leret import LeReT
-from harr.rag.retrieval.late_interaction import search_identity
 from tasks.common import filter_suite
 from tasks.filter_outputs import write_preferences_page
 from tasks.paths import PLACES
@@ -94,21 +93,19 @@ def test_an_arm_has_its_own_prompt_and_model(sampled: Path) -> None:
 
 
 @pytest.mark.fault(38)
-def test_another_index_or_late_interaction_than_was_sampled_with_is_refused(sampled: Path, tiny: str) -> None:
-    """Vectors made anew; a model where there was none; and retrained weights behind the same name."""
+def test_another_index_or_retriever_than_was_sampled_with_is_refused(sampled: Path) -> None:
+    """Vectors made anew; a retriever of another package where there was none; and other settings of it."""
     vectors_are("index-2")
     with pytest.raises(IndexMismatch, match="was sampled with index index-1, but this one is index-2"):
         arm_pipelines(PARAMS)
     vectors_are("index-1")
-    folder, path = shutil.copytree(tiny, sampled / "colbert"), Path("data/filtered/manifest.json")
-    told = PARAMS.retriever.model_copy(update={"late_interaction": str(folder)})
-    late = PARAMS.model_copy(update={"retriever": told})
+    own, path = {"function": "by_hand:Backwards", "settings": {"k": 2}}, Path("data/filtered/manifest.json")
+    late = PARAMS.model_copy(update={"retriever": PARAMS.retriever.model_copy(update=own)})
     with pytest.raises(IndexMismatch, match="was sampled with index index-1, but this one is"):
         arm_pipelines(late)
-    write_json(path, read_json(path) | {"index": search_identity("index-1", str(folder))})
+    write_json(path, read_json(path) | {"index": search_identity("index-1", late.retriever)})
     assert set(arm_pipelines(late)) == set(PARAMS.evaluate.arms)
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    other = late.model_copy(update={"retriever": late.retriever.model_copy(update={"settings": {}})})
     again = r"was sampled with index .*, but this one is .*; run `dvc repro -f -s filter`"
     with pytest.raises(IndexMismatch, match=again):
-        arm_pipelines(late)
+        arm_pipelines(other)

@@ -8,9 +8,9 @@ import torch
 from letters import save_letters
 from stages import SMOKE, WORLD, run_stages, world_params
 
+from harr.builders.retrievers import search_identity
 from harr.io.files import read_json, read_jsonl
 from harr.rag.generation.local_model import load_model
-from harr.rag.retrieval.late_interaction import search_identity
 from tasks.filter_outputs import preferences_frame
 from tasks.paths import ADAPTER, FILTERED, REPORT, VECTORS
 from tasks.train import summary
@@ -56,15 +56,13 @@ SECTIONS: dict[str, Any] = {
 }
 
 
-def test_leret_goes_through_all_stages(workplace: Path, tiny: str, multi_vector: Path) -> None:
-    """A model of letters learns, and late interaction orders what is found: it belongs to the identity of the index."""
+def test_leret_goes_through_all_stages(workplace: Path, tiny: str) -> None:
+    """A model of letters learns with a retriever of another package, which belongs to the identity of the index."""
     save_letters(Path("letters"), spread=0.3, room=4096, printable=True)
-    params = world_params(
-        tiny, **SECTIONS | {"retriever": SECTIONS["retriever"] | {"late_interaction": str(multi_vector)}}
-    )
+    params = world_params(tiny, **SECTIONS | {"retriever": SECTIONS["retriever"] | {"function": "by_hand:Backwards"}})
     ran = run_stages(params)
     index = read_json(VECTORS / "manifest.json")["identity"]
-    assert read_json(FILTERED / "manifest.json")["index"] == search_identity(index, str(multi_vector)) != index
+    assert read_json(FILTERED / "manifest.json")["index"] == search_identity(index, params.retriever) != index
     sampled, pairs = ran.filtered, preferences_frame()
     assert sampled["tried"] == 8 and 0 < sampled["kept"] <= 8 and sampled["prompts"] == 3
     assert len(pairs) == sampled["pairs"] + sampled["pairs_held_out"] > 0 and (pairs["margin"] > 0).all()

@@ -20,7 +20,6 @@ from harr.embed.encoder import Encoder
 from harr.index.passage_index import PassageIndex
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.evidence import Evidence
-from harr.rag.policies.maxsim import maxsim
 from harr.rag.policies.state import StateFormat, separator_of
 from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
 from harr.rag.retrieval.links import Brought
@@ -39,13 +38,12 @@ class DensePolicy:
         index: answers nearest-neighbour searches, in the main process. vectors: the same vectors by row number.
         k, pool, temperature: K passages are chosen from the N = ``pool`` nearest.
         fusion: which search says what is nearest: by the state's vector, by the words of the query, or by both. What is
-            found is always scored, chosen and learnt by vectors, those of tokens with them (``late``).
+            found is always scored, chosen and learnt by vectors.
         candidates: ``corpus`` searches the index; ``question`` ranks ``Question.candidate_ids`` only.
         style, history, max_tokens, pick_tokens: how a state is written (``harr/rag/policies/state.py``).
         sampling: random numbers for Plackett-Luce sampling; None takes the best K.
         keep: how many first ranks stay the best where the others are sampled.
         evidence: what competes beside the nearest, and a small term that is added to the score of each candidate.
-        late: whether token vectors are compared, too (``encoder`` tells them, :meth:`Encoder.late`).
         frozen: whether the encoder never changes, so that no state need be encoded twice.
     """
 
@@ -65,7 +63,6 @@ class DensePolicy:
     fusion: Fusion = DENSE
     pick_tokens: int = 0
     evidence: Evidence | None = None
-    late: bool = False
     frozen: bool = False
     _encoded: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
@@ -98,7 +95,7 @@ class DensePolicy:
                 search = self.candidates == "corpus"
                 pools, known_BNF, brought = self.evidence.links.gather(searches, pools, search=search)
             pool_BN = pad(pools)
-            scores_BN = self._scores(states_UD, state_of, pool_BN)
+            scores_BN = self._scores(states_UD[state_of], pool_BN)
             if self.evidence and known_BNF is not None:
                 scores_BN += self.temperature * self.evidence.weigh(known_BNF)
             chosen = self._choose(searches, states, pool_BN, scores_BN, known_BNF)
@@ -184,23 +181,16 @@ class DensePolicy:
         found: dict[tuple[int, int, str], NDArray[np.int64]] = {}
         for depth in dict.fromkeys(depths):
             own = list(dict.fromkeys(one for one in asked if one[0] == depth))
-            vectors_PD = states_UD[[state for _, state, _ in own], : self.vectors.width]
+            vectors_PD = states_UD[[state for _, state, _ in own]]
             rows_PN = self.fusion.find(self.index, vectors_PD, [query for _, _, query in own], depth)
             found |= {one: rows_N[rows_N >= 0] for one, rows_N in zip(own, rows_PN, strict=True)}
         return [found[one] for one in asked]
 
-    def _scores(
-        self, states_UD: NDArray[np.float32], state_of: NDArray[np.int64], pool_BN: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
-        """Return what every state scores with its pool, without gradient; padding scores minus infinity."""
-        blocks = [slice(start, start + 256) for start in range(0, len(pool_BN), 256)]
-        if self.late:
-            live_UX, of_B = torch.from_numpy(states_UD), torch.from_numpy(state_of)
-            told = [self.scores(live_UX, of_B[block], pool_BN[block]).numpy() for block in blocks]
-            return np.where(pool_BN < 0, -np.inf, np.concatenate(told)).astype(np.float32)
-        states_BD = states_UD[state_of]
+    def _scores(self, states_BD: NDArray[np.float32], pool_BN: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return inner products of every state with its pool, without gradient; padding scores minus infinity."""
         rows_R, position_BN = np.unique(pool_BN, return_inverse=True)
         vectors_RD = self.vectors.take(np.maximum(rows_R, 0))
+        blocks = [slice(start, start + 256) for start in range(0, len(pool_BN), 256)]
         scores = [np.einsum("bd,bnd->bn", states_BD[block], vectors_RD[position_BN[block]]) for block in blocks]
         return np.where(pool_BN < 0, -np.inf, np.concatenate(scores)).astype(np.float32)
 
@@ -276,11 +266,10 @@ class DensePolicy:
     def scores(self, states_UD: Tensor, state_of_B: Tensor, pool_BN: NDArray[np.int64]) -> Tensor:
         """Return inner products of states with candidate rows, (B, N), differentiable; every method learns by these.
 
-        With ``late`` they are half of the score, and MaxSim the other. What padding (-1) scores means nothing.
+        What padding (-1) scores means nothing.
         """
         vectors_BND = torch.from_numpy(self.vectors.take(np.maximum(pool_BN, 0))).to(states_UD)
-        scores_BN = torch.einsum("bd,bnd->bn", states_UD[state_of_B, : self.vectors.width], vectors_BND)
-        return (scores_BN + maxsim(states_UD, state_of_B, pool_BN, self.vectors)) / 2 if self.late else scores_BN
+        return torch.einsum("bd,bnd->bn", states_UD[state_of_B], vectors_BND)
 
 
 def unique(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:

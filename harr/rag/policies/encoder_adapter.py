@@ -67,13 +67,12 @@ def _layers(encoder: Encoder) -> Any:
 
 
 def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> None:
-    """Write what was trained, and harr.json (whose base it belongs to, and that it compares tokens, if it does).
+    """Write what was trained, and harr.json (whose base it belongs to).
 
     An adapter is adapter_model.safetensors and adapter_config.json; trained layers are layers.safetensors.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    scores = {} if encoder.projection is None else {"scores": "maxsim"}
-    write_json(folder / "harr.json", {"base": encoder.identity, "base_model": encoder.name, **scores})
+    write_json(folder / "harr.json", {"base": encoder.identity, "base_model": encoder.name})
     if not isinstance(adapter, optional("peft", "pipeline").PeftModel):
         kept = {path: weight.detach().contiguous() for path, weight in trained_weights(adapter).items()}
         save_file(kept, folder / LAYERS)

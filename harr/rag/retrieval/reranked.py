@@ -24,7 +24,7 @@ class Reranked:
         """Return the best ``k`` passages per search: one call of ``base``, and one of ``score``."""
         found = self.base.retrieve([replace(s, k=max(self.depth, s.k or self.k)) for s in searches])
         asked = [
-            (search.query, tuple(passage.content for passage in retrieval.passages))
+            (self.text(search, retrieval), tuple(passage.content for passage in retrieval.passages))
             for search, retrieval in zip(searches, found, strict=True)
         ]
         wanted = sorted({one for one in asked if one[1]})
@@ -37,3 +37,7 @@ class Reranked:
             best = tuple(retrieval.passages[place] for place in order)
             ranked.append(replace(retrieval, passages=best, scores=tuple(own[place] for place in order)))
         return ranked
+
+    def text(self, search: Search, retrieval: Retrieval) -> str:
+        """Return the text that passages are scored for; ``retrieval`` is that of ``base``."""
+        return search.query

@@ -33,7 +33,7 @@ class MtebSearch:
     ``folder``: models/retriever, wherever it lies; or an encoder, which then reads the last turn alone.
 
     Raises:
-        ModelError: the model ranks by more than vectors (``retriever.evidence``, ``retriever.scores``).
+        ModelError: the model ranks by more than vectors (``retriever.evidence``).
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -42,7 +42,7 @@ class MtebSearch:
         place = Path(folder)
         if (place / "harr.json").exists():
             facts, section = read_facts(place)
-            if section.evidence or section.scores != "vector":
+            if section.evidence:
                 raise ModelError(
                     f"{folder} ranks by more than a vector, which mteb's search cannot tell; `harr evaluate` plays it"
                 )

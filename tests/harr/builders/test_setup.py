@@ -1,6 +1,5 @@
 """From names in params.yaml to players that search: dense, sparse, hybrid."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from tiny import tiny_encoder
 from harr.arms import ARMS
 from harr.builders.places import Places
 from harr.builders.players import open_players
+from harr.builders.retrievers import search_identity
 from harr.builders.setup import open_setup
 from harr.corpus.passages import write_questions
 from harr.corpus.vectors import Vectors
@@ -19,7 +19,6 @@ from harr.params import Params
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.retrieval.bm25 import BM25Retriever
 from harr.rag.retrieval.hybrid import Fusion, HybridRetriever
-from harr.rag.retrieval.late_interaction import LateInteraction, search_identity
 from harr.rag.setup import Setup
 from harr.types import Search
 
@@ -98,20 +97,23 @@ def test_arms_rank_by_their_own_search_whatever_the_pool_is(corpus, places: Plac
         assert isinstance(frozen, DensePolicy) and frozen.fusion == Fusion(0.0, 1.0)
 
 
-def test_the_weights_of_late_interaction_are_part_of_the_game(  # type: ignore[no-untyped-def]
-    corpus, places: Places, multi_vector: Path, tmp_path: Path
-) -> None:
-    """Another folder of unfinished work, and another identity of what is searched."""
-    folder, asked = shutil.copytree(multi_vector, tmp_path / "colbert"), tmp_path / "questions.jsonl"
+def test_a_retriever_of_another_package_is_part_of_the_game(corpus, places: Places, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """It is made of what would search; its name and settings are another folder of unfinished work, and another identity
+    of what is searched."""
+    asked, index = tmp_path / "questions.jsonl", Vectors.open(places.vectors).identity
     write_questions(corpus.questions, asked)
     with open_setup(params(AGENT), places, asked) as setup:
-        assert setup.index == Vectors.open(places.vectors).identity
-    told = params(AGENT, late_interaction=str(folder))
-    with open_setup(told, places, asked) as setup:
-        first = setup
-        assert isinstance(setup.retriever, LateInteraction)
-    weights = folder / "1_Dense/model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
-    with open_setup(told, places, asked) as setup:
-        assert setup.index == search_identity(Vectors.open(places.vectors).identity, str(folder)) != first.index
-        assert setup.identity != first.identity and setup.facts["index"] == setup.index
+        assert setup.index == index
+    identities = {setup.identity}
+    for settings in ({}, {"k": 2}):
+        told = params(AGENT, function="by_hand:Backwards", settings=settings)
+        with open_setup(told, places, asked) as setup:
+            assert type(setup.retriever).__name__ == "Backwards" and isinstance(setup.retriever.base, DensePolicy)
+            assert setup.index == setup.facts["index"] == search_identity(index, told.retriever) != index
+        identities.add(setup.identity)
+        with open_players(told, places, corpus.questions, candidates="corpus") as player:
+            assert type(player(ARMS["base"], None)).__name__ == "Backwards"
+    assert len(identities) == 3
+    wrong = params(AGENT, function="builtins:repr")
+    with pytest.raises(ParamsError, match=r"retriever\.function: builtins:repr makes str without a method retrieve"):
+        open_setup(wrong, places, asked).__enter__()

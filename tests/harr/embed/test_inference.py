@@ -41,14 +41,12 @@ def test_alone_a_text_has_the_same_bytes_whatever_is_encoded_beside_it(encoder: 
 
 
 def test_another_model_keeps_the_ordinary_way(encoder: Encoder) -> None:
-    late, other = encoder.late(16, 8), copy.copy(encoder)
-    assert is_bert(encoder) and not is_bert(late)
-    assert for_inference(late, torch.float32) is late and not isinstance(
-        for_inference(late, torch.bfloat16), InferenceEncoder
-    )
+    other = copy.copy(encoder)
     other.model = copy.deepcopy(encoder.model)
     other.model[0].auto_model.config.hidden_act = "relu"
-    assert not is_bert(other)
+    assert is_bert(encoder) and not is_bert(other)
+    assert for_inference(other, torch.float32) is other
+    assert not isinstance(for_inference(other, torch.bfloat16), InferenceEncoder)
 
 
 def test_one_whose_vectors_are_others_is_not_taken(encoder: Encoder) -> None:

@@ -119,33 +119,6 @@ def test_a_damaged_shard_of_published_vectors_is_made_again_alone(
         assert digests(out) == whole
 
 
-def test_token_vectors_are_beside_the_vectors_and_made_again_with_them(
-    stage: Stage, passages: Passages, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run that stopped, and a damaged file of tokens, end in the bytes of an undisturbed run; the vectors stay."""
-    out, plain = tmp_path / "out", tmp_path / "plain"
-    stage(out="plain")
-    params = PARAMS.model_copy(update={"tokens": 16})
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        interrupt_after(3, patch)
-        stage(params)
-    assert stage(params)["embedded"] == 52
-    whole, path = digests(out), out / "tokens-00003.npy"
-    assert all(whole[name] == digest for name, digest in digests(plain).items() if name.startswith("vectors"))
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(DamagedFile, match=r"tokens-00003\.npy is damaged"):
-        Vectors.open(out)
-    assert stage(params)["embedded"] == 16
-    finish(tmp_path / "work")
-    assert digests(out) == whole
-    opened = Vectors.open(out)
-    assert opened.identity == Vectors.open(plain).identity, "the index is of the vectors"
-    assert opened.tokens(np.array([[99, 0]])).shape == (1, 2, 32, 16)
-    wanted = encoder.late(16, 32).encode(passages.contents(99, 100))[0, encoder.width :]
-    np.testing.assert_allclose(opened.tokens(np.array(99)).ravel() / 127, wanted, atol=0.5 / 127 + 1e-6)
-    assert stage()["embedded"] == 100, "without them, anew"
-
-
 def test_resumed_run_keeps_its_dtype(
     stage: Stage, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

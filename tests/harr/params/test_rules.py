@@ -67,14 +67,6 @@ pipeline: {name: r_search, tools: [a, a]} -> tools \['a', 'a'\] should be differ
 pipeline: {name: r_search, tools: [a (b)]} -> should be different words without blanks
 pipeline: {name: r_search, max_nodes: 27} -> pipeline.max_nodes: should be less than or equal to 26
 pipeline: {name: react}, generator: {kind: small_lm} -> language model plays search_r1, not react
-retriever: {scores: maxsim} -> compares vectors of tokens, and none are kept; set embed\.tokens: 128
-embed: {tokens: 128}, encoder: {base_url: http://127.0.0.1:8001/v1}
-    -> embed\.tokens keeps vectors of tokens, which encoder\.base_url does not tell; leave one out
-retriever: {scores: maxsim, candidates: question}, evaluate: {candidates: [question]}, embed: {tokens: 128}, pipeline:
-    {name: pick}, generator: {kind: none}, train: {method: pqn}
-    -> maxsim ranks passages that stay, and train\.method pqn trains the tower of passages, too;
-retriever: {scores: maxsim, encoder: models/bridged}, embed: {tokens: 128}
-    -> maxsim compares tokens of encoder\.model alone; leave retriever\.encoder out
 train: {method: pqn} -> pqn plays pipeline pick; set retriever.candidates: question
 train: {method: pqn}, retriever: {candidates: question}, evaluate: {candidates: [question]}, merge: {towers: query},
     pipeline: {name: pick}, generator: {kind: none}
@@ -122,7 +114,8 @@ retriever: {state: thought}, pipeline: {name: search_r1}
 retriever: {fusion: rrf} -> retriever\.fusion is for search: hybrid and the arm hybrid
 retriever: {search: sparse, weights: [0.5, 0.5]} -> retriever\.weights is for search: hybrid
 retriever: {search: hybrid, fusion: rrf, weights: [0.5, 0.5]} -> weights are not read by fusion rrf; leave them
-retriever: {late_interaction: some/colbert} -> late_interaction is for train\.method agent or leret: .*; leave
+retriever: {function: "mine.search:Own"} -> retriever\.function is for train\.method agent or leret: .*; leave
+retriever: {settings: {k: 2}} -> settings are those of retriever\.function, which is null; leave them out
 """
 AGENTS_THAT_DO_NOT_FIT = r"""
 train: {method: grpo} -> evaluate.arms base does not go with train.method grpo .* choose from bm25, frozen
