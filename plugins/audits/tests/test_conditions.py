@@ -18,7 +18,7 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def facts(**told: Any) -> None:
         kept = {AUDIT: {"facts": {"named": {}, "swap": SWAP, **told}}}
-        monkeypatch.setattr(conditions, "kept", lambda client, candidate, name: kept if name == "audits.json" else {})
+        monkeypatch.setattr(conditions, "read_registered", lambda client, candidate, name: kept if name == "audits.json" else {})
 
     return facts
 
@@ -52,7 +52,7 @@ def test_answers_that_do_not_fall_without_their_evidence_refuse_a_candidate(regi
 @pytest.mark.fault(15)
 def test_a_candidate_without_an_audit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for kept in ({}, {AUDIT: {"facts": {}}}):
-        monkeypatch.setattr(conditions, "kept", lambda client, candidate, name, kept=kept: kept)
+        monkeypatch.setattr(conditions, "read_registered", lambda client, candidate, name, kept=kept: kept)
         for condition in (exploits(None, None, {}), evidence(None, None, {})):
             assert not condition.passed and condition.found == "none recorded"
 
