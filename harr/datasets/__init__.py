@@ -12,7 +12,6 @@ from harr.datasets.chunks import Spans
 from harr.datasets.documents import documents
 from harr.datasets.haystack import LongDocuments, babilong, documents as long_documents
 from harr.datasets.hub import FILES, WIKI17, WIKI18, bare, hotpotqa, hover, musique, two_wiki
-from harr.datasets.judged import beir, ir_datasets
 from harr.datasets.local import jsonl, people, world
 from harr.datasets.medquad import medquad
 from harr.datasets.source import Source
@@ -100,8 +99,6 @@ DATASETS = {
     "people": Dataset(people, _of_people, apart=True),
     "jsonl": Dataset(jsonl, lambda params: f"the files {', '.join(params.passages)}"),
     "documents": Dataset(documents, lambda params: f"the documents in {params.folder}", cut=True),
-    "beir": Dataset(beir, lambda params: f"the folder {params.root}, in BEIR's layout"),
-    "ir_datasets": Dataset(ir_datasets, lambda params: f"{params.test} of ir_datasets"),
     "hotpotqa": Dataset(hotpotqa, _of_hub, vast=True),
     "2wikimultihopqa": Dataset(two_wiki, _of_hub, vast=True),
     "musique": Dataset(musique, _of_hub, vast=True),

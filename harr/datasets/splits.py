@@ -9,7 +9,7 @@ from typing import TypeVar
 from harr.corpus.sample import draw_questions
 from harr.datasets.question_checks import nearly_in
 from harr.errors import CorpusError
-from harr.params.download import HoverParams, HubParams, JudgedParams, OwnQuestionsParams
+from harr.params.download import DrawnParams
 from harr.types import Question
 
 T = TypeVar("T")
@@ -89,10 +89,10 @@ def hold_out(rows: Sequence[T], count: int, seed: int = 0) -> tuple[list[T], lis
     return [row for i, row in enumerate(rows) if i not in chosen], [row for i, row in enumerate(rows) if i in chosen]
 
 
-def rows_to_read(params: OwnQuestionsParams | HubParams | HoverParams | JudgedParams) -> int:
+def rows_to_read(params: DrawnParams) -> int:
     """Return how many training questions are read, with those that are drawn from them; 0: all.
 
-    >>> rows_to_read(HubParams(dataset="musique", train_questions=800, validation_questions=200))
+    >>> rows_to_read(DrawnParams(train_questions=800, validation_questions=200))
     1000
     """
     return params.train_questions and params.train_questions + params.validation_questions

@@ -65,4 +65,4 @@ def english_stems(text: str) -> str:
 
 @cache
 def _stemmer() -> Any:
-    return optional("Stemmer", "ir").Stemmer("porter")
+    return optional("Stemmer", "stemmer").Stemmer("porter")

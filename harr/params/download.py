@@ -151,44 +151,6 @@ class DocumentsParams(CutParams, OwnQuestionsParams):
     """Folder whose files are read, with all folders in it; those whose names begin with a dot are not."""
 
 
-class JudgedParams(DrawnParams):
-    """A corpus with judgements, which may be graded: questions without answers, each with its relevant passages."""
-
-    train: PathOrName = "train"
-    """Name of the judged split to train on."""
-    test: PathOrName = "test"
-    """Name of the judged split to test on."""
-    validation: str = ""
-    """Name of the judged split of the validation questions, of which validation_questions are drawn (0: all); if
-    empty, they are drawn from the training questions."""
-
-    @property
-    def validates(self) -> bool:
-        """Return whether there may be validation questions."""
-        return bool(self.validation) or super().validates
-
-
-class BeirParams(JudgedParams):
-    """A folder in BEIR's layout: corpus.jsonl, queries.jsonl and qrels (arXiv 2104.08663)."""
-
-    dataset: Literal["beir"]
-    """Selects a folder in BEIR's layout."""
-    root: PathOrName
-    """Folder with corpus.jsonl, queries.jsonl (plain, gzipped or parquet) and qrels; of the hub's two repositories
-    the one with the corpus, with the other (<name>-qrels) beside it."""
-
-
-class IrDatasetsParams(JudgedParams):
-    """A data set of the package ir_datasets (`pip install 'harr[ir]'`)."""
-
-    dataset: Literal["ir_datasets"]
-    """Selects data sets that ir_datasets knows by a name."""
-    train: PathOrName
-    """Name of the part to train on, such as beir/nfcorpus/train."""
-    test: PathOrName
-    """Name of the part to test on, such as beir/nfcorpus/test, whose documents are the passages."""
-
-
 class HubParams(DrawnParams):
     """A public benchmark from the Hugging Face hub, checked by hash and resumed by its client."""
 
@@ -326,8 +288,6 @@ DatasetParams = Annotated[
     | PeopleParams
     | JsonlParams
     | DocumentsParams
-    | BeirParams
-    | IrDatasetsParams
     | HubParams
     | HoverParams
     | BabiLongParams

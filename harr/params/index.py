@@ -21,7 +21,7 @@ class IndexParams(Section):
     full_text: bool = True
     """Whether the BM25 index is built, too; the arms ``bm25`` and ``hybrid`` and sparse or hybrid search need it."""
     stemmer: Literal["", "english"] = ""
-    """Stemmer of the words that BM25 reads: ``english`` is that of Lucene and Anserini (`pip install 'harr[ir]'`); if
+    """Stemmer of the words that BM25 reads: ``english`` is that of Lucene and Anserini (`pip install 'harr[stemmer]'`); if
     empty, words stay as they are."""
     alias: Annotated[str, Field(pattern=r"^([A-Za-z_]\w{0,99})?$")] = ""
     """Alias of the collection on a Milvus server, which applications may search by; it always names the corpus of

@@ -18,7 +18,9 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def facts(**told: Any) -> None:
         kept = {AUDIT: {"facts": {"named": {}, "swap": SWAP, **told}}}
-        monkeypatch.setattr(conditions, "read_registered", lambda client, candidate, name: kept if name == "audits.json" else {})
+        monkeypatch.setattr(
+            conditions, "read_registered", lambda client, candidate, name: kept if name == "audits.json" else {}
+        )
 
     return facts
 

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from harr_ir.beir import BeirParams, open_folder
 
 from harr.builders.encoder import build_encoder, trained_encoder
-from harr.datasets.judged import beir
 from harr.errors import CorpusError, ModelError, one_line
 from harr.io.files import fingerprint
 from harr.io.model_folder import DOCUMENT, file_hashes, find_folder
 from harr.library.trained import conversation, finished, read_facts
-from harr.params.download import BeirParams
 from harr.params.embed import EncoderParams
 from harr.params.retriever import RetrieverParams
 from harr.rag.policies.state import StateFormat, separator_of
@@ -131,7 +130,7 @@ def _of_folder(folder: Path, split: str) -> Any:
     import mteb
     from datasets import Dataset
 
-    source = beir(BeirParams(dataset="beir", root=str(folder), test=split))
+    source = open_folder(BeirParams(root=str(folder), test=split))
     asked = list(source.test)
     passages = [{"id": one.id, "title": one.title, "text": one.text} for one in source.passages]
     queries = [{"id": one.id, "text": one.text} for one in asked]

@@ -9,10 +9,9 @@ import pytest
 from downloading import passages, questions, run, write_rows
 from ir_datasets.datasets.base import Dataset
 from ir_datasets.formats import BaseDocs, BaseQrels, BaseQueries, GenericDoc, GenericQuery, TrecQrel
-from pydantic import TypeAdapter
 
 from harr.errors import CorpusError
-from harr.params.download import DatasetParams
+from harr.params.download import FunctionDatasetParams
 
 ODD = "é\u00a0\u2028ü"
 CORPUS = (
@@ -40,8 +39,9 @@ def beir(root: Path, qrels: Mapping[str, str] = QRELS, *, beside: bool = False) 
         (judged / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{lines}")
 
 
-def load(**section: Any) -> dict[str, float]:
-    return run(TypeAdapter(DatasetParams).validate_python(section))
+def load(dataset: str, **settings: Any) -> dict[str, float]:
+    section = FunctionDatasetParams(dataset="function", function=f"harr_ir.{dataset}:DATASET", settings=settings)
+    return run(section)
 
 
 def read(split: str) -> list[tuple[str, str, tuple[str, ...], tuple[int, ...]]]:
@@ -51,7 +51,7 @@ def read(split: str) -> list[tuple[str, str, tuple[str, ...], tuple[int, ...]]]:
 @pytest.mark.parametrize("beside", [False, True])
 def test_a_folder_of_beir_is_read(beside: bool) -> None:
     beir(Path("nf"), beside=beside)
-    figures = load(dataset="beir", root="nf")
+    figures = load("beir", root="nf")
     assert figures["passages"] == 4 and figures["left_out"] == 1
     assert figures["train_queries_without_relevant_passages"] == 1
     texts = ["Ada Brown: Ada founded Acme.", "Acme is in Ashford.", "Only a title", "Acme in words."]
@@ -64,7 +64,7 @@ def test_a_folder_of_beir_is_read(beside: bool) -> None:
     ("change", "line"),
     [
         ({"test": "dev"}, "no qrels/dev.tsv in nf; it judges test, train"),
-        ({"root": "gone"}, "no queries.jsonl in gone"),
+        ({"root": "gone"}, "no queries.jsonl in gone; set download.settings.root"),
         ({"qrels": {**QRELS, "test": "q2 d1 1\n"}}, "test.tsv:2: 'q2 d1 1'; expected query-id, corpus-id and score"),
         ({"qrels": {**QRELS, "test": ""}}, "no test questions"),
         ({"qrels": {**QRELS, "test": "q9\td1\t1\n"}}, "test judges query q9, which is not among the queries"),
@@ -73,10 +73,10 @@ def test_a_folder_of_beir_is_read(beside: bool) -> None:
 )
 def test_what_is_wrong_is_one_line(change: dict[str, Any], line: str) -> None:
     beir(Path("nf"), change.get("qrels", QRELS))
-    section = {"dataset": "beir", "root": "nf", **change}
-    section.pop("qrels", None)
+    settings = {"root": "nf", **change}
+    settings.pop("qrels", None)
     with pytest.raises(CorpusError, match=line.replace(".", r"\.")):
-        load(**section)
+        load("beir", **settings)
     assert not Path("data/corpus").exists()
 
 
@@ -116,7 +116,7 @@ def test_a_data_set_of_ir_datasets_is_read() -> None:
     for name, dataset in known.items():
         if f"harr-tests/{name}" not in ir_datasets.registry:
             ir_datasets.registry.register(f"harr-tests/{name}", dataset)
-    assert load(dataset="ir_datasets", train="harr-tests/train", test="harr-tests/test")["passages"] == 2
+    assert load("named", train="harr-tests/train", test="harr-tests/test")["passages"] == 2
     assert read("train") == [("q1", "Who founded Acme?", ("d1",), (1,))]
     assert read("test") == [("q2", "Where is Acme?", ("d2",), (2,))]
     assert passages()[0].text == "Ada founded Acme."
@@ -127,4 +127,4 @@ def test_a_data_set_of_ir_datasets_is_read() -> None:
         ("harr-tests/unreached", "unreached", r"of ir_datasets cannot be read \(.*no route to host\); connect"),
     ):
         with pytest.raises(CorpusError, match=line):
-            load(dataset="ir_datasets", train=train, test=f"harr-tests/{test}")
+            load("named", train=train, test=f"harr-tests/{test}")

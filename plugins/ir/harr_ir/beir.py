@@ -1,0 +1,75 @@
+"""Folders in BEIR's layout (arXiv 2104.08663)."""
+
+from pathlib import Path
+
+from harr.datasets import Dataset
+from harr.datasets.source import Source
+from harr.errors import CorpusError
+from harr.io.jsonl import Row, fold, read_rows
+from harr.params.fields import PathOrName
+from harr_ir.judged import JudgedParams, Judgements, open_judged
+
+
+class BeirParams(JudgedParams):
+    """A folder in BEIR's layout: corpus.jsonl, queries.jsonl and qrels."""
+
+    root: PathOrName
+    """Folder with corpus.jsonl, queries.jsonl (plain, gzipped or parquet) and qrels; of the hub's two repositories
+    the one with the corpus, with the other (<name>-qrels) beside it."""
+
+
+def open_folder(params: BeirParams) -> Source:
+    """Open ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/<split>.tsv`` of a folder, the first two plain or gzipped.
+
+    The hub keeps judgements in a repository of their own, ``<name>-qrels``; beside the folder they are found, too.
+    """
+    root = Path(params.root)
+    queries = {row.text("_id", "query"): row.text("text", "query") for row in read_rows(_one_of(root, "queries"))}
+    rows = read_rows(_one_of(root, "corpus"))
+    texts = ((row.text("_id", "passage"), _text(row, "title"), _text(row, "text")) for row in rows)
+    return open_judged(params, texts, lambda name: (queries, _read_qrels(root, name)))
+
+
+def _one_of(root: Path, name: str) -> Path:
+    """Return the file of this name, plain, gzipped or parquet."""
+    for path in (root / f"{name}.jsonl", root / f"{name}.jsonl.gz", root / f"{name}.parquet"):
+        if path.is_file():
+            return path
+    raise CorpusError(f"download: no {name}.jsonl in {root}; set download.settings.root to a folder in BEIR's layout")
+
+
+def _read_qrels(root: Path, split: str) -> Judgements:
+    """Read the judgements of a split: query, passage and grade, separated by tabs, under a line of headings.
+
+    Raises:
+        CorpusError: there is no file of the split, or a line is none of these.
+    """
+    folders = root / "qrels", root.with_name(f"{root.name}-qrels")
+    path = next((found for folder in folders if (found := folder / f"{split}.tsv").is_file()), None)
+    if path is None:
+        there = sorted(found.stem for folder in folders for found in folder.glob("*.tsv"))
+        what = f"it judges {', '.join(there)}" if there else "there are no judgements"
+        raise CorpusError(f"download: no qrels/{split}.tsv in {root}; {what}: see train and test of download.settings")
+    judged: Judgements = {}
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")  # other breaks of lines may stand in an id
+    except UnicodeDecodeError:
+        raise CorpusError(f"{path}: not UTF-8; convert the file to UTF-8") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            query, passage, grade = (fold(part) for part in line.split("\t"))  # ids as rows have them
+            if number > 1 or grade != "score":
+                judged.setdefault(query, {})[passage] = int(grade)
+        except ValueError:
+            raise CorpusError(f"{path}:{number}: {line[:60]!r}; expected query-id, corpus-id and score") from None
+    return judged
+
+
+def _text(row: Row, key: str) -> str:
+    """Return a text that may be missing or empty."""
+    return row.text(key, "passage") if row.values.get(key) else ""
+
+
+DATASET = Dataset(open_folder, lambda params: f"the folder {params.root}, in BEIR's layout", settings=BeirParams)
