@@ -20,6 +20,8 @@ from typing import Any
 
 from harr_audits.exploits import EXPLOITS, audit, named
 
+from harr.datasets.world.scripted import Scripted
+from harr.datasets.world.world import make_world
 from harr.params import Params
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.search_r1 import search_r1
@@ -28,8 +30,6 @@ from harr.rag.rollout import play
 from harr.rag.scoring.terms import answer_f1
 from harr.rag.scoring.text import normalise
 from harr.types import Episode, Generate, Generator, Passage, Pipeline, Question, Retrieval, Retriever, Search
-from harr.world.scripted import Scripted
-from harr.world.world import make_world
 from tasks.paths import ADAPTER, CORPUS, INDEX, PLACES, QUESTIONS, VECTORS, WORK
 
 Rows = list[dict[str, Any]]

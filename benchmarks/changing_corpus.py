@@ -21,6 +21,7 @@ import numpy as np
 
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
+from harr.datasets.world.world import make_world
 from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
 from harr.index.build import build_index
@@ -30,7 +31,6 @@ from harr.io.model_folder import PACKAGED
 from harr.params.embed import EmbedParams
 from harr.params.index import IndexParams
 from harr.types import Passage
-from harr.world.world import make_world
 
 NEAREST = 5
 

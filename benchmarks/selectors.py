@@ -35,6 +35,7 @@ from harr.builders.players import open_players, open_samplers, open_writer
 from harr.builders.writers import written_by
 from harr.compute.products import by_onednn
 from harr.corpus.passages import read_questions
+from harr.datasets.world import grammar, scripted
 from harr.evaluate.intervals import resample
 from harr.evaluate.play import Game
 from harr.evaluate.samples import Group, majority, play_samples, written_tokens
@@ -49,7 +50,6 @@ from harr.rag.scoring.judge import grade_of
 from harr.rag.scoring.terms import answer_em
 from harr.rag.scoring.text import normalise
 from harr.types import Episode, Generate, Generator, Passage, Question
-from harr.world import grammar, scripted
 
 TEMPLATE = "{% for message in messages if message.role == 'user' %}{{ message.content }}\n{% endfor %}"
 """The chat template of the taught grader, which has no need of instructions."""

@@ -25,13 +25,13 @@ from harr.builders.places import Places
 from harr.builders.players import open_players
 from harr.builders.writers import build_generator
 from harr.corpus.passages import Passages, read_questions
+from harr.datasets.world import grammar
 from harr.evaluate.intervals import resample
 from harr.io.files import write_json
 from harr.params import Params
 from harr.rag.rollout import play
 from harr.rag.scoring.terms import answer_em
 from harr.types import Episode, Question, Retrieval, Retriever, Search
-from harr.world import grammar
 from tasks.trained_runs import trained_runs
 
 SHARES = (0.25, 0.5, 0.75)

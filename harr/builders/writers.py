@@ -7,6 +7,7 @@ from typing import Any
 
 from harr.builders.places import Places
 from harr.compute import distributed
+from harr.datasets.world.scripted import Scripted as ScriptedGenerator
 from harr.errors import ModelError, one_line
 from harr.io.files import fingerprint
 from harr.io.model_folder import UNLOADABLE
@@ -27,7 +28,6 @@ from harr.rag.generation.shared import SharedGenerator
 from harr.rag.pipelines import WriterFacts
 from harr.rag.scoring.judge import readable
 from harr.types import Generate, Generator
-from harr.world.scripted import Scripted as ScriptedGenerator
 
 GeneratorSection = ScriptedParams | ServerParams | LocalParams | SmallLMParams | WarmstartParams | NoGeneratorParams
 

@@ -11,12 +11,12 @@ from typing import Any
 from harr.corpus.sample import draw_questions
 from harr.datasets.source import Source
 from harr.datasets.splits import rows_to_read
+from harr.datasets.world.people import People
+from harr.datasets.world.world import make_world
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, fold, read_rows
 from harr.params.download import JsonlParams, OwnQuestionsParams, PeopleParams, WorldParams
 from harr.types import Passage, Question
-from harr.world.people import People
-from harr.world.world import make_world
 
 SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
 """A name of a source, which is that of a collection as well."""

@@ -6,9 +6,9 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from harr.datasets.babi_rules import event_of
+from harr.datasets.world.world import make_world
 from harr.errors import CorpusError
 from harr.io.jsonl import read_rows
-from harr.world.world import make_world
 
 REPEATED = (
     "The grass is green.",

@@ -8,11 +8,11 @@ which one finds most is for LeReT to find out (``harr/preferences/collect.py``).
 import random
 from collections.abc import Sequence
 
+from harr.datasets.world import grammar
+from harr.datasets.world.scripted import facts
 from harr.generator.traces import Oracle, Piece, Reader
 from harr.rag.pipelines.leret import Demonstration, completion_text, query_of, render, request
 from harr.types import Generator, Hop, Passage, Question, Search
-from harr.world import grammar
-from harr.world.scripted import facts
 
 QUERY_HOPS = (2,)
 """Numbers of hops of the questions that queries are learnt for."""

@@ -14,14 +14,14 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+from harr.datasets.world import grammar, scripted
+from harr.datasets.world.relations import RELATIONS, SOURCES
+from harr.datasets.world.world import make_world
 from harr.rag.pipelines.r_search import r_search
 from harr.rag.pipelines.replies import Framed
 from harr.rag.pipelines.search_r1 import documents, information, search_r1
 from harr.rag.rollout import play
 from harr.types import Passage, Pipeline, Question, Retrieval, Retriever, Search
-from harr.world import grammar, scripted
-from harr.world.relations import RELATIONS, SOURCES
-from harr.world.world import make_world
 
 PASSAGES_PER_WORLD, QUESTIONS_PER_WORLD = 400, 24
 ALIKE = 0.8

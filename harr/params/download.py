@@ -21,7 +21,7 @@ class QuestionsParams(Section):
 
 
 class WorldParams(QuestionsParams):
-    """The fictional encyclopaedia, which is made and not fetched (see ``harr/world/world.py``)."""
+    """The fictional encyclopaedia, which is made and not fetched (see ``harr/datasets/world/world.py``)."""
 
     dataset: Literal["world"]
     """Selects the fictional encyclopaedia."""
@@ -61,7 +61,7 @@ class ProgramsParams(Section):
 
 
 class PeopleParams(QuestionsParams):
-    """A fictional world that needs a policy: people with look-alike passages (``harr/world/people.py``)."""
+    """A fictional world that needs a policy: people with look-alike passages (``harr/datasets/world/people.py``)."""
 
     dataset: Literal["people"]
     """Selects the people's world."""

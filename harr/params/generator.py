@@ -36,7 +36,7 @@ class GeneratorFacts(Section):
 
 
 class ReferencesParams(Section):
-    """Rates at which the planner of the people's world uses each kind of reference (``harr/world/references.py``).
+    """Rates at which the planner of the people's world uses each kind of reference (``harr/datasets/world/references.py``).
 
     Of the kinds that can be understood at a step, one is drawn in proportion to its rate. The defaults are not
     measured: we have no count of how often a language model leaves out whom it asks about, and expect a few in 100.

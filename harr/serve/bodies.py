@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from harr.errors import ParamsError, one_line
-from harr.library.trained import conversation, finished
+from harr.trained import conversation, finished
 from harr.types import Question, Search
 
 MAX_BYTES = 4 << 20

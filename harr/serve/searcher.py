@@ -27,13 +27,13 @@ from harr.index.passage_index import PassageIndex
 from harr.index.scan import VectorScan
 from harr.index.words import WordIndex
 from harr.io.model_folder import DOCUMENT
-from harr.library.trained import read_facts, trained_policy
 from harr.params import Params
 from harr.params.embed import EncoderParams
 from harr.params.index import IndexParams
 from harr.params.retriever import RetrieverParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.state import reads
+from harr.trained import read_facts, trained_policy
 from harr.types import Question, Retrieval, Search
 
 Dtype = Literal["auto", "float32", "bfloat16"]

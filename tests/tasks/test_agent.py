@@ -14,13 +14,13 @@ from transformers import AutoTokenizer
 from trl import chat_template_utils
 
 from harr.corpus.passages import read_questions
+from harr.datasets.world.scripted import plan
 from harr.errors import PromotionRefused
 from harr.generator import small_lm
 from harr.io.files import read_json
 from harr.rag.generation.chat_template import keeps_turns
 from harr.rag.generation.local_model import LocalGenerator, load_model
 from harr.types import Generate
-from harr.world.scripted import plan
 from tasks.ask import ask
 from tasks.evaluate import summarise_arms, write_evaluation
 from tasks.merge import register_model

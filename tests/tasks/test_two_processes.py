@@ -12,10 +12,10 @@ from stages import make_world, nothing, world_params
 
 from harr.compute import distributed
 from harr.corpus.passages import read_questions
+from harr.datasets.world.scripted import Scripted
 from harr.io.files import read_json, write_json
 from harr.params import Params
 from harr.types import Generate
-from harr.world.scripted import Scripted
 from tasks.filter import filter_training_questions
 from tasks.paths import FILTERED, QUESTIONS
 from tasks.play import play_arms

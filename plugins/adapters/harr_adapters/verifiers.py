@@ -10,8 +10,8 @@ import verifiers as vf
 from datasets import Dataset
 
 from harr.corpus.passages import read_questions
-from harr.library.trained import TrainedRetriever
 from harr.rag.scoring.text import token_f1
+from harr.trained import TrainedRetriever
 from harr_adapters.openai_tool import DESCRIPTION, answer_call
 
 PROMPT = "Search as often as you need. Then answer with one line: `Answer: ...`"

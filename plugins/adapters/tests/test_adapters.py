@@ -14,8 +14,8 @@ import harr
 from harr.arms import ARMS, FULL
 from harr.builders.players import open_players
 from harr.corpus.passages import read_questions
-from harr.library.trained import TrainedRetriever
 from harr.params import Params
+from harr.trained import TrainedRetriever
 from harr.types import Hop, Question, Search
 from tasks.paths import PLACES, QUESTIONS, RETRIEVER
 

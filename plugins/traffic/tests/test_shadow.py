@@ -18,13 +18,13 @@ from starlette.testclient import TestClient
 
 from harr.corpus.passages import read_questions
 from harr.errors import HarrError, IndexMismatch, ModelError, ParamsError
-from harr.library.trained import TrainedRetriever
 from harr.rag.policies import plackett_luce
 from harr.serve.application import application
 from harr.serve.follower import Follower
 from harr.serve.log import Recording, read_log
 from harr.serve.searcher import Searcher
 from harr.serve.service import RetrieverService
+from harr.trained import TrainedRetriever
 from harr.types import Hop
 from tasks.paths import QUESTIONS, RETRIEVER
 

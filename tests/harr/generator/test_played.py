@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from letters import OnePassage
 
+from harr.datasets.world import scripted
 from harr.generator.played import choose, rows_of
 from harr.generator.traces import Oracle, game_of, open_world, trace
 from harr.rag.pipelines.multistep import multistep
@@ -15,7 +16,6 @@ from harr.rag.pipelines.react import react_passages
 from harr.rag.pipelines.thinking import thinking
 from harr.rag.rollout import play
 from harr.types import Episode, Generate, Outcome, Question, Retrieval, Search, Step, TruncatedCompletion, Turn
-from harr.world import scripted
 
 READER = open_world(0, hops=(1,))
 ASKED = Question("q", "Where was the founder of Acme born?", answers=("Ashford",))

@@ -11,6 +11,8 @@ import torch
 from letters import nothing
 from runs import go_on, same, weights
 
+from harr.datasets.world import scripted
+from harr.datasets.world.scripted import Scripted
 from harr.generator import small_lm
 from harr.generator.query_styles import examples
 from harr.generator.traces import Oracle, game_of, open_world, practice, trace
@@ -18,8 +20,6 @@ from harr.io.files import finish
 from harr.params.generator import SmallLMParams
 from harr.rag.rollout import play
 from harr.types import Generate, Generator
-from harr.world import scripted
-from harr.world.scripted import Scripted
 
 TINY = SmallLMParams(kind="small_lm", plays="r_search", steps=6, width=32, layers=2, max_tokens=8)
 

@@ -8,11 +8,11 @@ named, is about that person. Of a pronoun or a description it cannot tell whom i
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harr.world.biography import FACT, read
-from harr.world.grammar import split_mention
-from harr.world.people import join
-from harr.world.programs import Node, parse, steps
-from harr.world.references import sub_query, understand
+from harr.datasets.world.biography import FACT, read
+from harr.datasets.world.grammar import split_mention
+from harr.datasets.world.people import join
+from harr.datasets.world.programs import Node, parse, steps
+from harr.datasets.world.references import sub_query, understand
 
 
 def plan(question: str, history: Sequence[Mapping[str, str]], references: Mapping[str, float]) -> dict[str, str]:

@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import pytest
 
+from harr.datasets.world import grammar
+from harr.datasets.world.biography import FACTS, read
+from harr.datasets.world.people import People
+from harr.datasets.world.programs import PROGRAMS, parse, steps, write
+from harr.datasets.world.world import make_world
 from harr.errors import CorpusError
 from harr.types import Passage
-from harr.world import grammar
-from harr.world.biography import FACTS, read
-from harr.world.people import People
-from harr.world.programs import PROGRAMS, parse, steps, write
-from harr.world.world import make_world
 
 EQUAL = dict.fromkeys(PROGRAMS, 1.0)
 SPLITS = ("train", "validation", "test")

@@ -5,11 +5,11 @@ from itertools import product
 
 import pytest
 
+from harr.datasets.world import grammar
+from harr.datasets.world.relations import RELATIONS
+from harr.datasets.world.world import World, make_world
 from harr.errors import CorpusError
 from harr.types import Passage
-from harr.world import grammar
-from harr.world.relations import RELATIONS
-from harr.world.world import World, make_world
 
 SIZE, HOPS = 2000, [2, 3, 4]
 

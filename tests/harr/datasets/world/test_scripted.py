@@ -5,12 +5,12 @@ from functools import partial
 
 import pytest
 
+from harr.datasets.world.scripted import Scripted
+from harr.datasets.world.world import World, make_world
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.replies import passages_text, prompt
 from harr.rag.rollout import play
 from harr.types import Generate, Passage, Question, Retrieval, Search
-from harr.world.scripted import Scripted
-from harr.world.world import World, make_world
 
 GAME = partial(multistep, max_hops=5, reader_sees="history")
 

@@ -1,9 +1,9 @@
 """A fictional world that needs a policy: people with several look-alike passages each, and questions about them.
 
-Of a person there is one passage per relation (``harr/world/biography.py``), so that the passage is chosen by the
+Of a person there is one passage per relation (``harr/datasets/world/biography.py``), so that the passage is chosen by the
 relation asked for; every name stands in many passages of other people. Questions are of one form
-(``harr/world/programs.py``) and are looked up in several steps, most of which do not name whom they are about
-(``harr/world/references.py``). Whom they mean must be found in the question and in the history.
+(``harr/datasets/world/programs.py``) and are looked up in several steps, most of which do not name whom they are about
+(``harr/datasets/world/references.py``). Whom they mean must be found in the question and in the history.
 """
 
 import random
@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from harr.datasets.world.biography import FACTS, REMARKS, state
+from harr.datasets.world.grammar import mention, split_mention
+from harr.datasets.world.names import PROFESSIONS, Names, draw_names
+from harr.datasets.world.programs import PROGRAMS, Node, steps, write
 from harr.errors import CorpusError
 from harr.types import Passage, Question
-from harr.world.biography import FACTS, REMARKS, state
-from harr.world.grammar import mention, split_mention
-from harr.world.names import PROFESSIONS, Names, draw_names
-from harr.world.programs import PROGRAMS, Node, steps, write
 
 SHARES = {"train": 0.5, "validation": 0.15, "test": 0.35}
 """Shares of the people; nobody is linked to people of another split."""

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from harr.world.names import FEMALE, MALE, PROFESSIONS
-from harr.world.relations import RELATIONS, Relation
+from harr.datasets.world.names import FEMALE, MALE, PROFESSIONS
+from harr.datasets.world.relations import RELATIONS, Relation
 
 WORK_KINDS = ("novel", "play", "poem", "song", "opera", "symphony")
 QUALIFIERS = frozenset(PROFESSIONS) | frozenset(WORK_KINDS)

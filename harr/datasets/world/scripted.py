@@ -3,9 +3,9 @@
 It plays planner, reader and answer writer of ``harr/rag/pipelines/multistep.py``, every turn of
 ``harr/rag/pipelines/search_r1.py`` and the reader of ``evaluate.reader`` in the fictional encyclopaedia;
 :func:`plan` is a teacher for ``harr/rag/pipelines/r_search.py``. Questions of the people's world are those of
-``harr/world/people_player.py``, by planner, reader and answer writer alone.
+``harr/datasets/world/people_player.py``, by planner, reader and answer writer alone.
 Like an LLM it tells the prompts apart by their text, finds its way by the grammar of English (here
-``harr/world/grammar.py``) and knows nothing that is not written in the prompt.
+``harr/datasets/world/grammar.py``) and knows nothing that is not written in the prompt.
 
 About half of its later sub-queries are under-specified ("Where was she born?"), chosen by a hash of
 the question and the hop: they can be searched for only by a retriever that uses the history.
@@ -19,9 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from harr.datasets.world import grammar, people_player, programs, references
+from harr.datasets.world.relations import SOURCES, Relation
 from harr.types import Generate
-from harr.world import grammar, people_player, programs, references
-from harr.world.relations import SOURCES, Relation
 
 LABELS = "ABCDEFGH"
 _NOT_FOUND = {"status": "NOT_FOUND", "answer": ""}
@@ -33,7 +33,7 @@ _DOCUMENT = re.compile(r"^Doc \d+\(Title: (.*?)\) ([A-Z].*)$", re.MULTILINE)
 class Scripted:
     """A :class:`harr.types.Generator` without a model.
 
-    ``references``: rates of the kinds of reference in the people's world (``harr/world/references.py``); without them
+    ``references``: rates of the kinds of reference in the people's world (``harr/datasets/world/references.py``); without them
     its sub-queries name everybody.
     """
 

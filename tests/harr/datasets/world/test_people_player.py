@@ -5,15 +5,15 @@ from functools import partial
 
 import pytest
 
+from harr.datasets.world import people_player, references
+from harr.datasets.world.biography import FACT, FACTS
+from harr.datasets.world.people import People
+from harr.datasets.world.programs import PROGRAMS
+from harr.datasets.world.scripted import Scripted
 from harr.params.generator import ReferencesParams
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.rollout import play
 from harr.types import Episode, Generate, Retrieval, Search
-from harr.world import people_player, references
-from harr.world.biography import FACT, FACTS
-from harr.world.people import People
-from harr.world.programs import PROGRAMS
-from harr.world.scripted import Scripted
 
 RATES = ReferencesParams().model_dump()
 ADA, EVA = "the painter Ada Brown", "the poet Eva Price"

@@ -8,8 +8,8 @@ up on the way to them. The steps are taken in an order that the question's words
 import random
 import re
 
-from harr.world.biography import FACT
-from harr.world.grammar import split_mention
+from harr.datasets.world.biography import FACT
+from harr.datasets.world.grammar import split_mention
 
 Node = tuple[str, ...]
 

@@ -1,7 +1,7 @@
 """A fictional encyclopaedia of any size, and multi-hop questions about it with their gold passages.
 
 People, firms, towns, works and schools with English names are linked at random by the relations of
-``harr/world/relations.py``. Everything follows from the number of passages and the seed. The links
+``harr/datasets/world/relations.py``. Everything follows from the number of passages and the seed. The links
 are a few integer arrays; texts are written only when they are asked for, so a million passages
 need some hundred megabytes and well under a minute.
 
@@ -15,12 +15,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from harr.datasets.world.fillers import INTROS, REMARKS
+from harr.datasets.world.grammar import WORK_KINDS, Chain, ask_chain, gender, mention, state, title
+from harr.datasets.world.names import FEMALE, PROFESSIONS, Index, Names, draw_names
+from harr.datasets.world.relations import RELATIONS, SOURCES, Relation
 from harr.errors import CorpusError
 from harr.types import Passage, Question
-from harr.world.fillers import INTROS, REMARKS
-from harr.world.grammar import WORK_KINDS, Chain, ask_chain, gender, mention, state, title
-from harr.world.names import FEMALE, PROFESSIONS, Index, Names, draw_names
-from harr.world.relations import RELATIONS, SOURCES, Relation
 
 SHARES = {"person": 0.45, "firm": 0.17, "town": 0.14, "work": 0.17, "school": 0.07}
 NEAR, SAME = 0.05, 0.04

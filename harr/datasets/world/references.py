@@ -14,9 +14,9 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 
-from harr.world.biography import FACT, FACTS, Fact
-from harr.world.grammar import PRONOUNS, gender, split_mention
-from harr.world.programs import Node
+from harr.datasets.world.biography import FACT, FACTS, Fact
+from harr.datasets.world.grammar import PRONOUNS, gender, split_mention
+from harr.datasets.world.programs import Node
 
 ASKS = {
     "person": ("Who was {} {}?", "What was the name of {} {}?"),
