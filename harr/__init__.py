@@ -10,8 +10,8 @@ from typing import Any
 
 __version__ = "0.2.0"
 _EXPORTED = {
-    "Retriever": "harr.trained:TrainedRetriever",
-    "Session": "harr.trained:Session",
+    "Retriever": "harr.builders.trained:TrainedRetriever",
+    "Session": "harr.builders.trained:Session",
     "state": "harr.rag.policies.state:state",
     "Hop": "harr.types:Hop",
     "Passage": "harr.types:Passage",

@@ -1,5 +1,5 @@
+from harr.builders.trained import Session as Session, TrainedRetriever as Retriever
 from harr.rag.policies.state import state as state
-from harr.trained import Session as Session, TrainedRetriever as Retriever
 from harr.types import Hop as Hop, Passage as Passage, Question as Question, Search as Search
 
 __version__: str

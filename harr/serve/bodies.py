@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from harr.builders.trained import conversation, finished
 from harr.errors import ParamsError, one_line
-from harr.trained import conversation, finished
 from harr.types import Question, Search
 
 MAX_BYTES = 4 << 20

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from harr.builders.encoder import build_encoder
 from harr.builders.places import Places
 from harr.builders.retrievers import dense_policy, open_corpus
+from harr.builders.trained import read_facts, trained_policy
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.embed.inference import faster_dtype, for_inference
@@ -33,7 +34,6 @@ from harr.params.index import IndexParams
 from harr.params.retriever import RetrieverParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.state import reads
-from harr.trained import read_facts, trained_policy
 from harr.types import Question, Retrieval, Search
 
 Dtype = Literal["auto", "float32", "bfloat16"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from harr.trained import TrainedRetriever
+from harr.builders.trained import TrainedRetriever
 from harr.types import Retrieval
 
 Told = Iterable[Sequence[str]]

@@ -4,7 +4,7 @@ from typing import Any
 
 from haystack import Document, component, default_from_dict, default_to_dict
 
-from harr.trained import TrainedRetriever
+from harr.builders.trained import TrainedRetriever
 from harr_adapters.asking import ask
 
 

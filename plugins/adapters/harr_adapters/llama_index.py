@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from harr.trained import TrainedRetriever
+from harr.builders.trained import TrainedRetriever
 from harr_adapters.asking import Told, ask
 
 

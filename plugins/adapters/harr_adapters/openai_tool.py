@@ -6,7 +6,7 @@ The model tells with a search what the one before taught it, and the retriever r
 import json
 from typing import Any
 
-from harr.trained import Session
+from harr.builders.trained import Session
 
 DESCRIPTION = (
     "Search the corpus. The search reads the question, the searches before and what they taught, so ask for one fact "

@@ -9,9 +9,9 @@ from typing import Any
 import verifiers as vf
 from datasets import Dataset
 
+from harr.builders.trained import TrainedRetriever
 from harr.corpus.passages import read_questions
 from harr.rag.scoring.text import token_f1
-from harr.trained import TrainedRetriever
 from harr_adapters.openai_tool import DESCRIPTION, answer_call
 
 PROMPT = "Search as often as you need. Then answer with one line: `Answer: ...`"

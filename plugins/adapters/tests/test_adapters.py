@@ -13,9 +13,9 @@ from harr_adapters.openai_tool import TOOL, answer_call
 import harr
 from harr.arms import ARMS, FULL
 from harr.builders.players import open_players
+from harr.builders.trained import TrainedRetriever
 from harr.corpus.passages import read_questions
 from harr.params import Params
-from harr.trained import TrainedRetriever
 from harr.types import Hop, Question, Search
 from tasks.paths import PLACES, QUESTIONS, RETRIEVER
 

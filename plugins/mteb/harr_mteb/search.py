@@ -13,13 +13,13 @@ import torch
 from harr_ir.beir import BeirParams, open_folder
 
 from harr.builders.encoder import build_encoder, trained_encoder
+from harr.builders.trained import conversation, finished, read_facts
 from harr.errors import CorpusError, ModelError, one_line
 from harr.io.files import fingerprint
 from harr.io.model_folder import DOCUMENT, file_hashes, find_folder
 from harr.params.embed import EncoderParams
 from harr.params.retriever import RetrieverParams
 from harr.rag.policies.state import StateFormat, separator_of
-from harr.trained import conversation, finished, read_facts
 from harr.types import Passage, Question, Search
 
 QUERIES = 64

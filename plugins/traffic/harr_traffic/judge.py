@@ -44,8 +44,8 @@ def replayed(log: Path, model: str, project: Path) -> "Replayed":
     Raises:
         HarrError: as :func:`replay_log`.
     """
+    from harr.builders.trained import TrainedRetriever
     from harr.serve.log import read_log
-    from harr.trained import TrainedRetriever
     from harr_traffic.replay import replay
 
     searches, outcomes = read_log(log)

@@ -16,6 +16,7 @@ from harr_traffic.shadows import read_shadows
 from projects import make_project, train_stand_in
 from starlette.testclient import TestClient
 
+from harr.builders.trained import TrainedRetriever
 from harr.corpus.passages import read_questions
 from harr.errors import HarrError, IndexMismatch, ModelError, ParamsError
 from harr.rag.policies import plackett_luce
@@ -24,7 +25,6 @@ from harr.serve.follower import Follower
 from harr.serve.log import Recording, read_log
 from harr.serve.searcher import Searcher
 from harr.serve.service import RetrieverService
-from harr.trained import TrainedRetriever
 from harr.types import Hop
 from tasks.paths import QUESTIONS, RETRIEVER
 

@@ -25,7 +25,7 @@ from tasks.paths import CORPUS, PLACES, QUESTIONS, RETRIEVER, VECTORS
 from tasks.registry.mlmodel import write_mlmodel
 from tasks.registry.register import place_of
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def searches(number: int) -> list[Search]:
