@@ -1,4 +1,4 @@
-"""What choosing among sampled answers gives, by who chooses: ``python -m benchmarks.selectors FOLDER``.
+"""What choosing among sampled answers gives, by who chooses: ``python -m benchmarks.chosen_episodes FOLDER``.
 
 FOLDER is a project of ``recipes/agent_small.yaml`` whose stages were run. Its trained model plays the test questions
 greedily, and ``evaluate.samples`` times by chance. Among the samples choose a majority, and the arms of
