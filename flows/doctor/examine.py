@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 
 from flows.doctor import machine, servers
-from flows.doctor.finding import DEADLINE_SECONDS, Finding, broken, fail, in_background, ok
+from flows.doctor.finding import DEADLINE_SECONDS, Finding, broken, fail, in_background, ok, warn
 from harr.errors import HarrError, ParamsError
 from harr.params import Params
+from harr.params.fields import Section
 from tasks.tracking.client import address_of
 
 Checks = list[tuple[str, Callable[[], list[Finding]]]]
@@ -29,7 +30,7 @@ def examine(root: Path, environment: Mapping[str, str]) -> list[Finding]:
     ]
     try:
         params = servers.read_plugins(Params.load(root / "params.yaml"))
-        findings = [ok("params.yaml", "valid")]
+        findings = [ok("params.yaml", "valid"), *_plugin_sections(params)]
         checks += _checks_of(params, root, environment)
     except ParamsError as error:
         findings = [
@@ -41,6 +42,17 @@ def examine(root: Path, environment: Mapping[str, str]) -> list[Finding]:
         except Exception as error:
             findings.append(broken(name, error))
     return findings
+
+
+def _plugin_sections(params: Params) -> list[Finding]:
+    """Return whether an installed package reads each section of plug-ins."""
+    mend = "correct its name, or install the package; `harr --help` has the commands of those that are installed"
+    return [
+        ok(f"plugins.{name}", "valid")
+        if isinstance(section, Section)
+        else warn(f"plugins.{name}", "no installed package reads it", mend)
+        for name, section in params.plugins.items()
+    ]
 
 
 def _checks_of(params: Params, root: Path, environment: Mapping[str, str]) -> Checks:

@@ -7,6 +7,7 @@ can run anything that is importable, with the rights of the stage. Run recipes o
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
+from importlib.metadata import metadata
 from typing import Any
 
 from harr.errors import ParamsError, one_line
@@ -21,16 +22,16 @@ def import_named(name: str, *, key: str) -> Any:
     >>> import_named("harr_none.of:such", key="evaluate.arms")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    harr.errors.ParamsError: evaluate.arms: harr_none.of:such cannot be imported (...); it is a plug-in: pip install 'harr[none]'
+    harr.errors.ParamsError: evaluate.arms: harr_none.of:such cannot be imported (...); is its folder on PYTHONPATH?
     """
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
     except Exception as error:  # the module is somebody's code, which may raise anything
         lost = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
-        package = module.partition(".")[0]
-        own = f"it is a plug-in: pip install 'harr[{package.removeprefix('harr_')}]'"
-        missing = own if package.startswith("harr_") else "is its folder on PYTHONPATH?"
+        extra = module.partition(".")[0].removeprefix("harr_")
+        own = extra.replace("_", "-") in (metadata("harr").get_all("Provides-Extra") or ())
+        missing = f"it is a plug-in: pip install 'harr[{extra}]'" if own else "is its folder on PYTHONPATH?"
         mend = missing if lost else f"try `python -c 'import {module}'`"
         what = f"{type(error).__name__}: {one_line(error)}"
         raise ParamsError(f"{key}: {name} cannot be imported ({what}); {mend}") from None

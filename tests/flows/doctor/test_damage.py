@@ -82,3 +82,10 @@ def test_a_check_with_a_bug_keeps_no_other_from_being_made(project: Path, monkey
     said = "cannot be looked at (RuntimeError: first second)"
     assert [(one.subject, one.found) for one in findings if one.level == "fail"] == [("Prefect", said)]
     assert status(project, {}).trouble == f"stages: {said}; mend or remove what it reads"
+
+
+def test_a_section_that_no_package_reads_is_named(project: Path) -> None:
+    text = (project / "params.yaml").read_text()
+    (project / "params.yaml").write_text(f"{text}\nplugins: {{bridge: {{}}, brigde: {{}}}}\n")
+    levels = {one.subject: one.level for one in examine(project, {}) if one.subject.startswith("plugins.")}
+    assert levels["plugins.brigde"] == "warn"
