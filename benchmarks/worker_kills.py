@@ -34,7 +34,7 @@ from harr.io.files import read_json
 from harr.project.create import create_project
 from tasks.tracking.execution import pid_of
 
-VICTIMS = ("flow", "dvc", "stage", "worker", "Prefect", "MLflow")
+VICTIMS = ("flow", "dvc", "stage", "worker cpu", "Prefect", "MLflow")
 WORKED = ("data", "metrics", "work", "dvc.lock", ".dvc/cache", ".dvc/tmp")
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 MARKS = {"flow": "-m prefect.engine", "stage": "-m tasks.", "dvc": "-m dvc repro"}
@@ -170,7 +170,7 @@ def strike(project: Project, victim: str, after: float) -> str:
         return ""
     with suppress(KeyError, psutil.Error):
         project.processes()[victim].kill()
-    if victim in ("worker", "Prefect", "MLflow"):
+    if victim in ("worker cpu", "Prefect", "MLflow"):
         time.sleep(2)
         project.up()
     until(lambda: project.state(run) in ENDED, f"{run} has not ended after its {victim} was killed")
