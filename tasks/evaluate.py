@@ -74,7 +74,7 @@ def write_evaluation(
         write_json(folder / "trajectories.json", trajectories(episodes, baseline=params.baseline, seed=params.seed))
         first = {arm: by_seed[0] for arm, by_seed in rows.items()}
         write_json(folder / PLAYS, plays_of(summary, first, episodes, params.evaluate.arm_table))
-        write_json(folder / AUDITS, rounded(summary["audits"]))
+        write_json(folder / AUDITS, rounded(summary.get("audits", {})))
         write_json(folder / PLAYED, played(params) | {FIGURES: figures()})
     write_json(HEADLINE, headline_figures(summary))
 

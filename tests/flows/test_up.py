@@ -186,7 +186,7 @@ def test_up_again_changes_nothing_and_pools_and_limit_are_there(place: Place) ->
 @pytest.mark.fault(25)
 def test_what_a_killed_run_left_stops_by_itself_and_prefect_marks_the_run(place: Place) -> None:
     run = scheduled(place)
-    [flow] = [one for one in processes_in(place.folder) if "prefect.engine" in one.cmdline()]
+    [flow] = [one for one in naps(place)[0].parents() if "prefect.engine" in one.cmdline()]
     flow.kill()
     assert until(lambda: not naps(place), 30), "the stage looks for whoever started it"
     assert until(lambda: place.state(run) == "Crashed", SECONDS)

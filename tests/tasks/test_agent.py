@@ -138,7 +138,7 @@ def test_an_agent_that_plans_graphs_searches_every_collection(tiny: str, monkeyp
     shutil.rmtree(PLACES.completions)
     monkeypatch.setattr(LocalGenerator, "complete", planned)
     rows, episodes = play_arms(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)
-    summary = summarise_arms(params, rows) | {"audits": {}}
+    summary = summarise_arms(params, rows)
     write_evaluation(params, rows, episodes, summary)
     draw_report(params)
     for metrics in read_json(Path("metrics/evaluate.json"))["arms"].values():
