@@ -5,22 +5,13 @@ import math
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from harr_stopping.study import auc, stopping_tables, stops, study
+from picked import FOUND, LATE, NEVER, row
 
 from harr.errors import ParamsError
 
-
-def row(gold: list[int], picked: list[int], values: list[float]) -> dict[str, Any]:
-    texts = [f"sentence {place}" for place in picked]
-    return {"id": str(picked), "gold": gold, "picked": picked, "texts": texts, "values": values}
-
-
-FOUND = row([1, 4], [1, 4, 9], [0.9, 0.8, 0.2])
-LATE = row([1, 4], [4, 7, 1], [0.9, 0.3, 0.6])
-NEVER = row([1, 4], [1, 5, 6], [0.9, 0.1, 0.1])
 ROWS = [FOUND, LATE, NEVER]
 
 

@@ -1,18 +1,8 @@
 """What every rule keeps of the picks of a log, and how that is scored."""
 
-from typing import Any
+from picked import FOUND, LATE, NEVER
 
 from harr.evaluate.picks import cut_row, keep_picks, needed
-
-
-def row(gold: list[int], picked: list[int], values: list[float]) -> dict[str, Any]:
-    texts = [f"sentence {place}" for place in picked]
-    return {"id": str(picked), "gold": gold, "picked": picked, "texts": texts, "values": values}
-
-
-FOUND = row([1, 4], [1, 4, 9], [0.9, 0.8, 0.2])
-LATE = row([1, 4], [4, 7, 1], [0.9, 0.3, 0.6])
-NEVER = row([1, 4], [1, 5, 6], [0.9, 0.1, 0.1])
 
 
 def test_what_every_rule_keeps() -> None:
