@@ -210,8 +210,14 @@ def evidence(questions: Sequence[Question], retriever: Retriever, honest: Sequen
 
 def game(seed: int, rate: float, warmup: int) -> Params:
     """Return a game that a tiny training takes seconds for: one choice of three passages, rewarded by recall."""
-    section = {"method": "grpo", "steps": STEPS, "questions_per_step": 8, "group_size": 4, "guard_drop": 0.0}
-    section |= {"learning_rate": rate, "warmup_steps": warmup, "guard_window": STEPS, "checkpoint_every": 1000}
+    section = {
+        "method": "grpo",
+        "steps": STEPS,
+        "questions_per_step": 8,
+        "group_size": 4,
+        "guard": {"drop": 0.0, "window": STEPS},
+    }
+    section |= {"optimizer": {"learning_rate": rate, "warmup_steps": warmup}, "checkpoint_every": 1000}
     return Params.model_validate(
         {
             "seed": seed,

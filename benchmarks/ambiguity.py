@@ -30,7 +30,8 @@ from harr.corpus.passages import read_questions
 from harr.evaluate.intervals import resample
 from harr.io.files import read_json, write_json
 from harr.params import Params
-from harr.params.generator import ReferencesParams, ScriptedParams
+from harr.params.generator import REFERENCES, ScriptedParams
+from harr.params.train_facts import ValidationParams
 from harr.rag.rollout import play
 from harr.rag.scoring.terms import answer_f1
 from harr.types import Question
@@ -45,9 +46,9 @@ Rows = dict[str, Any]
 
 def with_names(params: Params, share: str, steps: int) -> Params:
     """Return the parameters of a short training with a planner that names people as often as that."""
-    kinds = dict.fromkeys(ReferencesParams.model_fields, 0.0) if share == "0" else {}
-    generator = ScriptedParams(kind="scripted", references=ReferencesParams(**kinds | {"name": NAMES[share]}))
-    changed = {"steps": steps, "checkpoint_every": steps, "validate_every": 0, "questions_per_step": 8}
+    kinds = {} if share == "0" else REFERENCES
+    generator = ScriptedParams(kind="scripted", references=kinds | {"name": NAMES[share]})
+    changed = {"steps": steps, "checkpoint_every": steps, "validation": ValidationParams(), "questions_per_step": 8}
     train = params.train.model_copy(update=changed | {"warm_start": steps // 3})
     return params.model_copy(update={"generator": generator, "train": train})
 

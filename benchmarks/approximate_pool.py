@@ -27,6 +27,7 @@ from harr.index.build import build_index
 from harr.index.recall import check_recall
 from harr.params import Params
 from harr.params.index import IndexParams
+from harr.params.train_facts import ValidationParams
 from harr.rag.rollout import play
 from harr.rag.scoring.ranking import recall
 from harr.types import Question
@@ -82,7 +83,7 @@ def main() -> None:
     work = asked.work.resolve()
     os.chdir(asked.folder)
     params, places = Params.load(Path("params.yaml")), Places.of_project(Path.cwd())
-    shorter = {"steps": asked.steps, "checkpoint_every": asked.steps, "validate_every": 0}
+    shorter = {"steps": asked.steps, "checkpoint_every": asked.steps, "validation": ValidationParams()}
     train = params.train.model_copy(update=shorter)
     questions = read_questions(Path("data/questions/train.jsonl"))
     half = len(questions) // 2

@@ -89,7 +89,14 @@ def taught(base: DensePolicy, questions: list[Question], folder: Path) -> DenseP
     """Teach the encoder by a few steps on the gold passages of other questions."""
     setup = Setup(questions, partial(pick, picks=1), replace(base, encoder=encoder(), frozen=False), None,
                   Reward({"recall": 1.0}), "taught")  # fmt: skip
-    params = GRPOParams(method="grpo", steps=8, questions_per_step=16, group_size=2, learning_rate=2e-4, guard_drop=0)
+    params = GRPOParams(
+        method="grpo",
+        steps=8,
+        questions_per_step=16,
+        group_size=2,
+        optimizer={"learning_rate": 2e-4},
+        guard={"drop": 0},
+    )
     infonce.train(params, setup, folder / "taught", folder / "taught.work", lambda step, values: None, 0)
     found = encoder()
     load_adapter(found, folder / "taught")

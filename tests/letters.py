@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from harr.params import Params
+from harr.params.loop import OptimizerParams
 from harr.params.train import AgentParams
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
@@ -121,7 +122,7 @@ AGENT = AgentParams(
     steps=12,
     questions_per_step=4,
     group_size=8,
-    learning_rate=3e-2,
+    optimizer=OptimizerParams(learning_rate=3e-2),
     episodes_per_pass=8,
     max_tokens=6,
     checkpoint_every=4,

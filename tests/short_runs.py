@@ -1,5 +1,6 @@
 """Parameters of trainings that are over in seconds."""
 
+from harr.params.loop import OptimizerParams
 from harr.params.train import InfoNCEParams
 from harr.params.train_facts import LoraParams
 
@@ -7,7 +8,7 @@ TWO_STEPS = {
     "steps": 2,
     "questions_per_step": 6,
     "group_size": 4,
-    "learning_rate": 1e-3,
+    "optimizer": OptimizerParams(learning_rate=1e-3),
     "checkpoint_every": 1,
     "lora": LoraParams(rank=4, alpha=8),
     "infonce": InfoNCEParams(),

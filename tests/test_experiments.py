@@ -38,4 +38,4 @@ def test_a_variation_is_taken_and_valid(tmp_path: Path) -> None:
         apply_overrides(path, asked)
         Params.load(path)
         named |= {setting.strip("+").partition("=")[0] for setting in asked}
-    assert {"pipeline.picks", "train.learning_rate"} <= named, "the pages name variations"
+    assert {"pipeline.picks", "train.optimizer.learning_rate"} <= named, "the pages name variations"

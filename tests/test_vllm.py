@@ -96,7 +96,7 @@ def test_a_lora_that_learns_is_sampled_by_it(server: Vllm, model: str, tmp_path:
     """``train.vllm: adapter``: after every update the server samples with the newest LoRA."""
     reward = Reward({"letters:share_of_a": 1.0})
     setup = Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", writer=model)  # type: ignore[arg-type]
-    lora = {"lora": LoraParams(rank=8, alpha=64), "learning_rate": 2e-2, "max_tokens": 6}
+    lora = {"lora": LoraParams(rank=8, alpha=64), "optimizer": {"learning_rate": 2e-2}, "max_tokens": 6}
     of = {"steps": 4, "questions_per_step": 4, "group_size": 8, "episodes_per_pass": 8}
     params = AgentParams(method="agent", vllm="adapter", vllm_urls=[server.url], **lora, **of)
     history = train(params, setup, tmp_path / "out", tmp_path / "work", lambda step, row: None, 0)

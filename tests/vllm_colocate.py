@@ -42,7 +42,8 @@ def main(folder: Path, *, lora: bool, stale: bool) -> str:
     writer = str(save_letters(folder / "letters", spread=0.2, head=32))
     reward = Reward({"letters:share_of_a": 1.0})
     setup = Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", writer=writer)  # type: ignore[arg-type]
-    learns = {"lora": LoraParams(rank=8, alpha=64) if lora else None, "learning_rate": 2e-2, "max_tokens": 6}
+    learns = {"lora": LoraParams(rank=8, alpha=64) if lora else None, "max_tokens": 6}
+    learns |= {"optimizer": {"learning_rate": 2e-2}}
     of = {"steps": 4, "questions_per_step": 4, "group_size": 8, "episodes_per_pass": 8}
     params = AgentParams(method="agent", vllm="colocate", vllm_tokens=64, **learns, **of)
     try:

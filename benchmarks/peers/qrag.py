@@ -80,7 +80,7 @@ def game(task: str, sentences: int, published: bool) -> Params:
     if task != "hotpotqa":
         values["download"] = {"dataset": "babilong", "task": int(task), "noise": "world", "sentences": sentences}
     if published:
-        values["train"] |= {"validate_every": 0, "keep": "last"}
+        values["train"].pop("validation", None)
     return Params.model_validate(values)
 
 
@@ -99,7 +99,8 @@ def ours(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     )
     training = documents(args, "train")
     questions = _attach(towers, training, "train")
-    update = {"steps": args.updates, "questions_per_step": args.batch // args.picks, "warmup_steps": args.updates // 50}
+    update = {"steps": args.updates, "questions_per_step": args.batch // args.picks}
+    update["optimizer"] = params.train.optimizer.model_copy(update={"warmup_steps": args.updates // 50})
     if args.published:
         update["random_steps"] = -(-random_picks(args.batch, args.updates) // args.batch)
     changed = params.train.model_copy(update=update | {"precision": "float32"})

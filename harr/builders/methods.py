@@ -41,7 +41,7 @@ def describe_steps(params: Any) -> dict[str, str]:
         "method": getattr(params, "function", params.method),
         **({"warm start": f"{warm} steps"} if (warm := getattr(params, "warm_start", 0)) else {}),
         "steps": f"{params.steps}, each {params.questions_per_step} questions x {params.group_size} rollouts",
-        "learning rate": f"{params.learning_rate:g}",
+        "learning rate": f"{params.optimizer.learning_rate:g}",
     }
 
 

@@ -47,7 +47,7 @@ def open_setup(
 ) -> Iterator[Setup]:
     """Open everything that filter and train need; a retriever that learns samples, and sees the ``history`` or not.
 
-    ``validation`` are the questions that ``train.validate_every`` asks for; None where nothing is trained.
+    ``validation`` are the questions that ``train.validation.every`` asks for; None where nothing is trained.
 
     Where the language model learns there is no generator, but the ``writer`` that it begins from, and how it is
     sampled; and the retriever is ``retriever.search`` of the current query, as it ranks; or all ``sources``, where
@@ -104,14 +104,14 @@ def _validation(params: Params, path: Path | None) -> list[Question]:
     Raises:
         ParamsError: there is none.
     """
-    if path is None or not params.train.validate_every:
+    if path is None or not params.train.validation.every:
         return []
     questions = read_questions(path)
     if params.retriever.candidates == "question":
         questions = [question for question in questions if question.candidate_ids]
     if not questions:
         raise ParamsError(
-            f"train.validate_every {params.train.validate_every}: {path} holds no question to play; set "
+            f"train.validation.every {params.train.validation.every}: {path} holds no question to play; set "
             "download.validation_questions and run `dvc repro`"
         )
     return questions

@@ -106,7 +106,7 @@ def _writer(
     writer: Generator
     match section.kind:
         case "scripted":
-            return ScriptedGenerator(section.references.model_dump())
+            return ScriptedGenerator(section.references)
         case "server":
             writer, known = ServerGenerator(section, seed=seed, name=name), section.base_url
         case "local" | "small_lm" | "warmstart":

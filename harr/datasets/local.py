@@ -36,13 +36,13 @@ def world(params: WorldParams) -> Source:
 
 def people(params: PeopleParams) -> Source:
     """Open the people's world; nobody is linked to people of another split."""
-    made, programs = People(params.people, params.relations, params.seed), params.programs.model_dump()
+    made = People(params.people, params.relations, params.seed)
     validating = params.validation_questions
     return Source(
         passages=made.passages(),
-        train=made.questions("train", params.train_questions, programs),
-        test=made.questions("test", params.test_questions, programs),
-        validation=made.questions("validation", validating, programs) if validating else None,
+        train=made.questions("train", params.train_questions),
+        test=made.questions("test", params.test_questions),
+        validation=made.questions("validation", validating) if validating else None,
     )
 
 

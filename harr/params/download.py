@@ -11,7 +11,7 @@ class QuestionsParams(Section):
     """What all data sets share: questions to validate with."""
 
     validation_questions: int = Field(0, ge=0)
-    """Number of validation questions, which training plays (train.validate_every) and never learns from; 0 means none.
+    """Number of validation questions, which training plays (train.validation.every) and never learns from; 0 means none.
     Where the data set has none of its own, they are drawn from the training questions."""
 
     @property
@@ -39,27 +39,6 @@ class WorldParams(QuestionsParams):
     """Seed of the random numbers that the encyclopaedia is made with."""
 
 
-class ProgramsParams(Section):
-    """Shares of the programs among the questions of the people's world, relative to each other."""
-
-    chain: float = Field(1.0, ge=0)
-    """Share of questions after one fact, three steps from the person named."""
-    same: float = Field(1.0, ge=0)
-    """Share of questions after two facts about the same person, one step from the person named."""
-    line: float = Field(1.0, ge=0)
-    """Share of questions after facts about two people, one step and two steps from the person named."""
-    twins: float = Field(1.0, ge=0)
-    """Share of questions after facts about two people, each one step from the same person."""
-    two: float = Field(1.0, ge=0)
-    """Share of questions after facts about two people, each one step from a person of their own."""
-
-    @model_validator(mode="after")
-    def _has_a_program(self) -> "ProgramsParams":
-        if not any(self.model_dump().values()):
-            raise ValueError("programs: all shares are 0; give one that is not")
-        return self
-
-
 class PeopleParams(QuestionsParams):
     """A fictional world that needs a policy: people with look-alike passages (``harr/datasets/world/people.py``)."""
 
@@ -69,8 +48,6 @@ class PeopleParams(QuestionsParams):
     """Number of people; half of them are of training, 15 in 100 of validation and 35 in 100 of test questions."""
     relations: int = Field(8, ge=4, le=10, multiple_of=2)
     """Number of relations of a person, in pairs that are said alike; there is a passage for each."""
-    programs: ProgramsParams = ProgramsParams()
-    """Shares of the programs of questions."""
     train_questions: Positive = 800
     """Number of training questions."""
     test_questions: Positive = 400

@@ -10,6 +10,17 @@ from harr.params.train_facts import LoraParams
 TemplateSettings = dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], Any]
 """Variables of a chat template by their names."""
 
+ReferenceKind = Annotated[str, Field(pattern="^(name|pronoun|ellipsis|description|epithet|other)$")]
+Rate = Annotated[float, Field(ge=0)]
+REFERENCES = {
+    "name": 0.25,
+    "pronoun": 0.25,
+    "ellipsis": 0.15,
+    "description": 0.35,
+    "epithet": 0.15,
+    "other": 0.05,
+}
+
 
 class GeneratorFacts(Section):
     """What the rules in ``harr/params/rules.py`` know of a kind of language model."""
@@ -35,35 +46,17 @@ class GeneratorFacts(Section):
         return "", ""
 
 
-class ReferencesParams(Section):
-    """Rates at which the planner of the people's world uses each kind of reference (``harr/datasets/world/references.py``).
-
-    Of the kinds that can be understood at a step, one is drawn in proportion to its rate. The defaults are not
-    measured: we have no count of how often a language model leaves out whom it asks about, and expect a few in 100.
-    """
-
-    name: float = Field(0.25, gt=0)
-    """Rate of the full name: Ada Brown's."""
-    pronoun: float = Field(0.25, ge=0)
-    """Rate of a pronoun for whoever was spoken of last: her."""
-    ellipsis: float = Field(0.15, ge=0)
-    """Rate of leaving out whoever was spoken of last: the."""
-    description: float = Field(0.35, ge=0)
-    """Rate of naming an earlier answer by its relation: the teacher's."""
-    epithet: float = Field(0.15, ge=0)
-    """Rate of naming a person of the question by their profession: the painter's."""
-    other: float = Field(0.05, ge=0)
-    """Rate of naming one of two people by not being the one that was spoken of last: the other one's."""
-
-
 class ScriptedParams(GeneratorFacts):
     """A deterministic planner and reader for the fictional worlds."""
 
     resolves: ClassVar[bool] = True
     kind: Literal["scripted"]
     """Selects the planner and reader of the fictional worlds."""
-    references: ReferencesParams = ReferencesParams()
-    """Rates of references in the sub-queries of the people's world."""
+    references: dict[ReferenceKind, Rate] = Field(REFERENCES)
+    """Rates at which the planner of the people's world uses each kind of reference to a person
+    (``harr/datasets/world/references.py``). Of the kinds that can be understood at a step, one is drawn in proportion to
+    its rate; a kind that is left out has none. The defaults are guesses: we have no count of how often a language model
+    leaves out whom it asks about."""
 
 
 class ServerParams(GeneratorFacts):

@@ -1,24 +1,18 @@
 """The loop of section ``train``: steps of rollouts and updates, and the optimizer that takes them."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from harr.params.fields import Fraction, Positive, Section
-from harr.params.train_facts import LoraParams, ValidationParams
+from harr.params.train_facts import LoraParams, ValidatedParams
 
 Momentum = Annotated[float, Field(ge=0, lt=1)]
 
 
-class LoopParams(ValidationParams):
-    """Steps of rollouts and updates, with checkpoints and a guard."""
+class OptimizerParams(Section):
+    """AdamW, and how its learning rate rises and falls."""
 
-    steps: Positive = 40
-    """Number of training steps."""
-    questions_per_step: Positive = 16
-    """Number of questions of a step."""
-    group_size: int = Field(8, ge=2)
-    """Number of rollouts of every question."""
     learning_rate: float = Field(5e-4, gt=0)
     """Learning rate of AdamW after the warm-up."""
     warmup_steps: int = Field(2, ge=0)
@@ -36,6 +30,33 @@ class LoopParams(ValidationParams):
     """Number that AdamW adds to the root of the squared gradient."""
     max_grad_norm: float = Field(1.0, gt=0)
     """Norm that the gradient of an update is clipped to."""
+
+    @property
+    def adamw(self) -> dict[str, Any]:
+        """Return what AdamW is made with."""
+        return {"lr": self.learning_rate, "betas": self.betas, "eps": self.epsilon, "weight_decay": self.weight_decay}
+
+
+class GuardParams(Section):
+    """Rewards are averaged over some steps, which finds the best checkpoint and a collapse."""
+
+    window: Positive = 10
+    """Number of steps of an average; after as many steps in which no group's rewards differ (GRPO), the run stops."""
+    drop: Fraction = 0.5
+    """Share of the best average reward below which the average reward stops the run; 0 means never."""
+
+
+class LoopParams(ValidatedParams):
+    """Steps of rollouts and updates, with checkpoints and a guard."""
+
+    steps: Positive = 40
+    """Number of training steps."""
+    questions_per_step: Positive = 16
+    """Number of questions of a step."""
+    group_size: int = Field(8, ge=2)
+    """Number of rollouts of every question."""
+    optimizer: OptimizerParams = OptimizerParams()
+    """Settings of AdamW."""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "float32"
     """Number format of the forward pass; the weights that learn stay in float32. With auto it is bfloat16 where the
     processor or GPU multiplies it (AVX512_BF16, AMX), and float32 elsewhere, where bfloat16 takes 20 times as long."""
@@ -44,11 +65,8 @@ class LoopParams(ValidationParams):
     checkpoint_every: Positive = 5
     """Number of steps between two checkpoints; as often PQN encodes all sentences anew (those just learnt from at every
     step)."""
-    guard_window: Positive = 10
-    """Number of steps that rewards are averaged over to find the best checkpoint and a collapse; after as many steps in
-    which no group's rewards differ (GRPO), the run stops."""
-    guard_drop: Fraction = 0.5
-    """Share of the best average reward below which the average reward stops the run; 0 means never."""
+    guard: GuardParams = GuardParams()
+    """Collapse that ends a run early."""
     lora: LoraParams | None = LoraParams()
     """Adapter that learns; with null the model's own layers are trained (full fine-tuning)."""
 
@@ -60,7 +78,7 @@ class LoopParams(ValidationParams):
     @property
     def warm_rate(self) -> float:
         """Return the learning rate of these."""
-        return self.learning_rate
+        return self.optimizer.learning_rate
 
     @property
     def total_steps(self) -> int:
@@ -69,9 +87,9 @@ class LoopParams(ValidationParams):
 
     @model_validator(mode="after")
     def _validates_where_it_saves(self) -> "LoopParams":
-        if self.validate_every % self.checkpoint_every:
+        if self.validation.every % self.checkpoint_every:
             raise ValueError(
-                f"train.validate_every {self.validate_every} is no multiple of train.checkpoint_every "
+                f"train.validation.every {self.validation.every} is no multiple of train.checkpoint_every "
                 f"{self.checkpoint_every}, where weights are saved; change one of them"
             )
         return self

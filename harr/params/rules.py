@@ -131,9 +131,9 @@ def method_plays_the_pipeline(params: "Params") -> None:
 
 def validation_has_questions(params: "Params") -> None:
     """Where training is validated, there is something to play."""
-    if params.train.validate_every and not params.download.validates:
+    if params.train.validation.every and not params.download.validates:
         raise ValueError(
-            f"train.validate_every {params.train.validate_every} plays validation questions, and there are none; set "
+            f"train.validation.every {params.train.validation.every} plays validation questions, and there are none; set "
             "download.validation_questions"
         )
 

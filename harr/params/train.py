@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from harr.arms import ARMS
 from harr.params.fields import Address, Dotted, Fraction, MaybeAddress, Plain, Positive, Section
 from harr.params.loop import LoopParams, StatesParams, UpdateParams
-from harr.params.train_facts import LoraParams, ValidationParams
+from harr.params.train_facts import LoraParams, ValidatedParams
 
 UNTRAINED = tuple(name for name, arm in ARMS.items() if arm.learner == "retriever" and not arm.trained)
 """The arms of a retriever that nothing trains."""
@@ -23,7 +23,7 @@ class InfoNCEParams(Section):
     """Supervision by gold passages (arm infonce, ``harr/train/infonce.py``): what is tuned for it alone."""
 
     learning_rate: float | None = Field(None, gt=0)
-    """Learning rate of AdamW after the warm-up; null means train.learning_rate."""
+    """Learning rate of AdamW after the warm-up; null means train.optimizer.learning_rate."""
     temperature: float | None = Field(None, gt=0)
     """Divisor of the scores in the loss; null means retriever.temperature."""
     hard_negatives: int = Field(30, ge=0)
@@ -55,7 +55,7 @@ class PolicyParams(StatesParams, UpdateParams, LoopParams):
     @property
     def warm_rate(self) -> float:
         """Return the learning rate of these."""
-        return self.infonce.learning_rate or self.learning_rate
+        return self.infonce.learning_rate or self.optimizer.learning_rate
 
     @property
     def leaves(self) -> tuple[str, ...]:
@@ -64,7 +64,8 @@ class PolicyParams(StatesParams, UpdateParams, LoopParams):
 
     def of_infonce(self) -> Self:
         """Return the parameters of the arm infonce: its own rate, and as many steps as warm start and rewards have."""
-        return self.model_copy(update={"learning_rate": self.warm_rate, "steps": self.total_steps, "warm_start": 0})
+        optimizer = self.optimizer.model_copy(update={"learning_rate": self.warm_rate})
+        return self.model_copy(update={"optimizer": optimizer, "steps": self.total_steps, "warm_start": 0})
 
 
 class GRPOParams(PolicyParams):
@@ -109,10 +110,6 @@ class PPOParams(PolicyParams):
     """Learning rate of the critic."""
     value_weight: float = Field(0.5, ge=0)
     """Weight of the value loss."""
-    value_clip: float = Field(0.2, gt=0)
-    """Distance from the old value at which a new one is clipped in the loss."""
-    entropy_weight: float = Field(0.0, ge=0)
-    """Weight of the entropy of the choice, which is rewarded."""
 
 
 class PQNParams(StatesParams, LoopParams):
@@ -132,10 +129,8 @@ class PQNParams(StatesParams, LoopParams):
     """Factor by which a reward counts less for every step before it."""
     return_mix: Fraction = 0.65
     """Lambda of the returns: 1 gives Monte-Carlo returns, 0 one-step targets."""
-    final_temperature: Fraction = 0.1
-    """Share of retriever.temperature that it falls to, evenly over the steps (cooling: even)."""
     cooling: Literal["even", "rate"] = "even"
-    """How the temperature falls: evenly to its final share, or in proportion to the learning rate, warm-up included, as
+    """How the temperature falls: evenly to a tenth of retriever.temperature, or in proportion to the learning rate, warm-up included, as
     published."""
     soft_values: bool = True
     """Whether the value of a state is the soft maximum of its best actions, at the temperature of acting, or the
@@ -237,7 +232,7 @@ class AgentParams(UpdateParams, LoopParams):
         return self
 
 
-class LeReTParams(ValidationParams):
+class LeReTParams(ValidatedParams):
     """Preferences between queries that were tried: SFT, then IPO, by TRL (LeReT, arXiv 2410.23214)."""
 
     learns: ClassVar[str] = "language_model"
@@ -321,11 +316,11 @@ class FunctionTrainParams(LoopParams):
 class ArmTrainParams(FunctionTrainParams):
     """Section ``train`` of an arm that such a method trains: the loop of the run's own, and the settings of the arm."""
 
-    run: ValidationParams
+    run: ValidatedParams
     """Section ``train`` of the run, whose ``full`` the arm is compared with."""
 
     @classmethod
-    def of(cls, run: ValidationParams, function: str, settings: Mapping[str, Any]) -> Self:
+    def of(cls, run: ValidatedParams, function: str, settings: Mapping[str, Any]) -> Self:
         """Return the section that the method ``function`` trains an arm of a run by."""
         loop = {name: getattr(run, name) for name in LoopParams.model_fields}
         return cls(method="function", function=function, learns="retriever", settings=settings, run=run, **loop)

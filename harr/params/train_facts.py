@@ -35,20 +35,27 @@ class TrainFacts(Section):
         return ()
 
 
-class ValidationParams(TrainFacts):
+class ValidationParams(Section):
     """Validation questions (download.validation_questions), which are played while a method trains."""
 
-    validate_every: int = Field(0, ge=0)
+    every: int = Field(0, ge=0)
     """Number of steps between two plays of all validation questions, which are also played before the first step and
-    after the last; where there is checkpoint_every, a multiple of it. 0 means never."""
+    after the last; where there is train.checkpoint_every, a multiple of it. 0 means never."""
     keep: Literal["last", "best"] = "last"
     """Weights that are exported: those of the last step, or of the step after which validation was best."""
 
     @model_validator(mode="after")
-    def _the_best_is_looked_for(self) -> "ValidationParams":
-        if self.keep == "best" and not self.validate_every:
-            raise ValueError("train.keep best is told by validation; set train.validate_every, or keep: last")
+    def _best_needs_validation(self) -> "ValidationParams":
+        if self.keep == "best" and not self.every:
+            raise ValueError("keep: best needs validation; set train.validation.every, or keep: last")
         return self
+
+
+class ValidatedParams(TrainFacts):
+    """Every method can be validated."""
+
+    validation: ValidationParams = ValidationParams()
+    """Validation questions, which are played while it trains."""
 
 
 class LoraParams(Section):

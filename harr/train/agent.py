@@ -203,14 +203,14 @@ class AgentCallback(StepCallback):
             figures=self.row,
             every=every,
             updates=updates,
-            validation=Validation.of(params.validate_every, game.setup, log, reads),
+            validation=Validation.of(params.validation.every, game.setup, log, reads),
         )
         self.params, self.game, self.skipped = params, game, 0
         self.stopped = self.verdict()
 
     def verdict(self) -> str:
         """Return why the run must stop; "" while it may go on."""
-        return verdict(self.learning.history, self.params.guard_window, self.params.guard_drop)
+        return verdict(self.learning.history, self.params.guard.window, self.params.guard.drop)
 
     def best(self) -> int:
         """Return after how many steps the best checkpoint was written."""
@@ -273,8 +273,7 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
     model = begin(loaded, params.lora, seed)
     weights = list(trained_weights(model).values())
     distributed.shard(model, weights)
-    rate, moments, decay = params.learning_rate, params.betas, params.weight_decay
-    optimizer = torch.optim.AdamW(weights, rate, moments, params.epsilon, decay)
+    optimizer = torch.optim.AdamW(weights, **params.optimizer.adamw)
     run = {"kind": "agent", "params": params.model_dump(), "setup": setup.identity, "seed": seed}
     checkpoints = Checkpoints(
         distributed.main_process_only(lambda: unfinished(work, run, setup=setup.readable_identity))
@@ -328,8 +327,8 @@ def check_processes(params: AgentParams) -> None:
     Raises:
         ParamsError: the model would be cut up, or the passes do not come out even.
     """
-    if params.vllm != "adapter" or params.validate_every or params.quantization != "none":
-        unless = ", or FSDP with train.vllm: adapter, validate_every: 0 and quantization: none"
+    if params.vllm != "adapter" or params.validation.every or params.quantization != "none":
+        unless = ", or FSDP with train.vllm: adapter, validation.every: 0 and quantization: none"
         distributed.refuse_shards("agent", unless)
     episodes, count = params.questions_per_step * params.group_size, distributed.count()
     if episodes % (params.episodes_per_pass * count):
@@ -360,8 +359,8 @@ def trl_config(params: AgentParams, folder: Path, steps: int, seed: int) -> GRPO
         gradient_accumulation_steps=episodes // params.episodes_per_pass // distributed.count(),
         num_generations=params.group_size,
         num_iterations=params.num_iterations,
-        learning_rate=params.learning_rate,
-        max_grad_norm=params.max_grad_norm,
+        learning_rate=params.optimizer.learning_rate,
+        max_grad_norm=params.optimizer.max_grad_norm,
         loss_type=params.loss,
         scale_rewards=params.scale,
         epsilon=params.clip_low,

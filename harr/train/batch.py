@@ -65,18 +65,19 @@ def rate_share(params: LoopParams, step: float) -> float:
     With ``decay`` even it falls from the first step on. Else it falls once it is warm: linearly, or as Q-RAG's own
     cosine does, by a quarter of the wave, slowly at first.
 
-    >>> rate_share(LoopParams(steps=10, warmup_steps=1, final_rate=0.0), 0)
+    >>> rate_share(LoopParams(steps=10, optimizer={"warmup_steps": 1, "final_rate": 0.0}), 0)
     0.5
-    >>> cosine = LoopParams(steps=10, warmup_steps=4, final_rate=0.1, decay="cosine")
+    >>> cosine = LoopParams(steps=10, optimizer={"warmup_steps": 4, "final_rate": 0.1, "decay": "cosine"})
     >>> [round(rate_share(cosine, step), 3) for step in (4, 7, 10)]
     [1.0, 0.736, 0.1]
     """
-    warm = min(1.0, (step + 1) / (params.warmup_steps + 1))
-    if params.decay == "even":
-        return warm * (1.0 - (1.0 - params.final_rate) * step / params.steps)
-    gone = max(0.0, step - params.warmup_steps) / max(1, params.steps - params.warmup_steps)
-    left = math.cos(0.5 * math.pi * gone) if params.decay == "cosine" else 1.0 - gone
-    return warm * (params.final_rate + (1.0 - params.final_rate) * left)
+    optimizer, steps = params.optimizer, params.steps
+    warm = min(1.0, (step + 1) / (optimizer.warmup_steps + 1))
+    if optimizer.decay == "even":
+        return warm * (1.0 - (1.0 - optimizer.final_rate) * step / steps)
+    gone = max(0.0, step - optimizer.warmup_steps) / max(1, steps - optimizer.warmup_steps)
+    left = math.cos(0.5 * math.pi * gone) if optimizer.decay == "cosine" else 1.0 - gone
+    return warm * (optimizer.final_rate + (1.0 - optimizer.final_rate) * left)
 
 
 def drawn(rows: Sequence[T], count: int, seed: int, step: int) -> Iterator[T]:

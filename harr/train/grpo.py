@@ -33,7 +33,7 @@ def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, see
 
     Returns:
         One row per step: reward, loss, KL, clipping, entropy, distinct states, seconds. ``without_advantage`` is 1
-        where no rollout was better than others of its question; a ``guard_window`` of such steps ends the run.
+        where no rollout was better than others of its question; a ``guard.window`` of such steps ends the run.
     """
     learner = Learner.open(params, setup, work, seed, kind="grpo")
     for played in infonce.rewarded_steps(params, setup, learner, seed, log):

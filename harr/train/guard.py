@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harr.params.loop import LoopParams
-from harr.params.train_facts import ValidationParams
+from harr.params.train_facts import ValidatedParams
 from harr.rag.validation import best_point, leading, points
 
 SKIPS = 3
@@ -56,16 +56,16 @@ def best_step(history: Sequence[Mapping[str, float]], window: int, kept: Iterabl
 
 def worth_keeping(params: LoopParams, history: Sequence[Mapping[str, Any]], kept: Iterable[int]) -> int:
     """Return after how many steps the best checkpoint was written: by validation (``keep: best``), else by reward."""
-    point = best_point(history) if params.keep == "best" else {}
-    return int(point["step"]) if point else best_step(history, params.guard_window, kept)
+    point = best_point(history) if params.validation.keep == "best" else {}
+    return int(point["step"]) if point else best_step(history, params.guard.window, kept)
 
 
-def chosen(params: ValidationParams, history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def chosen(params: ValidatedParams, history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return the point of the weights to export, where validation chooses them; {} where it does not.
 
     It is told beside the last one and the one before training.
     """
-    if params.keep == "last" or not (best := best_point(history)):
+    if params.validation.keep == "last" or not (best := best_point(history)):
         return {}
     metric, every = leading(best), points(history)
     others = ", ".join(f"{one[metric]:.3f} after step {one['step']}" for one in (every[0], every[-1]))
@@ -90,7 +90,7 @@ def verdict(history: Sequence[Mapping[str, float]], window: int, drop: float) ->
     "no group's rewards differed in the last 2 steps"
     """
     if len(history) >= SKIPS and all(row.get("skipped_updates", 0.0) for row in history[-SKIPS:]):
-        return f"the gradient was not finite in {SKIPS} steps in a row; lower train.learning_rate"
+        return f"the gradient was not finite in {SKIPS} steps in a row; lower train.optimizer.learning_rate"
     rows = comparable(history)
     if len(rows) >= window and all(row.get("without_advantage", 0.0) for row in rows[-window:]):
         return (

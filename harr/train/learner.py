@@ -107,13 +107,12 @@ class Learner:
         learnt = [w for w in adapter.parameters() if w.requires_grad]
         beside = _side_groups(params, policy, head, head_rate)
         heads = torch.nn.ModuleList(part for part, _ in beside) if beside else None
-        groups = [{"params": learnt, "rate": params.learning_rate, "warm_rate": params.warm_rate}]
+        groups = [{"params": learnt, "rate": params.optimizer.learning_rate, "warm_rate": params.warm_rate}]
         if policy.frozen:
             groups.clear()
         for part, rate in beside:  # a warm start gives the method's own head nothing to learn
             groups.append({"params": list(part.parameters()), "rate": rate, "warm_rate": rate * (part is not head)})
-        rate, moments, decay = params.learning_rate, params.betas, params.weight_decay
-        optimizer = torch.optim.AdamW(groups, rate, moments, params.epsilon, decay, fused=True)
+        optimizer = torch.optim.AdamW(groups, **params.optimizer.adamw, fused=True)
         # evaluation_mode: precision only, and no wrapper that would reduce gradients on its own.
         policy.encoder.model = accelerator.prepare_model(policy.encoder.model, evaluation_mode=True)
         optimizer = accelerator.prepare_optimizer(optimizer)
@@ -136,8 +135,8 @@ class Learner:
         steps = params.total_steps
         if start and main:
             print(f"resuming train at step {start}/{steps} ({start / steps:.1%})")
-        self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
-        validation = Validation.of(params.validate_every, self.setup, log)
+        self.stopped = verdict(self.history, params.guard.window, params.guard.drop)
+        validation = Validation.of(params.validation.every, self.setup, log)
         with bar(total=steps, desc="train", unit="step", initial=start, shown=main) as progress:
             if validation and not start:
                 validation.begin()
@@ -151,7 +150,7 @@ class Learner:
                     log(step, plain(row))
                 progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)
                 progress.update()
-                self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
+                self.stopped = verdict(self.history, params.guard.window, params.guard.drop)
                 last = bool(self.stopped) or step + 1 == steps
                 if validation:
                     validation.enter(row, last=last)
@@ -169,7 +168,11 @@ class Learner:
         if warm and step == warm:
             self.optimizer.state.clear()
         kind = "rate" if step >= warm else "warm_rate"
-        share = rate_share(params, step - warm) if step >= warm else min(1.0, (step + 1) / (params.warmup_steps + 1))
+        share = (
+            rate_share(params, step - warm)
+            if step >= warm
+            else min(1.0, (step + 1) / (params.optimizer.warmup_steps + 1))
+        )
         for group in self.optimizer.param_groups:
             group["lr"] = group[kind] * share
 
@@ -244,7 +247,7 @@ class Learner:
         """
         weights = [w for group in self.optimizer.param_groups for w in group["params"]]
         distributed.sum_gradients(weights)
-        norm = float(self.accelerator.clip_grad_norm_(weights, self.params.max_grad_norm))
+        norm = float(self.accelerator.clip_grad_norm_(weights, self.params.optimizer.max_grad_norm))
         finite = bool(torch.isfinite(torch.tensor(norm)))
         if finite or self.accelerator.scaler is not None:  # a scaler skips the step itself, and lowers its scale
             self.optimizer.step()

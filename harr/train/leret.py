@@ -99,7 +99,7 @@ def train(params: LeReTParams, setup: Setup, out: Path, work: Path, log: Log, se
                 history.append({**row, **more, "reward_mean": row["accuracy"]})
         done = iteration
     last = [row for row in history if row["phase"] == 2.0 * done + 1]
-    point = best_point(last) if params.keep == "best" else {}
+    point = best_point(last) if params.validation.keep == "best" else {}
     facts = kept_facts(point) if point else {}
     distributed.main_process_only(lambda: _export(params, folder, folder / str(done), setup.writer, out, facts))
     return history
@@ -199,7 +199,7 @@ class _Iteration:
 
     def _callback(self, learning: Learning, steps: int, *, desc: str, **more: Any) -> "_PhaseCallback":
         """Return the callback of a phase."""
-        params, every = self.params, self.params.validate_every
+        params, every = self.params, self.params.validation.every
         validation = None
         if every and self.setup.validation:
             writer = LanguageModel(learning.model, learning.tokenizer, name=desc)
@@ -229,7 +229,7 @@ class _PhaseCallback(StepCallback):
     def best(self) -> int:
         """Return after how many steps the best checkpoint was written."""
         history = self.learning.history
-        point = best_point(history) if self.params.keep == "best" else {}
+        point = best_point(history) if self.params.validation.keep == "best" else {}
         return int(point["step"]) if point else len(history)
 
     def choose(self) -> None:

@@ -26,6 +26,8 @@ from harr.train.losses import clip_mask, clipped_surrogate, clipped_value, k3_kl
 from harr.types import Episode, Log, Value
 
 HIDDEN = 64
+VALUE_CLIP = 0.2
+"""Distance from the old value at which a new one is clipped in the loss."""
 COLUMNS = ("advantage", "value", "target")
 
 
@@ -170,9 +172,9 @@ def update(params: PPOParams, learner: Learner, head: torch.nn.Module, batch: Ba
         old_B, advantage_B, value_B, target_B = (column.to(new_B) for column in columns)
         policy_B = clipped_surrogate(new_B, old_B, advantage_B, params.clip_low, params.clip_high)
         now_B = _values(learner, head, states_UD.detach(), rows)
-        fit_B = clipped_value(now_B, value_B, target_B, params.value_clip)
+        fit_B = clipped_value(now_B, value_B, target_B, VALUE_CLIP)
         entropy_B = plackett_luce.entropy(logits_BN)
-        loss_B = policy_B + params.value_weight * fit_B - params.entropy_weight * entropy_B
+        loss_B = policy_B + params.value_weight * fit_B
         learner.backward(loss_B.sum() / len(batch))
         clipped_B = clip_mask(new_B, old_B, params.clip_low, params.clip_high)
         figures = {"loss": policy_B, "value_loss": fit_B, "clip_share": clipped_B.float(), "entropy": entropy_B}

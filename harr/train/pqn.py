@@ -31,6 +31,8 @@ from harr.train.learner import Learner
 from harr.train.ppo import step_rewards
 from harr.types import Episode, Log
 
+COOLEST = 0.1
+"""Share of ``retriever.temperature`` that it falls to where it falls evenly."""
 RANDOM, COLD = math.inf, 1e-6
 """Temperatures at which all actions are equally likely, and at which a soft maximum is the maximum."""
 
@@ -90,7 +92,7 @@ def train(params: PQNParams, setup: Setup, out: Path, work: Path, log: Log, seed
     if not isinstance(towers, TwoTowerPolicy):
         raise ParamsError("train.method pqn plays pipeline pick with retriever.candidates: question; set both")
     states, actions = Tower(towers.states, params, seed), Tower(towers.actions, params, seed + 1)
-    trained, head, rate = states.trained, Companions(states, actions), params.learning_rate
+    trained, head, rate = states.trained, Companions(states, actions), params.optimizer.learning_rate
     learner = Learner.open(params, setup, work, seed, kind="pqn", adapter=trained, head=head, head_rate=rate)
     learner.saves_when_stopped = False  # the vectors kept below would be others after it
     warmest = towers.temperature
@@ -122,12 +124,12 @@ def train(params: PQNParams, setup: Setup, out: Path, work: Path, log: Log, seed
 def temperature_share(params: PQNParams, step: int) -> float:
     """Return the share of ``retriever.temperature`` at a step, which falls by itself or as the learning rate does.
 
-    >>> temperature_share(PQNParams(method="pqn", steps=10, final_temperature=0.5), 4)
+    >>> temperature_share(PQNParams(method="pqn", steps=10), 4)
     0.6
     """
     if params.cooling == "rate":
         return rate_share(params, step)
-    return max(params.final_temperature, 1.0 - step / params.steps)
+    return max(COOLEST, 1.0 - step / params.steps)
 
 
 @contextmanager

@@ -42,7 +42,7 @@ SECTIONS: dict[str, Any] = {
         "group_size": 2,
         "episodes_per_pass": 4,
         "max_tokens": 8,
-        "learning_rate": 1e-2,
+        "optimizer": {"learning_rate": 1e-2},
         "lora": {"rank": 4, "alpha": 8},
     },
 }

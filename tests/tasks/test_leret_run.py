@@ -38,8 +38,7 @@ SECTIONS: dict[str, Any] = {
     },
     "train": {
         "method": "leret",
-        "validate_every": 2,
-        "keep": "best",
+        "validation": {"every": 2, "keep": "best"},
         "sft_batch": 4,
         "sft_learning_rate": 1e-3,
         "ipo_learning_rate": 1e-3,

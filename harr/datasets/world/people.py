@@ -7,7 +7,7 @@ relation asked for; every name stands in many passages of other people. Question
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -82,17 +82,16 @@ class People:
         """Return the id of the passage that states relation ``number`` of a person."""
         return f"p{person * len(self.facts) + number:06d}"
 
-    def questions(self, split: str, count: int, programs: Mapping[str, float]) -> list[Question]:
-        """Return ``count`` questions about people of ``split``, with programs in the shares given.
+    def questions(self, split: str, count: int, programs: Sequence[str] = tuple(PROGRAMS)) -> list[Question]:
+        """Return ``count`` questions about people of ``split``, each of a program drawn from ``programs``.
 
         Raises:
             CorpusError: the world is too small for so many distinct questions.
         """
         draw = random.Random(f"questions {self.seed} {split}")
-        kinds, weights = list(programs), list(programs.values())
         found: dict[str, Question] = {}
         for number in range(count):
-            kind = draw.choices(kinds, weights)[0]
+            kind = draw.choices(programs)[0]
             for _ in range(_TRIES):
                 question = self._question(draw, f"{split}-{number:06d}", kind, split)
                 if question and question.text not in found:

@@ -14,7 +14,7 @@ class SupervisionParams(Section):
     """What both methods are set to."""
 
     learning_rate: float | None = Field(None, gt=0)
-    """Learning rate of AdamW after the warm-up; null means train.learning_rate."""
+    """Learning rate of AdamW after the warm-up; null means train.optimizer.learning_rate."""
     temperature: float | None = Field(None, gt=0)
     """Divisor of the scores in the loss; null means retriever.temperature."""
     grpo: Plain = Field({})
@@ -51,6 +51,6 @@ def policy_of(kind: type[Policy], params: FunctionTrainParams) -> Policy:
     told |= {"method": "grpo", **params.settings.get("grpo", {}), "own": params.settings}
     policy = read_section(kind, told, "settings of a method of harr_lm_supervision")
     warm = policy.infonce.model_copy(update={"learning_rate": policy.warm_rate})
-    return policy.model_copy(
-        update={"learning_rate": policy.own.learning_rate or policy.learning_rate, "infonce": warm}
-    )
+    rate = policy.own.learning_rate or policy.optimizer.learning_rate
+    optimizer = policy.optimizer.model_copy(update={"learning_rate": rate})
+    return policy.model_copy(update={"optimizer": optimizer, "infonce": warm})

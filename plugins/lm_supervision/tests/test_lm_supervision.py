@@ -18,6 +18,7 @@ from stages import SMOKE, nothing, world_params
 from harr.builders.methods import Method, arm_method, method_of
 from harr.errors import ParamsError
 from harr.params import Params
+from harr.params.loop import OptimizerParams
 from harr.params.train import ArmTrainParams, FunctionTrainParams, GRPOParams, PPOParams
 from harr.params.train_facts import LoraParams
 from harr.rag.rollout import play
@@ -120,9 +121,11 @@ def test_the_loss_is_the_divergence_of_both_distributions(learner: Any, temperat
 
 
 def test_an_arm_has_a_rate_of_its_own_and_the_warm_start_of_full() -> None:
-    warm = GRPOParams(method="grpo", steps=4, warm_start=8, credit="step", discount=0.5, learning_rate=1e-3)
+    warm = GRPOParams(
+        method="grpo", steps=4, warm_start=8, credit="step", discount=0.5, optimizer={"learning_rate": 1e-3}
+    )
     rival = policy_of(LratPolicy, ArmTrainParams.of(warm, LRAT, {"learning_rate": 1e-4, "hard_negatives": 3}))
-    assert (rival.steps, rival.warm_start, rival.learning_rate, rival.warm_rate) == (4, 8, 1e-4, 1e-3)
+    assert (rival.steps, rival.warm_start, rival.optimizer.learning_rate, rival.warm_rate) == (4, 8, 1e-4, 1e-3)
     assert (rival.credit, rival.discount, rival.own.hard_negatives) == ("step", 0.5, 3)
     beside_ppo = policy_of(ReplugPolicy, ArmTrainParams.of(PPOParams(method="ppo", discount=0.5), REPLUG, {}))
     assert (beside_ppo.discount, beside_ppo.own.target_temperature) == (1.0, 0.1)
@@ -143,7 +146,7 @@ def test_the_retriever_gets_better_on_towns_it_never_trained_on(function: str, s
         steps=12,
         questions_per_step=10,
         group_size=4,
-        learning_rate=1e-3,
+        optimizer=OptimizerParams(learning_rate=1e-3),
         lora=lora,
         settings={"grpo": {"states_per_pass": 4}},
     )

@@ -30,7 +30,6 @@ LOGGED = FunctionTrainParams(
     learns="retriever",
     steps=1,
     questions_per_step=8,
-    learning_rate=5e-4,
 )
 
 

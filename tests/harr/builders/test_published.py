@@ -27,6 +27,7 @@ from harr.index.build import build_index
 from harr.io.files import fingerprint
 from harr.io.model_folder import find_folder
 from harr.params import Params
+from harr.params.train_facts import ValidationParams
 from harr.rag.setup import Setup
 from harr.services.openai_client import Service
 from harr.train.batch import rate_share
@@ -106,21 +107,22 @@ def as_published(recipe: str, params: Params, setup: Setup, tmp_path: Path) -> N
     if params.train.positions:
         assert not setup.retriever.states.normalize and setup.retriever.scale == 0.01
     AcceleratorState._reset_state(True)
-    train = params.train.model_copy(update={"precision": "float32", "validate_every": 0, "keep": "last"})
+    train = params.train.model_copy(update={"precision": "float32", "validation": ValidationParams()})
     learner = Learner.open(train, setup, tmp_path, params.seed, kind="dry")
     (group, *_) = learner.optimizer.param_groups
-    assert (group["betas"], group["eps"], group["weight_decay"]) == (train.betas, train.epsilon, train.weight_decay)
-    assert rate_share(train, train.warmup_steps) == pytest.approx(1.0, abs=0.01)
-    assert rate_share(train, train.steps - 1) == pytest.approx(train.final_rate, abs=0.01)
+    adamw = train.optimizer
+    assert (group["betas"], group["eps"], group["weight_decay"]) == (adamw.betas, adamw.epsilon, adamw.weight_decay)
+    assert rate_share(train, adamw.warmup_steps) == pytest.approx(1.0, abs=0.01)
+    assert rate_share(train, train.steps - 1) == pytest.approx(adamw.final_rate, abs=0.01)
 
 
 @pytest.mark.parametrize("recipe", QRAG)
 def test_q_rag_as_published_learns_for_two_updates(recipe: str, root: Path, tiny: str, tmp_path: Path) -> None:
     params = here(recipe, root / "book.txt", tiny)
     places, questions = indexed(params, root)
-    section = params.train.model_copy(
-        update={"steps": 2, "questions_per_step": 2, "warmup_steps": 1, "random_steps": 1, "validate_every": 1}
-    )
+    short = {"steps": 2, "questions_per_step": 2, "random_steps": 1, "validation": ValidationParams(every=1)}
+    short["optimizer"] = params.train.optimizer.model_copy(update={"warmup_steps": 1})
+    section = params.train.model_copy(update=short)
     with open_setup(params, places, questions / "train.jsonl", validation=questions / "validation.jsonl") as setup:
         if not recipe.startswith("qrag_babilong") or "qa3" in recipe:  # they differ in their task alone
             rows = method_of(section).train(section, setup, tmp_path / "out", tmp_path / "work", lambda *_: None, 0)

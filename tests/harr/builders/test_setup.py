@@ -67,7 +67,7 @@ def test_training_is_given_validation_questions_where_it_validates(corpus, place
     write_questions(corpus.questions[:12], asked)
     write_questions([*corpus.questions[12:], replace(corpus.questions[0], id="bare", candidate_ids=())], validation)
     download = RECIPE["download"] | {"validation_questions": 9}
-    told = params({"download": download, "train": RECIPE["train"] | {"validate_every": 5}})
+    told = params({"download": download, "train": RECIPE["train"] | {"validation": {"every": 5}}})
 
     def opened(told: Params, **more: Path) -> Setup:
         with open_setup(told, places, asked, **more) as setup:
@@ -76,12 +76,14 @@ def test_training_is_given_validation_questions_where_it_validates(corpus, place
     setup, plain = opened(told, validation=validation), opened(told)
     assert len(setup.validation) == 9 and not set(setup.validation) & set(setup.questions)
     assert not plain.validation and plain.identity != setup.identity, "other unfinished work"
-    never = params({"train": RECIPE["train"] | {"validate_every": 0}})
+    never = params({"train": RECIPE["train"] | {"validation": {"every": 0}}})
     assert opened(never, validation=validation).identity == opened(never).identity
-    given = params({"download": download, "train": RECIPE["train"] | {"validate_every": 5}}, candidates="question")
+    given = params(
+        {"download": download, "train": RECIPE["train"] | {"validation": {"every": 5}}}, candidates="question"
+    )
     assert len(opened(given, validation=validation).validation) == 8, "one brings no passages"
     write_questions([], validation)
-    with pytest.raises(ParamsError, match=r"validate_every 5: .* holds no question to play"):
+    with pytest.raises(ParamsError, match=r"validation.every 5: .* holds no question to play"):
         opened(told, validation=validation)
 
 

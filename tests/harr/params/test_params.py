@@ -63,7 +63,11 @@ def changed(key: str, value: Any) -> dict[str, Any]:
     [
         ("trian", {}, "unknown parameter trian; did you mean train"),
         ("a\x1b[2Jb\u202e", 3, "unknown parameter a?[2Jb?"),
-        ("train.lerning_rate", 1, "unknown parameter train.lerning_rate; did you mean learning_rate?"),
+        (
+            "train.optimizer",
+            {"lerning_rate": 1},
+            "unknown parameter train.optimizer.lerning_rate; did you mean learning_rate?",
+        ),
         ("train.lora", {"rnk": 2}, "unknown parameter train.lora.rnk; did you mean rank?"),
         ("pipeline.max_hop", 2, "unknown parameter pipeline.max_hop; did you mean max_hops?"),
         ("pqn.credit", 1, "unknown parameter train.credit"),
@@ -104,8 +108,16 @@ def changed(key: str, value: Any) -> dict[str, Any]:
         ("hover.claims", LONG, f"download.claims: {PLACE}"),
         ("jsonl.train", [f"x/{LONG}"], f"download.train.0: {PLACE}"),
         ("train.steps", True, "train: steps should be a finite number (found True)"),
-        ("train.learning_rate", float("inf"), "train: learning_rate should be a finite number (found inf)"),
-        ("train.weight_decay", "nan", "train.weight_decay: should be a finite number (found 'nan')"),
+        (
+            "train.optimizer",
+            {"learning_rate": float("inf")},
+            "train.optimizer: learning_rate should be a finite number (found inf)",
+        ),
+        (
+            "train.optimizer",
+            {"weight_decay": "nan"},
+            "train.optimizer.weight_decay: should be a finite number (found 'nan')",
+        ),
         ("reward.terms", {"recall": True}, "reward: terms should be a finite number"),
         ("evaluate.arms", [], "evaluate.arms: should have at least one item"),
         ("evaluate.pass_at", [1, True], "evaluate: pass_at should be a finite number"),

@@ -58,9 +58,9 @@ GAMES_THAT_DO_NOT_FIT = r"""
 generator: {kind: none} -> pick without reader needs kind none
 pipeline: {name: search_r1, template: chat}, generator: {kind: server, model: m, base_url: http://127.0.0.1:8000/v1}
     -> pipeline.template chat writes in the chat template .* server has none here; set generator.tokenizer, or set
-train: {method: grpo, validate_every: 5} -> and there are none; set download.validation_questions
-train: {method: grpo, validate_every: 7} -> 7 is no multiple of train.checkpoint_every 5, where weights are
-train: {method: grpo, keep: best} -> train.keep best is told by validation; set
+train: {method: grpo, validation: {every: 5}} -> and there are none; set download.validation_questions
+train: {method: grpo, validation: {every: 7}} -> 7 is no multiple of train.checkpoint_every 5, where weights are
+train: {method: grpo, validation: {keep: best}} -> keep: best needs validation; set train.validation.every
 pipeline: {name: react} -> the scripted generator plays multistep and search_r1 only
 pipeline: {name: r_search} -> the scripted generator plays multistep and search_r1 only
 pipeline: {name: r_search, tools: [a, a]} -> tools \['a', 'a'\] should be different words
@@ -140,7 +140,7 @@ evaluate: {arms: [frozen, full]} -> evaluate.arms frozen does not go with train.
 retriever: {state: thought} -> thought is for a retriever that learns: with train.method agent all search for
 generator: {kind: local, model: m} -> arms warmstart .* choose from base, majority, full
 evaluate: {arms: [majority]} -> the arm majority is what full was trained from; add full
-train: {method: agent, credit: step} -> train.credit; known here: validate_every, keep, steps, questions_per_
+train: {method: agent, credit: step} -> train.credit; known here: validation, steps, questions_per_
 train: {method: agent, precision: float16} -> takes no float16, .*; set train.precision: bfloat16
 generator: {kind: small_lm, max_tokens: 8} -> generator.max_tokens 8 is not read: .*max_tokens 64
 generator: {kind: small_lm, temperature: 0.7} -> generator.temperature 0.7 is not read

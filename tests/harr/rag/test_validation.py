@@ -16,8 +16,9 @@ from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
 from harr.evaluate.summary import HEADLINES
 from harr.io.files import read_json
+from harr.params.loop import OptimizerParams
 from harr.params.train import GRPOParams, PolicyParams, PPOParams, PQNParams
-from harr.params.train_facts import LoraParams
+from harr.params.train_facts import LoraParams, ValidationParams
 from harr.rag.pipelines.pick import pick
 from harr.rag.policies.encoder_adapter import load_adapter
 from harr.rag.policies.two_tower import TwoTowerPolicy
@@ -30,7 +31,7 @@ COMMON: dict[str, Any] = {
     "steps": 5,
     "questions_per_step": 4,
     "group_size": 4,
-    "learning_rate": 1e-3,
+    "optimizer": OptimizerParams(learning_rate=1e-3),
     "states_per_pass": 32,
     "checkpoint_every": 2,
     "lora": LoraParams(rank=4, alpha=8),
@@ -100,10 +101,10 @@ def test_what_is_learnt_is_the_same_with_and_without_and_after_a_kill(
             raise KeyboardInterrupt
 
     plain = trained(game(method), method, tmp_path / "plain")
-    watched = trained(game(method), method, tmp_path / "watched", log, validate_every=2)
+    watched = trained(game(method), method, tmp_path / "watched", log, validation=ValidationParams(every=2))
     with pytest.raises(KeyboardInterrupt):
-        trained(game(method), method, tmp_path / "killed", kill, validate_every=2)
-    resumed = trained(game(method), method, tmp_path / "killed", validate_every=2)
+        trained(game(method), method, tmp_path / "killed", kill, validation=ValidationParams(every=2))
+    resumed = trained(game(method), method, tmp_path / "killed", validation=ValidationParams(every=2))
     assert timeless(resumed) == timeless(watched), "no point is repeated or lost"
     bare = [{k: v for k, v in row.items() if not k.startswith("validation")} for row in watched]
     assert timeless(bare) == timeless(plain) and not points(plain)
@@ -120,7 +121,7 @@ def test_the_last_point_is_what_the_exported_weights_are_evaluated_at(
     game: Callable[[str], Setup], tiny: str, tmp_path: Path
 ) -> None:
     setup = game("grpo")
-    before, *_, last = points(trained(setup, "grpo", tmp_path, validate_every=2, steps=8))
+    before, *_, last = points(trained(setup, "grpo", tmp_path, validation=ValidationParams(every=2), steps=8))
     encoder = Encoder(tiny, max_tokens=64)
     load_adapter(encoder, tmp_path / "adapter")
     policy = replace(setup.policy, encoder=encoder, sampling=None)
@@ -141,7 +142,7 @@ def test_the_best_weights_are_kept_where_they_are_asked_for(
 
     told = {"questions": 8.0, "seconds": 0.0}
     monkeypatch.setattr(Validation, "_played", lambda self, done: {"recall": found[done]} | told)
-    asked = {"steps": 8, "validate_every": 2, "keep": "best"}
+    asked = {"steps": 8, "validation": ValidationParams(every=2, keep="best")}
     with pytest.raises(KeyboardInterrupt):
         trained(game(method), method, tmp_path, kill, **asked)
     trained(game(method), method, tmp_path, **asked)
@@ -152,7 +153,7 @@ def test_the_best_weights_are_kept_where_they_are_asked_for(
     assert facts.items() <= read_json(tmp_path / "adapter/harr.json").items()
     said = "keeping the weights after step 4: validation recall 0.900 (0.950 after step 0, 0.600 after step 8)"
     assert said in capsys.readouterr().out
-    trained(game(method), method, tmp_path / "last", **asked | {"keep": "last"})
+    trained(game(method), method, tmp_path / "last", **asked | {"validation": ValidationParams(every=2)})
     assert "kept_step" not in read_json(tmp_path / "last/adapter/harr.json")
     last = weights(tmp_path / "last/adapter")
     assert any(not torch.equal(last[name], exported[name]) for name in last)

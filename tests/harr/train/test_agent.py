@@ -13,6 +13,7 @@ from letters import AGENT, QUESTIONS, letters_setup, nothing
 from runs import same, weights
 from trl.trainer.grpo_trainer import GRPOTrainer
 
+from harr.params.loop import OptimizerParams
 from harr.params.train import AgentParams
 from harr.params.train_facts import LoraParams
 from harr.rag.generation.local_model import LanguageModel, load_model
@@ -26,7 +27,9 @@ from harr.train.record import plain
 from harr.types import Episode, Generate, Outcome, Question, Request
 
 ONE = AGENT.model_copy(update={"steps": 1})
-ADAPTER = AGENT.model_copy(update={"lora": LoraParams(rank=8, alpha=64), "learning_rate": 3e-2, "steps": 16})
+ADAPTER = AGENT.model_copy(
+    update={"lora": LoraParams(rank=8, alpha=64), "optimizer": OptimizerParams(learning_rate=3e-2), "steps": 16}
+)
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.io import progress
 from harr.io.files import read_json
+from harr.params.loop import GuardParams, OptimizerParams
 from harr.params.train import AgentParams
-from harr.params.train_facts import LoraParams
+from harr.params.train_facts import LoraParams, ValidationParams
 from harr.rag.generation.local_model import load_model
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
@@ -26,8 +27,9 @@ from harr.train import agent
 from harr.train.agent import check_processes, train
 from harr.types import Generate, Outcome, Question, Request, Retrieval, Search
 
+NEVER = GuardParams(window=2, drop=0.0)
 PARAMS = AGENT.model_copy(
-    update={"questions_per_step": 2, "group_size": 4, "checkpoint_every": 5, "guard_window": 2, "guard_drop": 0.5}
+    update={"questions_per_step": 2, "group_size": 4, "checkpoint_every": 5, "guard": GuardParams(window=2)}
 )
 
 
@@ -65,7 +67,7 @@ def test_a_run_in_which_no_group_differs_stops(
 ) -> None:
     alike = replace(setup, reward=Reward({"letters:half": 1.0}))
     history = train(PARAMS, alike, tmp_path / "out", tmp_path / "work", nothing, 0)
-    assert [row["without_advantage"] for row in history] == [1.0] * PARAMS.guard_window
+    assert [row["without_advantage"] for row in history] == [1.0] * PARAMS.guard.window
     assert "train stopped after step 2: no group's rewards differed in the last 2 steps" in capsys.readouterr().out
     assert train(PARAMS, alike, tmp_path / "out", tmp_path / "work", nothing, 0) == history, "and stays stopped"
 
@@ -101,8 +103,8 @@ def test_validation_changes_nothing_and_chooses_the_weights(
             raise ServiceUnavailable("away")
         return played(self, done)
 
-    params = PARAMS.model_copy(update={"steps": 5, "checkpoint_every": 2, "guard_drop": 0.0})
-    watched = params.model_copy(update={"validate_every": 2})
+    params = PARAMS.model_copy(update={"steps": 5, "checkpoint_every": 2, "guard": NEVER})
+    watched = params.model_copy(update={"validation": ValidationParams(every=2)})
     asked = replace(setup, validation=[Question(f"v{n}", letter) for n, letter in enumerate("tyuiop")])
     plain = train(params, setup, tmp_path / "plain", tmp_path / "a", nothing, 0)
     whole = train(watched, asked, tmp_path / "whole", tmp_path / "b", log, 0)
@@ -122,7 +124,7 @@ def test_validation_changes_nothing_and_chooses_the_weights(
     monkeypatch.setattr(
         Validation, "_played", lambda self, done: {"recall": scripted[done], "questions": 2.0, "seconds": 0.0}
     )
-    best = watched.model_copy(update={"keep": "best"})
+    best = watched.model_copy(update={"validation": ValidationParams(every=2, keep="best")})
     train(best, asked, tmp_path / "best", tmp_path / "d", nothing, 0)
     (saved,) = (tmp_path / "d").glob("*/checkpoint-000002")
     assert same(weights(saved), weights(tmp_path / "best"))
@@ -151,7 +153,7 @@ def broken_in(steps: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_gradient_that_is_not_finite_is_left_out_and_counted_and_three_in_a_row_end_the_run(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    three = PARAMS.model_copy(update={"steps": 3, "checkpoint_every": 1, "guard_drop": 0.0})
+    three = PARAMS.model_copy(update={"steps": 3, "checkpoint_every": 1, "guard": NEVER})
     history = train(three, setup, tmp_path / "out", tmp_path / "work", broken_in([1], monkeypatch), 0)
     assert [row["skipped_updates"] for row in history] == [0.0, 1.0, 0.0]
     assert history[1]["grad_norm"] == 0.0 < history[2]["grad_norm"]
@@ -233,7 +235,7 @@ class Leaves(OnePassage):
 
 def test_a_source_that_goes_away_ends_the_run_in_a_line_and_costs_no_step(setup: Setup, tmp_path: Path) -> None:
     """An index that cannot be reached is no observation: the run ends, keeps all its steps, and goes on from there."""
-    params = PARAMS.model_copy(update={"steps": 4, "guard_drop": 0.0})
+    params = PARAMS.model_copy(update={"steps": 4, "guard": NEVER})
 
     def run(name: str, calls: int) -> list[dict[str, Any]]:
         game = replace(setup, retriever=Leaves(calls))
@@ -255,13 +257,13 @@ SHARED = AgentParams(
     steps=2,
     questions_per_step=3,  # a group is dealt out to both processes
     group_size=4,
-    learning_rate=2e-2,
+    optimizer=OptimizerParams(learning_rate=2e-2),
     kl_weight=1e-3,
     episodes_per_pass=3,
     max_tokens=6,
     checkpoint_every=1,
-    validate_every=1,
-    guard_drop=0.0,
+    validation=ValidationParams(every=1),
+    guard=NEVER,
     lora=LoraParams(rank=8, alpha=64),
 )
 

@@ -26,6 +26,7 @@ from harr.index.passage_index import PassageIndex
 from harr.io.model_folder import PACKAGED
 from harr.params.embed import EmbedParams
 from harr.params.index import IndexParams
+from harr.params.loop import GuardParams, OptimizerParams
 from harr.params.train import GRPOParams, InfoNCEParams, PPOParams, PQNParams
 from harr.params.train_facts import LoraParams
 from harr.rag.rollout import play
@@ -44,7 +45,7 @@ COMMON: dict[str, Any] = {
     "steps": 4,
     "questions_per_step": 6,
     "group_size": 4,
-    "learning_rate": 1e-3,
+    "optimizer": OptimizerParams(learning_rate=1e-3),
     "states_per_pass": 4,
     "checkpoint_every": 2,
     "lora": LoraParams(rank=8, alpha=16),
@@ -86,7 +87,9 @@ def test_a_run_with_other_parameters_is_told_what_differs(
     fresh: Fresh, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(log: Any, rate: float = 1e-3, seed: int = 0) -> str:
-        params = GRPO.model_copy(update={"steps": 2, "checkpoint_every": 1, "learning_rate": rate})
+        params = GRPO.model_copy(
+            update={"steps": 2, "checkpoint_every": 1, "optimizer": OptimizerParams(learning_rate=rate)}
+        )
         train(params, fresh(), tmp_path / "adapter", tmp_path / "work", log, seed)
         return capsys.readouterr().out
 
@@ -94,7 +97,9 @@ def test_a_run_with_other_parameters_is_told_what_differs(
         train(GRPO, replace(fresh(), questions=[]), tmp_path / "adapter", tmp_path / "work", nothing, 0)
     with pytest.raises(KeyboardInterrupt):
         run(killed_at(1))
-    assert "is of other parameters (params.learning_rate: 0.001, now 0.0001); it is kept" in run(nothing, 1e-4)
+    assert "is of other parameters (params.optimizer.learning_rate: 0.001, now 0.0001); it is kept" in run(
+        nothing, 1e-4
+    )
     assert run(nothing) == "resuming train at step 1/2 (50.0%)\n", "the old one can still go on"
     assert run(nothing, seed=1) == "", "what was published is finished, and another arm begins"
 
@@ -104,7 +109,8 @@ def test_a_collapsed_run_stops_and_keeps_its_best_checkpoint(
     fresh: Fresh, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A huge learning rate ruins the policy; what is exported is the adapter of the best step."""
-    changes = {"steps": 12, "learning_rate": 3.0, "warmup_steps": 0, "checkpoint_every": 1, "guard_window": 1}
+    optimizer = OptimizerParams(learning_rate=3.0, warmup_steps=0)
+    changes = {"steps": 12, "optimizer": optimizer, "checkpoint_every": 1, "guard": GuardParams(window=1)}
     wild = GRPO.model_copy(update=changes)
     history = train(wild, fresh(), tmp_path / "adapter", tmp_path / "work", nothing, 0)
     assert len(history) < wild.steps
@@ -121,7 +127,7 @@ def test_a_run_in_which_no_group_differs_stops_and_says_so(
     fresh: Fresh, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The reward is the same whatever is found; a run that was killed on the way comes to the same verdict."""
-    params = GRPO.model_copy(update={"guard_window": 3})
+    params = GRPO.model_copy(update={"guard": GuardParams(window=3)})
 
     def run(log: Any) -> list[dict[str, Any]]:
         alike = replace(fresh(), reward=Reward({"letters:half": 1.0}))
@@ -212,9 +218,9 @@ def test_a_critic_with_an_encoder_of_its_own_learns(fresh: Fresh, tmp_path: Path
 
 
 def test_infonce_has_a_rate_of_its_own() -> None:
-    assert GRPO.of_infonce().learning_rate == 1e-3
+    assert GRPO.of_infonce().optimizer.learning_rate == 1e-3
     own = GRPO.model_copy(update={"warm_start": 8, "infonce": InfoNCEParams(learning_rate=1e-4)}).of_infonce()
-    assert (own.learning_rate, own.steps, own.warm_start) == (1e-4, 12, 0), "as many steps as full has in all"
+    assert (own.optimizer.learning_rate, own.steps, own.warm_start) == (1e-4, 12, 0), "as many steps as full has in all"
 
 
 @pytest.fixture
@@ -271,7 +277,7 @@ def test_an_episode_without_a_search_has_no_row(setup: Setup) -> None:
 
 
 def test_rows_without_advantage_are_left_out_and_the_gradient_stays(setup: Setup, tmp_path: Path) -> None:
-    params = GRPO.model_copy(update={"learning_rate": 1e-12})
+    params = GRPO.model_copy(update={"optimizer": OptimizerParams(learning_rate=1e-12)})
     episodes = play([one for one in setup.questions[:6] for _ in range(2)], setup.pipeline, setup.policy, None)
     count = sum(len(episode.steps) for episode in episodes)
     columns = {"advantage": [1.0, 0.0, -0.5, 0.0][:count] + [0.0] * (count - 4), "weight": [1 / count] * count}
@@ -327,7 +333,7 @@ def test_infonce_learns_without_gold_from_what_states_an_answer(setup: Setup, tm
 @pytest.mark.fault(39)
 def test_infonce_refuses_what_it_could_not_learn_from(setup: Setup, tmp_path: Path) -> None:
     def learn(game: Setup) -> None:
-        params = GRPO.model_copy(update={"guard_window": 2})
+        params = GRPO.model_copy(update={"guard": GuardParams(window=2)})
         infonce(params, game, tmp_path / "adapter", tmp_path / "work", nothing, seed=0)
 
     with pytest.raises(CorpusError, match="none of 20 training questions has gold passages, or an answer other than"):

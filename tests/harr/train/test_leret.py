@@ -21,7 +21,7 @@ from harr.io import progress
 from harr.io.files import SUMS, read_json, read_jsonl, write_json
 from harr.params.filter import PreferencesParams
 from harr.params.train import LeReTParams
-from harr.params.train_facts import LoraParams
+from harr.params.train_facts import LoraParams, ValidationParams
 from harr.rag.generation.llm_adapter import base_identity
 from harr.rag.generation.local_model import LanguageModel, LocalGenerator, load_model
 from harr.rag.pipelines import leret as program
@@ -116,7 +116,7 @@ def test_validation_changes_nothing_and_each_phase_keeps_its_best(
     game: Setup, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     params = settings(lora=LORA, sft_epochs=2, ipo_epochs=1)
-    watched = params.model_copy(update={"validate_every": 3})
+    watched = params.model_copy(update={"validation": ValidationParams(every=3)})
     logged: list[int] = []
 
     def log(step: int, values: Any) -> None:
@@ -133,7 +133,7 @@ def test_validation_changes_nothing_and_each_phase_keeps_its_best(
     monkeypatch.setattr(
         Validation, "_played", lambda self, done: {"recall": scripted[done], "questions": 2.0, "seconds": 0.0}
     )
-    run("best", watched.model_copy(update={"keep": "best"}), setup=asked)
+    run("best", watched.model_copy(update={"validation": ValidationParams(every=3, keep="best")}), setup=asked)
     (saved,) = (tmp_path / "best-work").glob("*/0/ipo-run/checkpoint-000003")
     assert same(weights(saved), weights(tmp_path / "best")), "of the second phase"
     assert read_json(tmp_path / "best/harr.json")["kept_step"] == 8

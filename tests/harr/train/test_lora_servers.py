@@ -18,7 +18,7 @@ from serving import running, send_json
 
 from harr.errors import ModelError, ParamsError, ServiceUnavailable
 from harr.params.train import AgentParams
-from harr.params.train_facts import LoraParams
+from harr.params.train_facts import LoraParams, ValidationParams
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.setup import Setup
 from harr.train import lora_servers
@@ -85,7 +85,7 @@ def served(vllm: Vllm) -> Iterator[str]:
 
 def params(*urls: str, **changes: Any) -> AgentParams:
     values = {"steps": 2, "questions_per_step": 4, "group_size": 4, "episodes_per_pass": 16, "max_tokens": 6}
-    values |= {"learning_rate": 2e-2, "temperature": 0.8, "lora": LoraParams(rank=8, alpha=64)}
+    values |= {"optimizer": {"learning_rate": 2e-2}, "temperature": 0.8, "lora": LoraParams(rank=8, alpha=64)}
     return AgentParams(method="agent", vllm="adapter", vllm_urls=list(urls), **(values | changes))
 
 
@@ -149,6 +149,6 @@ def test_a_server_that_is_not_there_or_takes_no_lora_is_one_line(
 def test_what_needs_a_whole_model_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     check_processes(params("http://127.0.0.1:9"))
-    for change in ({"validate_every": 1}, {"quantization": "nf4"}, {"vllm": "none"}):
-        with pytest.raises(ParamsError, match=r"or FSDP with train\.vllm: adapter, validate_every: 0"):
+    for change in ({"validation": ValidationParams(every=1)}, {"quantization": "nf4"}, {"vllm": "none"}):
+        with pytest.raises(ParamsError, match=r"or FSDP with train\.vllm: adapter, validation.every: 0"):
             check_processes(params("http://127.0.0.1:9").model_copy(update=change))

@@ -13,6 +13,7 @@ from letters import nothing
 from harr.embed.encoder import Encoder
 from harr.io.files import read_json
 from harr.io.model_folder import PACKAGED
+from harr.params.loop import OptimizerParams
 from harr.params.train import PQNParams
 from harr.params.train_facts import LoraParams
 from harr.rag.policies.encoder_adapter import load_adapter
@@ -29,7 +30,12 @@ from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Sear
 
 Towers = Callable[..., Setup]
 QUICK = PQNParams(
-    method="pqn", steps=12, questions_per_step=10, group_size=2, learning_rate=2e-3, final_rate=0.1, checkpoint_every=4
+    method="pqn",
+    steps=12,
+    questions_per_step=10,
+    group_size=2,
+    optimizer=OptimizerParams(learning_rate=2e-3, final_rate=0.1),
+    checkpoint_every=4,
 )
 
 
@@ -71,7 +77,7 @@ def solved(setup: Setup) -> float:
     return sum(all_gold(episode) or 0.0 for episode in episodes) / len(episodes)
 
 
-FULL = QUICK.model_copy(update={"lora": None, "learning_rate": 3e-4})
+FULL = QUICK.model_copy(update={"lora": None, "optimizer": OptimizerParams(learning_rate=3e-4, final_rate=0.1)})
 
 
 def with_adapters(setup: Setup, adapters: Path) -> Setup:
@@ -83,7 +89,10 @@ def with_adapters(setup: Setup, adapters: Path) -> Setup:
 
 @pytest.mark.parametrize(
     ("params", "model"),
-    [(QUICK.model_copy(update={"steps": 6}), PACKAGED), (FULL.model_copy(update={"learning_rate": 1e-3}), "")],
+    [
+        (QUICK.model_copy(update={"steps": 6}), PACKAGED),
+        (FULL.model_copy(update={"optimizer": OptimizerParams(learning_rate=1e-3, final_rate=0.1)}), ""),
+    ],
     ids=["lora", "full"],
 )
 def test_the_towers_learn_and_the_export_plays_as_well(
@@ -102,8 +111,9 @@ def test_as_published_it_learns_by_means_over_ten_and_says_so(towers: Towers, tm
     setup = towers(normalize=False)
     policy = replace(setup.retriever, scale=0.01, pick_order="picked")
     setup = replace(setup, retriever=policy, reward=Reward({"completion": 1.0}))
-    as_theirs = {"decay": "cosine", "cooling": "rate", "betas": (0.9, 0.98), "epsilon": 1e-6, "warmup_steps": 1}
-    published = FULL.model_copy(update={"steps": 4, **as_theirs})
+    adamw = {"decay": "cosine", "betas": (0.9, 0.98), "epsilon": 1e-6, "warmup_steps": 1}
+    optimizer = FULL.optimizer.model_copy(update=adamw)
+    published = FULL.model_copy(update={"steps": 4, "cooling": "rate", "optimizer": optimizer})
     history = pqn.train(published, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert [row["temperature"] for row in history] == pytest.approx(
         [0.1 * rate_share(published, step) for step in range(4)]

@@ -30,10 +30,10 @@ COMMON = {
     "steps": 2,
     "questions_per_step": 5,
     "group_size": 4,
-    "learning_rate": 5e-4,
+    "optimizer": {"learning_rate": 5e-4},
     "states_per_pass": 4,  # a last pass of one state leaves a process without any
     "checkpoint_every": 1,
-    "validate_every": 1,
+    "validation": {"every": 1},
     "lora": LoraParams(rank=4, alpha=8),
 }
 GAME: dict[str, object] = {

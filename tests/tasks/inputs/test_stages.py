@@ -52,8 +52,8 @@ def changed(**sections: Any) -> Params:
 
 
 PARAMETERS: dict[str, tuple[Params, set[str]]] = {
-    "a default of train": (changed(train={"final_rate": 0.5}), {"train", "arms", "report"}),
-    "the default written down": (changed(train={"final_rate": 1.0}), NONE),
+    "a default of train": (changed(train={"optimizer": {"final_rate": 0.5}}), {"train", "arms", "report"}),
+    "the default written down": (changed(train={"optimizer": {"final_rate": 1.0}}), NONE),
     "retriever.k": (changed(retriever={"k": 4}), SEARCHING | {"generator"}),
     "the seed": (changed(seed=1), SEARCHING - {"merge"} | {"generator"}),
     "an untrained arm": (changed(evaluate={"arms": [*SMOKE["evaluate"]["arms"], "hybrid"]}), {"evaluate", "report"}),

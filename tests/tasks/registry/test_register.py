@@ -258,9 +258,9 @@ WRONG: dict[str, tuple[Callable[[], object], type[HarrError], str]] = {
         r"params\.yaml is not what (stage train ran with|data/inputs/merge\.json says) \(retriever\.k: 3 -> 7\)",
     ),
     "training": (  # neither stage evaluate nor merge reads it; the version would say that it learnt with it
-        lambda: edited("train", learning_rate=0.9),
+        lambda: edited("train", optimizer={"learning_rate": 0.9}),
         ParamsError,
-        r"params\.yaml is not what stage train ran with \(train\.learning_rate: 0\.0005 -> 0\.9\)",
+        r"params\.yaml is not what stage train ran with \(train\.optimizer\.learning_rate: 0\.0005 -> 0\.9\)",
     ),
     "no stages": (lambda: noted({"stages": {}}), ParamsError, LOST),
     "no note": (lambda: noted([]), ParamsError, LOST),

@@ -81,7 +81,9 @@ def test_a_stage_begins_with_no_other_parameters_than_dvc_will_note(place: Path)
     with tracked_run("train", Params.load()):
         pass
     edited("learning_rate: 0.0005", "learning_rate: 1.0e-6")
-    told = r"params\.yaml is not what data/inputs/train\.json says \(train\.learning_rate: 0\.0005 -> 1e-06\)"
+    told = (
+        r"params\.yaml is not what data/inputs/train\.json says \(train\.optimizer\.learning_rate: 0\.0005 -> 1e-06\)"
+    )
     with pytest.raises(StaleState, match=told), tracked_run("train", Params.load()):
         pytest.fail("it must not begin")
     written()

@@ -46,7 +46,7 @@ def test_stages_are_children_of_one_run_with_params_figures_and_inputs(client: M
     read = {name.split(".")[0] for name in found["train"].data.params}  # what the stage reads; its parent has all
     assert {"seed", "train"} <= read and not {"download", "evaluate"} & read
     assert {name.split(".")[0] for name in found["download"].data.params} == {"download"}
-    assert found["pipeline"].data.params["train.learning_rate"] == "0.0005"
+    assert found["pipeline"].data.params["train.optimizer.learning_rate"] == "0.0005"
     assert found["train"].info.run_name == "train (params.yaml)"
     assert found["pipeline"].info.run_name.startswith("pipeline (params.yaml) 20")
     curve = client.get_metric_history(found["train"].info.run_id, "reward_mean")

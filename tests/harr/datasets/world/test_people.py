@@ -14,7 +14,6 @@ from harr.datasets.world.world import make_world
 from harr.errors import CorpusError
 from harr.types import Passage
 
-EQUAL = dict.fromkeys(PROGRAMS, 1.0)
 SPLITS = ("train", "validation", "test")
 
 
@@ -40,9 +39,9 @@ def test_every_person_has_a_passage_per_relation_and_the_seed_decides_everything
         assert set(Counter(p.title for p in passages).values()) == {relations}
     first, again, other = (People(60, 4, seed) for seed in (1, 1, 2))
     assert list(first.passages()) == list(again.passages()) != list(other.passages())
-    assert first.questions("test", 10, EQUAL) == again.questions("test", 10, EQUAL)
+    assert first.questions("test", 10) == again.questions("test", 10)
     with pytest.raises(CorpusError, match=r"60 people has too few validation questions of program same: .* raise"):
-        first.questions("validation", 2000, {"same": 1.0})
+        first.questions("validation", 2000, ["same"])
 
 
 def test_a_passage_states_one_relation_and_mentions_somebody_of_whom_it_states_none(
@@ -71,12 +70,12 @@ def test_nobody_is_linked_to_somebody_of_another_split(world: People, passages: 
         assert {split_of[name] for name in named} == {split_of[passage.title]}
         about.update(named)
     assert min(about.values()) >= 8 and sum(about.values()) > 16 * len(about), "a name stands in passages of others"
-    golds = [{gold for q in world.questions(split, 300, EQUAL) for gold in q.gold_ids} for split in SPLITS]
+    golds = [{gold for q in world.questions(split, 300) for gold in q.gold_ids} for split in SPLITS]
     assert all(golds) and sum(map(len, golds)) == len(set.union(*golds))
 
 
 def test_programs_come_in_their_shares_and_texts_only_once(world: People) -> None:
-    questions = world.questions("train", 500, {"chain": 3.0, "two": 1.0})
+    questions = world.questions("train", 500, ["chain", "chain", "chain", "two"])
     assert len({q.text for q in questions}) == len({q.id for q in questions}) == 500
     kinds = Counter(q.kind for q in questions)
     assert set(kinds) == {"chain", "two"} and 0.7 < kinds["chain"] / 500 < 0.8
@@ -89,7 +88,7 @@ def test_a_question_is_its_program_and_tells_no_answer(
     world: People, passages: dict[str, Passage], program: str
 ) -> None:
     expected = {shape[1:].translate(str.maketrans("PQAB", "ppaa")) for shape in PROGRAMS[program]}
-    for question in world.questions("test", 60, {program: 1.0}):
+    for question in world.questions("test", 60, [program]):
         leaves = parse(question.text) or ()
         assert write(leaves) == question.text
         assert {"p" * (len(leaf) - 2) + "a" for leaf in leaves} == expected
@@ -107,7 +106,7 @@ def test_a_question_is_its_program_and_tells_no_answer(
 @pytest.mark.parametrize("program", [name for name in PROGRAMS if len(PROGRAMS[name]) == 2])
 def test_the_form_does_not_tell_the_order_of_steps(world: People, program: str) -> None:
     orders: dict[tuple[int, ...], Counter[tuple[int, ...]]] = defaultdict(Counter)
-    for question in world.questions("train", 300, {program: 1.0}):
+    for question in world.questions("train", 300, [program]):
         leaves = parse(question.text) or ()
         order = steps(question.text)
         form = tuple(len(leaf) for leaf in leaves)

@@ -1,6 +1,7 @@
 """The planner and the reader of the people's world: what a sub-query says, and who can tell whom it means."""
 
 import json
+from collections.abc import Sequence
 from functools import partial
 
 import pytest
@@ -10,12 +11,11 @@ from harr.datasets.world.biography import FACT, FACTS
 from harr.datasets.world.people import People
 from harr.datasets.world.programs import PROGRAMS
 from harr.datasets.world.scripted import Scripted
-from harr.params.generator import ReferencesParams
+from harr.params.generator import REFERENCES
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.rollout import play
 from harr.types import Episode, Generate, Retrieval, Search
 
-RATES = ReferencesParams().model_dump()
 ADA, EVA = "the painter Ada Brown", "the poet Eva Price"
 PASSAGES = [
     ("Eva Price", "Eva Price had a lifelong rival, John Gray. A diary of Ada Brown tells of it."),
@@ -40,9 +40,9 @@ class Gold:
         return [Retrieval(tuple(self.passages[name] for name in gold)) for gold in golds]
 
 
-def played(world: People, count: int, blind: int = -1, **shares: float) -> list[Episode]:
-    questions = world.questions("test", count, shares or dict.fromkeys(PROGRAMS, 1.0))
-    return play(questions, partial(multistep, max_hops=5), Gold(world, blind), Scripted(RATES))
+def played(world: People, count: int, blind: int = -1, programs: Sequence[str] = tuple(PROGRAMS)) -> list[Episode]:
+    questions = world.questions("test", count, programs)
+    return play(questions, partial(multistep, max_hops=5), Gold(world, blind), Scripted(REFERENCES))
 
 
 def test_gold_passages_answer_every_question(world: People) -> None:
@@ -54,7 +54,7 @@ def test_gold_passages_answer_every_question(world: People) -> None:
 
 def test_after_a_missed_step_the_answer_is_what_was_found_before(world: People) -> None:
     answers = set()
-    for episode in played(world, 40, blind=2, line=1.0):
+    for episode in played(world, 40, blind=2, programs=["line"]):
         assert [hop.status for hop in episode.outcome.hops] == ["FOUND", "FOUND", "NOT_FOUND"]
         assert episode.answer in ("", *episode.question.answers[0].split("; "))
         answers.add(bool(episode.answer))
