@@ -1,0 +1,65 @@
+"""Section ``servers`` of params.yaml: where each server is, and how patiently it is asked. Others name one of them."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, WithJsonSchema, model_validator
+from pydantic.json_schema import SkipJsonSchema
+
+from harr.params.fields import Address, NonEmpty, Positive, Section, Variable
+
+
+class ServerParams(Section):
+    """A server, or several that serve the same."""
+
+    name: SkipJsonSchema[str] = ""
+    """Its name in section ``servers``, which is filled in."""
+    urls: NonEmpty[Address]
+    """Addresses with their path, e.g. http://127.0.0.1:8000/v1. Of several the least loaded is asked, and one that does
+    not answer is left alone for a while."""
+    key_variable: Variable = "OPENAI_API_KEY"
+    """Name of the environment variable with the key, which may be unset for a local server."""
+    concurrency: Positive = 32
+    """Maximum number of requests that are sent at a time."""
+    timeout_seconds: float = Field(60.0, gt=0)
+    """Number of seconds after which one attempt is given up."""
+    deadline_seconds: float = Field(300.0, gt=0)
+    """Number of seconds after which a request is given up, with all its attempts; a server may restart meanwhile."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_known(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise ValueError("names no entry of section servers; add it there, e.g. `servers: {NAME: {urls: [...]}}`")
+        return value
+
+    @property
+    def place(self) -> str:
+        """Return where params.yaml describes it.
+
+        >>> ServerParams(name="qwen", urls=["http://127.0.0.1:8000/v1"]).place
+        'servers.qwen'
+        """
+        return f"servers.{self.name}"
+
+
+ServerName = Annotated[ServerParams, WithJsonSchema({"type": "string"})]
+"""A server by its name; :class:`harr.params.Params` puts its entry in place of the name."""
+
+
+def resolve_servers(values: Any, servers: Mapping[str, Any]) -> Any:
+    """Return values of params.yaml in which every ``server: NAME`` is the entry of that name, at any depth.
+
+    >>> resolve_servers({"generator": {"server": "qwen"}}, {"qwen": {"urls": ["http://h/v1"]}})
+    {'generator': {'server': {'urls': ['http://h/v1'], 'name': 'qwen'}}}
+    """
+    if isinstance(values, list | tuple):
+        return [resolve_servers(value, servers) for value in values]
+    if not isinstance(values, dict):
+        return values
+    return {
+        key: {**servers[value], "name": value}
+        if key == "server" and isinstance(value, str) and isinstance(servers.get(value), dict)
+        else resolve_servers(value, servers)
+        for key, value in values.items()
+    }
