@@ -31,7 +31,8 @@ from harr.errors import HarrError
 from harr.evaluate.examples import trajectories
 from harr.io.jsonl import read_rows
 from harr.params import Params
-from harr.params.generator import ServerParams
+from harr.params.generator import ServedParams
+from harr.params.servers import ServerParams
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.r_search import r_search
@@ -277,8 +278,10 @@ def fuzz_vectors(source: random.Random) -> None:
 @cache
 def server() -> tuple[ServerGenerator, dict[str, Any]]:
     """A generator with OpenAI's own client, and the answer that it gets without a network."""
-    section = ServerParams(
-        kind="server", base_url="http://127.0.0.1:9/v1", model="m", deadline_seconds=1e-6, concurrency=1
+    section = ServedParams(
+        kind="server",
+        server=ServerParams(urls=("http://127.0.0.1:9/v1",), deadline_seconds=1e-6, concurrency=1),
+        model="m",
     )
     made = ServerGenerator(section)
     return made, answered(made._service)

@@ -8,8 +8,9 @@ from harr.arms import ARMS, FULL
 from harr.errors import CorpusError
 from harr.io.files import write_text
 from harr.params import Params
-from harr.params.generator import LocalParams, ScriptedParams, ServerParams
+from harr.params.generator import LocalParams, ScriptedParams, ServedParams
 from harr.params.pipeline import PipelineParams
+from harr.params.servers import ServerParams
 from harr.types import Episode, Pipeline, Question
 from tasks.ask import trained_model
 from tasks.paths import PLACES, QUESTIONS
@@ -31,14 +32,16 @@ class Teaching:
 
 def teacher_of(
     params: Params, model: str, base_url: str, tokenizer: str, temperature: float, max_tokens: int
-) -> ServerParams | LocalParams | ScriptedParams:
+) -> ServedParams | LocalParams | ScriptedParams:
     """Return the model that plays: one behind ``base_url``, one in this process, or that of this project.
 
     "scripted" is the teacher of the fictional worlds.
     """
     sampling = {"temperature": temperature, "max_tokens": max_tokens}
     if base_url:
-        return ServerParams(kind="server", base_url=base_url, model=model, tokenizer=tokenizer, **sampling)
+        return ServedParams(
+            kind="server", server=ServerParams(urls=(base_url,)), model=model, tokenizer=tokenizer, **sampling
+        )
     if model == "scripted":
         return ScriptedParams(kind="scripted")
     folder = model or str(trained_model(params, None))
@@ -47,7 +50,7 @@ def teacher_of(
 
 
 def write_demonstrations(
-    params: Params, teacher: ServerParams | LocalParams | ScriptedParams, told: Teaching, file: Path | None, out: Path
+    params: Params, teacher: ServedParams | LocalParams | ScriptedParams, told: Teaching, file: Path | None, out: Path
 ) -> list[str]:
     """Play the training questions by ``teacher``, and write what is worth learning to the new file ``out``.
 
@@ -108,10 +111,10 @@ def write_demonstrations(
     ]
 
 
-def asked_as(params: Params, teacher: ServerParams | LocalParams | ScriptedParams) -> PipelineParams:
+def asked_as(params: Params, teacher: ServedParams | LocalParams | ScriptedParams) -> PipelineParams:
     """Return section ``pipeline`` as the teacher is asked: a server is told the form, in its chat template if known."""
     section = params.pipeline
-    if isinstance(teacher, ServerParams) and hasattr(section, "thinking_tokens"):
+    if isinstance(teacher, ServedParams) and hasattr(section, "thinking_tokens"):
         return section.model_copy(update={"template": "chat" if teacher.tokenizer else "plain"})
     return section
 

@@ -31,7 +31,7 @@ SAME_GAME = ("generator", "corpus", "index", "questions", "game", "scoring")
 """What two models share whose rows may be compared."""
 SCORING = ("rag/pipelines", "rag/scoring", "evaluate")
 """The packages of harr by which the same replies make the same rows."""
-REACHED = ("base_url", "more_urls", "key_variable", "concurrency", "timeout_seconds", "deadline_seconds", "batch_size")
+REACHED = ("server", "batch_size")
 """Parameters of a language model that say how it is reached, not what it writes."""
 AGAIN = "run `dvc repro -f -s evaluate`"
 

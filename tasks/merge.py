@@ -114,7 +114,7 @@ def _weights(weight: Any) -> str:
 
 def _note(folder: Path, params: Params, sections: set[str]) -> None:
     """Write a folder that says only that nothing was trained here, and who played; not at which address."""
-    private = {section: {"base_url", "more_urls", "key_variable"} for section in sections}
+    private = {section: {"server"} for section in sections}
     with draft(WORK / "merge" / "note", folder) as note:
         write_json(note / "untrained.json", params.model_dump(include=sections, exclude=private, mode="json"))
 

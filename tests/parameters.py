@@ -19,4 +19,4 @@ def load(values: Any, folder: Path) -> Params:
     return Params.load(path)
 
 
-SERVER = {"kind": "server", "model": "m", "base_url": "http://127.0.0.1:8000/v1"}
+SERVER = {"kind": "server", "model": "m", "server": {"urls": ["http://127.0.0.1:8000/v1"]}}

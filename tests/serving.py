@@ -7,7 +7,17 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from harr.params.generator import ServedParams
+from harr.params.servers import ServerParams
+
 Reply = Callable[[dict[str, Any], int], tuple[int, Any]]
+
+
+def asking(*urls: str, **values: Any) -> ServedParams:
+    """Section of a language model behind these addresses; ``values`` are the section's or its server's."""
+    of_server = {name: values.pop(name) for name in ServerParams.model_fields.keys() & values.keys()}
+    server = ServerParams(**{"name": "llm", "urls": urls, **of_server})
+    return ServedParams(**{"kind": "server", "model": "small", **values, "server": server})
 
 
 class Served:

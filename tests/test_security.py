@@ -257,7 +257,7 @@ def test_a_secret_reaches_no_file_and_no_line(stored: Path) -> None:
     """Of ten keys in the environment nothing is on disk or told after a stage, its status and a doctor's look."""
     values = yaml.safe_load(Path("params.yaml").read_text())
     values["download"] |= {"passages": 200, "train_questions": 8, "test_questions": 8}
-    values["encoder"] |= {"base_url": "http://127.0.0.1:9/v1"}
+    values["encoder"] |= {"server": {"urls": ["http://127.0.0.1:9/v1"]}}
     Path("params.yaml").write_text(yaml.safe_dump(values))
     shutil.copy(ROOT / "dvc.yaml", "dvc.yaml")
     known = {**os.environ, **SECRETS, "PREFECT_API_URL": "http://127.0.0.1:9/api", "HARR_EXECUTION": "one"}
@@ -299,7 +299,7 @@ def test_a_stage_that_uses_a_key_and_a_token_writes_and_tells_neither(
         filter={"target": 2, "batch_size": 2, "group_size": 2},
     )
     with serving(reply) as served:
-        generator = {"kind": "server", "model": "small", "base_url": served.base_url}
+        generator = {"kind": "server", "model": "small", "server": {"urls": [served.base_url]}}
         Path("params.yaml").write_text(
             yaml.safe_dump(yaml.safe_load(Path("params.yaml").read_text()) | {"generator": generator})
         )

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from vllm_cpu import environment
 
 from harr.params import Params
-from harr.params.generator import ServerParams
+from harr.params.generator import ServedParams
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())["services"]
@@ -90,7 +90,7 @@ def test_documents_and_containers_agree() -> None:
 def test_a_recipe_with_qwen3_and_short_replies_lets_it_not_think() -> None:
     for recipe in sorted((ROOT / "recipes").glob("*.yaml")):
         own = Params.load(recipe).generator
-        if isinstance(own, ServerParams) and own.model.startswith("Qwen/Qwen3") and own.max_tokens < 4096:
+        if isinstance(own, ServedParams) and own.model.startswith("Qwen/Qwen3") and own.max_tokens < 4096:
             assert own.extra_body == {"chat_template_kwargs": {"enable_thinking": False}}, recipe
 
 

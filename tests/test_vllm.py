@@ -11,7 +11,8 @@ from letters import OnePassage, save_letters, spell
 from vllm_cpu import START, Vllm, vllm
 
 from harr.errors import ParamsError
-from harr.params.generator import ServerParams
+from harr.params.generator import ServedParams
+from harr.params.servers import ServerParams
 from harr.params.train import AgentParams
 from harr.params.train_facts import LoraParams
 from harr.rag.generation.local_model import LocalGenerator
@@ -20,6 +21,7 @@ from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train.agent import train
 from harr.types import ContextFull, Generate, PromptTooLong, Question, TruncatedCompletion
+from tests.serving import asking
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(2 * START)]
 LORA = ("--enable-lora", "--max-lora-rank", "16", "--logprobs-mode", "processed_logprobs")
@@ -41,7 +43,7 @@ def server(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vll
 
 def generator(server: Vllm, seed: int = 0, **changes: Any) -> ServerGenerator:
     values = {"max_tokens": 12, "concurrency": 16, "deadline_seconds": float(START)} | changes
-    return ServerGenerator(ServerParams(kind="server", base_url=f"{server.url}/v1", model="tiny", **values), seed=seed)
+    return ServerGenerator(asking(f"{server.url}/v1", model="tiny", **values), seed=seed)
 
 
 def raw(*prompts: str, stop: tuple[str, ...] = ()) -> list[Generate]:
@@ -83,8 +85,10 @@ def test_the_length_of_a_prompt_is_data_to_the_token(server: Vllm) -> None:
 
 def test_what_no_server_mends_is_one_line(server: Vllm) -> None:
     for changes in ({"model": "nobody"}, {"max_tokens": ROOM + 1}):
-        section = ServerParams(kind="server", base_url=f"{server.url}/v1", **({"model": "tiny"} | changes))
-        with pytest.raises(ParamsError, match=r"check generator\.base_url, generator\.model") as caught:
+        section = ServedParams(
+            kind="server", server=ServerParams(name="llm", urls=(f"{server.url}/v1",)), **({"model": "tiny"} | changes)
+        )
+        with pytest.raises(ParamsError, match=r"check servers\.llm\.urls, generator\.model") as caught:
             ServerGenerator(section).complete(PROMPTS[:1])
         assert "\n" not in str(caught.value)
 
@@ -98,7 +102,7 @@ def test_a_lora_that_learns_is_sampled_by_it(server: Vllm, model: str, tmp_path:
     setup = Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", writer=model)  # type: ignore[arg-type]
     lora = {"lora": LoraParams(rank=8, alpha=64), "optimizer": {"learning_rate": 2e-2}, "max_tokens": 6}
     of = {"steps": 4, "questions_per_step": 4, "group_size": 8, "episodes_per_pass": 8}
-    params = AgentParams(method="agent", vllm="adapter", vllm_urls=[server.url], **lora, **of)
+    params = AgentParams(method="agent", vllm="adapter", server=ServerParams(urls=(server.url,)), **lora, **of)
     history = train(params, setup, tmp_path / "out", tmp_path / "work", lambda step, row: None, 0)
     assert max(row["logprob_gap"] for row in history) < 1e-3
     assert all(row["is_ratio_mean"] == pytest.approx(1.0, abs=1e-2) for row in history)

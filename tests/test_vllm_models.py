@@ -15,8 +15,9 @@ from harr.generator.small_lm import train_small_lm
 from harr.io.files import SUMS
 from harr.params import Params
 from harr.params.filter import FilterParams
-from harr.params.generator import ServerParams, SmallLMParams
+from harr.params.generator import ServedParams, SmallLMParams
 from harr.params.pipeline import SearchR1Params
+from harr.params.servers import ServerParams
 from tasks.paths import GENERATOR, PLACES, QUESTIONS, WORK
 from tasks.play import asked_questions, play_arms
 
@@ -47,7 +48,7 @@ def server(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield started
 
 
-def game(generator: SmallLMParams | ServerParams) -> Params:
+def game(generator: SmallLMParams | ServedParams) -> Params:
     """The parameters of the project, played by this language model."""
     params = Params.load()
     untrained = params.evaluate.model_copy(update={"arms": ["bm25", "frozen", "history"]})
@@ -55,9 +56,13 @@ def game(generator: SmallLMParams | ServerParams) -> Params:
     return params.model_copy(update={"generator": generator, "pipeline": pipeline, "evaluate": untrained})
 
 
-def behind(server: Vllm) -> ServerParams:
-    return ServerParams(
-        kind="server", base_url=f"{server.url}/v1", model="tiny", temperature=0.0, max_tokens=SMALL.max_tokens
+def behind(server: Vllm) -> ServedParams:
+    return ServedParams(
+        kind="server",
+        server=ServerParams(urls=(f"{server.url}/v1",)),
+        model="tiny",
+        temperature=0.0,
+        max_tokens=SMALL.max_tokens,
     )
 
 

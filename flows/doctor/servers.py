@@ -13,6 +13,7 @@ import httpx
 from flows.doctor.finding import Finding, fail, ok, warn
 from harr.errors import ServiceUnavailable, bare, one_line
 from harr.params import Params
+from harr.rag.sources.providers import EXA
 
 SECONDS = 2.0
 
@@ -86,7 +87,7 @@ def check_model_server(
     try:
         answer = ask(f"{address.rstrip('/')}/models", key=environment.get(variable, "")) if model else ask(address)
     except ServiceUnavailable as error:
-        fix = f"start it (docs/serving.md), or correct {section}.base_url"
+        fix = "start it (docs/serving.md), or correct its address in section servers"
         return [fail(section, f"no server answers at {where} ({error})", fix)]
     if not model:
         return [ok(section, f"answers at {where}")]
@@ -101,7 +102,7 @@ def check_model_server(
         return [fail(section, f"{where} serves {', '.join(map(str, names[:3]))}, not {model}", fix)]
     if answer.is_error:
         said = f"{where} answers {answer.status_code} ({answer.reason_phrase})"
-        return [warn(section, said, f"is {section}.base_url complete, with /v1?")]
+        return [warn(section, said, "is its address complete, with /v1?")]
     return [ok(section, f"answers at {where}")]
 
 
@@ -183,18 +184,18 @@ def read_plugins(params: Params) -> Params:
 
 
 def servers(params: Params) -> Iterator[Server]:
-    """Yield every server that params.yaml names, wherever it stands: a section with ``base_url`` or ``vllm_url``, or Exa's own.
+    """Yield every server that params.yaml names, wherever it stands: a section with ``server``, or Exa's own.
 
     >>> from harr.params.reward import RerankerParams
-    >>> ranker = RerankerParams(base_url="http://127.0.0.1:8004/v1", model="m")
+    >>> ranker = RerankerParams(server={"urls": ["http://127.0.0.1:8004/v1"]}, model="m")
     >>> [server.section for server in servers(Params.model_construct(retriever={"reranker": ranker}))]
     ['retriever.reranker']
     """
     for name, part in _sections("", params):
-        url = getattr(part, "base_url", "") or getattr(part, "vllm_url", "")
-        if url or getattr(part, "kind", "") == "exa":
-            urls = (url, *getattr(part, "more_urls", ())) if url else ()
-            yield Server(name, urls, getattr(part, "model", ""), getattr(part, "key_variable", ""))
+        if server := getattr(part, "server", None):
+            yield Server(name, server.urls, getattr(part, "model", ""), server.key_variable)
+        elif getattr(part, "kind", "") == "exa":
+            yield Server(name, (), "", EXA.key_variable)
 
 
 def _sections(name: str, value: Any) -> Iterator[tuple[str, Any]]:

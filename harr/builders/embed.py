@@ -7,4 +7,4 @@ from harr.params.embed import EncoderParams
 
 def build_served_encoder(section: EncoderParams, encoder: Encoder) -> ServedEncoder | None:
     """Return the server that embeds passages in place of ``encoder``, where params.yaml names one."""
-    return ServedEncoder(encoder, section.base_url, section.key_variable) if section.base_url else None
+    return ServedEncoder(encoder, section.server) if section.server else None

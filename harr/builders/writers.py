@@ -15,7 +15,7 @@ from harr.params.generator import (
     LocalParams,
     NoGeneratorParams,
     ScriptedParams,
-    ServerParams,
+    ServedParams,
     SmallLMParams,
     WarmstartParams,
 )
@@ -29,7 +29,7 @@ from harr.rag.pipelines import WriterFacts
 from harr.rag.scoring.judge import readable
 from harr.types import Generate, Generator
 
-GeneratorSection = ScriptedParams | ServerParams | LocalParams | SmallLMParams | WarmstartParams | NoGeneratorParams
+GeneratorSection = ScriptedParams | ServedParams | LocalParams | SmallLMParams | WarmstartParams | NoGeneratorParams
 
 
 def build_generator(section: GeneratorSection, seed: int, places: Places) -> Generator | None:
@@ -42,7 +42,7 @@ def build_generator(section: GeneratorSection, seed: int, places: Places) -> Gen
 
 
 def build_reader(
-    section: ScriptedParams | ServerParams | LocalParams | None,
+    section: ScriptedParams | ServedParams | LocalParams | None,
     seed: int,
     places: Places,
     name: str = "evaluate.reader",
@@ -52,7 +52,7 @@ def build_reader(
     return None if section is None else _shared(lambda: _writer(_greedy(section), seed, places, name))
 
 
-def build_judge(section: ServerParams | LocalParams | None, seed: int, places: Places) -> Generator | None:
+def build_judge(section: ServedParams | LocalParams | None, seed: int, places: Places) -> Generator | None:
     """Return the model that grades answers; it writes its most likely tokens unless its temperature is given.
 
     Verdicts are kept as completions are; one that cannot be read is not, and is asked for anew by a later stage.
@@ -85,7 +85,7 @@ def build_samplers(
     ]
 
 
-def _greedy(section: ScriptedParams | ServerParams | LocalParams) -> ScriptedParams | ServerParams | LocalParams:
+def _greedy(section: ScriptedParams | ServedParams | LocalParams) -> ScriptedParams | ServedParams | LocalParams:
     """Return the section with temperature 0, where it does not give one."""
     if isinstance(section, ScriptedParams) or "temperature" in section.model_fields_set:
         return section
@@ -97,7 +97,7 @@ def _shared(make: Callable[[], Generator]) -> Generator:
 
 
 def _writer(
-    section: ScriptedParams | ServerParams | LocalParams | SmallLMParams | WarmstartParams,
+    section: ScriptedParams | ServedParams | LocalParams | SmallLMParams | WarmstartParams,
     seed: int,
     places: Places,
     name: str = "generator",
@@ -108,7 +108,7 @@ def _writer(
         case "scripted":
             return ScriptedGenerator(section.references)
         case "server":
-            writer, known = ServerGenerator(section, seed=seed, name=name), section.base_url
+            writer, known = ServerGenerator(section, seed=seed, name=name), section.server.urls[0]
         case "local" | "small_lm" | "warmstart":
             folder = writer_folder(section, places)
             known = stamps(folder)
@@ -156,7 +156,7 @@ def settings_of(section: GeneratorSection) -> dict[str, Any]:
 
 def written_by(section: GeneratorSection, places: Places) -> WriterFacts:
     """Return what a pipeline may ask of the model that writes; its tokenizer is read when needed."""
-    if isinstance(section, ServerParams):
+    if isinstance(section, ServedParams):
         name, settings = section.tokenizer, section.extra_body.get("chat_template_kwargs", {})
     else:
         name, settings = str(writer_folder(section, places)), settings_of(section)

@@ -9,34 +9,24 @@ from numpy.typing import NDArray
 
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError, ParamsError
+from harr.params.servers import ServerParams
 from harr.services.openai_client import Service
 
-CONCURRENCY = 16
-TIMEOUT_SECONDS = 120.0
-DEADLINE_SECONDS = 600.0
 MIN_COSINE = 0.99
 
 
 class ServedEncoder:
-    """The model of ``encoder`` behind ``base_url``; it is sent token ids, up to ``CONCURRENCY`` batches at a time.
+    """The model of ``encoder`` behind ``server``; it is sent token ids, up to its ``concurrency`` batches at a time.
 
     Token ids come from ``encoder``: prompt, special tokens and cut are the same on both sides, whatever the
     server's own tokenizer would do. Failed attempts are tried again as
     :class:`harr.services.openai_client.Service` says.
     """
 
-    def __init__(self, encoder: Encoder, base_url: str, key_variable: str) -> None:
+    def __init__(self, encoder: Encoder, server: ServerParams) -> None:
         self._encoder = encoder
-        self._service = Service(
-            "encoder",
-            base_url=base_url,
-            model=encoder.name,
-            key_variable=key_variable,
-            timeout_seconds=TIMEOUT_SECONDS,
-            deadline_seconds=DEADLINE_SECONDS,
-            unreachable="encoder.base_url",
-            overloaded="embed.batch_size",
-        )
+        self._server = server
+        self._service = Service("encoder", server=server, model=encoder.name)
 
     def check(self, texts: Sequence[str]) -> None:
         """Compare with the encoder in the process on a few passages.
@@ -75,7 +65,7 @@ class ServedEncoder:
         # Tokenized here, while earlier batches are under way: tokenizers are not for several threads.
         batches = (self._encoder.token_ids(texts[start : start + batch_size], prompt=prompt) for start in starts)
         vectors_ND = np.empty((len(texts), self._encoder.width), dtype=np.float32)
-        with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="encoder") as pool:
+        with ThreadPoolExecutor(self._server.concurrency, thread_name_prefix="encoder") as pool:
             for start, batch_BD in zip(starts, pool.map(self._embed, batches), strict=True):
                 vectors_ND[start : start + len(batch_BD)] = batch_BD
                 if on_batch is not None:
@@ -92,7 +82,7 @@ class ServedEncoder:
             by_index = {row.index: _floats(row.embedding) for row in reply.data}
         except (AttributeError, TypeError, ValueError, OverflowError):
             raise ParamsError(
-                f"{where}: the answer holds no embeddings; encoder.base_url must be an OpenAI-compatible address "
+                f"{where}: the answer holds no embeddings; {self._server.place}.urls must be OpenAI-compatible addresses "
                 "of an embedding model, usually ending in /v1"
             ) from None
         if set(by_index) != set(range(len(batch))) or len(reply.data) != len(batch):

@@ -24,6 +24,7 @@ from harr.params.retriever import RetrieverParams
 from harr.params.reward import RewardParams, max_weight, metric_name
 from harr.params.rule_words import LANGUAGE_MODEL
 from harr.params.rules import RULES
+from harr.params.servers import ServerParams, resolve_servers
 from harr.params.sources import SourceParams
 from harr.params.tracking import MergeParams, TrackingParams
 from harr.params.train import TrainParams
@@ -44,6 +45,8 @@ class Params(Section):
     """Index that the vectors are searched in."""
     retriever: RetrieverParams = RetrieverParams()
     """Player that finds passages."""
+    servers: dict[str, ServerParams] = Field({})
+    """Servers of language models, embeddings, rerankers and passages by name; other sections name them."""
     sources: dict[str, SourceParams] = Field({})
     """Sources that are searched in place of the index, by name: where searches name a tool, by the name of the tool."""
     pipeline: PipelineParams
@@ -66,6 +69,12 @@ class Params(Section):
     """Record of runs, and what a promotion takes."""
     plugins: dict[str, dict[str, Any]] = Field({})
     """Sections of plug-ins by their names, each read by its plug-in; no stage reads them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _servers_stand_for_their_names(cls, values: Any) -> Any:
+        servers = values.get("servers") if isinstance(values, dict) else None
+        return resolve_servers(values, servers) if isinstance(servers, dict) else values
 
     @model_validator(mode="after")
     def _sections_fit(self) -> "Params":

@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from harr.params.fields import MaybeAddress, PathOrName, Positive, Section, Variable
+from harr.params.fields import PathOrName, Positive, Section
+from harr.params.servers import ServerName
 
 
 class EncoderParams(Section):
@@ -24,11 +25,9 @@ class EncoderParams(Section):
     """Text put before every passage."""
     normalize: bool = True
     """Whether vectors have length 1; without it they are as the model pools them (with pqn)."""
-    base_url: MaybeAddress = ""
-    """Address of an OpenAI-compatible server of ``model`` that embeds the passages; if empty, they are embedded in the
-    process."""
-    key_variable: Variable = "OPENAI_API_KEY"
-    """Name of the environment variable with the server's key, which may be unset for a local server."""
+    server: ServerName | None = None
+    """OpenAI-compatible server of ``model`` that embeds the passages, by its name in section servers; with null they are
+    embedded in the process."""
 
 
 class EmbedParams(Section):

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from harr.params.fields import Fraction, Positive, Section
-from harr.params.generator import ServerParams
+from harr.params.generator import ServedParams
 
 
 class PreferencesParams(Section):
@@ -39,7 +39,7 @@ class PreferencesParams(Section):
     """Maximum number of pairs of a prompt; 0 means no limit."""
     gain: Literal["accumulated", "marginal"] = "accumulated"
     """Score of a query: average precision of all passages so far, or of this hop's alone by what was missing before."""
-    server: ServerParams | None = None
+    server: ServedParams | None = None
     """Server of the same model, such as vLLM, that writes the queries in place of this process; of its section
     temperature and max_tokens are not read."""
     num_partitions: Positive = 1

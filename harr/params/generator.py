@@ -4,7 +4,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from harr.params.fields import Address, MaybePathOrName, PathOrName, Plain, Positive, Section, Variable
+from harr.params.fields import MaybePathOrName, PathOrName, Plain, Positive, Section
+from harr.params.servers import ServerName
 from harr.params.train_facts import LoraParams
 
 TemplateSettings = dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], Any]
@@ -59,20 +60,15 @@ class ScriptedParams(GeneratorFacts):
     leaves out whom it asks about."""
 
 
-class ServerParams(GeneratorFacts):
+class ServedParams(GeneratorFacts):
     """Any OpenAI-compatible endpoint."""
 
     kind: Literal["server"]
     """Selects an OpenAI-compatible server."""
-    base_url: Address
-    """Address of the server with its path, e.g. http://127.0.0.1:8000/v1."""
-    more_urls: tuple[Address, ...] = ()
-    """Addresses of further servers of the same model, of which the least loaded is asked; one that does not answer is
-    left alone for a while."""
+    server: ServerName
+    """Server that is asked, by its name in section servers."""
     model: PathOrName
     """Name of the model, as the server knows it."""
-    key_variable: Variable = "OPENAI_API_KEY"
-    """Name of the environment variable with the key, which may be unset for a local server."""
     temperature: float = Field(0.7, ge=0)
     """Sampling temperature; 0 means the most likely tokens."""
     max_tokens: Positive = 512
@@ -81,12 +77,6 @@ class ServerParams(GeneratorFacts):
     """Fields sent with every request, e.g. ``{chat_template_kwargs: {enable_thinking: false}}`` for vLLM."""
     tokenizer: MaybePathOrName = ""
     """Folder or cached hub name of the model's tokenizer, whose chat template pipeline.template chat needs."""
-    concurrency: Positive = 32
-    """Maximum number of requests that are sent at a time."""
-    timeout_seconds: float = Field(60.0, gt=0)
-    """Number of seconds after which one attempt is given up."""
-    deadline_seconds: float = Field(300.0, gt=0)
-    """Number of seconds after which a request is given up, with all its attempts; a server may restart meanwhile."""
 
 
 class LocalParams(GeneratorFacts):
@@ -203,6 +193,6 @@ class NoGeneratorParams(GeneratorFacts):
 
 
 GeneratorParams = Annotated[
-    ScriptedParams | ServerParams | SmallLMParams | WarmstartParams | LocalParams | NoGeneratorParams,
+    ScriptedParams | ServedParams | SmallLMParams | WarmstartParams | LocalParams | NoGeneratorParams,
     Field(discriminator="kind"),
 ]

@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from harr.params.fields import MaybeAddress, PathOrName, Positive, Section, Variable, is_dotted
-from harr.params.generator import LocalParams, ServerParams
+from harr.params.fields import PathOrName, Section, is_dotted
+from harr.params.generator import LocalParams, ServedParams
 from harr.params.measures import MEASURES, of_metrics
+from harr.params.servers import ServerName
 
 
 class WeightParams(Section):
@@ -31,19 +32,12 @@ class RerankerParams(Section):
     """A reranker, for the term ``relevance`` or the arm rerank: any server of ``/rerank`` in Cohere's form, such as
     vLLM, or a cross-encoder of sentence-transformers."""
 
-    base_url: MaybeAddress = ""
-    """Address of the server without /rerank, e.g. http://127.0.0.1:8004/v1; if empty, the model is loaded here."""
+    server: ServerName | None = None
+    """Server that is asked at its address + /rerank, by its name in section servers; with null the model is loaded
+    here."""
     model: PathOrName
     """Name of the model, as the server knows it; published: Qwen/Qwen3-Reranker-4B. Of one that is loaded here, folder
     or hub name of a cross-encoder."""
-    key_variable: Variable = "OPENAI_API_KEY"
-    """Name of the environment variable with the key, which may be unset for a local server."""
-    concurrency: Positive = 16
-    """Maximum number of queries that are sent at a time."""
-    timeout_seconds: float = Field(60.0, gt=0)
-    """Number of seconds after which one attempt is given up."""
-    deadline_seconds: float = Field(300.0, gt=0)
-    """Number of seconds after which a query is given up, with all its attempts."""
 
 
 SEMANTIC, UNJUDGED = "semantic", "semantic_f1"
@@ -161,7 +155,7 @@ class RewardParams(Section):
     terms: Annotated[Terms, AfterValidator(_one_at_a_time)] = Field({"answer_f1": 1.0}, min_length=1)
     """Weights of the terms by name, measures of a ranking maybe as ir-measures names them (``nDCG@10``); a list of
     weights gives each its own training steps."""
-    judge: Annotated[ServerParams | LocalParams, Field(discriminator="kind")] | None = None
+    judge: Annotated[ServedParams | LocalParams, Field(discriminator="kind")] | None = None
     """Model that grades answers for the terms ``judge`` and ``semantic``; without one ``semantic`` is answer F1, and
     named so."""
     reranker: RerankerParams | None = None

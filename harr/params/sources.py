@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harr.params.fields import Address, Dotted, MaybeAddress, MaybePathOrName, PathOrName, Positive, Section, Variable
+from harr.params.fields import Dotted, MaybePathOrName, PathOrName, Positive, Section
+from harr.params.servers import ServerName
 
 
 class MilvusParams(Section):
@@ -17,14 +18,10 @@ class MilvusParams(Section):
 
 
 class WebParams(Section):
-    """What every source has that is asked query by query."""
+    """What every source has that is asked while episodes are played."""
 
     num_results: Positive = 2
     """Number of passages that a search returns."""
-    concurrency: Positive = 16
-    """Maximum number of queries that are asked at a time."""
-    deadline_seconds: float = Field(15.0, gt=0)
-    """Number of seconds after which a query is given up, with all its attempts."""
     record: MaybePathOrName = ""
     """File that every answer is also written to, for a source of kind cassette; if empty, none is written."""
 
@@ -34,10 +31,9 @@ class ExaParams(WebParams):
 
     kind: Literal["exa"]
     """Selects Exa's search."""
-    key_variable: Variable = "EXA_API_KEY"
-    """Name of the environment variable with the key."""
-    base_url: MaybeAddress = ""
-    """Address of the service; if empty, that of Exa's own client."""
+    server: ServerName | None = None
+    """Another address or key of the service, by its name in section servers; with null Exa's own, and the key in
+    EXA_API_KEY."""
     category: str = ""
     """Category of pages, such as ``news`` or ``publication``; if empty, all of the web is searched."""
     max_characters: Positive = 500
@@ -51,6 +47,10 @@ class FunctionSourceParams(WebParams):
     """Selects a function of another package."""
     function: Dotted
     """Function that takes a query and k and returns passages, as ``package.module:function``."""
+    concurrency: Positive = 16
+    """Maximum number of queries that are asked at a time."""
+    deadline_seconds: float = Field(15.0, gt=0)
+    """Number of seconds after which a query is given up, with all its attempts."""
 
 
 class RetrieveParams(WebParams):
@@ -58,8 +58,8 @@ class RetrieveParams(WebParams):
 
     kind: Literal["retrieve"]
     """Selects a retrieval server."""
-    base_url: Address
-    """Address of the server's search, such as http://127.0.0.1:8000/retrieve."""
+    server: ServerName
+    """Server whose address is its search, such as http://127.0.0.1:8000/retrieve, by its name in section servers."""
     num_results: Positive = 3
     """Number of passages that a search returns."""
 

@@ -9,8 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from harr.arms import ARMS
-from harr.params.fields import Address, Dotted, Fraction, MaybeAddress, Plain, Positive, Section
+from harr.params.fields import Dotted, Fraction, Plain, Positive, Section
 from harr.params.loop import LoopParams, StatesParams, UpdateParams
+from harr.params.servers import ServerName
 from harr.params.train_facts import LoraParams, ValidatedParams
 
 UNTRAINED = tuple(name for name, arm in ARMS.items() if arm.learner == "retriever" and not arm.trained)
@@ -174,26 +175,23 @@ class AgentParams(UpdateParams, LoopParams):
     sent the weights, or by vLLM servers that read the LoRA."""
     vllm_memory: float = Field(0.3, gt=0, lt=1)
     """Share of the GPU's memory that vLLM takes in this process (vllm: colocate)."""
-    vllm_url: MaybeAddress = ""
-    """Address of the vLLM server, without /v1 (vllm: server)."""
-    vllm_urls: list[Address] = Field([], max_length=64)
-    """Addresses of the vLLM servers, without /v1 (vllm: adapter)."""
+    server: ServerName | None = None
+    """The vLLM server, or with vllm: adapter several, by the name in section servers; addresses without /v1."""
     vllm_tokens: int = Field(0, ge=0)
     """Length of an episode, in tokens, that vLLM has room for (a server's --max-model-len); 0 means all that the model
     has."""
 
     @model_validator(mode="after")
     def _samples_where_it_is_told(self) -> "AgentParams":
-        if (self.vllm == "server") != bool(self.vllm_url):
-            raise ValueError("train.vllm_url is the address for train.vllm: server; set both or neither")
-        if (self.vllm == "adapter") != bool(self.vllm_urls):
-            raise ValueError("train.vllm_urls are the addresses for train.vllm: adapter; set both or neither")
+        if (self.vllm in ("server", "adapter")) != bool(self.server):
+            raise ValueError("train.server is asked with train.vllm server or adapter; set both or neither")
+        if self.vllm == "server" and self.server and len(self.server.urls) > 1:
+            raise ValueError(f"train.vllm server takes one address; {self.server.place} has {len(self.server.urls)}")
         if self.vllm == "adapter" and self.lora is None:
             raise ValueError("train.vllm adapter sends a LoRA; set train.lora, or another train.vllm")
-        for url in (self.vllm_url, *self.vllm_urls):
+        for url in self.server.urls if self.server else ():
             if url.rstrip("/").endswith("/v1"):
-                name = "vllm_url" if self.vllm_url else "vllm_urls"
-                raise ValueError(f"train.{name} is the server's root; leave /v1 out (found {url})")
+                raise ValueError(f"train.server is the root of a vLLM server; leave /v1 out (found {url})")
         unread = {"vllm_memory": ("colocate",), "vllm_tokens": ("colocate", "server")}
         for name in sorted(unread.keys() & self.model_fields_set):
             if self.vllm not in unread[name]:

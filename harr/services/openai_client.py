@@ -5,7 +5,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from harr.errors import HarrError, ParamsError, ServiceUnavailable, bare, one_line
 from harr.io.retry import is_transient, retry
+from harr.params.servers import ServerParams
 from harr.services.bounded import AnswerTooLarge, bounded_client, retry_after, within
 
 if TYPE_CHECKING:  # loading it takes half a second, for which only those wait who ask a server
@@ -64,7 +65,7 @@ class Address:
 
 
 class Service:
-    """What the server of the section ``name`` of params.yaml answers; errors are in the words of that section.
+    """What a server answers that the section ``name`` of params.yaml names; errors are in the words of that section.
 
     An attempt may take ``timeout_seconds``, whatever trickles in. Time-outs, refused connections and the answers 408,
     409, 429 and 5xx are tried again, with growing, jittered pauses, until ``deadline_seconds`` are over: a server may
@@ -79,29 +80,21 @@ class Service:
         self,
         name: str,
         *,
-        base_url: str,
+        server: ServerParams,
         model: str,
-        key_variable: str,
-        timeout_seconds: float,
-        deadline_seconds: float,
-        unreachable: str,
-        overloaded: str,
         refused: str = "",
-        more_urls: Sequence[str] = (),
     ) -> None:
-        """Open nothing yet; ``unreachable``, ``overloaded`` and ``refused`` name the parameters that may help.
-
-        ``more_urls``: further addresses of the same model.
-        """
-        self._name, self._key_variable = name, key_variable
-        self._unreachable, self._overloaded = unreachable, overloaded
-        self._refused = refused or f"{name}.base_url, {name}.model ({model}) and {name}.max_tokens"
-        self._timeout, self._deadline = timeout_seconds, deadline_seconds
-        key = os.environ.get(key_variable, "").strip()  # of a file it may have brought the end of the line
+        """Open nothing yet; ``refused`` names what may be wrong where a request is refused."""
+        self._server, self._key_variable = server, server.key_variable
+        self._refused = refused or f"{server.place}.urls, {name}.model ({model}) and {name}.max_tokens"
+        self._timeout, self._deadline = server.timeout_seconds, server.deadline_seconds
+        key = os.environ.get(server.key_variable, "").strip()  # of a file it may have brought the end of the line
         if not (key.isascii() and key.isprintable()):
-            raise ParamsError(f"the environment variable {key_variable} holds letters that no key has; set it again")
+            raise ParamsError(
+                f"the environment variable {server.key_variable} holds letters that no key has; set it again"
+            )
         self._key = key or "no-key"
-        bounded: Any = bounded_client(timeout_seconds, secret=key)
+        bounded: Any = bounded_client(self._timeout, secret=key)
         from openai import OpenAI
 
         self._addresses = [
@@ -109,16 +102,16 @@ class Service:
                 OpenAI(
                     base_url=url,
                     api_key=self._key,
-                    timeout=timeout_seconds,
+                    timeout=self._timeout,
                     max_retries=0,
                     http_client=bounded,  # of httpx, which OpenAI's client takes beside its own httpx2
                 ),
                 f"{name} at {bare(url)}",
             )
-            for url in (base_url, *more_urls)
+            for url in server.urls
         ]
         self._lock = threading.Lock()
-        self.where = self._addresses[0].where + (f" and {len(more_urls)} more" if more_urls else "")
+        self.where = self._addresses[0].where + (f" and {more} more" if (more := len(server.urls) - 1) else "")
         self.retries = self.timeouts = 0
 
     def ask(self, attempt: "Callable[[Client], Any]") -> Any:
@@ -169,7 +162,7 @@ class Service:
             reason = f"no answer within {self._timeout:g} s" if waited else "connection failed"
             raise ServiceUnavailable(
                 f"{address.where}: {reason}, tried for {self._deadline:g} s; start the server, "
-                f"or mend {self._unreachable} in params.yaml"
+                f"or mend {self._server.place} (urls, timeout_seconds, deadline_seconds) in params.yaml"
             ) from None
         except APIStatusError as error:
             raise self._refusal(address.where, error) from None
@@ -188,13 +181,13 @@ class Service:
         where = f"{at}: HTTP {error.status_code} ({one_line(error, 300, secret=self._key)})"
         if is_transient(error.status_code):
             return TooManyRequests(
-                f"{where}, tried for {self._deadline:g} s; look at the server's log, or lower {self._overloaded}",
+                f"{where}, tried for {self._deadline:g} s; look at the server's log, or lower {self._server.place}.concurrency",
                 retry_after(error.response),
             )
         if error.status_code < 400:
             return ParamsError(
                 f"{at}: HTTP {error.status_code}, a redirect, which is not followed: what was asked would go "
-                f"to another address; name that in {self._name}.base_url"
+                f"to another address; name that in {self._server.place}.urls"
             )
         if error.status_code in (401, 403):
             return ParamsError(f"{where}; set the environment variable {self._key_variable} to a valid key")

@@ -12,6 +12,7 @@ import httpx
 from harr.compute import distributed
 from harr.errors import ParamsError
 from harr.io.files import draft, fingerprint
+from harr.params.servers import ServerParams
 from harr.params.train import AgentParams
 from harr.rag.generation.local_model import LanguageModel
 from harr.rag.generation.sampler import Scored
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 AT_ONCE = 128
 """Number of requests that a server is sent at a time."""
-ATTEMPT, DEADLINE = 600.0, 900.0
-"""Seconds after which one attempt, and a request with all its attempts, are given up: a server may be restarted."""
 PLAIN = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "skip_special_tokens": False}
 """What a server might otherwise take from the model's folder: tokens are drawn from the model's own probabilities."""
 
@@ -38,22 +37,17 @@ class LoraServers:
         ParamsError: a server does not know LoRA, or has another one's name. ServiceUnavailable: it stays away.
     """
 
-    def __init__(self, params: AgentParams, writer: LanguageModel, folder: Path) -> None:
+    def __init__(self, params: AgentParams, server: ServerParams, writer: LanguageModel, folder: Path) -> None:
         self._params, self._writer, self._folder = params, writer, folder.absolute()
         self._name, self._lock = f"harr-{fingerprint(str(self._folder))}", threading.Lock()
         self._services = [
             Service(
                 "train.vllm: adapter",
-                base_url=f"{url.rstrip('/')}/v1",
+                server=server.model_copy(update={"urls": (f"{url.rstrip('/')}/v1",)}),
                 model=self._name,
-                key_variable="VLLM_API_KEY",
-                timeout_seconds=ATTEMPT,
-                deadline_seconds=DEADLINE,
-                unreachable="train.vllm_urls",
-                overloaded="the load on it",
                 refused="that it was started as docs/serving.md says",
             )
-            for url in params.vllm_urls
+            for url in server.urls
         ]
 
     def room(self) -> int:

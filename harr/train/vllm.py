@@ -55,7 +55,7 @@ def vllm_reached(params: AgentParams) -> Iterator[None]:
         if params.vllm != "server" or not (refused or isinstance(error, OSError | RuntimeError)):
             raise
         raise ServiceUnavailable(
-            f"train.vllm: server {params.vllm_url} cannot be used: {one_line(error, 300)}; "
+            f"train.vllm: server {params.server and params.server.urls[0]} cannot be used: {one_line(error, 300)}; "
             "start it as docs/serving.md says"
         ) from None
 
@@ -69,8 +69,8 @@ def attend(trainer: Any, params: AgentParams, writer: LanguageModel, folder: Pat
     """
     if params.vllm == "none":
         return
-    if params.vllm == "adapter":
-        servers = LoraServers(params, writer, folder / "lora")
+    if params.vllm == "adapter" and params.server:
+        servers = LoraServers(params, params.server, writer, folder / "lora")
         writer.room = min(writer.room, distributed.main_process_only(servers.room))
         trainer.use_vllm, trainer.vllm_generation, trainer._last_loaded_step = True, servers, -1
         return
@@ -104,7 +104,7 @@ def vllm_config(params: AgentParams) -> dict[str, Any]:
     return {
         "use_vllm": True,
         "vllm_mode": params.vllm,
-        "vllm_server_base_url": params.vllm_url.rstrip("/") or None,
+        "vllm_server_base_url": params.server.urls[0].rstrip("/") if params.server else None,
         "vllm_gpu_memory_utilization": params.vllm_memory,
         "vllm_max_model_length": params.vllm_tokens or None,
     }

@@ -35,7 +35,7 @@ READS: dict[str, tuple[str, ...]] = {
     ),
 }
 """The parameters that every stage reads, in the order of dvc.yaml: sections, or single ones by their dotted name."""
-WHERE = frozenset("base_url more_urls key_variable token_variable concurrency timeout_seconds deadline_seconds".split())
+WHERE = frozenset("server token_variable concurrency timeout_seconds deadline_seconds".split())
 """Parameters that say where a server is and how patiently it is asked: they change no result. ``index.uri`` is none of
 them, since an index has to be built where it is searched."""
 ASIDE = (
@@ -106,10 +106,12 @@ def parameters(stage: str, params: Params) -> Iterator[tuple[str, Any]]:
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if name.rpartition(".")[2] in WHERE:
+        return
     if isinstance(value, Mapping) and value:
         for key, part in value.items():
             yield from _leaves(f"{name}.{key}", part)
-    elif name.rpartition(".")[2] not in WHERE:
+    else:
         yield name, value
 
 

@@ -157,7 +157,7 @@ def test_an_mlflow_server_that_is_away_or_knows_nothing_costs_the_run_no_more_th
 
 def test_a_source_without_its_key_is_named_before_anything_starts(workplace: Path) -> None:
     recipe = yaml.safe_load((ROOT / "recipes/r_search_small.yaml").read_text())
-    recipe["sources"]["News"] = {"kind": "exa", "key_variable": "HARR_NO_KEY"}
+    recipe["sources"]["News"] = {"kind": "exa", "server": {"urls": ["http://h"], "key_variable": "HARR_NO_KEY"}}
     Path("params.yaml").write_text(yaml.safe_dump(recipe))
     with pytest.raises(ParamsError, match=r"sources\.News: no key for Exa; set the environment variable HARR_NO_KEY"):
         run_recipe("", promote=False)

@@ -11,7 +11,7 @@ from harr.corpus.passages import read_questions, write_questions
 from harr.errors import CorpusError
 from harr.io.jsonl import read_rows
 from harr.params import Params
-from harr.params.generator import LocalParams, ServerParams
+from harr.params.generator import LocalParams, ServedParams
 from tasks.demonstrations import Teaching, asked_as, teacher_of, write_demonstrations
 from tasks.paths import LLM, QUESTIONS
 
@@ -57,7 +57,7 @@ def test_the_best_episodes_of_a_teacher_are_written(params: Params) -> None:
 
 def test_who_teaches(params: Params) -> None:
     server = teacher_of(params, "big", "http://127.0.0.1:9/v1", "", 0.7, 64)
-    assert isinstance(server, ServerParams) and server.model == "big"
+    assert isinstance(server, ServedParams) and server.model == "big"
     assert (server.temperature, server.max_tokens) == (0.7, 64)
     assert asked_as(params, server).template == "plain", "it was never taught the form"  # type: ignore[union-attr]
     framed = teacher_of(params, "big", "http://127.0.0.1:9/v1", "big", 0.7, 64)

@@ -80,7 +80,7 @@ def test_a_reranker_takes_the_best_of_the_pool(place: Path, tiny: str) -> None:
         return 200, {"results": [{"index": i, "relevance_score": len(t)} for i, t in enumerate(body["documents"])]}
 
     with serving(by_length) as served:
-        reranker = {"base_url": served.base_url, "model": "m"}
+        reranker = {"server": {"urls": [served.base_url]}, "model": "m"}
         run = params(tiny, "frozen", "rerank", BACKWARDS, reranker=reranker)
         episodes = play(run)
     step = episodes["rerank"][0].steps[0]

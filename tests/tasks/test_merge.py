@@ -57,9 +57,9 @@ def test_what_is_told_of_the_vectors_is_compared_with_its_hash(
 @pytest.mark.fault(30)
 def test_the_note_of_who_played_names_no_address(workplace: Path) -> None:
     values = yaml.safe_load(Path("params.yaml").read_text())
-    values["generator"] = {"kind": "server", "model": "small", "base_url": "http://10.1.2.3:8000/v1"}
+    values["generator"] = {"kind": "server", "model": "small", "server": {"urls": ["http://10.1.2.3:8000/v1"]}}
     Path("params.yaml").write_text(yaml.safe_dump(values))
     _note(LLM, Params.load(), {"generator"})
     told = read_json(LLM / "untrained.json")["generator"]
     assert told["model"] == "small" and told["max_tokens"] == 512
-    assert not {"base_url", "key_variable"} & told.keys()
+    assert "server" not in told

@@ -46,7 +46,7 @@ def test_two_processes_filter_and_play_what_one_does(
         make_world(
             world_params(
                 tiny,
-                generator={"kind": "server", "base_url": server.base_url, "model": "scripted"},
+                generator={"kind": "server", "server": {"urls": [server.base_url]}, "model": "scripted"},
                 filter={"group_size": 4, "target": 6, "batch_size": 6},
                 evaluate={"arms": ARMS, "batch_size": 6},
             )

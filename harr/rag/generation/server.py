@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from harr.errors import ParamsError
-from harr.params.generator import ServerParams
+from harr.params.generator import ServedParams
 from harr.services.openai_client import ContextLengthExceeded, Service
 from harr.types import ContextFull, Generate, PromptTooLong, TruncatedCompletion
 
 
 class ServerGenerator:
-    """A generator that asks the addresses of ``params``, up to ``params.concurrency`` requests at a time.
+    """A generator that asks the server of ``params``, up to its ``concurrency`` requests at a time.
 
     Failed attempts are tried again as :class:`harr.services.openai_client.Service` says. Every request carries the same
     ``seed``, so equal requests of a batch are asked once. A prompt that is longer than the model reads is answered by
@@ -21,22 +21,12 @@ class ServerGenerator:
     than it asked for is counted as ``no_room``: vLLM then writes what fits, and says so only by its count of tokens.
     """
 
-    def __init__(self, params: ServerParams, *, seed: int = 0, name: str = "generator") -> None:
+    def __init__(self, params: ServedParams, *, seed: int = 0, name: str = "generator") -> None:
         """Connect to the server of ``params``; errors speak of the section ``name`` of params.yaml."""
-        self._params, self._name = params, name
+        self._params = params
         self._seed = seed
         self._limited = bool({"max_tokens", "max_completion_tokens"} & params.extra_body.keys())
-        self._service = Service(
-            name,
-            base_url=params.base_url,
-            more_urls=params.more_urls,
-            model=params.model,
-            key_variable=params.key_variable,
-            timeout_seconds=params.timeout_seconds,
-            deadline_seconds=params.deadline_seconds,
-            unreachable=f"{name}.base_url, timeout_seconds or deadline_seconds",
-            overloaded=f"{name}.concurrency",
-        )
+        self._service = Service(name, server=params.server, model=params.model)
         self._usage: Counter[str] = Counter(requests=0, prompt_tokens=0, completion_tokens=0, too_long=0, no_room=0)
         self._lock = threading.Lock()
 
@@ -58,7 +48,7 @@ class ServerGenerator:
         """
         keys = [(tuple(tuple(m.items()) for m in r.messages), r.prompt, r.stop, r.max_tokens) for r in requests]
         distinct = dict(zip(keys, requests, strict=True))
-        with ThreadPoolExecutor(self._params.concurrency, thread_name_prefix="generator") as pool:
+        with ThreadPoolExecutor(self._params.server.concurrency, thread_name_prefix="generator") as pool:
             texts = dict(zip(distinct, pool.map(self._complete, distinct.values()), strict=True))
         return [texts[key] for key in keys]
 
@@ -88,7 +78,7 @@ class ServerGenerator:
         if text is None:
             raise ParamsError(
                 f"{self._service.where}: the answer is no completion; "
-                f"{self._name}.base_url must be an OpenAI-compatible address, usually ending in /v1"
+                f"{self._params.server.place}.urls must be an OpenAI-compatible address, usually ending in /v1"
             )
         usage = getattr(reply, "usage", None)
         read, written = (_count(getattr(usage, f"{kind}_tokens", 0)) for kind in ("prompt", "completion"))
@@ -106,7 +96,7 @@ class ServerSamplers:
     Equal prompts of a batch get one text; those that LeReT compares differ by their demonstrations.
     """
 
-    def __init__(self, params: ServerParams, *, max_tokens: int, seed: int, name: str) -> None:
+    def __init__(self, params: ServedParams, *, max_tokens: int, seed: int, name: str) -> None:
         """Note the server of ``params``; errors speak of the section ``name`` of params.yaml."""
         self.opened: dict[float, ServerGenerator] = {}
         self._params, self._seed, self._name = params.model_copy(update={"max_tokens": max_tokens}), seed, name

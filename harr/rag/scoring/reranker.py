@@ -16,6 +16,7 @@ from harr.errors import ModelError, ParamsError
 from harr.io.files import read_json
 from harr.io.model_folder import find_folder, load_safely
 from harr.params.reward import RerankerParams
+from harr.params.servers import ServerParams
 from harr.types import Episode, Value
 
 SETTINGS = "config_sentence_transformers.json"
@@ -54,7 +55,7 @@ def open_reranker(params: RerankerParams, name: str) -> Score:
     Raises:
         ModelError: it cannot be found or loaded, or is no cross-encoder.
     """
-    return Reranker(params, name) if params.base_url else _cross_encoder(params.model, f"{name}.model")
+    return Reranker(params, params.server, name) if params.server else _cross_encoder(params.model, f"{name}.model")
 
 
 @dataclass(frozen=True)
@@ -94,25 +95,16 @@ def _cross_encoder(name: str, parameter: str) -> CrossEncoderScores:
 
 
 class Reranker:
-    """A reranker that is asked at ``params.base_url`` + ``/rerank``, up to ``params.concurrency`` queries at a time.
+    """A reranker that is asked at ``server`` + ``/rerank``, up to its ``concurrency`` queries at a time.
 
     Failed attempts are tried again as :class:`harr.services.openai_client.Service` says.
     """
 
-    def __init__(self, params: RerankerParams, name: str) -> None:
+    def __init__(self, params: RerankerParams, server: ServerParams, name: str) -> None:
         from harr.services.openai_client import Service  # not before: an application that searches does without
 
-        self._params, self._name = params, name
-        self._service = Service(
-            name,
-            base_url=params.base_url,
-            model=params.model,
-            key_variable=params.key_variable,
-            timeout_seconds=params.timeout_seconds,
-            deadline_seconds=params.deadline_seconds,
-            unreachable=f"{name}.base_url, timeout_seconds or deadline_seconds",
-            overloaded=f"{name}.concurrency",
-        )
+        self._model, self._server = params.model, server
+        self._service = Service(name, server=server, model=params.model)
 
     def __call__(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
         """Return the scores of the texts of every query, in their order.
@@ -121,11 +113,11 @@ class Reranker:
             ServiceUnavailable: no answer, or only 429 and 5xx answers, until the deadline.
             ParamsError: the server refuses a request, or answers with something else than a score a text.
         """
-        with ThreadPoolExecutor(self._params.concurrency, thread_name_prefix="reranker") as pool:
+        with ThreadPoolExecutor(self._server.concurrency, thread_name_prefix="reranker") as pool:
             return list(pool.map(self._scores, *zip(*asked, strict=True))) if asked else []
 
     def _scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        body = {"model": self._params.model, "query": query, "documents": list(texts), "top_n": len(texts)}
+        body = {"model": self._model, "query": query, "documents": list(texts), "top_n": len(texts)}
         reply: Any = self._service.ask(lambda client: client.post("/rerank", cast_to=object, body=body))
         try:
             score_of = {int(row["index"]): float(row["relevance_score"]) for row in reply["results"]}
@@ -134,6 +126,6 @@ class Reranker:
         if set(score_of) != set(range(len(texts))) or not all(map(math.isfinite, score_of.values())):
             raise ParamsError(
                 f"{self._service.where}: the answer holds no finite score for each of {len(texts)} passages; "
-                f"{self._name}.base_url must be the address of a reranker that serves /rerank, usually ending in /v1"
+                f"{self._server.place}.urls must be the address of a reranker that serves /rerank, usually ending in /v1"
             )
         return [score_of[place] for place in range(len(texts))]

@@ -16,10 +16,20 @@ from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable,
 from harr.io.jsonl import read_rows
 from harr.io.retry import is_transient
 from harr.params.functions import function_of
+from harr.params.servers import ServerParams
 from harr.params.sources import CassetteParams, ExaParams, FunctionSourceParams, RetrieveParams
 from harr.rag.sources.retrieve import RetrieveClient
 from harr.types import Passage
 
+EXA = ServerParams(
+    name="exa",
+    urls=("https://api.exa.ai",),
+    key_variable="EXA_API_KEY",
+    concurrency=16,
+    timeout_seconds=15.0,
+    deadline_seconds=15.0,
+)
+"""Exa's own service."""
 SearchFn = Callable[[str, int], Sequence[Passage]]
 BatchSearchFn = Callable[[Sequence[str], int], Sequence[Sequence[Passage]]]
 OutsideParams = ExaParams | FunctionSourceParams | RetrieveParams | CassetteParams
@@ -39,7 +49,7 @@ def open_provider(tool: str, section: OutsideParams) -> SearchFn | BatchSearchFn
             shape = "takes a query and k and returns passages"
             return function_of(section.function, key=f"sources.{tool}.function", shape=shape, takes=2)
         case RetrieveParams():
-            return RetrieveClient(section.base_url, section.deadline_seconds)
+            return RetrieveClient(section.server)
         case CassetteParams():
             return cassette(tool, Path(section.path))
         case _:
@@ -52,18 +62,18 @@ def exa(tool: str, section: ExaParams) -> SearchFn:
     Raises:
         ParamsError: the environment variable with the key is not set, or package exa-py is missing.
     """
-    key = os.environ.get(section.key_variable, "")
+    server = section.server or EXA
+    key = os.environ.get(server.key_variable, "")
     if not key:
         raise ParamsError(
-            f"sources.{tool}: no key for Exa; set the environment variable {section.key_variable}, or name another "
-            f"in sources.{tool}.key_variable"
+            f"sources.{tool}: no key for Exa; set the environment variable {server.key_variable}, or name another in "
+            f"an entry of section servers, and that in sources.{tool}.server"
         )
     try:
         from exa_py import Exa as Client
     except ImportError:
         raise ParamsError(f"sources.{tool}: kind exa needs package exa-py; pip install 'harr[web]'") from None
-    address = {"base_url": section.base_url.rstrip("/")} if section.base_url else {}
-    client = Client(key, timeout=section.deadline_seconds, **address)
+    client = Client(key, timeout=server.timeout_seconds, base_url=server.urls[0].rstrip("/"))
     options: dict[str, Any] = {"contents": {"text": {"max_characters": section.max_characters}}}
     options |= {"category": section.category} if section.category else {}
 
@@ -74,7 +84,7 @@ def exa(tool: str, section: ExaParams) -> SearchFn:
             reason = type(error).__name__ if key in str(error) else one_line(error)
             raise ServiceUnavailable(f"Exa does not answer ({reason})") from None
         except ValueError as error:
-            raise _refusal(one_line(error, secret=key), section.key_variable) from None
+            raise _refusal(one_line(error, secret=key), server.key_variable) from None
         except (KeyError, TypeError, AttributeError):
             raise HarrError("Exa's answer holds no results") from None
         return [

@@ -13,16 +13,17 @@ import httpx
 
 from harr.errors import HarrError, ServiceUnavailable, bare, one_line
 from harr.io.retry import is_transient
+from harr.params.servers import ServerParams
 from harr.services.bounded import bounded_client, within
 from harr.types import Passage
 
 
 class RetrieveClient:
-    """The server at ``url``, which is asked all queries that wait in one request."""
+    """A server that is asked all queries that wait in one request."""
 
-    def __init__(self, url: str, timeout_seconds: float) -> None:
-        self._url, self._shown = url, bare(url)
-        self._client, self._seconds = bounded_client(timeout_seconds), timeout_seconds
+    def __init__(self, server: ServerParams) -> None:
+        self._url, self._shown = server.urls[0], bare(server.urls[0])
+        self._client, self._seconds = bounded_client(server.timeout_seconds), server.timeout_seconds
 
     def __call__(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return at most ``k`` passages for each query, in order.

@@ -5,17 +5,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from harr.compute import distributed
 from harr.io.files import fingerprint, sha256
-from harr.params.sources import CassetteParams, RetrieveParams, SourceParams
+from harr.params.servers import ServerParams
+from harr.params.sources import CassetteParams, FunctionSourceParams, RetrieveParams, SourceParams
 from harr.rag.sources.client import WebSource
-from harr.rag.sources.providers import OutsideParams, open_provider
+from harr.rag.sources.providers import EXA, OutsideParams, open_provider
 from harr.types import Passage, Retrieval, Retriever, Search
 
 TAPE_SECONDS = 60.0
-PACE = {"key_variable", "concurrency", "deadline_seconds", "record", "num_results"}
-"""What does not change the answer to a query; of how many passages it is, the memory knows beside."""
+REACHED = dict.fromkeys(ServerParams.model_fields.keys() - {"urls"}, True)
+PACE: dict[str, Any] = {"concurrency": True, "deadline_seconds": True, "record": True, "server": REACHED}
+"""What does not change the answer to a query."""
+SEARCHED = PACE | {"num_results": True}
+"""What is not in the name of a memory of answers, which knows of how many passages each is."""
 
 
 @dataclass
@@ -99,14 +104,15 @@ def _open(tool: str, section: OutsideParams, searches: Path) -> WebSource:
     provider = open_provider(tool, section)
     if isinstance(section, CassetteParams):
         return WebSource(tool, provider, k=section.num_results, deadline_seconds=TAPE_SECONDS)
+    pace = section if isinstance(section, FunctionSourceParams) else section.server or EXA
     return WebSource(
         tool,
         provider,
         k=section.num_results,
-        deadline_seconds=section.deadline_seconds,
+        deadline_seconds=pace.deadline_seconds,
         batched=isinstance(section, RetrieveParams),
-        concurrency=section.concurrency,
-        cache=searches / f"{fingerprint([tool, section.model_dump(exclude=PACE)])}.sqlite",
+        concurrency=pace.concurrency,
+        cache=searches / f"{fingerprint([tool, section.model_dump(exclude=SEARCHED)])}.sqlite",
         tape=Path(section.record) if section.record else None,
     )
 
@@ -116,4 +122,4 @@ def source_facts(sources: Mapping[str, SourceParams]) -> list[object]:
     tapes = {
         tool: sha256(Path(section.path)) for tool, section in sources.items() if isinstance(section, CassetteParams)
     }
-    return [{tool: section.model_dump(exclude=PACE - {"num_results"}) for tool, section in sources.items()}, tapes]
+    return [{tool: section.model_dump(exclude=PACE) for tool, section in sources.items()}, tapes]

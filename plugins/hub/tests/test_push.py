@@ -234,7 +234,7 @@ def test_a_language_model_is_pushed_in_place_of_a_retriever_that_was_not_trained
     (finished / "models/llm/README.md").write_text("its base is /home/ada/models/Writer-1B")
     (finished / "models/llm/model.safetensors").write_bytes(LARGE)
     params = yaml.safe_load((finished / "recipes/agent_small.yaml").read_text())
-    judge = {"kind": "server", "base_url": "http://judge.local/v1", "model": "grader"}
+    judge = {"kind": "server", "server": {"urls": ["http://judge.local/v1"]}, "model": "grader"}
     weights = [{"weight": 0.2, "end": 30}, {"weight": 0.5, "start": 30}]
     params["reward"] = {"terms": {"semantic": weights, "format": 0.25}, "judge": judge}
     trained = training_facts(Params.model_validate(params))  # params.yaml is that of another training by now

@@ -20,7 +20,8 @@ from harr.datasets.download import download
 from harr.datasets.local import read_question_file
 from harr.errors import CorpusError, ParamsError, ServiceUnavailable
 from harr.params import Params
-from harr.params.generator import ServerParams
+from harr.params.generator import ServedParams
+from harr.params.servers import ServerParams
 from harr.rag.generation.cache import CachedGenerator
 from harr.types import Generate, Passage
 
@@ -75,7 +76,7 @@ class Model:
 
 
 Write = Callable[..., Written]
-SERVER = ServerParams(kind="server", base_url="http://a", model="m")
+SERVER = ServedParams(kind="server", server=ServerParams(urls=("http://a",)), model="m")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from harr.types import Episode, Generate, Outcome, Passage, Question, Retrieval,
 from tasks.samples import chosen, play_samples_of, player_of, with_samples
 
 ASKED = [Question("q", "Who?", answers=("Ada",))]
-SELECTOR = {"kind": "server", "base_url": "http://127.0.0.1:9/v1", "model": "judge"}
+SELECTOR = {"kind": "server", "server": {"urls": ["http://127.0.0.1:9/v1"]}, "model": "judge"}
 
 
 def episode(answer: str, question: Question = ASKED[0], found: str = "p1") -> Episode:
@@ -103,7 +103,7 @@ def test_the_best_of_the_samples_is_played_as_an_arm(params: Params, monkeypatch
         (
             "harr_selectors.beam:beam",
             {"selector": {"kind": "server"}},
-            "settings of harr_selectors: selector.base_url is",
+            "settings of harr_selectors: selector.server is",
         ),
         ("builtins:list", {}, "builtins:list returned list; give a function that takes the settings"),
     ],

@@ -8,8 +8,9 @@ import pytest
 from flows.doctor.machine import check_versions
 from flows.doctor.servers import check_secrets, servers
 from harr.params import Params
-from harr.params.generator import ServerParams
+from harr.params.servers import ServerParams
 from harr.params.sources import ExaParams, RetrieveParams
+from tests.serving import asking
 
 ROOT = Path(__file__).parents[3]
 
@@ -61,28 +62,32 @@ def test_a_version_off_its_pin_a_missing_package_and_vllm_are_named(
 
 
 def test_a_secret_of_a_server_elsewhere_must_be_set() -> None:
-    server = {"kind": "server", "base_url": "https://llm.example.org/v1", "model": "m", "key_variable": "MY_KEY"}
+    server = {
+        "kind": "server",
+        "server": {"urls": ["https://llm.example.org/v1"], "key_variable": "MY_KEY"},
+        "model": "m",
+    }
     params = smoke(generator=server)
     (found,) = check_secrets(params, {})
     assert (found.level, found.subject, found.fix) == ("warn", "$MY_KEY", "export MY_KEY=...")
     assert [one.level for one in check_secrets(params, {"MY_KEY": "x"})] == ["ok"]
-    near = smoke(generator=server | {"base_url": "http://127.0.0.1:8000/v1"})
+    near = smoke(generator=server | {"server": {"urls": ["http://127.0.0.1:8000/v1"]}})
     assert [one.level for one in check_secrets(near, {})] == ["ok"]
     web = smoke().model_copy(update={"sources": {"News": ExaParams(kind="exa")}})
     assert [one.subject for one in check_secrets(web, {})] == ["$EXA_API_KEY"]
 
 
 def test_every_server_is_known_wherever_a_section_names_it() -> None:
-    writer = ServerParams(
-        kind="server", base_url="http://127.0.0.1:1/v1", more_urls=("http://127.0.0.1:2/v1",), model="m"
-    )
+    writer = asking("http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1")
     params = smoke()
     sections = {
         "generator": writer,
         "evaluate": params.evaluate.model_copy(update={"reader": writer}),
-        "filter": params.filter.model_copy(update={"server": writer}),
-        "sources": {"Wiki": RetrieveParams(kind="retrieve", base_url="http://127.0.0.1:3/retrieve")},
+        "filter": params.filter.model_copy(update={"preferences": writer}),
+        "sources": {
+            "Wiki": RetrieveParams(kind="retrieve", server=ServerParams(urls=("http://127.0.0.1:3/retrieve",)))
+        },
     }
     found = {one.section: one.urls for one in servers(params.model_copy(update=sections))}
-    assert set(found) == {"generator", "evaluate.reader", "filter.server", "sources.Wiki"}
+    assert set(found) == {"generator", "evaluate.reader", "filter.preferences", "sources.Wiki"}
     assert found["generator"] == ("http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1")

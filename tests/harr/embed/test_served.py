@@ -13,12 +13,12 @@ from serving import Served, serving
 
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
-from harr.embed import served
 from harr.embed.encoder import Encoder
 from harr.embed.served import ServedEncoder
 from harr.embed.shards import embed_corpus
 from harr.errors import ModelError, ParamsError, ServiceUnavailable
 from harr.params.embed import EmbedParams
+from harr.params.servers import ServerParams
 from harr.types import Passage
 
 PARAMS = EmbedParams(shard_size=16, batch_size=4)
@@ -65,9 +65,14 @@ def server(answers: Answers) -> Iterator[Served]:
         yield started
 
 
+def asked_encoder(encoder: Encoder, server: Served, **values: float) -> ServedEncoder:
+    section = {"name": "gpu", "urls": (server.base_url,), "key_variable": "HARR_TEST_KEY"} | values
+    return ServedEncoder(encoder, ServerParams(**section))
+
+
 @pytest.fixture
 def client(encoder: Encoder, server: Served) -> ServedEncoder:
-    return ServedEncoder(encoder, server.base_url, "HARR_TEST_KEY")
+    return asked_encoder(encoder, server)
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +88,7 @@ def test_a_server_gives_the_vectors_of_the_process(
     passages: Passages, encoder: Encoder, server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARR_TEST_KEY", "sk-embed")
-    monkeypatch.setattr(served, "CONCURRENCY", 3)
-    client = ServedEncoder(encoder, server.base_url, "HARR_TEST_KEY")
+    client = asked_encoder(encoder, server, concurrency=3)
     figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work", client)
     vectors = Vectors.open(tmp_path / "out")
     expected = encoder.encode(passages.contents(0, ROWS), prompt="passage: ")
@@ -129,10 +133,9 @@ def test_after_a_lasting_failure_the_next_run_goes_on_at_its_shard(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """One that comes back in time is asked again within the run."""
-    monkeypatch.setattr(served, "DEADLINE_SECONDS", 0.2)
     answers.away = range(1 + 4 + 4 + 1, 1_000)  # after the check and two shards, as the third begins
-    short = ServedEncoder(encoder, server.base_url, "HARR_TEST_KEY")
-    with pytest.raises(ServiceUnavailable, match=r"connection failed.*start the server, or mend encoder\.base_url in"):
+    short = asked_encoder(encoder, server, deadline_seconds=0.2)
+    with pytest.raises(ServiceUnavailable, match=r"connection failed.*start the server, or mend servers\.gpu"):
         embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work", short)
     assert not (tmp_path / "out").exists()
     asked = len(server.bodies)

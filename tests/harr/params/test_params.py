@@ -11,7 +11,7 @@ from harr.arms import ARMS
 from harr.errors import ParamsError
 from harr.params import Params
 from harr.params.fields import Section
-from harr.params.generator import ServerParams
+from harr.params.generator import ServedParams
 from harr.params.train import GRPOParams
 from tasks.inputs.stages import READS
 
@@ -125,11 +125,17 @@ def changed(key: str, value: Any) -> dict[str, Any]:
         ("index.uri", "http://127.0.0.1:99999", f"index.uri: {ADDRESS}"),
         ("index.uri", "http://[::1", f"index.uri: {ADDRESS}"),
         ("index.uri", "x.db", f"index.uri: {ADDRESS}"),
-        ("server.base_url", "", f"generator.base_url: {ADDRESS}"),
-        ("server.base_url", "127.0.0.1:8000/v1", f"{ADDRESS}, such as http://127.0.0.1:8000/v1 (found '127.0.0.1:8000"),
-        ("server.base_url", " http://h", f"generator.base_url: {ADDRESS}"),
-        ("judge.judge", SERVER | {"base_url": "ftp://host/v1"}, f"reward.judge.base_url: {ADDRESS}"),
-        ("encoder.base_url", "http:///v1", f"encoder.base_url: {ADDRESS}"),
+        ("server.server", {"urls": [""]}, f"generator.server.urls.0: {ADDRESS}"),
+        (
+            "servers.llm",
+            {"urls": ["127.0.0.1:8000/v1"]},
+            f"servers.llm.urls.0: {ADDRESS}, such as http://127.0.0.1:8000/v1 (found '127.0.0.1:8000",
+        ),
+        ("servers.llm", {"urls": [" http://h"]}, f"servers.llm.urls.0: {ADDRESS}"),
+        ("servers.llm", {"urls": []}, "servers.llm.urls: should have at least one item"),
+        ("server.server", "other", "generator.server: names no entry of section servers"),
+        ("judge.judge", SERVER | {"server": {"urls": ["ftp://host/v1"]}}, f"reward.judge.server.urls.0: {ADDRESS}"),
+        ("encoder.server", {"urls": ["http:///v1"]}, f"encoder.server.urls.0: {ADDRESS}"),
     ],
 )
 def test_a_wrong_value_is_one_line(key: str, value: Any, line: str, tmp_path: Path) -> None:
@@ -144,24 +150,35 @@ def test_a_wrong_value_is_one_line(key: str, value: Any, line: str, tmp_path: Pa
     [
         *(
             (
-                key,
-                f"{scheme}://{user}@127.0.0.1:1",
-                f"{key.replace('server', 'generator')}: an address takes no user name and no password",
-            )
-            for key, scheme in (
-                ("index.uri", "http"),
-                ("encoder.base_url", "https"),
-                ("server.base_url", "http"),
+                "index.uri",
+                f"http://{user}@127.0.0.1:1",
+                "index.uri: an address takes no user name and no password",
             )
             for user in (KEY, f"root:{KEY}")
         ),
-        ("judge.judge", SERVER | {"base_url": f"http://{KEY}@h"}, "reward.judge.base_url: an address takes no user"),
-        ("server.base_url", f"http://a:b/{KEY}@h", "should be an address"),
-        ("server.base_url", f"https://h/v1?api_key={KEY}", "generator.base_url: an address takes no query and no"),
-        ("server.base_url", f"https://h/v1#{KEY}", "generator.base_url: an address takes no query and no fragment"),
+        (
+            "judge.judge",
+            SERVER | {"server": {"urls": [f"http://{KEY}@h"]}},
+            "reward.judge.server.urls.0: an address takes no user",
+        ),
+        ("servers.llm", {"urls": [f"http://a:b/{KEY}@h"]}, "should be an address"),
+        (
+            "servers.llm",
+            {"urls": [f"https://h/v1?api_key={KEY}"]},
+            "servers.llm.urls.0: an address takes no query and no",
+        ),
+        (
+            "servers.llm",
+            {"urls": [f"https://h/v1#{KEY}"]},
+            "servers.llm.urls.0: an address takes no query and no fragment",
+        ),
         ("tracking.uri", f"http://h:5000?token={KEY}", "tracking.uri: an address takes no query"),
         ("tracking.uri", f"http://h:5000#{KEY}", "tracking.uri: an address takes no query"),
-        ("server.key_variable", KEY, "generator.key_variable: should be the name of an environment variable"),
+        (
+            "servers.llm",
+            {"urls": ["http://h"], "key_variable": KEY},
+            "servers.llm.key_variable: should be the name of an environment variable",
+        ),
         ("server.extra_body", {"api_key": KEY}, "generator.extra_body: api_key looks like a key or password"),
         ("server.extra_body", {"a": [{"Authorization": KEY}]}, "generator.extra_body: Authorization looks like a key"),
         ("server.extra_body", {"a": [[{"pwd": KEY}]]}, "generator.extra_body: pwd looks like a key"),
@@ -204,10 +221,10 @@ def test_names_numbers_and_addresses_at_their_bounds_are_taken(tmp_path: Path) -
     named["uri"] = "postgresql://h/runs?sslmode=require"  # a database may need a query
     changes = {"seed": 2**31 - 1, "tracking": named, "index": {"uri": "https://[::1]:65535"}, "generator": SERVER}
     changes |= {"evaluate": {"arms": ["full"], "pass_at": [1]}}
-    changes |= {"encoder": {"model": f"models/{'a' * 255}", "base_url": ""}}
+    changes |= {"encoder": {"model": f"models/{'a' * 255}", "server": None}}
     params = load({**GOOD, **changes}, tmp_path)
-    assert (params.seed, params.encoder.base_url, params.tracking.uri) == (2**31 - 1, "", named["uri"])
-    assert isinstance(params.generator, ServerParams) and params.generator.base_url == SERVER["base_url"]
+    assert (params.seed, params.encoder.server, params.tracking.uri) == (2**31 - 1, None, named["uri"])
+    assert isinstance(params.generator, ServedParams) and list(params.generator.server.urls) == SERVER["server"]["urls"]
 
 
 @pytest.mark.fault(30)
@@ -224,10 +241,10 @@ def test_params_yaml_says_to_us_what_it_says_to_dvc(tmp_path: Path) -> None:
 
     text = (ROOT / "params.yaml").read_text().replace(" oracle_query,", "")
     text = text.replace("kind: scripted", "kind: server").replace("seed: 0", "seed: 010", 1)
-    body = "  base_url: http://127.0.0.1:8000/v1\n  model: m\n  extra_body: {min_p: 1e-2, flag: no, on: 2e-4}\nreward:"
+    body = "  server: {urls: ['http://127.0.0.1:8000/v1']}\n  model: m\n  extra_body: {min_p: 1e-2, flag: no, on: 2e-4}\nreward:"
     (tmp_path / "params.yaml").write_text(text.replace("\nreward:", f"\n{body}", 1))
     read, noted = Params.load(tmp_path / "params.yaml"), load_yaml(str(tmp_path / "params.yaml"))
-    assert isinstance(read.generator, ServerParams) and (read.seed, noted["seed"]) == (10, 10)
+    assert isinstance(read.generator, ServedParams) and (read.seed, noted["seed"]) == (10, 10)
     assert read.generator.extra_body == noted["generator"]["extra_body"] == {"min_p": 0.01, "flag": "no", "on": 2e-4}
 
 

@@ -14,7 +14,7 @@ from harr.errors import ParamsError
 from harr.params.evaluate import EvaluateParams
 from harr.params.fields import Section
 from harr.params.filter import FilterParams
-from harr.params.generator import ServerParams
+from harr.params.generator import ServedParams
 from harr.params.loop import LoopParams
 from harr.params.pipeline import RSearchParams
 from harr.params.reward import COSTS, TERM_NAMES, RewardParams
@@ -56,7 +56,7 @@ OUTSIDE: dict[str, Any] = {
 }
 GAMES_THAT_DO_NOT_FIT = r"""
 generator: {kind: none} -> pick without reader needs kind none
-pipeline: {name: search_r1, template: chat}, generator: {kind: server, model: m, base_url: http://127.0.0.1:8000/v1}
+pipeline: {name: search_r1, template: chat}, generator: {kind: server, model: m, server: {urls: ["http://127.0.0.1:8000/v1"]}}
     -> pipeline.template chat writes in the chat template .* server has none here; set generator.tokenizer, or set
 train: {method: grpo, validation: {every: 5}} -> and there are none; set download.validation_questions
 train: {method: grpo, validation: {every: 7}} -> 7 is no multiple of train.checkpoint_every 5, where weights are
@@ -120,7 +120,7 @@ retriever: {settings: {k: 2}} -> settings are those of retriever\.function, whic
 AGENTS_THAT_DO_NOT_FIT = r"""
 train: {method: grpo} -> evaluate.arms base does not go with train.method grpo .* choose from bm25, frozen
 generator: {kind: scripted} -> generator.kind is scripted: use small_lm, warmstart or local
-generator: {kind: server, model: m, base_url: http://127.0.0.1:8000/v1}
+generator: {kind: server, model: m, server: {urls: ["http://127.0.0.1:8000/v1"]}}
     -> generator.kind is server: use small_lm, warmstart or local
 pipeline: {name: multistep}, generator: {kind: local, model: m}
     -> agent plays search_r1, r_search or react, not multistep
@@ -128,11 +128,11 @@ pipeline: {name: react}, generator: {kind: local, model: m}
     -> train.method agent trains on one growing text; set pipeline.shows: passages
 filter: {max_tokens: 32}
     -> the filter samples as training does: filter has .*32}, train {'temperature': 1.0, 'max_tokens': 64}
-train: {method: agent, vllm: server} -> train.vllm_url is the address for train.vllm: server
-train: {method: agent, vllm: server, vllm_url: http://127.0.0.1:8000/v1}
-    -> train.vllm_url is the server's root; leave /v1 out
-train: {method: agent, vllm: server, vllm_url: 127.0.0.1:8000}
-    -> train.vllm_url: should be an address with http:// or https://
+train: {method: agent, vllm: server} -> train.server is asked with train.vllm server or adapter; set both
+train: {method: agent, vllm: server, server: {urls: ["http://127.0.0.1:8000/v1"]}}
+    -> train.server is the root of a vLLM server; leave /v1 out
+train: {method: agent, vllm: server, server: {urls: ["127.0.0.1:8000"]}}
+    -> train.server.urls.0: should be an address with http:// or https://
 train: {method: agent, vllm_memory: 0.5} -> train.vllm none does not read vllm_memory
 train: {method: agent, vllm: colocate, vllm_tokens: 64}
     -> train.vllm_tokens 64 has no room for a prompt and train.max_tokens 64
@@ -150,7 +150,7 @@ generator: {kind: warmstart, model: m}, pipeline: {name: react}
 generator: {kind: warmstart, model: m, template: chatml} -> traces are made for pipeline search_r1 with template chatml
 generator: {kind: warmstart, model: m, rows_per_step: 3} -> 3 demonstrations a step do not make whole passes of 4
 filter: {keep: all, preferences: {}} -> filter\.preferences is for train\.method leret; leave it out
-evaluate: {arms: [base, warmstart, full], reader: {kind: server, base_url: http://127.0.0.1:1/v1, model: m}}
+evaluate: {arms: [base, warmstart, full], reader: {kind: server, server: {urls: ["http://127.0.0.1:1/v1"]}, model: m}}
     -> evaluate\.reader is for train\.method leret, .* leave it out
 """
 SOURCES_THAT_DO_NOT_FIT = r"""
@@ -166,7 +166,7 @@ LERETS_THAT_DO_NOT_FIT = r"""
 pipeline: {name: search_r1} -> train.method leret plays leret, not search_r1; set pipeline.name
 train: {method: agent} -> pipeline leret and train.method agent: pipeline leret goes with method leret
 generator: {kind: scripted} -> the scripted generator plays multistep and search_r1 only
-generator: {kind: server, model: m, base_url: http://127.0.0.1:8000/v1}
+generator: {kind: server, model: m, server: {urls: ["http://127.0.0.1:8000/v1"]}}
     -> leret trains the language model; generator.kind is server
 generator: {kind: small_lm} -> plays search_r1, not leret
 evaluate: {arms: [warmstart, full]} -> arms warmstart .* choose from base, few_shot, few_shot_all, sft
@@ -200,7 +200,7 @@ reward: {terms: {RR: 1, reciprocal_rank: 1}} -> reward.terms: a measure is there
 reward: {terms: {recall: 0, mrr: [{weight: 0, end: 3}]}} -> not all 0 \(found \[0.0, 0.0\]\)
 reward: {terms: {recall: .inf}} -> reward: terms should be a finite number
 reward: {terms: {judge: 1}} -> the term judge needs a model; give reward.judge
-reward: {terms: {recall: 1}, judge: {kind: server, model: m, base_url: http://h/v1}}
+reward: {terms: {recall: 1}, judge: {kind: server, model: m, server: {urls: ["http://h/v1"]}}}
     -> judge is asked by the terms judge and semantic only
 reward: {terms: {semantic: 1, semantic_f1: 1}} -> the term semantic is semantic_f1; leave one of them out
 reward: {terms: {recall: 1, search_cost: 0.1}, mix: l2} -> mix l2 takes .* leave search_cost out
@@ -277,7 +277,7 @@ class SixthParams(LoopParams):
     ("section", "change", "line"),
     [
         ("pipeline", RSearchParams(name="r_search"), "train.method sixth plays search_r1, not r_search"),
-        ("generator", ServerParams(**SERVER), "train.method sixth trains the language model; generator.kind is server"),
+        ("generator", ServedParams(**SERVER), "train.method sixth trains the language model; generator.kind is server"),
         ("evaluate", EvaluateParams(arms=("frozen",)), "frozen does not go with train.method sixth .* from base, full"),
         ("filter", FilterParams(max_tokens=8), "the filter samples as training does"),
         ("reward", RewardParams(mix="sum"), "reward.mix sum compares .* which sixth does not"),

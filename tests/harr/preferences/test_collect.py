@@ -15,7 +15,8 @@ from harr.errors import CorpusError, IndexMismatch, NoPreference, ServiceUnavail
 from harr.generator.traces import Reader, open_world
 from harr.io.files import SUMS, check_sums, finish, read_json, read_jsonl, write_json
 from harr.params.filter import PreferencesParams
-from harr.params.generator import ServerParams
+from harr.params.generator import ServedParams
+from harr.params.servers import ServerParams
 from harr.preferences import collect
 from harr.preferences.few_shot import chosen_prompts, read_demonstrations
 from harr.preferences.pairs import documents_of
@@ -281,14 +282,20 @@ def test_a_server_of_the_model_writes_what_the_process_would(world: Reader, firs
         return 200, {"id": "1", "object": "text_completion", "created": 0, "model": "mine", "choices": [choice]}
 
     with serving(reply) as server:
-        own = ServerParams(kind="server", base_url=server.base_url, model="mine", temperature=0.3, max_tokens=9)
+        own = ServedParams(
+            kind="server",
+            server=ServerParams(name="llm", urls=(server.base_url,)),
+            model="mine",
+            temperature=0.3,
+            max_tokens=9,
+        )
         asked = SMALL.model_copy(update={"server": own})
         writers = ServerSamplers(own, max_tokens=32, seed=0, name="filter.preferences.server")
         sample(world, tmp_path / "served", tmp_path / "work", asked, sample=writers)
         assert {body["max_tokens"] for body in server.bodies} == {32}
         assert {body["temperature"] for body in server.bodies} == {1.0, 0.1} == writers.opened.keys()
     assert alike(first, tmp_path / "served")
-    gone = own.model_copy(update={"base_url": "http://127.0.0.1:9/v1", "deadline_seconds": 0.2})
+    gone = own.model_copy(update={"server": ServerParams(urls=("http://127.0.0.1:9/v1",), deadline_seconds=0.2)})
     writers = ServerSamplers(gone, max_tokens=32, seed=0, name="filter.preferences.server")
     with pytest.raises(ServiceUnavailable, match=r"filter\.preferences\.server"):
         sample(world, tmp_path / "out", tmp_path / "gone", sample=writers)

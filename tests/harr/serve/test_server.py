@@ -23,6 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from projects import register
 
 from harr.corpus.passages import read_questions
+from harr.params.servers import ServerParams
 from harr.rag.sources.retrieve import RetrieveClient
 from harr.services.model_registry import open_registry, registry_address
 from harr.types import Hop, Search
@@ -219,6 +220,6 @@ def test_the_champion_is_followed_without_a_failed_request_and_outlives_a_kill(
 def test_a_port_that_is_taken_is_one_line_and_who_has_it_answers_a_pipeline(project: Path, server: Running) -> None:
     told = f"--host 127.0.0.1 --port {server.port} cannot be had"
     assert told in ended(project, "--port", str(server.port))
-    found = RetrieveClient(f"http://127.0.0.1:{server.port}/retrieve", 30.0)
+    found = RetrieveClient(ServerParams(urls=(f"http://127.0.0.1:{server.port}/retrieve",), timeout_seconds=30.0))
     assert [len(hits) for hits in found(["Who founded Acme?", "Where?"], 3)] == [3, 3]
     found._client.close()  # a pipeline keeps its connection for as long as it runs

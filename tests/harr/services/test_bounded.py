@@ -13,11 +13,12 @@ import pytest
 from serving import chat, serving
 
 from harr.errors import HarrError, ParamsError, ServiceUnavailable
-from harr.params.generator import ServerParams
+from harr.params.servers import ServerParams
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.sources.retrieve import RetrieveClient
 from harr.services import bounded
 from harr.types import Generate
+from tests.serving import asking
 
 ASKED = [Generate(({"role": "user", "content": "Where?"},))]
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -25,7 +26,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 def generator(base_url: str, **changes: Any) -> ServerGenerator:
     values = {"deadline_seconds": 0.1, "timeout_seconds": 0.5} | changes
-    return ServerGenerator(ServerParams(kind="server", base_url=base_url, model="m", key_variable="MY_KEY", **values))
+    return ServerGenerator(asking(base_url, key_variable="MY_KEY", **values))
 
 
 @contextmanager
@@ -108,7 +109,7 @@ def test_a_redirect_is_not_followed() -> None:
         with raw(moved) as address, pytest.raises(ParamsError, match="HTTP 307, a redirect, which is not followed"):
             generator(address).complete(ASKED)
         with raw(moved) as address, pytest.raises(HarrError, match="HTTP 307"):
-            RetrieveClient(address, 5.0)(["Where?"], 3)
+            RetrieveClient(ServerParams(urls=(address,), timeout_seconds=5.0))(["Where?"], 3)
         assert other.bodies == []
 
 

@@ -17,11 +17,11 @@ from peft import PeftModel
 from serving import running, send_json
 
 from harr.errors import ModelError, ParamsError, ServiceUnavailable
+from harr.params.servers import ServerParams
 from harr.params.train import AgentParams
 from harr.params.train_facts import LoraParams, ValidationParams
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.setup import Setup
-from harr.train import lora_servers
 from harr.train.agent import check_processes, train
 
 
@@ -83,10 +83,11 @@ def served(vllm: Vllm) -> Iterator[str]:
         yield address
 
 
-def params(*urls: str, **changes: Any) -> AgentParams:
+def params(*urls: str, deadline: float = 900.0, **changes: Any) -> AgentParams:
     values = {"steps": 2, "questions_per_step": 4, "group_size": 4, "episodes_per_pass": 16, "max_tokens": 6}
     values |= {"optimizer": {"learning_rate": 2e-2}, "temperature": 0.8, "lora": LoraParams(rank=8, alpha=64)}
-    return AgentParams(method="agent", vllm="adapter", vllm_urls=list(urls), **(values | changes))
+    server = ServerParams(name="gpus", urls=urls, deadline_seconds=deadline)
+    return AgentParams(method="agent", vllm="adapter", server=server, **(values | changes))
 
 
 @pytest.fixture
@@ -134,11 +135,10 @@ def test_a_server_with_other_weights_ends_the_run_and_the_step_is_not_kept(setup
 def test_a_server_that_is_not_there_or_takes_no_lora_is_one_line(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lora_servers, "DEADLINE", 0.1)
     with served(Vllm(setup.writer)) as url:
         gone = url
-    with pytest.raises(ServiceUnavailable, match=r"connection failed, tried for 0\.1 s; .* train\.vllm_urls") as caught:
-        train(params(gone), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
+    with pytest.raises(ServiceUnavailable, match=r"connection failed, tried for 0\.1 s; .* servers\.gpus") as caught:
+        train(params(gone, deadline=0.1), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert gone in str(caught.value) and "\n" not in str(caught.value)
     plain = Vllm(setup.writer)
     monkeypatch.setattr(plain, "answer", lambda path, body: (404, {"detail": "Not Found"}))

@@ -122,7 +122,7 @@ def test_two_processes_learn_what_one_learns_and_resume_after_a_kill(game: dict[
 
 @pytest.mark.services
 def test_an_error_of_the_main_process_is_one_line_and_ends_both(game: dict[str, object]) -> None:
-    server = {"kind": "server", "base_url": "http://127.0.0.1:9/v1", "model": "none", "deadline_seconds": 1.0}
+    server = {"kind": "server", "server": {"urls": ["http://127.0.0.1:9/v1"], "deadline_seconds": 1.0}, "model": "none"}
     change(**game | {"pipeline": {"name": "multistep"}, "generator": server})
     done = launch("-m", "tasks.train")
     told = [line for line in done.stderr.splitlines() if line.startswith(("error: ", "stopped"))]

@@ -10,12 +10,13 @@ from by_hand import Fixed
 from letters import save_letters
 from servers import BIN, Server, free_port
 
-from harr.params.generator import ServerParams
+from harr.params.generator import ServedParams
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.rag.rollout import play
 from harr.types import Generate, Passage, Pipeline, Question
+from tests.serving import asking
 
 pytestmark = pytest.mark.services
 
@@ -41,10 +42,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     running.stop()
 
 
-def section(program: Server) -> ServerParams:
+def section(program: Server) -> ServedParams:
     limits = {"max_tokens": 16, "concurrency": 2, "deadline_seconds": 90.0, "temperature": 0.0}
     address, model = f"http://127.0.0.1:{program.port}/v1", str(program.folder / "letters")
-    return ServerParams(kind="server", base_url=address, model=model, **limits)
+    return asking(address, model=model, **limits)
 
 
 @pytest.mark.fault(11)

@@ -11,10 +11,10 @@ from serving import chat, completion, serving
 
 from harr.builders.writers import build_generator
 from harr.errors import ParamsError, ServiceUnavailable
-from harr.params.generator import ServerParams
 from harr.rag.generation.server import ServerGenerator
 from harr.types import Generate, TruncatedCompletion
 from tasks.paths import PLACES
+from tests.serving import asking
 
 COUNTS = ("requests", "retries", "timeouts", "prompt_tokens", "completion_tokens", "too_long", "no_room")
 OPENAI = {
@@ -48,9 +48,9 @@ def echo(body: dict[str, Any], number: int) -> tuple[int, Any]:
     return 200, chat("echo " + body["messages"][-1]["content"])
 
 
-def generator(base_url: str, **changes: Any) -> ServerGenerator:
+def generator(*urls: str, **changes: Any) -> ServerGenerator:
     values = {"deadline_seconds": 0.1, "timeout_seconds": 5.0, "concurrency": 4} | changes
-    return ServerGenerator(ServerParams(kind="server", base_url=base_url, model="small", **values))
+    return ServerGenerator(asking(*urls, **values))
 
 
 def ask(*texts: str) -> list[Generate]:
@@ -80,12 +80,12 @@ def test_of_two_servers_the_less_loaded_is_asked_and_a_dead_one_is_told_and_left
 
     texts = [str(number) for number in range(24)]
     with serving(slow) as first, serving(slow) as second:
-        two = generator(first.base_url, more_urls=(second.base_url,), deadline_seconds=20.0)
+        two = generator(first.base_url, second.base_url, deadline_seconds=20.0)
         assert two.complete(ask(*texts)) == [f"echo {text}" for text in texts]
         assert min(len(first.bodies), len(second.bodies)) >= 6 and max(first.peak, second.peak) <= 3
         gone = second.base_url
     with serving(slow) as first:
-        one = generator(gone, more_urls=(first.base_url,), deadline_seconds=20.0)
+        one = generator(gone, first.base_url, deadline_seconds=20.0)
         assert one.complete(ask(*texts)) == [f"echo {text}" for text in texts]
         assert len(first.bodies) == len(texts)
         assert one.usage()["retries"] <= 4, "one address is tried by those under way, and then left alone"
@@ -159,7 +159,7 @@ def test_other_refusals_end_the_stage() -> None:
         (404, OPENAI["message"]),
     ):
         refusal = {"error": {"message": words, "code": status}}
-        told = rf"HTTP {status} .*{re.escape(words)}.*check generator\.base_url, generator\.model \(small\)"
+        told = rf"HTTP {status} .*{re.escape(words)}.*check servers\.llm\.urls, generator\.model \(small\)"
         with (
             serving(lambda body, number, sent=(status, refusal): sent) as served,
             pytest.raises(ParamsError, match=told),
@@ -177,7 +177,7 @@ def test_what_is_no_completion_is_one_line_and_an_empty_one_is_data() -> None:
     for answer in (*OTHERS, *({"choices": [choice]} for choice in CHOICES)):
         with serving(lambda body, number, answer=answer: (200, answer)) as served:
             for request in (*ask("a"), Generate(prompt="a")):
-                told = r"the answer is no completion; generator\.base_url must be"
+                told = r"the answer is no completion; servers\.llm\.urls must be"
                 with pytest.raises(ParamsError, match=told) as caught:
                     generator(served.base_url).complete([request])
                 assert "\n" not in str(caught.value), answer
@@ -199,7 +199,7 @@ def test_the_extra_body_is_sent_and_is_part_of_what_is_remembered(
 
     with serving(reply) as served:
         for extra in (*bodies, *bodies):
-            section = ServerParams(kind="server", base_url=served.base_url, model="small", extra_body=extra)
+            section = asking(served.base_url, extra_body=extra)
             writer = build_generator(section, 0, PLACES)
             assert writer is not None
             told = extra.get("chat_template_kwargs")
@@ -229,7 +229,7 @@ def test_raw_text_goes_to_completions_with_stop_strings_and_seed() -> None:
         return 200, completion("so " + body["prompt"], cut) | {"usage": usage}
 
     with serving(text) as served:
-        section = ServerParams(kind="server", base_url=served.base_url, model="small", max_tokens=2)
+        section = asking(served.base_url, max_tokens=2)
         player = ServerGenerator(section, seed=7)
         requests = [Generate(prompt="once", stop=("</search>",)), Generate(prompt="twice", stop=("</search>",))]
         found = player.complete([*requests, requests[0]])

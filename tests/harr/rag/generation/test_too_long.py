@@ -10,13 +10,13 @@ from letters import OnePassage
 from serving import completion, serving
 
 from harr.errors import ParamsError
-from harr.params.generator import ServerParams
 from harr.rag.generation.cache import CachedGenerator
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.rag.rollout import play
 from harr.rag.scoring.terms import answer_f1
 from harr.types import Episode, Generate, Question
+from tests.serving import asking
 
 
 def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
@@ -31,7 +31,7 @@ def written(text: str, reason: str = "stop", tokens: int = 0) -> tuple[int, Any]
 
 
 def remembering(base_url: str, path: Path) -> CachedGenerator:
-    section = ServerParams(kind="server", base_url=base_url, model="small", deadline_seconds=0.1, concurrency=4)
+    section = asking(base_url, deadline_seconds=0.1, concurrency=4)
     return CachedGenerator(ServerGenerator(section), path / "known.sqlite")
 
 

@@ -12,6 +12,7 @@ from serving import serving
 
 from harr.errors import ModelError
 from harr.params.reward import RerankerParams
+from harr.params.servers import ServerParams
 from harr.rag.retrieval.reranked import Reranked
 from harr.rag.scoring.reranker import open_reranker
 from harr.types import Passage, Question, Search
@@ -42,7 +43,7 @@ def test_a_server_orders_the_pool_and_each_query_is_asked_once() -> None:
         return 200, {"results": [{"index": place, "relevance_score": scores[text]} for place, text in texts]}
 
     with serving(ranked) as served:
-        params = RerankerParams(base_url=served.base_url, model="small", concurrency=1)
+        params = RerankerParams(server=ServerParams(urls=(served.base_url,), concurrency=1), model="small")
         retriever = Reranked(Fixed(*PASSAGES), open_reranker(params, "evaluate.reranker"), k=2, depth=4)
         asked = [search("where"), search("where"), search("where", "b"), search("none", *"abcd"), search("all", k=4)]
         found = retriever.retrieve(asked)

@@ -10,6 +10,7 @@ from serving import chat, serving
 from harr.builders.pipeline import build_reward
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.params import Params
+from harr.params.servers import ServerParams
 from harr.rag.scoring.reward import Reward
 from harr.types import Episode, Outcome, Question
 from tasks.paths import PLACES
@@ -26,11 +27,16 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+JUDGE = ServerParams(name="judge", urls=("http://h",), deadline_seconds=0.1)
+
+
 def reward(base_url: str, **changes: Any) -> Reward:
-    judge = {"kind": "server", "base_url": "http://h", "model": "small", "deadline_seconds": 0.1} | changes
+    judge = {"kind": "server", "server": {"urls": ["http://h"]}, "model": "small"} | changes
     params = Params.model_validate(GOOD | {"reward": {"terms": {"semantic": 1.0}, "judge": judge}})
     assert params.reward.judge
-    there = params.reward.judge.model_copy(update={"base_url": base_url})  # params.yaml takes no password in it
+    there = params.reward.judge.model_copy(
+        update={"server": JUDGE.model_copy(update={"urls": (base_url,)})}
+    )  # params.yaml takes no password in it
     section = params.reward.model_copy(update={"judge": there})
     return build_reward(section, params.encoder, params.seed, PLACES)
 
@@ -76,12 +82,10 @@ def test_bug_14_a_failure_is_never_kept_and_a_verdict_is_kept_for_later_stages(p
 def test_a_judge_that_does_not_answer_ends_the_run_at_its_deadline() -> None:
     with serving(lambda body, number: (200, "<html>")) as served:
         address = served.base_url.replace("//", "//ada:private@")
-        with pytest.raises(ParamsError, match=r"reward\.judge\.base_url must be an OpenAI") as refused:
+        with pytest.raises(ParamsError, match=r"servers\.judge\.urls must be an OpenAI") as refused:
             reward(address).score(answered("Ada"))
     assert "private" not in str(refused.value)
-    told = (
-        r"^reward\.judge at http://127.*: connection failed, tried for.*start the server, or mend reward\.judge\.base"
-    )
+    told = r"^reward\.judge at http://127.*: connection failed, tried for.*start the server, or mend servers\.judge"
     with pytest.raises(ServiceUnavailable, match=told) as caught:  # the server is gone
         reward(served.base_url).score(answered("Ada"))
     assert "\n" not in str(caught.value)

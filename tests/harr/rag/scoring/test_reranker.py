@@ -20,7 +20,7 @@ SCORES = {"Acme: founded by Ada": 0.5, "Ada: born in Bath": 1.0, "Bath: a town":
 
 
 def reward(base_url: str, **terms: float) -> Reward:
-    reranker = {"base_url": base_url, "model": "small", "deadline_seconds": 0.1}
+    reranker = {"server": {"name": "ranker", "urls": [base_url], "deadline_seconds": 0.1}, "model": "small"}
     section = {"terms": terms or {"relevance": 1.0}, "reranker": reranker}
     params = Params.model_validate(GOOD | {"reward": section})
     return build_reward(params.reward, params.encoder, params.seed, PLACES)
@@ -63,7 +63,7 @@ def test_an_answer_without_a_score_for_every_passage_is_one_line() -> None:
         {"results": [{"index": place, "relevance_score": score} for place in range(count)]}
         for count, score in ((1, 0.5), (2, float("nan")))
     )
-    told = "the answer holds no finite score for each of 2 passages; reward.reranker.base_url must be the address of"
+    told = "the answer holds no finite score for each of 2 passages; servers.ranker.urls must be the address of"
     for answer in (one, wild, {"data": []}, "<html>"):
         with serving(lambda body, number, answer=answer: (200, answer)) as served, pytest.raises(ParamsError) as error:
             reward(served.base_url).score([played(("Who?", tuple(SCORES)[:2]))])

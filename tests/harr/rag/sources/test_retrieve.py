@@ -6,6 +6,7 @@ from typing import Any
 from by_hand import Fixed, Script
 from serving import serving
 
+from harr.params.servers import ServerParams
 from harr.params.sources import RetrieveParams
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.search_r1 import search_r1
@@ -29,8 +30,9 @@ def fine(body: dict[str, Any], number: int) -> tuple[int, Any]:
     return 200, {"result": [hits(query) for query in body["queries"]]}
 
 
-def opened(url: str, folder: Path, **more: Any) -> WebSource:
-    return open_sources({"Wiki": RetrieveParams(kind="retrieve", base_url=url, **more)}, folder)["Wiki"]
+def opened(url: str, folder: Path, deadline_seconds: float = 15.0) -> WebSource:
+    server = ServerParams(urls=(url,), timeout_seconds=deadline_seconds, deadline_seconds=deadline_seconds)
+    return open_sources({"Wiki": RetrieveParams(kind="retrieve", server=server)}, folder)["Wiki"]
 
 
 def asks(*queries: str, **more: Any) -> list[Search]:

@@ -11,6 +11,7 @@ import pytest
 from serving import serving
 
 from harr.errors import HarrError, ParamsError, ServiceUnavailable
+from harr.params.servers import ServerParams
 from harr.params.sources import CassetteParams, ExaParams, FunctionSourceParams
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.providers import exa
@@ -157,9 +158,16 @@ def test_what_is_recorded_can_be_played(tmp_path: Path) -> None:
         open_sources({"General": CassetteParams(kind="cassette", path=str(tape))}, tmp_path)
 
 
+def exa_server(url: str, key: str) -> ServerParams:
+    return ServerParams(urls=(url,), key_variable=key, timeout_seconds=15.0)
+
+
 def test_what_cannot_be_asked_is_said_before_anything_starts(tmp_path: Path) -> None:
     for section, said in (
-        (ExaParams(kind="exa", key_variable="HARR_NO_KEY"), "set the environment variable HARR_NO_KEY"),
+        (
+            ExaParams(kind="exa", server=exa_server("http://h", "HARR_NO_KEY")),
+            "set the environment variable HARR_NO_KEY",
+        ),
         (CassetteParams(kind="cassette", path="nowhere.jsonl"), "nowhere.jsonl is missing"),
         (FunctionSourceParams(kind="function", function="nowhere:search"), "nowhere:search cannot be imported"),
     ):
@@ -180,9 +188,9 @@ def test_exa_through_its_own_client(monkeypatch: pytest.MonkeyPatch) -> None:
         found = [{"id": url, "url": url, "title": f"Page {n}", "text": " long" * 200} for n, url in enumerate(urls)]
         return 200, {"requestId": "r", "results": found}
 
-    section = ExaParams(kind="exa", key_variable="MY_EXA_KEY", category="news", max_characters=40)
+    section = ExaParams(kind="exa", category="news", max_characters=40)
     with serving(answer) as served:
-        web = source(exa("News", section.model_copy(update={"base_url": served.base_url})))
+        web = source(exa("News", section.model_copy(update={"server": exa_server(served.base_url, "MY_EXA_KEY")})))
         fine, busy, bad, locked = web.retrieve(searches(["fine", "busy", "bad", "locked"]))
     assert [p.id for p in fine.passages] == ["https://x.example/0", "https://x.example/1"]
     assert fine.passages[0].title == "Page 0" and len(fine.passages[0].text) == 40
@@ -193,6 +201,6 @@ def test_exa_through_its_own_client(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = next(body for body in served.bodies if body["query"] == "fine")
     assert (asked["numResults"], asked["category"]) == (2, "news")
     assert asked["contents"] == {"text": {"maxCharacters": 40}}
-    gone = exa("General", section.model_copy(update={"base_url": served.base_url}))
+    gone = exa("General", section.model_copy(update={"server": exa_server(served.base_url, "MY_EXA_KEY")}))
     [found] = source(gone, deadline_seconds=0.5).retrieve(searches("a"))
     assert found.error.startswith(("Exa does not answer", "no answer within")) and not found.passages
