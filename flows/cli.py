@@ -16,7 +16,6 @@ from typer import Argument, BadParameter, Option, Typer
 from flows import llm, towers
 from flows.command import PLAIN, call
 from harr.errors import CorpusError
-from tasks.paths import DIAGNOSIS
 from tasks.runtime.command import run_command
 
 RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or params.yaml, in this folder"
@@ -56,28 +55,6 @@ def evaluate(
     from tasks.evaluate import evaluate_file
 
     run_command(lambda: evaluate_file(Params.load(), questions, out, model, arms or (), run))
-
-
-@app.command()
-def diagnose(
-    questions: Annotated[
-        Path | None, Option(help="question file (default: the validation questions, filled up with those of training)")
-    ] = None,
-    count: Annotated[int, Option(min=10, metavar="N", help="at most so many of them, drawn by the seed")] = 300,
-    out: Annotated[Path, Option(help="folder of index.html and diagnosis.json")] = DIAGNOSIS,
-) -> None:
-    """Say before training what it could add, and what to do.
-
-    Plays every arm that needs no training, and some rollouts. Needs what stages download, embed and index have made.
-    """
-    from harr.params import Params
-    from tasks.diagnose import diagnose
-
-    def body() -> None:
-        print(*(f"- {sentence}" for sentence in diagnose(Params.load(), questions, count, out)), sep="\n")
-        print(f"page: {(out / 'index.html').resolve()}")
-
-    run_command(body)
 
 
 @app.command()
@@ -147,12 +124,12 @@ def preview(
     """
     import psutil
 
+    from flows.checks import checks
     from flows.memory import memory_check
     from flows.terminal import check_lines, preview_lines, show
     from harr.corpus.passages import write_questions
     from harr.datasets import open_spans
     from harr.datasets.preview import preview, read_data
-    from harr.diagnose.checks import checks
     from harr.params import Params
     from tasks.runtime.limits import memory_limit
 
