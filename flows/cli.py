@@ -75,17 +75,6 @@ def promote(
 
 
 @app.command()
-def register(recipe: Recipe = "params.yaml") -> None:
-    """Make the model in models/ the candidate.
-
-    Also one that DVC took from its cache or from a remote. A model that is registered already is not registered twice.
-    """
-    from flows.run import register_model
-
-    run_command(lambda: print(register_model(recipe)))
-
-
-@app.command()
 def pull(
     model: Annotated[str, Argument(metavar="URI", help="models:/NAME@ALIAS or models:/NAME/NUMBER")],
     out: Annotated[Path, Argument(metavar="DIR", help="folder of the model, which appears whole")],
@@ -220,14 +209,20 @@ def down() -> None:
 
 
 @app.command()
-def record(recipe: Recipe = "params.yaml") -> None:
+def record(
+    recipe: Recipe = "params.yaml",
+    register: Annotated[
+        bool, Option("--register", help="there must be a model, also one that was rolled back")
+    ] = False,
+) -> None:
     """Report to MLflow what it has not received yet.
 
-    Runs of every folder, and the model in models/ as the candidate. What is there already stays as it is.
+    Runs of every folder, and the model in models/ as the candidate, also one that DVC took from its cache or from a
+    remote. What is there already stays as it is; a model that was rolled back becomes the candidate by --register only.
     """
     from flows.run import record_runs
 
-    run_command(lambda: print(*record_runs(recipe) or ["MLflow has everything"], sep="\n"))
+    run_command(lambda: print(*record_runs(recipe, register=register) or ["MLflow has everything"], sep="\n"))
 
 
 @app.command()
