@@ -68,7 +68,7 @@ sh("harr report")
 # %%
 params["train"]["steps"] = 4
 yaml.dump(params, settings)
-sh("dvc repro --quiet merge")
+sh("dvc repro --quiet")
 
 # %% [markdown]
 # ## Serve
