@@ -41,20 +41,11 @@ params["tracking"].update(registered_model="tour")
 yaml.dump(params, settings)
 
 # %% [markdown]
-# ## Diagnose
-#
-# `dvc repro index` makes the passages, their vectors and a search index. `harr diagnose` lets every
-# system play that needs no training, and says whether training could add anything.
-
-# %%
-sh("dvc repro --quiet index")
-sh("harr diagnose --count 10")
-
-# %% [markdown]
 # ## Train
 #
-# `dvc repro` runs the stages that are left: it chooses questions, trains the query encoder on them,
-# and compares it with other systems on test questions. What is done already does not run again.
+# `dvc repro` runs the stages: it makes the passages, their vectors and a search index, chooses
+# questions, trains the query encoder on them, and compares it with other systems on test questions.
+# What is done already does not run again.
 
 # %%
 sh("dvc repro --quiet")
@@ -77,7 +68,7 @@ sh("harr report")
 # %%
 params["train"]["steps"] = 4
 yaml.dump(params, settings)
-sh("dvc repro --quiet merge")
+sh("dvc repro --quiet")
 
 # %% [markdown]
 # ## Serve

@@ -16,7 +16,6 @@ from typer import Argument, BadParameter, Option, Typer
 from flows import llm, towers
 from flows.command import PLAIN, call
 from harr.errors import CorpusError
-from tasks.paths import DIAGNOSIS
 from tasks.runtime.command import run_command
 
 RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or params.yaml, in this folder"
@@ -59,28 +58,6 @@ def evaluate(
 
 
 @app.command()
-def diagnose(
-    questions: Annotated[
-        Path | None, Option(help="question file (default: the validation questions, filled up with those of training)")
-    ] = None,
-    count: Annotated[int, Option(min=10, metavar="N", help="at most so many of them, drawn by the seed")] = 300,
-    out: Annotated[Path, Option(help="folder of index.html and diagnosis.json")] = DIAGNOSIS,
-) -> None:
-    """Say before training what it could add, and what to do.
-
-    Plays every arm that needs no training, and some rollouts. Needs what stages download, embed and index have made.
-    """
-    from harr.params import Params
-    from tasks.diagnose import diagnose
-
-    def body() -> None:
-        print(*(f"- {sentence}" for sentence in diagnose(Params.load(), questions, count, out)), sep="\n")
-        print(f"page: {(out / 'index.html').resolve()}")
-
-    run_command(body)
-
-
-@app.command()
 def promote(
     recipe: Recipe = "params.yaml",
     re_evaluate: Annotated[
@@ -95,17 +72,6 @@ def promote(
     from flows.run import run_promotion
 
     run_command(lambda: run_promotion(recipe, back=False, again=re_evaluate))
-
-
-@app.command()
-def register(recipe: Recipe = "params.yaml") -> None:
-    """Make the model in models/ the candidate.
-
-    Also one that DVC took from its cache or from a remote. A model that is registered already is not registered twice.
-    """
-    from flows.run import register_model
-
-    run_command(lambda: print(register_model(recipe)))
 
 
 @app.command()
@@ -147,12 +113,12 @@ def preview(
     """
     import psutil
 
+    from flows.checks import checks
     from flows.memory import memory_check
     from flows.terminal import check_lines, preview_lines, show
     from harr.corpus.passages import write_questions
     from harr.datasets import open_spans
     from harr.datasets.preview import preview, read_data
-    from harr.diagnose.checks import checks
     from harr.params import Params
     from tasks.runtime.limits import memory_limit
 
@@ -243,14 +209,20 @@ def down() -> None:
 
 
 @app.command()
-def record(recipe: Recipe = "params.yaml") -> None:
+def record(
+    recipe: Recipe = "params.yaml",
+    register: Annotated[
+        bool, Option("--register", help="there must be a model, also one that was rolled back")
+    ] = False,
+) -> None:
     """Report to MLflow what it has not received yet.
 
-    Runs of every folder, and the model in models/ as the candidate. What is there already stays as it is.
+    Runs of every folder, and the model in models/ as the candidate, also one that DVC took from its cache or from a
+    remote. What is there already stays as it is; a model that was rolled back becomes the candidate by --register only.
     """
     from flows.run import record_runs
 
-    run_command(lambda: print(*record_runs(recipe) or ["MLflow has everything"], sep="\n"))
+    run_command(lambda: print(*record_runs(recipe, register=register) or ["MLflow has everything"], sep="\n"))
 
 
 @app.command()

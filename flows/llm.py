@@ -33,25 +33,6 @@ def ask(
     run_command(body)
 
 
-def merge(
-    base: Annotated[str, Option(help="the language model that the adapter is for: a folder, or a cached hub name")],
-    adapter: Annotated[Path, Option(help="folder of a LoRA, as PEFT saves it")],
-    out: Annotated[Path, Option(help="new folder of the merged model")],
-) -> None:
-    """Merge a LoRA of a language model into its base.
-
-    The merged model is read again, and its logits are compared with the adapter's before the folder appears.
-    """
-
-    def body() -> None:
-        from harr.merge.llm import merge_by_paths
-
-        found = merge_by_paths(base, adapter, out)
-        print(f"merged into {out}; a logit differs by at most {found['logit_difference_max']:.6f}")
-
-    run_command(body)
-
-
 def demonstrations(
     out: Annotated[Path, Option(help="new file of demonstrations, for generator.demonstrations")],
     model: Annotated[
@@ -85,4 +66,4 @@ def demonstrations(
     run_command(body)
 
 
-COMMANDS = (ask, demonstrations, merge)
+COMMANDS = (ask, demonstrations)

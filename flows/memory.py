@@ -15,8 +15,8 @@ from typing import Any
 
 from huggingface_hub import snapshot_download
 
+from flows.doctor.finding import Finding, ok, warn
 from harr.datasets.preview import Data
-from harr.diagnose.checks import Check
 from harr.errors import HarrError
 from harr.io.model_folder import PACKAGED, find_folder
 from harr.params import Params
@@ -55,7 +55,7 @@ class Shape:
         return self.layers * rank * (10 * self.width + 2 * self.inner)
 
 
-def memory_check(params: Params, data: Data, here: float) -> list[Check]:
+def memory_check(params: Params, data: Data, here: float) -> list[Finding]:
     """Return what the stages will hold, beside the bytes that are ``here``; nothing where that cannot be told."""
     shape, questions = shape_of(params.encoder.model), data.splits.train
     if shape is None or not questions:
@@ -65,9 +65,9 @@ def memory_check(params: Params, data: Data, here: float) -> list[Check]:
     found = "about " + ", ".join(f"{count / 1e9:.1f} GB to {stage}" for stage, count in told.items())
     found += "" if data.ids is not None or params.index.uri else ", and what the index takes"
     if max(told.values()) <= here:
-        return [Check("ok", "memory", found)]
+        return [ok("memory", found)]
     fix = "lower train.states_per_pass, set train.gradient_checkpointing or index.uri, or run where there is more"
-    return [Check("warn", "memory", f"{found}; {here / 1e9:.1f} GB here", fix)]
+    return [warn("memory", f"{found}; {here / 1e9:.1f} GB here", fix)]
 
 
 def shape_of(model: str) -> Shape | None:

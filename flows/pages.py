@@ -1,6 +1,6 @@
 """Pages of a project over HTTP, so that links from Prefect open: `harr up` starts it as `python -m flows.pages PORT`.
 
-It serves reports, Data Docs and the diagnosis, of this folder and of the recipes' folders, and nothing else of them.
+It serves reports and Data Docs, of this folder and of the recipes' folders, and nothing else of them.
 """
 
 import re
@@ -12,9 +12,9 @@ from posixpath import normpath
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from tasks.paths import CHECKS, DIAGNOSIS, REPORTS, RUNS
+from tasks.paths import CHECKS, REPORTS, RUNS
 
-SITES = (REPORTS, DIAGNOSIS, CHECKS.parent)
+SITES = (REPORTS, CHECKS.parent)
 SERVED = re.compile(rf"/({re.escape(str(RUNS))}/[^/.][^/]*/)?({'|'.join(map(re.escape, map(str, SITES)))})/.+")
 
 

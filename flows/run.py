@@ -64,13 +64,13 @@ def keep_candidate(place: Path) -> None:
         print(line)
 
 
-def _make_candidate(place: Path) -> str:
+def _make_candidate(place: Path, *, by_hand: bool = False) -> str:
     """Make the model in models/ the candidate; returns what was done, "" where nothing was to do."""
     from tasks.registry.candidate import has_model, keep_candidate
 
     with inside(place):
         params = Params.load()
-        return keep_candidate(params) if has_model(params) else ""
+        return keep_candidate(params, by_hand=by_hand) if by_hand or has_model(params) else ""
 
 
 def promote(recipe: str, *, back: bool = False, again: bool = False, to: str = "") -> tuple[bool, str]:
@@ -85,17 +85,25 @@ def promote(recipe: str, *, back: bool = False, again: bool = False, to: str = "
         return outcome_of("rollback" if back else "promote", params, again=again, to=to)
 
 
-def record_runs(recipe: str) -> list[str]:
+def record_runs(recipe: str, *, register: bool = False) -> list[str]:
     """Report what MLflow has not received, and make the model in models/ of a recipe the candidate; returns lines.
 
+    Args:
+        recipe: its name, or params.yaml.
+        register: whether there must be a model, which becomes the candidate also where it was rolled back.
+
     Raises:
+        CorpusError: there is no model to ``register``.
         ServiceUnavailable: a server does not answer; what it has not taken stays.
     """
     from tasks.tracking.report import send_reports
 
     place, _ = resolve_recipe(recipe)
+    ran = (place / SETTINGS).exists()
+    if register and not ran:
+        raise CorpusError(f"{place} is not there; run `harr run --recipe {recipe}`")
     lines = send_reports()
-    line = _make_candidate(place) if (place / SETTINGS).exists() else ""
+    line = _make_candidate(place, by_hand=register) if ran else ""
     return [*lines, *([line] if line else [])]
 
 
@@ -109,18 +117,6 @@ def run_promotion(recipe: str, back: bool, again: bool = False, to: str = "") ->
     if not moved:
         raise PromotionRefused(told)
     print(told)
-
-
-def register_model(recipe: str) -> str:
-    """Make the model in models/ of a recipe the candidate; returns what was done."""
-    from tasks.registry.candidate import keep_candidate
-
-    place, params = resolve_recipe(recipe)
-    if not place.exists():
-        raise CorpusError(f"{place} is not there; run `harr run --recipe {recipe}`")
-    with inside(place):
-        name = params.tracking.registered_model
-        return keep_candidate(params, by_hand=True) or f"the model in models/ is the candidate of {name} already"
 
 
 @contextlib.contextmanager

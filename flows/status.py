@@ -112,7 +112,8 @@ def _stray(versions: tuple[Version, ...], here: str, folder: Path) -> str:
     known = {one.model for one in versions if one.model}
     if not here or not known or here in known:
         return ""
-    return f"{folder} holds none of these models; `dvc checkout merge` puts it back, or `harr register` registers it"
+    back = "`dvc checkout merge` puts it back, or `harr record --register` registers it"
+    return f"{folder} holds none of these models; {back}"
 
 
 @dataclass(frozen=True)

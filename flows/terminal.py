@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from flows.doctor.finding import Finding
     from flows.status import Status
     from harr.datasets.preview import Preview
-    from harr.diagnose.checks import Check
 
 COLOURS = {
     "ok": 32, "fresh": 32, "running": 36, "fail": 31,
@@ -56,7 +55,7 @@ def preview_lines(shown: "Preview", export: Path | None) -> list[str]:
     ]
 
 
-def check_lines(findings: Sequence["Finding | Check"]) -> list[str]:
+def check_lines(findings: Sequence["Finding"]) -> list[str]:
     """Return a line per finding, and under a problem its fix."""
     if not findings:
         return []

@@ -34,8 +34,6 @@ VALIDATION = QUESTIONS / "validation.jsonl"
 STATS = METRICS / "training_stats.jsonl"
 """All that is known of every training step, a line a step."""
 REPORT, PREFERENCES_PAGE = REPORTS / "index.html", REPORTS / "preferences.html"
-DIAGNOSIS = Path("diagnosis")
-"""What `harr diagnose` writes; not reports/, which DVC empties before stage evaluate."""
 WORK = Path("work")
 """Unfinished work: a folder per stage, outside of what DVC deletes before a run."""
 STATE = Path(".harr")

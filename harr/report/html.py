@@ -1,4 +1,4 @@
-"""Pages of HTML from the templates beside this file; every text is escaped, and a name not given is an error."""
+"""Pages of HTML from templates; every text is escaped, and a name not given is an error."""
 
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,9 @@ from markupsafe import Markup
 from harr.evaluate.plays import compact
 
 
-def render(template: str, **values: Any) -> str:
-    """Return the page that a template makes of these values."""
-    folder = FileSystemLoader(Path(__file__).parent)
-    pages = Environment(loader=folder, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+def render(template: str, folder: Path = Path(__file__).parent, /, **values: Any) -> str:
+    """Return the page that a template of this folder makes of these values."""
+    pages = Environment(loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return pages.get_template(template).render(values)
 
 

@@ -125,7 +125,7 @@ def resolve(client: Any, uri: str) -> RegisteredVersion:
     if not (found.run_id and DIGEST.fullmatch(found.tags.get("model", "")) and "kind" in found.tags):
         raise ModelError(
             f"version {found.version} of {name} was not registered by harr (no run, or no tag model or kind), so its "
-            "files cannot be checked; load it with MLflow, or run `harr register`"
+            "files cannot be checked; load it with MLflow, or run `harr record --register`"
         )
     return RegisteredVersion(name, str(found.version), found.tags["model"], found.run_id, found.tags["kind"])
 
@@ -166,7 +166,7 @@ def download(client: Any, version: RegisteredVersion, out: Path) -> None:
         if digest_of(folder) != version.digest:
             raise DamagedFile(
                 f"{version.uri} is damaged in MLflow's artifact store ({_changed(folder)} is not what was registered); "
-                "restore it there, or run `dvc repro` and `harr register` where the model was trained"
+                "restore it there, or run `dvc repro` and `harr record --register` where the model was trained"
             )
         publish(folder, out)
     finally:
@@ -210,7 +210,7 @@ def _answered(uri: str) -> Iterator[None]:
     except Exception as error:
         if getattr(error, "error_code", "") in ABSENT:
             raise ModelError(
-                f"the registry has no {uri} ({one_line(error, 200)}); `harr register` makes a version with the alias "
-                "candidate, `harr promote` gives it the alias champion"
+                f"the registry has no {uri} ({one_line(error, 200)}); `harr record --register` makes a version with "
+                "the alias candidate, `harr promote` gives it the alias champion"
             ) from None
         raise ServiceUnavailable(f"MLflow does not give {uri}: {one_line(error, 300)}") from None

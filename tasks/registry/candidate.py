@@ -45,7 +45,8 @@ def keep_candidate(params: Params, *, by_hand: bool = False) -> str:
         if known:
             before = look_up(client.get_model_version_by_alias, name, CANDIDATE)
             if not propose(client, name, known, by_hand=by_hand):
-                return f"version {known.version} of {name} was rolled back; `harr register` makes it the candidate"
+                mend = "`harr record --register` makes it the candidate"
+                return f"version {known.version} of {name} was rolled back; {mend}"
             same = before and str(before.version) == str(known.version)
             return "" if same else f"candidate of {name} is version {known.version}: the model in {folder}"
     check_settings(params)

@@ -49,7 +49,7 @@ def promote(params: Params, *, again: bool = False) -> str:
             candidate = look_up(client.get_model_version_by_alias, name, CANDIDATE)
             champion = look_up(client.get_model_version_by_alias, name, CHAMPION)
             if candidate is None:
-                mend = "run `dvc repro`, or `harr register` for the model in models/"
+                mend = "run `dvc repro`, or `harr record --register` for the model in models/"
                 raise PromotionRefused(f"registered model {name} has no candidate; {mend}")
             past = champions(client, name)
             replay = _replay(client, params, candidate, champion, again=again)
@@ -89,8 +89,8 @@ def _replay(
 def rollback(params: Params, *, to: str = "") -> str:
     """Give ``champion`` back to the version before, or ``to`` any that was champion; returns what was done.
 
-    The one that leaves is no ``candidate`` any more, so that the next run does not promote it again; `harr register`
-    makes it one.
+    The one that leaves is no ``candidate`` any more, so that the next run does not promote it again;
+    `harr record --register` makes it one.
 
     Raises:
         PromotionRefused: there is no previous champion, or ``to`` was none or is gone.

@@ -76,7 +76,7 @@ def end_of_run(params: Params) -> str:
     first = (
         ("harr promote", "make the model the champion, if the gate lets it")
         if headline_figures(summary).get("gain_low", 1.0) > 0
-        else ("harr diagnose", "what training could add here, and what to do")
+        else ("harr preview", "whether questions, gold passages and reward fit")
     )
     steps = [first, use, ("harr up", "pages of all runs, and schedules")]
     commands = [(command.replace("harr", harr, 1), what) for command, what in steps]

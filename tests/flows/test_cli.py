@@ -83,8 +83,8 @@ def test_a_failure_is_exit_1_with_its_fix(place: Path, harr: Run) -> None:
         (["report"], "metrics/evaluate.json is missing; run `dvc repro evaluate`"),
         (["evaluate", "--questions", "mine.jsonl", "--out", "mine.json"], "--questions mine.jsonl is missing"),
         (["pull", "harr-retriever@champion", "out"], ""),
-        (["register"], "models/retriever holds no model; run `dvc pull` or `dvc repro`"),
-        *([[name, "--recipe", "smok"], "no recipe 'smok'; there are: "] for name in ("run", "promote", "register")),
+        (["record", "--register"], "models/retriever holds no model; run `dvc pull` or `dvc repro`"),
+        *([[name, "--recipe", "smok"], "no recipe 'smok'; there are: "] for name in ("run", "promote", "record")),
         (["rollback", "--recipe", "smok"], "no recipe 'smok'; there are: "),
     ],
 )

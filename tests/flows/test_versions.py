@@ -69,7 +69,7 @@ def test_a_model_in_models_that_is_no_version(project: Path, monkeypatch: pytest
     write_json(project / "models/retriever/harr.json", {})
     here = digest_of(project / "models/retriever")
     monkeypatch.setattr("flows.stages.read_stages", lambda root: [])
-    line = "models/retriever holds none of these models; `dvc checkout merge` puts it back, or `harr register` "
+    line = "models/retriever holds none of these models; `dvc checkout merge` puts it back, or `harr record "
     for model, stray in ((here, False), ("", False), ("0123", True)):
         versions = (Version("champion", "3", "run", "", 0.0, model=model),)
         monkeypatch.setattr("flows.status.read_versions", lambda *given, versions=versions: versions)

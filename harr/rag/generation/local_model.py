@@ -244,16 +244,14 @@ def _key(request: Generate) -> str:
 def load_model(
     name: str,
     quantization: str = "none",
-    base: str = "",
     chat_template_kwargs: Mapping[str, Any] = NO_SETTINGS,
 ) -> tuple[Any, Any]:
     """Return the model and tokenizer of a folder or a cached hub name: safetensors only, no code, nothing downloaded.
 
-    The folder of an adapter (PEFT) gives the model that it was trained on, with the adapter; ``base`` is that model
-    where harr.json is not to be asked. ``quantization``: ``nf4`` has the linear layers of the base in 4 bits, to train
-    a LoRA on them. A chat template that rewrites earlier turns is replaced by TRL's
-    (:mod:`harr.rag.generation.chat_template`), before and after training alike, and ``chat_template_kwargs`` are set
-    in it for good.
+    The folder of an adapter (PEFT) gives the model that it was trained on, with the adapter. ``quantization``: ``nf4``
+    has the linear layers of the base in 4 bits, to train a LoRA on them. A chat template that rewrites earlier turns is
+    replaced by TRL's (:mod:`harr.rag.generation.chat_template`), before and after training alike, and
+    ``chat_template_kwargs`` are set in it for good.
 
     Raises:
         ModelError: the model is missing, holds no safetensors, needs code of its own, or cannot be had in 4 bits here;
@@ -265,7 +263,7 @@ def load_model(
     check_sums(folder, "dvc repro -f")
     if (folder / "adapter_config.json").exists():
         check_loadable(folder)
-        return _adapted(folder, quantization, base, chat_template_kwargs)
+        return _adapted(folder, quantization, chat_template_kwargs)
     if folder.is_dir():
         if not (folder / "config.json").exists() or not any(folder.glob("*.safetensors")):
             raise ModelError(
@@ -334,13 +332,13 @@ def _can_quantize() -> bool:
     return True
 
 
-def _adapted(folder: Path, quantization: str, given: str, settings: Mapping[str, Any]) -> tuple[Any, Any]:
+def _adapted(folder: Path, quantization: str, settings: Mapping[str, Any]) -> tuple[Any, Any]:
     from peft import PeftModel  # takes a second to import, and most models have no adapter
 
     try:
-        known = read_json(folder / "harr.json") if (folder / "harr.json").exists() or not given else {"base": ""}
+        known = read_json(folder / "harr.json")
         wanted = str(known["base"])
-        base = given or str(folder / known["beside"] if "beside" in known else known["base_model"])  # LeReT's own
+        base = str(folder / known["beside"] if "beside" in known else known["base_model"])  # LeReT's own
     except (OSError, ValueError, KeyError, TypeError):
         raise ModelError(
             f"adapter {folder} lacks harr.json, which names its base_model and the fingerprint of that, base; "
@@ -349,7 +347,7 @@ def _adapted(folder: Path, quantization: str, given: str, settings: Mapping[str,
     model, tokenizer = load_model(base, quantization, chat_template_kwargs=settings)
     if (folder / "tokenizer_config.json").exists():  # with the chat template that it was trained with
         tokenizer = load_tokenizer(str(folder), settings)
-    if wanted and (found := base_identity(base)) != wanted:
+    if (found := base_identity(base)) != wanted:
         raise ModelError(
             f"adapter {folder} was trained on another model than {base} now is (fingerprint {wanted}, found {found}); "
             "put that model back, or run `dvc repro -f -s train`"

@@ -10,7 +10,7 @@ from peft import LoraConfig, get_peft_model
 from harr.errors import ModelError
 from harr.io.files import read_json, write_json
 from harr.merge import llm
-from harr.merge.llm import merge_by_paths, merge_llm as merge
+from harr.merge.llm import merge_llm as merge
 from harr.rag.generation.llm_adapter import base_identity
 from harr.rag.generation.local_model import LocalGenerator, load_model
 from harr.types import Generate
@@ -75,33 +75,3 @@ def test_an_adapter_without_its_base_or_on_another_is_refused(adapter: Path, tmp
     (adapter / "harr.json").unlink()
     with pytest.raises(ModelError, match=r"lacks harr\.json, which names its base_model"):
         load_model(str(adapter))
-
-
-def test_adapters_are_merged_by_paths(adapter: Path, tmp_path: Path) -> None:
-    """Of harr's own, and of another program's, which has no harr.json."""
-    base = str(tmp_path / "letters")
-    merge_by_paths(base, adapter, tmp_path / "one")
-    (adapter / "harr.json").unlink()
-    assert merge_by_paths(base, adapter, tmp_path / "two")["logit_difference_max"] < 1e-3
-    assert says(tmp_path / "one") == says(tmp_path / "two") != says(tmp_path / "letters")
-    known = {"base_model": base, "base": base_identity(base), "kind": "llm"}
-    assert (
-        read_json(tmp_path / "two/harr.json") == known and "trained by" not in (tmp_path / "two/README.md").read_text()
-    )
-    assert not list(tmp_path.glob(".*"))
-
-
-def test_what_cannot_be_merged_by_paths_is_one_line(adapter: Path, tmp_path: Path) -> None:
-    base = str(tmp_path / "letters")
-    with pytest.raises(ModelError, match="adapter exists and is left as it is; name another folder"):
-        merge_by_paths(base, adapter, adapter)
-    with pytest.raises(ModelError, match=r"letters holds no adapter_config\.json; name a folder that PEFT saved"):
-        merge_by_paths(base, Path(base), tmp_path / "out")
-    save_letters(tmp_path / "other", spread=0.4)
-    with pytest.raises(ModelError, match="was trained on another model than"):
-        merge_by_paths(str(tmp_path / "other"), adapter, tmp_path / "out")
-    config = read_json(adapter / "adapter_config.json")
-    write_json(adapter / "adapter_config.json", config | {"task_type": "FEATURE_EXTRACTION"})
-    with pytest.raises(ModelError, match="is for task_type FEATURE_EXTRACTION, not CAUSAL_LM"):
-        merge_by_paths(base, adapter, tmp_path / "out")
-    assert not (tmp_path / "out").exists()

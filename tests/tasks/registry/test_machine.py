@@ -145,7 +145,7 @@ class Project(RuleBasedStateMachine):
 
     @rule(kill=st.integers(-1, 12))
     def registered(self, kill: int = -1) -> None:
-        """`harr register`, which `harr run` and `harr promote` do first; it may be killed."""
+        """`harr record --register`, which `harr run` and `harr promote` do first; it may be killed."""
         self.step(lambda: candidate.keep_candidate(Params.load(), by_hand=True), kill)
 
     @rule(number=st.integers(0, 40), kill=st.integers(-1, 24), skipped=st.sampled_from(["", "evaluated", "merged"]))

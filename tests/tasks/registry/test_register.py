@@ -175,17 +175,19 @@ def test_a_model_that_no_stage_made_here_becomes_the_candidate(params: Params, m
 
 
 @pytest.mark.fault(43)
-def test_what_was_rolled_back_becomes_the_candidate_only_by_hand(params: Params) -> None:
+def test_what_was_rolled_back_becomes_the_candidate_only_by_hand(params: Params, harr: Any) -> None:
     keep_candidate(params)
     promote(params)
     finished(right=36, text="second")
     keep_candidate(params)
     promote(params)
     rollback(params)
-    assert keep_candidate(params) == "version 2 of harr-smoke was rolled back; `harr register` makes it the candidate"
-    with pytest.raises(PromotionRefused, match="has no candidate; run `dvc repro`, or `harr register`"):
+    back = "version 2 of harr-smoke was rolled back; `harr record --register` makes it the candidate"
+    assert keep_candidate(params) == back and harr("record").stdout == f"{back}\n"
+    with pytest.raises(PromotionRefused, match="has no candidate; run `dvc repro`, or `harr record --register`"):
         promote(params)
-    assert "version 2" in keep_candidate(params, by_hand=True) and number(params) == "2"
+    assert harr("record", "--register").stdout.startswith("candidate of harr-smoke is version 2: ")
+    assert number(params) == "2" and harr("record", "--register").stdout == "MLflow has everything\n"
     assert ROLLED_BACK not in version(params).tags
     assert promote(params).startswith("promoted: version 2") and number(params, CHAMPION) == "2"
 
@@ -301,7 +303,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[HarrError], str]] = {
 
 @pytest.mark.fault(43)
 def test_what_is_not_as_the_stages_left_it_is_not_registered(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by `harr register` nor by `tasks.merge`, which meets it where a folder was swapped without DVC."""
+    """Neither by `harr record` nor by `tasks.merge`, which meets it where a folder was swapped without DVC."""
     for name, (change, kind, told) in WRONG.items():
         shutil.copy("recipes/smoke.yaml", "params.yaml")
         finished(right=24)

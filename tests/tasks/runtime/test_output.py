@@ -90,7 +90,7 @@ def test_the_end_of_a_run_is_the_table_what_it_means_and_three_commands(
     gain = f"{100 * (right - 12) / 40:+.1f} points of answer F1 ["
     assert f"full {verdict} bm25_first_answer, the best arm without training: {gain}" in means
     assert [word for line in lines for word in re.findall(r"^  (harr \w+)", line)] == [
-        "harr promote" if verdict == "beats" else "harr diagnose",
+        "harr promote" if verdict == "beats" else "harr preview",
         "harr serve",
         "harr up",
     ]

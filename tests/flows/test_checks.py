@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from downloading import write_rows
 
+from flows.checks import checks
 from flows.cli import main
+from flows.doctor.finding import Finding
 from harr.datasets.preview import read_data
-from harr.diagnose.checks import Check, checks
 from harr.params.download import JsonlParams
 from harr.params.pipeline import MultistepParams, PickParams
 
-Told = Callable[..., list[Check]]
+Told = Callable[..., list[Finding]]
 PASSAGES = [{"id": f"p{n}", "title": f"Town {n}", "text": f"Town {n} lies on the river {n}-bourne."} for n in range(20)]
 
 
@@ -30,7 +31,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
     """Check 16 training and 4 test questions with some changes to their rows."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*terms: str, pipeline: Any = None, train: dict[str, Any] | None = None, least: int = 1) -> list[Check]:
+    def run(*terms: str, pipeline: Any = None, train: dict[str, Any] | None = None, least: int = 1) -> list[Finding]:
         files = {"passages": (write_rows("passages.jsonl", PASSAGES),)}
         for name, numbers, change in (("train", range(16), train or {}), ("test", range(16, 20), {})):
             rows = [question(n) | change | {"id": f"{name}{place}"} for place, n in enumerate(numbers)]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from harr.diagnose.advice import Figures, advice
+from harr_diagnose.advice import Figures, advice
 
 TRAIN = Figures(
     metric="answer F1",

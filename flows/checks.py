@@ -1,9 +1,8 @@
 """Whether questions, gold passages and reward fit each other, told before anything is embedded: `harr preview`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
+from flows.doctor.finding import Finding, fail, ok, warn
 from harr.datasets.preview import Data
 from harr.params.pipeline import PipelineFacts
 from harr.params.reward import OF_ANSWERS, OF_GOLD
@@ -14,24 +13,13 @@ MANY = 0.1
 """Share of the questions from which on a flaw of theirs is worth a warning."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What was looked at, what was found there, and what to do about it; ``fail``: nothing could be learnt, or the
-    stage would end."""
-
-    level: Literal["ok", "warn", "fail"]
-    subject: str
-    found: str
-    fix: str = ""
-
-
-def checks(data: Data, terms: Sequence[str], pipeline: PipelineFacts, min_questions: int) -> list[Check]:
+def checks(data: Data, terms: Sequence[str], pipeline: PipelineFacts, min_questions: int) -> list[Finding]:
     """Return what is right and wrong with a data set that is to be trained on with a reward of these ``terms``."""
     splits = {"train": data.splits.train, "validation": data.splits.validation, "test": data.splits.test}
     found = [*_documents(data), *_gold(data, splits)]
     for split in ("train", "test"):
         if not splits[split]:
-            found.append(Check("fail", "questions", f"no {split} questions", f"check download.{split}"))
+            found.append(fail("questions", f"no {split} questions", f"check download.{split}"))
     for term in terms:
         found += _reward(term, splits, pipeline)
     found += _answers(data, splits)
@@ -39,25 +27,25 @@ def checks(data: Data, terms: Sequence[str], pipeline: PipelineFacts, min_questi
     tests = len(splits["test"])
     if tests < min_questions:
         fix = "take more test questions, or lower tracking.min_questions"
-        found.append(Check("warn", "promotion", f"{tests} test questions, at least {min_questions} are wanted", fix))
+        found.append(warn("promotion", f"{tests} test questions, at least {min_questions} are wanted", fix))
     return found
 
 
-def _documents(data: Data) -> list[Check]:
+def _documents(data: Data) -> list[Finding]:
     """Tell what was left out when passages and questions were read."""
     found = []
     if data.left_out:
         what = f"{len(data.left_out):,} cannot be read; first {data.left_out[0]}"
-        found.append(Check("warn", "documents", what, "mend them, or remove them from the folder"))
+        found.append(warn("documents", what, "mend them, or remove them from the folder"))
     gone = {name: int(count) for name, count in data.figures.items() if name.endswith("_without_their_passages")}
     for name, count in gone.items():
         split = name.partition("_")[0]
         fix = f"name other passages in `supporting` in download.{split}, or remove them"
-        found.append(Check("warn", "gold", f"{count} {split} questions whose passages were changed or removed", fix))
+        found.append(warn("gold", f"{count} {split} questions whose passages were changed or removed", fix))
     return found
 
 
-def _gold(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Check]:
+def _gold(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Finding]:
     """Tell whether the passages are there that questions name."""
     if data.ids is None:
         return []
@@ -68,13 +56,13 @@ def _gold(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Check]:
         if missing:
             split, question, pid = missing[0]
             what = f"{len(missing):,} of {len(named):,} are no passage; first {pid!r} of {split} question {question!r}"
-            found.append(Check("fail", field, what, f"mend {field}, add the passages, or remove the questions"))
+            found.append(fail(field, what, f"mend {field}, add the passages, or remove the questions"))
         elif named:
-            found.append(Check("ok", field, f"all {len(named):,} are passages of {len(data.ids):,}"))
+            found.append(ok(field, f"all {len(named):,} are passages of {len(data.ids):,}"))
     return found
 
 
-def _reward(term: str, splits: Mapping[str, Sequence[Question]], pipeline: PipelineFacts) -> list[Check]:
+def _reward(term: str, splits: Mapping[str, Sequence[Question]], pipeline: PipelineFacts) -> list[Finding]:
     """Tell whether a term of the reward can score the questions."""
     needs, what = (
         ("gold_ids", "gold passages (supporting)")
@@ -89,17 +77,17 @@ def _reward(term: str, splits: Mapping[str, Sequence[Question]], pipeline: Pipel
     silent = not pipeline.foreign and (pipeline.read_later or not pipeline.needs_generator)
     if needs == "answers" and silent:
         fix = "set reward.terms to recall or mrr, or a pipeline that answers"
-        return [Check("fail", subject, "the pipeline writes no answers, so that it is always 0", fix)]
+        return [fail(subject, "the pipeline writes no answers, so that it is always 0", fix)]
     found = []
     for split, asked in splits.items():
         lacking = [question for question in asked if not getattr(question, needs)]
         if lacking:
             told = f"{len(lacking):,} of {len(asked):,} {split} questions have no {what}; first {lacking[0].id!r}"
-            level: Literal["warn", "fail"] = "fail" if len(lacking) == len(asked) else "warn"
+            report = fail if len(lacking) == len(asked) else warn
             other = "answer_f1" if needs == "gold_ids" else "recall"
             fix = f"add them, or set reward.terms to what the questions have, such as {other}"
-            found.append(Check(level, subject, told, fix))
-    return found or [Check("ok", subject, f"all questions have {what}")]
+            found.append(report(subject, told, fix))
+    return found or [ok(subject, f"all questions have {what}")]
 
 
 def _stated(answers: Sequence[str], texts: Sequence[str]) -> bool:
@@ -113,7 +101,7 @@ def _stated(answers: Sequence[str], texts: Sequence[str]) -> bool:
     )
 
 
-def _answers(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Check]:
+def _answers(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Finding]:
     """Tell how many answers stand in their gold passages, and how many in the question; yes and no stand nowhere."""
     asked = [question for questions in splits.values() for question in questions if statable(question.answers)]
     leaking = [question for question in asked if states_answer(question.text, question.answers)]
@@ -128,19 +116,19 @@ def _answers(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Check
         fix = "mend answers or supporting; an answer should be worded as its passage words it"
         found.append(_flaw("answers", f"{what}{lacking[0].id!r}", len(lacking), len(read), fix))
     elif read:
-        found.append(Check("ok", "answers", f"of all {len(read):,} questions stand in their gold passages"))
+        found.append(ok("answers", f"of all {len(read):,} questions stand in their gold passages"))
     return found
 
 
-def _flaw(subject: str, found: str, count: int, total: int, fix: str) -> Check:
-    return Check("warn", subject, found, fix) if count > MANY * total else Check("ok", subject, found)
+def _flaw(subject: str, found: str, count: int, total: int, fix: str) -> Finding:
+    return warn(subject, found, fix) if count > MANY * total else ok(subject, found)
 
 
-def _picks(splits: Mapping[str, Sequence[Question]], terms: Sequence[str], picks: int) -> list[Check]:
+def _picks(splits: Mapping[str, Sequence[Question]], terms: Sequence[str], picks: int) -> list[Finding]:
     """Tell whether a pipeline that picks can find all gold."""
     over = [q for asked in splits.values() for q in asked if picks and len(q.gold_documents) > picks]
     if not over or not {"recall", "all_gold"} & {*terms}:
         return []
     most = max(len(question.gold_documents) for question in over)
     found = f"{picks} are made, and {len(over):,} questions have up to {most} gold passages"
-    return [Check("warn", "picks", found, f"set pipeline.picks: {most}, or their reward stays below 1")]
+    return [warn("picks", found, f"set pipeline.picks: {most}, or their reward stays below 1")]

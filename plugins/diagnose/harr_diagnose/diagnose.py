@@ -1,4 +1,4 @@
-"""The command `harr diagnose`, beside the stages: what training could add, before anybody pays for it."""
+"""What training could add: untrained arms and some rollouts play, and their figures become advice and a page."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,8 +14,8 @@ from tasks.paths import CORPUS, PLACES, QUESTIONS
 from tasks.play import arm_pipelines, rounded, with_arms
 
 if TYPE_CHECKING:
-    from harr.diagnose.advice import Figures
     from harr.evaluate.summary import Summary
+    from harr_diagnose.advice import Figures
 
 DEPTHS = (1, 2, 4)
 """Depths at which gold is looked for, in pools."""
@@ -43,8 +43,8 @@ def diagnose(params: Params, file: Path | None, count: int, out: Path) -> list[s
     Raises:
         CorpusError: no question could be scored. IndexMismatch: vectors or index are of another corpus or encoder.
     """
-    from harr.diagnose.advice import advice, as_json
-    from harr.report.diagnosis import write_diagnosis
+    from harr_diagnose.advice import advice, as_json
+    from harr_diagnose.page import write_diagnosis
 
     source, drawn = some_questions(file, count, params.seed, given=params.evaluate.candidates[0] == "question")
     where, questions, told = place_of(params, drawn)
@@ -146,8 +146,8 @@ def play_untrained(
     from harr.builders.pipeline import build_reward
     from harr.builders.players import open_players, open_writer
     from harr.builders.writers import build_generator, build_reader
-    from harr.diagnose.measure import DeepRetriever
     from harr.evaluate.play import Game
+    from harr_diagnose.measure import DeepRetriever
 
     pipelines, writes = arm_pipelines(params), params.writer_learns
     reward = build_reward(params.reward, params.encoder, params.seed, PLACES)
@@ -177,10 +177,10 @@ def figures_of(
 ) -> "tuple[Figures, Summary]":
     """Return the figures that advice is drawn from, and the arms with their intervals."""
     from harr.corpus.passages import read_questions
-    from harr.diagnose.advice import Figures
-    from harr.diagnose.measure import all_gold_at, ambiguous_queries, detectable_gain, questions_needed
     from harr.evaluate.summary import contrast, headline, summarise
     from harr.evaluate.tables import label
+    from harr_diagnose.advice import Figures
+    from harr_diagnose.measure import all_gold_at, ambiguous_queries, detectable_gain, questions_needed
 
     resamples, seed = params.evaluate.resamples, params.seed
     summary = summarise(

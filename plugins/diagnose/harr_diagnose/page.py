@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from harr.diagnose.advice import Figures
 from harr.evaluate.summary import Summary, flat_rows
 from harr.evaluate.tables import percent, table
 from harr.io.files import write_text
 from harr.report.html import render
 from harr.report.plots import draw_arms, inline
+from harr_diagnose.advice import Figures
 
 
 def write_diagnosis(
@@ -37,7 +37,8 @@ def write_diagnosis(
         ("smallest gain that the test questions show (power 80 %), in points", figures.detectable),
     ]
     text = render(
-        "diagnosis.html.j2",
+        "page.html.j2",
+        Path(__file__).parent,
         advice=advice,
         metric=figures.metric,
         questions=questions,

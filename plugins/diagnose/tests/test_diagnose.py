@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from harr_diagnose.diagnose import diagnose, place_of, roll_out, some_questions, untrained_arms
 from stages import ROOT, SMOKE, world_params
 
 from harr.corpus.passages import Passages, read_questions
 from harr.errors import CorpusError
 from harr.io.files import read_json, write_text
 from harr.params import Params
-from tasks.diagnose import diagnose, place_of, roll_out, some_questions, untrained_arms
 from tasks.paths import CORPUS, QUESTIONS
 
 GIVEN = {**SMOKE["retriever"], "candidates": "question"}

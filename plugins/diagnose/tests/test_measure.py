@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import numpy as np
+from harr_diagnose.measure import DeepRetriever, all_gold_at, ambiguous_queries, detectable_gain
 
-from harr.diagnose.measure import DeepRetriever, all_gold_at, ambiguous_queries, detectable_gain
 from harr.types import Episode, Hop, Passage, Question, Retrieval, Search, Step
 
 

@@ -1,0 +1,29 @@
+"""The command `harr diagnose`: its options. What it does stands in diagnose.py, and is imported when it runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from tasks.runtime.command import run_command
+
+
+def diagnose(
+    questions: Annotated[
+        Path | None, Option(help="question file (default: the validation questions, filled up with those of training)")
+    ] = None,
+    count: Annotated[int, Option(min=10, metavar="N", help="at most so many of them, drawn by the seed")] = 300,
+    out: Annotated[Path, Option(help="folder of index.html and diagnosis.json")] = Path("diagnosis"),
+) -> None:
+    """Say before training what it could add, and what to do.
+
+    Plays every arm that needs no training, and some rollouts. Needs what stages download, embed and index have made.
+    """
+    from harr.params import Params
+    from harr_diagnose.diagnose import diagnose
+
+    def body() -> None:
+        print(*(f"- {sentence}" for sentence in diagnose(Params.load(), questions, count, out)), sep="\n")
+        print(f"page: {(out / 'index.html').resolve()}")
+
+    run_command(body)
