@@ -143,7 +143,7 @@ def learnt(base: DensePolicy, method: str, questions: list[Question], folder: Pa
             method="function",
             function="harr_traffic.learn:METHOD",
             learns="retriever",
-            settings={"clip_high": 1.0},
+            settings={"clip": (0.2, 1.0)},
             **STEPS,
         )
         learn.train(params, setup, folder, folder.with_suffix(".work"), quiet, seed)

@@ -8,23 +8,22 @@ from harr.evaluate.picks import Rule
 from harr.params import Params
 from tasks.lengths import ask_reader, play_lengths
 
+SENTENCES = (100, 1000, 10_000, 40_000)
+"""Lengths that are played where none is named; 40,000 sentences of a book are about a million tokens."""
+
 
 def play(file: Path, lengths: Sequence[int] | None, tokens: Sequence[int] | None, out: Path, **options: Any) -> None:
-    """Play with the parameters of ``file`` and print the table; what is None is as its section `lengths` says.
+    """Play with the parameters of ``file`` and print the table.
 
     Args:
         file: the parameter file.
         lengths: of documents, in sentences.
         tokens: lengths of documents in tokens.
         out: the folder of the logs.
-        options: ``model``, ``questions`` and ``seed`` of :func:`tasks.lengths.play_lengths`.
+        options: ``model``, ``questions``, ``seed`` and ``beam`` of :func:`tasks.lengths.play_lengths`.
     """
-    params = Params.load(file)
-    section = params.lengths
-    asked = {name: value for name, value in options.items() if value is not None}
-    common = {"model": None, "questions": section.questions, "seed": section.seed, **asked}
-    sentences = lengths or (() if tokens else section.sentences)
-    show(play_lengths(params, sentences, tokens=tokens or (), out=out, **common))
+    sentences = lengths or (() if tokens else SENTENCES)
+    show(play_lengths(Params.load(file), sentences, tokens=tokens or (), out=out, **options))
     print(f"logs, lengths.json and lengths.svg are in {out}")
 
 

@@ -29,8 +29,9 @@ def length(text: str) -> int:
 def lengths(
     lengths: Annotated[list[int] | None, Option(parser=length, metavar="N ...", help="sentences of a document")] = None,
     tokens: Annotated[list[int] | None, Option(parser=length, metavar="N ...", help="or about so many tokens")] = None,
-    questions: Annotated[int | None, Option(parser=length, help="stories (default: as the test split)")] = None,
-    seed: Annotated[int | None, Option(min=0, help="of stories and places; logs are named by it")] = None,
+    questions: Annotated[int, Option(min=0, help="stories; 0: as many as the test split")] = 0,
+    seed: Annotated[int, Option(min=0, help="of stories and places; logs are named by it")] = 1,
+    beam: Annotated[int, Option(min=1, metavar="N", help="plans of picks that are followed at a time")] = 1,
     model: Annotated[Path | None, Option(help="adapter or merged model (default: models/adapter)")] = None,
     params: Annotated[Path, Option(help="parameter file of the run")] = Path("params.yaml"),
     out: Annotated[Path, Option(help="folder of the logs; a log that is there is continued")] = LENGTHS,
@@ -40,8 +41,7 @@ def lengths(
 ) -> None:
     """Play test stories in documents of several lengths.
 
-    For a trained retriever of train.method pqn. A length is such as 500, 40K or 1M. An option goes before the section
-    `lengths` of the parameter file, and that before the run's own sections. With --answers nothing is played: the
+    For a trained retriever of train.method pqn. A length is such as 500, 40K or 1M. With --answers nothing is played: the
     generator of --params (pipeline.reader: true) answers from these logs.
     """
     from flows import lengths as played
@@ -49,7 +49,9 @@ def lengths(
     if answers:
         run_command(lambda: played.answer(params, answers, keep, limit))
     else:
-        run_command(lambda: played.play(params, lengths, tokens, out, questions=questions, seed=seed, model=model))
+        run_command(
+            lambda: played.play(params, lengths, tokens, out, questions=questions, seed=seed, beam=beam, model=model)
+        )
 
 
 COMMANDS = (lengths,)

@@ -27,11 +27,13 @@ def play_lengths(
     model: Path | None,
     seed: int,
     questions: int,
+    beam: int,
     out: Path,
 ) -> list[dict[str, Any]]:
     """Play the test stories at every length; logs, a table as JSON and a plot go to ``out``.
 
-    ``lengths`` are sentences; ``tokens`` become sentences by the mean of the noise. Logs are named
+    ``lengths`` are sentences; ``tokens`` become sentences by the mean of the noise. ``beam`` plans of picks are followed at a
+    time, by the value of their last pick. Without ``questions`` there are as many stories as in the test split. Logs are named
     eval_seed{seed}_ns{sentences}.jsonl; one that is there is continued.
 
     Raises:
@@ -59,7 +61,7 @@ def play_lengths(
     lengths = sorted({*lengths, *(sentences_for(count, mean) for count in tokens)})
     check_lengths(told, lengths)
     data = told.params.model_dump(mode="json", exclude={"seed", "test_questions"})  # a log's name and length tell them
-    picks, beam = params.pipeline.picks, params.lengths.beam
+    picks = params.pipeline.picks
     told_beam = {"beam": beam} if beam > 1 else {}
     _claim(out, {"towers": identity(towers), "picks": picks, "data": data, **told_beam})
     for sentences in lengths:

@@ -27,6 +27,8 @@ from harr.io.retry import retry
 from harr.params.download import ScrapeParams
 
 HOSTS = 8
+SECONDS_BETWEEN, TIMEOUT_SECONDS, DEADLINE_SECONDS = 1.0, 20.0, 90.0
+"""Between two requests to a host (longer where its robots.txt asks for it), of one attempt, of a page with all."""
 """Number of hosts that are asked at a time."""
 REDIRECTS = 5
 MAX_BYTES = 8_000_000
@@ -96,7 +98,7 @@ def _fetched(urls: Sequence[str], params: ScrapeParams) -> Iterator[tuple[str, s
     found: queue.SimpleQueue[tuple[str, str, str] | BaseException] = queue.SimpleQueue()
     stop = threading.Event()
     with (
-        httpx.Client(headers={"user-agent": params.user_agent}, timeout=params.timeout_seconds) as client,
+        httpx.Client(headers={"user-agent": params.user_agent}, timeout=TIMEOUT_SECONDS) as client,
         ThreadPoolExecutor(HOSTS, thread_name_prefix="pages") as pool,
     ):
         guest = _Guest(client, params, stop)
@@ -165,7 +167,7 @@ class _Guest:
     """A polite client that asks hosts for pages. Several threads share one."""
 
     def __init__(self, client: httpx.Client, params: ScrapeParams, stop: threading.Event) -> None:
-        self._client, self._params, self._stop = client, params, stop
+        self._client, self._stop = client, stop
         self._name = params.user_agent.split("/")[0].split()[0]
         self._hosts: dict[str, _Host] = {}
         self._lock = threading.Lock()
@@ -173,7 +175,7 @@ class _Guest:
     def page(self, url: str) -> tuple[str, str]:
         """Return (text, "") of a page's article, or ("", reason)."""
         try:
-            return self._article(self._follow(url, time.monotonic() + self._params.deadline_seconds, robots=True)), ""
+            return self._article(self._follow(url, time.monotonic() + DEADLINE_SECONDS, robots=True)), ""
         except _Failed as reason:
             return "", str(reason)
 
@@ -239,7 +241,7 @@ class _Guest:
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 raise _Failed(one_line(error), wait_seconds=0.0) from None
             finally:
-                host.next = time.monotonic() + max(self._params.seconds_between, host.delay)
+                host.next = time.monotonic() + max(SECONDS_BETWEEN, host.delay)
         if answer.status_code < 500 and answer.status_code != 429:
             return answer
         wish = answer.headers.get("retry-after", "")
@@ -251,13 +253,13 @@ class _Guest:
             if answer.next_request is not None:
                 return answer
             body = bytearray()
-            ends = time.monotonic() + self._params.timeout_seconds
+            ends = time.monotonic() + TIMEOUT_SECONDS
             for part in answer.iter_bytes():
                 body += part
                 if len(body) > MAX_BYTES:
                     raise _Failed(f"more than {MAX_BYTES // 1_000_000} MB")
                 if time.monotonic() > ends:
-                    raise httpx.ReadTimeout(f"not whole after {self._params.timeout_seconds:g} s")
+                    raise httpx.ReadTimeout(f"not whole after {TIMEOUT_SECONDS:g} s")
             headers = [(k, v) for k, v in answer.headers.items() if k not in ("content-encoding", "content-length")]
             return httpx.Response(answer.status_code, headers=headers, content=bytes(body), request=answer.request)
 

@@ -13,7 +13,7 @@ from harr.errors import ParamsError
 from harr.io.yaml_file import read_yaml
 from harr.params.download import DatasetParams
 from harr.params.embed import EmbedParams, EncoderParams
-from harr.params.evaluate import EvaluateParams, LengthsParams
+from harr.params.evaluate import EvaluateParams
 from harr.params.faults import SomeSection, read_section
 from harr.params.fields import Section, Seed
 from harr.params.filter import FilterParams
@@ -61,8 +61,6 @@ class Params(Section):
     """Method by which the player learns."""
     evaluate: EvaluateParams = EvaluateParams()
     """Comparison of the trained model with others."""
-    lengths: LengthsParams = LengthsParams()
-    """Evaluation in documents of several lengths."""
     merge: MergeParams = MergeParams()
     """Folding of the adapter into the model."""
     tracking: TrackingParams = TrackingParams()

@@ -204,12 +204,6 @@ class ScrapeParams(Section):
     """Folder in which fetched pages are kept; a killed run goes on there."""
     user_agent: str = Field("harr", min_length=1, pattern=r"^[A-Za-z_-]+( .*|/.*)?$")
     """Name that we fetch under: first a word that robots.txt may speak of, then whom hosts can write to."""
-    seconds_between: float = Field(1.0, ge=0)
-    """Minimum number of seconds between two requests to a host; longer where its robots.txt asks for it."""
-    timeout_seconds: float = Field(20.0, gt=0)
-    """Number of seconds after which one attempt is given up."""
-    deadline_seconds: float = Field(90.0, gt=0)
-    """Number of seconds after which a page is given up, with all its attempts."""
 
 
 class MedQuADParams(CutParams):

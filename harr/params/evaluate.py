@@ -1,11 +1,11 @@
-"""Sections ``evaluate`` and ``lengths`` of params.yaml."""
+"""Section ``evaluate`` of params.yaml."""
 
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from harr.arms import ARMS, Arm, method_arm, player_arm, retriever_arm
-from harr.params.fields import Dotted, NonEmpty, Plain, Positive, Section, Seed
+from harr.params.fields import Dotted, NonEmpty, Plain, Positive, Section
 from harr.params.generator import LocalParams, ScriptedParams, ServedParams
 from harr.params.reward import RerankerParams
 
@@ -113,18 +113,3 @@ class EvaluateParams(Section):
         if self.pass_at and max(self.pass_at) > self.samples:
             raise ValueError(f"pass_at {max(self.pass_at)} needs as many samples, found {self.samples}; raise samples")
         return self
-
-
-class LengthsParams(Section):
-    """Evaluation over lengths (`harr lengths`); options of the command go first."""
-
-    sentences: NonEmpty[Positive] = (100, 1000, 10_000, 40_000)
-    """Lengths of documents in sentences; 40,000 sentences of a book are about a million tokens, of the fictional
-    encyclopaedia 350,000."""
-    questions: int = Field(0, ge=0)
-    """Number of stories; 0 means as many as the run's test split."""
-    seed: Seed = 1
-    """Seed of the random numbers that stories are generated and placed with."""
-    beam: Positive = 1
-    """Number of plans of picks that are followed at a time, by the value of their last pick; 1 takes the best pick each
-    time."""

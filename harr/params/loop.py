@@ -100,10 +100,8 @@ class UpdateParams(Section):
 
     num_iterations: Positive = 1
     """Number of updates per batch of rollouts."""
-    clip_low: Fraction = 0.2
-    """Distance below 1 at which the ratio of probabilities is clipped."""
-    clip_high: float = Field(0.2, ge=0)
-    """Distance above 1 at which the ratio of probabilities is clipped."""
+    clip: tuple[Fraction, Annotated[float, Field(ge=0)]] = (0.2, 0.2)
+    """Distances below and above 1 at which the ratio of probabilities is clipped."""
     kl_weight: float = Field(0.0, ge=0)
     """Weight of the KL divergence from the base model (adapter off): a term of the loss, with PPO a cost of every
     step."""

@@ -105,7 +105,7 @@ def update(params: GRPOParams, learner: Learner, batch: Batch) -> dict[str, floa
         new_B = plackett_luce.log_prob(logits_BN, rows.chosen_B, rows.kept_B)
         columns = (rows.old_B, rows.columns["advantage"], rows.columns["weight"])
         old_B, advantage_B, weight_B = (column.to(new_B) for column in columns)
-        loss_B = clipped_surrogate(new_B, old_B, advantage_B, params.clip_low, params.clip_high, params.delta)
+        loss_B = clipped_surrogate(new_B, old_B, advantage_B, *params.clip, params.delta)
         if params.kl_weight:
             kl_B = k3_kl(new_B, learner.reference(rows))
             loss_B = loss_B + params.kl_weight * kl_B
@@ -116,7 +116,7 @@ def update(params: GRPOParams, learner: Learner, batch: Batch) -> dict[str, floa
             first_half = learner.gradient()
         sums["loss"] += float(loss.detach())
         with torch.no_grad():
-            sums["clip_share"] += float(clip_mask(new_B, old_B, params.clip_low, params.clip_high).sum()) / len(batch)
+            sums["clip_share"] += float(clip_mask(new_B, old_B, *params.clip).sum()) / len(batch)
             sums["entropy"] += float(plackett_luce.entropy(logits_BN).sum()) / len(batch)
             sums["logprob_gap"] = max([sums["logprob_gap"], *(new_B - old_B).abs().tolist()])
     halves = (first_half, learner.gradient() - first_half) if len(passes) > 1 else ()

@@ -170,13 +170,13 @@ def update(params: PPOParams, learner: Learner, head: torch.nn.Module, batch: Ba
         new_B = plackett_luce.log_prob(logits_BN, rows.chosen_B)
         columns = (rows.old_B, *(rows.columns[name] for name in COLUMNS))
         old_B, advantage_B, value_B, target_B = (column.to(new_B) for column in columns)
-        policy_B = clipped_surrogate(new_B, old_B, advantage_B, params.clip_low, params.clip_high)
+        policy_B = clipped_surrogate(new_B, old_B, advantage_B, *params.clip)
         now_B = _values(learner, head, states_UD.detach(), rows)
         fit_B = clipped_value(now_B, value_B, target_B, VALUE_CLIP)
         entropy_B = plackett_luce.entropy(logits_BN)
         loss_B = policy_B + params.value_weight * fit_B
         learner.backward(loss_B.sum() / len(batch))
-        clipped_B = clip_mask(new_B, old_B, params.clip_low, params.clip_high)
+        clipped_B = clip_mask(new_B, old_B, *params.clip)
         figures = {"loss": policy_B, "value_loss": fit_B, "clip_share": clipped_B.float(), "entropy": entropy_B}
         for name, values_B in figures.items():
             sums[name] += float(values_B.detach().sum()) / len(batch)

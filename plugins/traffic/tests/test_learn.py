@@ -72,7 +72,7 @@ def test_a_log_becomes_questions_with_rewards(setup: Setup, questions: list[Ques
 
 
 def test_it_learns_what_users_took(setup: Setup, questions: list[Question], tmp_path: Path) -> None:
-    params = LOGGED.model_copy(update={"steps": 16, "settings": {"clip_high": 1.0}})
+    params = LOGGED.model_copy(update={"steps": 16, "settings": {"clip": (0.2, 1.0)}})
     own = replace(setup, questions=questions)
 
     def right() -> float:
@@ -109,8 +109,8 @@ def test_ranks_after_those_kept_are_learnt_from(setup: Setup, tmp_path: Path) ->
 
 
 def test_what_cannot_be_learnt_from_is_one_line(setup: Setup, questions: list[Question], tmp_path: Path) -> None:
-    with pytest.raises(ParamsError, match=r"train\.settings: clip_low: should be less than"):
-        method_of(LOGGED.model_copy(update={"settings": {"clip_low": 2}}))
+    with pytest.raises(ParamsError, match=r"train\.settings: clip.0: should be less than"):
+        method_of(LOGGED.model_copy(update={"settings": {"clip": (2, 0.2)}}))
     with pytest.raises(CorpusError, match="no training question has one; serve with --explore"):
         learn.train(LOGGED, setup, tmp_path / "a", tmp_path / "w", nothing, 0)
     foreign = [with_choices(one, [replace(choices_of(one)[0], reads="json")]) for one in questions[:1]]

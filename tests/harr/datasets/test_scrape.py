@@ -82,9 +82,20 @@ def clock(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harr.datasets.scrape.threading", SimpleNamespace(Event=Stop, Lock=threading.Lock))
 
 
-def settings(tmp_path: Path, **more: Any) -> ScrapeParams:
-    quick = {"seconds_between": 0.0, "timeout_seconds": 2.0, "deadline_seconds": 3.0, "user_agent": "harr/1 (mail)"}
-    return ScrapeParams(**{"pages": str(tmp_path / "pages"), **quick, **more})
+@pytest.fixture(autouse=True)
+def pace(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets seconds of the module by name; the tests wait for as little as they can."""
+
+    def set_seconds(**seconds: float) -> None:
+        for name, value in seconds.items():
+            monkeypatch.setattr("harr.datasets.scrape." + name, value)
+
+    set_seconds(SECONDS_BETWEEN=0.0, TIMEOUT_SECONDS=2.0, DEADLINE_SECONDS=3.0)
+    return set_seconds
+
+
+def settings(tmp_path: Path) -> ScrapeParams:
+    return ScrapeParams(pages=str(tmp_path / "pages"), user_agent="harr/1 (mail)")
 
 
 def page(text: str) -> tuple[int, str]:
@@ -123,10 +134,11 @@ def test_what_robots_txt_forbids_is_never_asked_for(site: Site, tmp_path: Path) 
 
 @pytest.mark.parametrize(("robots", "fetched"), [((404, ""), 1), ((503, ""), 0)])
 def test_without_robots_txt_all_is_allowed_and_with_a_broken_one_nothing(
-    robots: tuple[int, str], fetched: int, site: Site, tmp_path: Path
+    robots: tuple[int, str], fetched: int, site: Site, tmp_path: Path, pace: Callable[..., None]
 ) -> None:
     site.robots, site.pages = robots, {"/a": page("Text.")}
-    pages, _ = scrape([f"{site.address}/a"], settings(tmp_path, deadline_seconds=0.1))
+    pace(DEADLINE_SECONDS=0.1)
+    pages, _ = scrape([f"{site.address}/a"], settings(tmp_path))
     assert site.count("/a") == fetched
     assert list(pages.failures().values()) == ([] if fetched else ["robots.txt cannot be read (HTTP 503)"])
 
@@ -137,20 +149,22 @@ def test_without_robots_txt_all_is_allowed_and_with_a_broken_one_nothing(
     [("soon", 0.2, [0, 0.2, 0.4, 0.6]), ("30", 0.2, [0, 0.2, 30.2, 60.2]), ("900", 0.0, [0, 0, 60, 120])],
 )
 def test_a_host_is_asked_at_its_own_pace(
-    site: Site, tmp_path: Path, delay: str, between: float, times: list[float]
+    site: Site, tmp_path: Path, pace: Callable[..., None], delay: str, between: float, times: list[float]
 ) -> None:
     site.robots = (200, f"User-agent: *\nCrawl-delay: {delay}")
     site.pages = {f"/{number}": page(f"Page {number}.") for number in range(3)}
-    scrape([f"{site.address}/{number}" for number in range(3)], settings(tmp_path, seconds_between=between))
+    pace(SECONDS_BETWEEN=between)
+    scrape([f"{site.address}/{number}" for number in range(3)], settings(tmp_path))
     assert [moment for moment, _, _ in site.asked] == pytest.approx(times)
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_busy_server_is_asked_again_until_the_deadline(site: Site, tmp_path: Path) -> None:
+def test_a_busy_server_is_asked_again_until_the_deadline(site: Site, tmp_path: Path, pace: Callable[..., None]) -> None:
     replies = iter([(503, "busy"), (429, "slow", {"retry-after": "40"}), page("At last.")])
     site.pages = {"/a": lambda: next(replies), "/b": (500, "broken")}
     urls = [f"{site.address}/a", f"{site.address}/b"]
-    pages, counts = scrape(urls, settings(tmp_path, deadline_seconds=60.0))
+    pace(DEADLINE_SECONDS=60.0)
+    pages, counts = scrape(urls, settings(tmp_path))
     assert pages.text(urls[0]) == "Title At last."
     assert counts["pages_failed"] == 1.0 and pages.failures() == {urls[1]: "HTTP 500"}
     first, second, third = (moment for moment, path, _ in site.asked if path == "/a")
@@ -159,7 +173,7 @@ def test_a_busy_server_is_asked_again_until_the_deadline(site: Site, tmp_path: P
     assert len(broken) > 3 and broken[-1] - broken[0] <= 60
 
 
-def test_failures_keep_their_reason_and_are_tried_again(site: Site, tmp_path: Path) -> None:
+def test_failures_keep_their_reason_and_are_tried_again(site: Site, tmp_path: Path, pace: Callable[..., None]) -> None:
     site.pages = {
         "/empty": (200, "<p>No article; room 404 is closed.</p>"),
         "/pdf": (200, "%PDF", {"content-type": "application/pdf"}),
@@ -172,7 +186,8 @@ def test_failures_keep_their_reason_and_are_tried_again(site: Site, tmp_path: Pa
     wrong.append(f"{site.address}/away")
     urls = {path: site.address + path for path in ("/gone", "/empty", "/pdf", "/round", "/moved")}
     closed = "http://127.0.0.1:1/a"
-    pages, counts = scrape([*urls.values(), closed, *wrong], settings(tmp_path, deadline_seconds=0.5))
+    pace(DEADLINE_SECONDS=0.5)
+    pages, counts = scrape([*urls.values(), closed, *wrong], settings(tmp_path))
     reasons = pages.failures()
     assert counts == {"pages": 1.0, "pages_failed": 11.0}
     assert reasons.pop(closed).startswith("robots.txt cannot be read (")
