@@ -15,6 +15,7 @@ from harr.types import Episode, Pipeline, Question
 from tasks.ask import trained_model
 from tasks.paths import PLACES, QUESTIONS
 
+Teacher = ServerParams | LocalParams | FunctionGeneratorParams
 HIDDEN = ("validation.jsonl", "test.jsonl")
 """Files of questions that nothing is learnt from."""
 
@@ -32,7 +33,7 @@ class Teaching:
 
 def teacher_of(
     params: Params, model: str, base_url: str, tokenizer: str, temperature: float, max_tokens: int
-) -> ServerParams | LocalParams | FunctionGeneratorParams:
+) -> Teacher:
     """Return the model that plays: one behind ``base_url``, one in this process, or that of this project.
 
     ``package.module:name`` is a player of another package.
@@ -47,13 +48,7 @@ def teacher_of(
     return LocalParams(kind="local", model=folder, chat_template_kwargs=settings, **sampling)
 
 
-def write_demonstrations(
-    params: Params,
-    teacher: ServerParams | LocalParams | FunctionGeneratorParams,
-    told: Teaching,
-    file: Path | None,
-    out: Path,
-) -> list[str]:
+def write_demonstrations(params: Params, teacher: Teacher, told: Teaching, file: Path | None, out: Path) -> list[str]:
     """Play the training questions by ``teacher``, and write what is worth learning to the new file ``out``.
 
     What was written is remembered in work/completions, so that a killed command goes on where it was.
@@ -113,7 +108,7 @@ def write_demonstrations(
     ]
 
 
-def asked_as(params: Params, teacher: ServerParams | LocalParams | FunctionGeneratorParams) -> PipelineParams:
+def asked_as(params: Params, teacher: Teacher) -> PipelineParams:
     """Return section ``pipeline`` as the teacher is asked: a server is told the form, in its chat template if known."""
     section = params.pipeline
     if isinstance(teacher, ServerParams) and hasattr(section, "thinking_tokens"):

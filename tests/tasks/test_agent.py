@@ -119,9 +119,10 @@ def test_an_agent_that_plans_graphs_searches_every_collection(tiny: str, monkeyp
     semantic = [{"weight": 0.2, "end": 1}, {"weight": 0.5, "start": 1}]
     terms = {"semantic": semantic, "graph": 0.25, "format": 0.25, "letters:variety": 0.5}
     tools = ("General", "News", "Academy")
+    settings = SECTIONS["generator"]["settings"] | {"plays": "r_search"}
     params = world_params(
         tiny,
-        **SECTIONS | {"generator": SECTIONS["generator"] | {"plays": "r_search"}},
+        **SECTIONS | {"generator": SECTIONS["generator"] | {"settings": settings}},
         download=encyclopaedia(**WORLD | {"train_questions": 8, "test_questions": 4, "hops": [1], "sources": True}),
         sources={tool: {"kind": "milvus"} for tool in tools},
         pipeline={"name": "r_search", "template": "bare"},

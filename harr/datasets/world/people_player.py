@@ -37,11 +37,12 @@ class Scripted:
         """Answer every request, in order.
 
         >>> text = "Question: Name the rival of the painter Ada Brown.\\nHistory: []\\nNext action:"
-        >>> Scripted().complete([Generate(({"role": "user", "content": text},))])[0].split(", ")[1]
-        '"sub_query": "What was the name of Ada Brown\'s rival?"'
+        >>> json.loads(Scripted().complete([Generate(({"role": "user", "content": text},))])[0])["strategy"]
+        'look up the rival'
         """
         self._requests += len(requests)
-        return [self._reply(Asked.read(request.messages[-1]["content"])) for request in requests]
+        texts = [request.messages[-1]["content"] if request.messages else request.prompt for request in requests]
+        return [self._reply(Asked.read(text)) for text in texts]
 
     def _reply(self, asked: "Asked") -> str:
         if asked.sub_query is not None:
