@@ -19,9 +19,9 @@ from itertools import product
 from typing import Any
 
 from harr_audits.exploits import EXPLOITS, audit, named
+from harr_encyclopaedia.scripted import Scripted
+from harr_encyclopaedia.world import make_world
 
-from harr.datasets.world.scripted import Scripted
-from harr.datasets.world.world import make_world
 from harr.params import Params
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.search_r1 import search_r1
@@ -41,7 +41,11 @@ PIPELINES: dict[str, Pipeline] = {
     "multistep": partial(multistep, max_hops=5, reader_sees="history"),
     "search_r1": partial(search_r1, max_searches=8, template="bare"),
 }
-DOWNLOAD = {"dataset": "world", "passages": 200, "train_questions": 48, "test_questions": 8, "hops": [2], "seed": 0}
+DOWNLOAD = {
+    "dataset": "function",
+    "function": "harr_encyclopaedia.dataset:DATASET",
+    "settings": {"passages": 200, "train_questions": 48, "test_questions": 8, "hops": [2], "seed": 0},
+}
 RATE, STEPS, SEEDS = 5e-4, 60, 3
 BLOCK = "</information>"
 

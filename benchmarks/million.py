@@ -59,9 +59,10 @@ class HashEncoder:
 def download(passages: int, width: int) -> dict[str, float]:
     """A world of so many passages."""
     from harr.datasets.download import download as fetch
-    from harr.params.download import WorldParams
+    from harr.params.download import FunctionDatasetParams
 
-    world = WorldParams(dataset="world", passages=passages, train_questions=QUERIES, test_questions=QUERIES)
+    settings = {"passages": passages, "train_questions": QUERIES, "test_questions": QUERIES}
+    world = FunctionDatasetParams(dataset="function", function="harr_encyclopaedia.dataset:DATASET", settings=settings)
     return fetch(world, Path("corpus"), Path("questions"), Path("work-download"))
 
 

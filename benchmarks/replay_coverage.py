@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from harr_encyclopaedia.dataset import WorldParams
 from harr_traffic.replay import replay
 
 from harr.corpus.passages import Passages, read_questions
@@ -26,7 +27,6 @@ from harr.embed.shards import embed_corpus
 from harr.errors import CorpusError
 from harr.index.build import build_index
 from harr.index.passage_index import PassageIndex
-from harr.params.download import WorldParams
 from harr.params.embed import EmbedParams
 from harr.params.index import IndexParams
 from harr.params.train import GRPOParams
@@ -41,7 +41,7 @@ from harr.serve.log import Feedback, LoggedSearch, Recording, TrafficLog, read_l
 from harr.train import infonce
 from harr.types import Question, Search
 
-WORLD = WorldParams(dataset="world", passages=400, train_questions=100, test_questions=200, hops=(2,))
+WORLD = WorldParams(passages=400, train_questions=100, test_questions=200, hops=(2,))
 GAME: dict[str, Any] = {"pool": 30, "temperature": 0.05, "candidates": "corpus", "style": "sep", "history": True}
 PLAYS = 5_000
 """Number of times that a question is played for the truth."""

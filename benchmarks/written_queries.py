@@ -18,6 +18,7 @@ from typing import Any
 os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 import numpy as np
+from harr_encyclopaedia import grammar
 
 from harr.arms import ARMS, FULL
 from harr.builders.pipeline import build_pipeline
@@ -25,7 +26,6 @@ from harr.builders.places import Places
 from harr.builders.players import open_players
 from harr.builders.writers import build_generator
 from harr.corpus.passages import Passages, read_questions
-from harr.datasets.world import grammar
 from harr.evaluate.intervals import resample
 from harr.io.files import write_json
 from harr.params import Params

@@ -36,7 +36,7 @@ def ask(
 def demonstrations(
     out: Annotated[Path, Option(help="new file of demonstrations, for generator.demonstrations")],
     model: Annotated[
-        str, Option(help="the teacher: a folder, a name, or scripted (default: what this project trained)")
+        str, Option(help="the teacher: a folder, a name, or package.module:name (default: what this project trained)")
     ] = "",
     base_url: Annotated[str, Option(metavar="URL", help="OpenAI-compatible server of the teacher, if it has one")] = "",
     tokenizer: Annotated[str, Option(help="folder or name of a server's tokenizer: asks in its chat template")] = "",

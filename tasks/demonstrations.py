@@ -8,13 +8,15 @@ from harr.arms import ARMS, FULL
 from harr.errors import CorpusError
 from harr.io.files import write_text
 from harr.params import Params
-from harr.params.generator import LocalParams, ScriptedParams, ServedParams
+from harr.params.fields import is_dotted
+from harr.params.generator import FunctionGeneratorParams, LocalParams, ServedParams
 from harr.params.pipeline import PipelineParams
 from harr.params.servers import ServerParams
 from harr.types import Episode, Pipeline, Question
 from tasks.ask import trained_model
 from tasks.paths import PLACES, QUESTIONS
 
+Teacher = ServedParams | LocalParams | FunctionGeneratorParams
 HIDDEN = ("validation.jsonl", "test.jsonl")
 """Files of questions that nothing is learnt from."""
 
@@ -32,26 +34,24 @@ class Teaching:
 
 def teacher_of(
     params: Params, model: str, base_url: str, tokenizer: str, temperature: float, max_tokens: int
-) -> ServedParams | LocalParams | ScriptedParams:
+) -> Teacher:
     """Return the model that plays: one behind ``base_url``, one in this process, or that of this project.
 
-    "scripted" is the teacher of the fictional worlds.
+    ``package.module:name`` is a player of another package.
     """
     sampling = {"temperature": temperature, "max_tokens": max_tokens}
     if base_url:
         return ServedParams(
             kind="server", server=ServerParams(urls=(base_url,)), model=model, tokenizer=tokenizer, **sampling
         )
-    if model == "scripted":
-        return ScriptedParams(kind="scripted")
+    if is_dotted(model):
+        return FunctionGeneratorParams(kind="function", function=model)
     folder = model or str(trained_model(params, None))
     settings = getattr(params.generator, "chat_template_kwargs", {})
     return LocalParams(kind="local", model=folder, chat_template_kwargs=settings, **sampling)
 
 
-def write_demonstrations(
-    params: Params, teacher: ServedParams | LocalParams | ScriptedParams, told: Teaching, file: Path | None, out: Path
-) -> list[str]:
+def write_demonstrations(params: Params, teacher: Teacher, told: Teaching, file: Path | None, out: Path) -> list[str]:
     """Play the training questions by ``teacher``, and write what is worth learning to the new file ``out``.
 
     What was written is remembered in work/completions, so that a killed command goes on where it was.
@@ -111,7 +111,7 @@ def write_demonstrations(
     ]
 
 
-def asked_as(params: Params, teacher: ServedParams | LocalParams | ScriptedParams) -> PipelineParams:
+def asked_as(params: Params, teacher: Teacher) -> PipelineParams:
     """Return section ``pipeline`` as the teacher is asked: a server is told the form, in its chat template if known."""
     section = params.pipeline
     if isinstance(teacher, ServedParams) and hasattr(section, "thinking_tokens"):

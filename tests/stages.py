@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from encyclopaedia import encyclopaedia
 
 from harr.io.files import write_json
 from harr.params import Params
@@ -30,13 +31,17 @@ from tasks.train import plot_training, train_policy, training_figure, write_stat
 
 ROOT = Path(__file__).parents[1]
 SMOKE = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
-WORLD = {"dataset": "world", "passages": 200, "train_questions": 24, "validation_questions": 6, "test_questions": 12}
-WORLD |= {"hops": [1, 2], "seed": 0}
+WORLD = {"passages": 200, "train_questions": 24, "validation_questions": 6, "test_questions": 12, "hops": [1, 2]}
+"""Settings of the encyclopaedia."""
 
 
 def world_params(tiny: str, **sections: Any) -> Params:
     """The smoke recipe on a world of 200 passages with the tiny encoder."""
-    own = {"download": WORLD, "encoder": {"model": tiny, "max_tokens": 64}, "embed": {"dtype": "float32"}}
+    own = {
+        "download": encyclopaedia(**WORLD),
+        "encoder": {"model": tiny, "max_tokens": 64},
+        "embed": {"dtype": "float32"},
+    }
     return Params.model_validate(SMOKE | own | sections)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harr.generator.query_styles import STYLES, query
-from harr.generator.traces import Reader, open_world
+from harr_encyclopaedia.query_styles import STYLES, query
+from harr_encyclopaedia.traces import Reader, open_world
+
 from harr.params.filter import PreferencesParams
 from harr.preferences.collect import sample_preferences
 from harr.rag.pipelines.leret import LeReT

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from digests import digests
+from encyclopaedia import encyclopaedia
 from mlflow import MlflowClient
 from servers import server_of, until
 
@@ -33,7 +34,7 @@ def change(**sections: dict[str, Any]) -> None:
 
 def test_mlflow(stored: Path, tiny: str) -> None:
     change(encoder={"model": tiny}, embed={"shard_size": 5})
-    change(download={"passages": 200, "train_questions": 8, "test_questions": 8})
+    change(download=encyclopaedia(passages=200, train_questions=8, test_questions=8))
     download_corpus(Params.load())
     embed_passages(Params.load())  # where nothing goes away
     calm = digests(Path("data/vectors"))

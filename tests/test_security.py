@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from encyclopaedia import encyclopaedia
 from indexed import index_world
 from serving import chat, serving
 from texts import ROOT, Found, faults, name, nodes, python
@@ -89,7 +90,7 @@ def test_the_check_finds_what_it_looks_for() -> None:
 def small_world(tiny: str, **sections: dict[str, Any]) -> None:
     """Make params.yaml one of a small world that the tiny encoder reads."""
     values = yaml.safe_load(Path("params.yaml").read_text())
-    sections = {"download": {"passages": 200, "train_questions": 12, "test_questions": 8}, **sections}
+    sections = {"download": encyclopaedia(passages=200, train_questions=12, test_questions=8), **sections}
     for section, changes in (sections | {"encoder": {"model": tiny, "max_tokens": 64}}).items():
         values[section] |= changes
     Path("params.yaml").write_text(yaml.safe_dump(values))
@@ -256,7 +257,7 @@ def scan(folder: Path, secrets: dict[str, str]) -> list[str]:
 def test_a_secret_reaches_no_file_and_no_line(stored: Path) -> None:
     """Of ten keys in the environment nothing is on disk or told after a stage, its status and a doctor's look."""
     values = yaml.safe_load(Path("params.yaml").read_text())
-    values["download"] |= {"passages": 200, "train_questions": 8, "test_questions": 8}
+    values["download"] = encyclopaedia(passages=200, train_questions=8, test_questions=8)
     values["encoder"] |= {"server": {"urls": ["http://127.0.0.1:9/v1"]}}
     Path("params.yaml").write_text(yaml.safe_dump(values))
     shutil.copy(ROOT / "dvc.yaml", "dvc.yaml")
@@ -295,7 +296,7 @@ def test_a_stage_that_uses_a_key_and_a_token_writes_and_tells_neither(
     monkeypatch.setattr(milvus_client, "CONNECT_SECONDS", 0.2)
     small_world(
         tiny,
-        download={"passages": 200, "train_questions": 4, "test_questions": 4},
+        download=encyclopaedia(passages=200, train_questions=4, test_questions=4),
         filter={"target": 2, "batch_size": 2, "group_size": 2},
     )
     with serving(reply) as served:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from harr_encyclopaedia.small_lm import SmallLMParams, train
 from letters import nothing
 from projects import make_project
 from transformers import AutoTokenizer
@@ -11,11 +12,10 @@ from vllm_cpu import START, Vllm, vllm
 
 from harr.builders.setup import open_setup
 from harr.filter import try_questions
-from harr.generator.small_lm import train_small_lm
 from harr.io.files import SUMS
 from harr.params import Params
 from harr.params.filter import FilterParams
-from harr.params.generator import ServedParams, SmallLMParams
+from harr.params.generator import ServedParams, TrainedParams
 from harr.params.pipeline import SearchR1Params
 from harr.params.servers import ServerParams
 from tasks.paths import GENERATOR, PLACES, QUESTIONS, WORK
@@ -23,7 +23,8 @@ from tasks.play import asked_questions, play_arms
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(4 * START)]
 TEMPLATE = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
-SMALL = SmallLMParams(kind="small_lm", steps=150, layers=2)
+SETTINGS = {"steps": 150, "layers": 2}
+SMALL = TrainedParams(kind="trained", function="harr_encyclopaedia.small_lm:train_small_lm", settings=SETTINGS)
 """A tenth of the steps of recipes/harr_small_lm.yaml, and half the layers: it knows the format, and little else."""
 
 
@@ -33,7 +34,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("project"))
         make_project(evidence=False)
-        train_small_lm(SMALL, 3, GENERATOR, WORK / "generator", nothing, 0)
+        train(SmallLMParams(**SETTINGS), SMALL, 3, GENERATOR, WORK / "generator", nothing, 0)
         tokenizer = AutoTokenizer.from_pretrained(GENERATOR)
         tokenizer.chat_template = TEMPLATE  # it was taught without one, and vLLM takes no chat then
         tokenizer.save_pretrained(GENERATOR)
@@ -48,7 +49,7 @@ def server(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield started
 
 
-def game(generator: SmallLMParams | ServedParams) -> Params:
+def game(generator: TrainedParams | ServedParams) -> Params:
     """The parameters of the project, played by this language model."""
     params = Params.load()
     untrained = params.evaluate.model_copy(update={"arms": ["bm25", "frozen", "history"]})

@@ -52,7 +52,7 @@ def documents(args: argparse.Namespace, split: str) -> list[Document]:
 
 def stories(task: int, count: int, sentences: int, seed: int) -> list[Document]:
     """Stories between sentences of the encyclopaedia."""
-    noise, rng = noise_sentences("world", 20 * sentences, 0), random.Random(f"{seed}/{task}")
+    noise, rng = noise_sentences("harr_encyclopaedia.dataset:noise", 20 * sentences, 0), random.Random(f"{seed}/{task}")
     fitting = (story for story in make_stories(task, 50 * count, seed) if len(story.facts) <= sentences)
     return [(story.question, *hide(story, noise, sentences, rng)) for story in islice(fitting, count)]
 
@@ -78,7 +78,12 @@ def game(task: str, sentences: int, published: bool) -> Params:
     values = yaml.safe_load((Path("recipes") / f"qrag_{name}{'_published' * published}.yaml").read_text())
     values["encoder"] |= {"model": BASE}
     if task != "hotpotqa":
-        values["download"] = {"dataset": "babilong", "task": int(task), "noise": "world", "sentences": sentences}
+        values["download"] = {
+            "dataset": "babilong",
+            "task": int(task),
+            "noise": "harr_encyclopaedia.dataset:noise",
+            "sentences": sentences,
+        }
     if published:
         values["train"].pop("validation", None)
     return Params.model_validate(values)

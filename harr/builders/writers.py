@@ -7,16 +7,18 @@ from typing import Any
 
 from harr.builders.places import Places
 from harr.compute import distributed
-from harr.datasets.world.scripted import Scripted as ScriptedGenerator
+from harr.datasets.world.people_player import Scripted
 from harr.errors import ModelError, one_line
 from harr.io.files import fingerprint
 from harr.io.model_folder import UNLOADABLE
+from harr.params.functions import function_of
 from harr.params.generator import (
+    FunctionGeneratorParams,
     LocalParams,
     NoGeneratorParams,
     ScriptedParams,
     ServedParams,
-    SmallLMParams,
+    TrainedParams,
     WarmstartParams,
 )
 from harr.rag.generation.cache import CachedGenerator
@@ -29,7 +31,8 @@ from harr.rag.pipelines import WriterFacts
 from harr.rag.scoring.judge import readable
 from harr.types import Generate, Generator
 
-GeneratorSection = ScriptedParams | ServedParams | LocalParams | SmallLMParams | WarmstartParams | NoGeneratorParams
+Reader = ServedParams | LocalParams | FunctionGeneratorParams
+GeneratorSection = Reader | ScriptedParams | TrainedParams | WarmstartParams | NoGeneratorParams
 
 
 def build_generator(section: GeneratorSection, seed: int, places: Places) -> Generator | None:
@@ -42,7 +45,7 @@ def build_generator(section: GeneratorSection, seed: int, places: Places) -> Gen
 
 
 def build_reader(
-    section: ScriptedParams | ServedParams | LocalParams | None,
+    section: Reader | None,
     seed: int,
     places: Places,
     name: str = "evaluate.reader",
@@ -85,9 +88,9 @@ def build_samplers(
     ]
 
 
-def _greedy(section: ScriptedParams | ServedParams | LocalParams) -> ScriptedParams | ServedParams | LocalParams:
+def _greedy(section: Reader) -> Reader:
     """Return the section with temperature 0, where it does not give one."""
-    if isinstance(section, ScriptedParams) or "temperature" in section.model_fields_set:
+    if isinstance(section, FunctionGeneratorParams) or "temperature" in section.model_fields_set:
         return section
     return section.model_copy(update={"temperature": 0.0})
 
@@ -97,7 +100,7 @@ def _shared(make: Callable[[], Generator]) -> Generator:
 
 
 def _writer(
-    section: ScriptedParams | ServedParams | LocalParams | SmallLMParams | WarmstartParams,
+    section: Reader | ScriptedParams | TrainedParams | WarmstartParams,
     seed: int,
     places: Places,
     name: str = "generator",
@@ -106,10 +109,19 @@ def _writer(
     writer: Generator
     match section.kind:
         case "scripted":
-            return ScriptedGenerator(section.references)
+            return Scripted(section.references)
+        case "function":
+            player: Generator = function_of(
+                section.function,
+                key=f"{name}.function",
+                shape="returns a player (harr.types.Generator)",
+                takes=0,
+                settings=section.settings,
+            )(**section.settings)
+            return player
         case "server":
             writer, known = ServerGenerator(section, seed=seed, name=name), section.server.urls[0]
-        case "local" | "small_lm" | "warmstart":
+        case "local" | "trained" | "warmstart":
             folder = writer_folder(section, places)
             known = stamps(folder)
             writer = LocalGenerator(
@@ -134,7 +146,7 @@ def writer_folder(section: GeneratorSection, places: Places) -> Path:
 def untaught_folder(section: GeneratorSection, places: Places) -> Path:
     """Return the folder of the model that ``writer_folder`` was before stage generator taught it."""
     match section.kind:
-        case "small_lm":
+        case "trained":
             return places.generator / "base"
         case "warmstart":
             return Path(section.model).expanduser()

@@ -12,7 +12,7 @@ from harr.datasets.chunks import Spans
 from harr.datasets.documents import documents
 from harr.datasets.haystack import LongDocuments, babilong, documents as long_documents
 from harr.datasets.hub import FILES, WIKI17, WIKI18, bare, hotpotqa, hover, musique, two_wiki
-from harr.datasets.local import jsonl, people, world
+from harr.datasets.local import jsonl, people
 from harr.datasets.medquad import medquad
 from harr.datasets.source import Source
 from harr.errors import ParamsError
@@ -57,10 +57,6 @@ def _of_hub(params: Any) -> str:
     return f"{what}, from {f'the folder {params.root}' if params.root else 'the hub'}"
 
 
-def _of_world(params: Any) -> str:
-    return f"the fictional encyclopaedia, {params.passages:,} passages made from seed {params.seed}"
-
-
 def _of_people(params: Any) -> str:
     return f"the fictional world of {params.people:,} people, {params.relations} passages each, from seed {params.seed}"
 
@@ -71,11 +67,7 @@ def _of_medquad(params: Any) -> str:
 
 def of_noise(params: Any) -> str:
     """Tell what documents of stories are made of."""
-    made = {
-        "world": "is from the fictional encyclopaedia",
-        "repeated": "are five sentences again and again",
-    }
-    between = made.get(params.noise, f"is from {params.noise}")
+    between = "are five sentences again and again" if params.noise == "repeated" else f"is from {params.noise}"
     return f"documents of {params.sentences:,} sentences or paragraphs; what is told in between {between}"
 
 
@@ -95,7 +87,6 @@ def _function(params: Any) -> Source:
 
 
 DATASETS = {
-    "world": Dataset(world, _of_world, apart=True),
     "people": Dataset(people, _of_people, apart=True),
     "jsonl": Dataset(jsonl, lambda params: f"the files {', '.join(params.passages)}"),
     "documents": Dataset(documents, lambda params: f"the documents in {params.folder}", cut=True),

@@ -24,6 +24,7 @@ from harr.datasets.source import Source
 from harr.datasets.splits import hold_out
 from harr.errors import CorpusError
 from harr.params.download import BabiLongParams, HaystackParams
+from harr.params.fields import is_dotted
 from harr.types import Passage, Question
 
 _TRIES = 50
@@ -213,7 +214,7 @@ def check_lengths(data: LongDocuments, lengths: Iterable[int]) -> None:
     if min(lengths) < max(facts):
         raise CorpusError(f"length {min(lengths)}: a story has {max(facts)} facts; ask for documents at least as long")
     needed = max(lengths) - min(facts)
-    if data.params.noise != "world" and (found := len(noise_for(data, max(lengths)))) < needed:
+    if not is_dotted(data.params.noise) and (found := len(noise_for(data, max(lengths)))) < needed:
         raise CorpusError(
             f"length {max(lengths)}: needs {needed} sentences of noise, found {found} in the second half of "
             f"{data.params.noise} (training has the first); name a longer text in download.noise or a shorter length"

@@ -1,4 +1,4 @@
-"""The data sets of this machine: the fictional encyclopaedia, which is made, and files of the user's own."""
+"""The data sets of this machine: the people's world, which is made, and files of the user's own."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,26 +12,13 @@ from harr.corpus.sample import draw_questions
 from harr.datasets.source import Source
 from harr.datasets.splits import rows_to_read
 from harr.datasets.world.people import People
-from harr.datasets.world.world import make_world
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, fold, read_rows
-from harr.params.download import JsonlParams, OwnQuestionsParams, PeopleParams, WorldParams
+from harr.params.download import JsonlParams, OwnQuestionsParams, PeopleParams
 from harr.types import Passage, Question
 
 SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
 """A name of a source, which is that of a collection as well."""
-
-
-def world(params: WorldParams) -> Source:
-    """Open the fictional encyclopaedia; questions of two splits never share an entity."""
-    validating = params.validation_questions
-    made = make_world(params.passages, params.seed, validation=validating > 0)
-    return Source(
-        passages=made.passages(sources=params.sources),
-        train=made.questions("train", params.train_questions, params.hops),
-        test=made.questions("test", params.test_questions, params.hops),
-        validation=made.questions("validation", validating, params.hops) if validating else None,
-    )
 
 
 def people(params: PeopleParams) -> Source:

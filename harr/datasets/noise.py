@@ -1,4 +1,4 @@
-"""Sentences that say nothing about a story: a book, any file with texts, the encyclopaedia, or RULER's five."""
+"""Sentences that say nothing about a story: a book, any file or function with texts, or RULER's five."""
 
 import re
 from collections.abc import Iterable
@@ -6,9 +6,10 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from harr.datasets.babi_rules import event_of
-from harr.datasets.world.world import make_world
 from harr.errors import CorpusError
 from harr.io.jsonl import read_rows
+from harr.params.fields import is_dotted
+from harr.params.functions import function_of
 
 REPEATED = (
     "The grass is green.",
@@ -18,9 +19,8 @@ REPEATED = (
     "There and back again.",
 )
 """RULER's haystack without content (arXiv 2404.06654), said again and again."""
-_SMALLEST_WORLD = 2000
-_OF_A_PASSAGE = 3
-"""Mean number of sentences of a passage of the encyclopaedia that stand nowhere before it."""
+_FEWEST = 2000
+"""Number of sentences of RULER's haystack for short documents."""
 _END = re.compile(r"(?<=[.!?])[\"'\u201d\u2019)\]]*\s+(?=[\"'\u201c\u2018(\[]*[A-Z0-9])")
 _SHORT = re.compile(r"(?:^|[\s(\"'\u201c\u2018])(?:Mr|Mrs|Ms|Dr|St|Prof|Rev|Capt|Col|Gen|[A-Z])\.$")
 
@@ -29,17 +29,18 @@ def noise_sentences(source: str, at_least: int = 0, seed: int = 0) -> list[str]:
     """Return the sentences of ``source`` in their order, each text once, without those that state a bAbI fact.
 
     ``source``: a text file (paragraphs end at an empty line), a JSON lines file with a field
-    ``text`` (plain or gzipped), ``world``: an encyclopaedia, of at least 2,000 passages, that has no
-    fewer than twice ``at_least`` sentences, or ``repeated``: as many, the same five again and again.
+    ``text`` (plain or gzipped), a function ``package.module:name`` of another package, which returns texts of no fewer
+    than twice ``at_least`` sentences, or ``repeated``: as many, the same five again and again.
 
     Raises:
-        CorpusError: the file is missing, is not UTF-8, has a row without text, or holds no sentence.
+        CorpusError: the file is missing, is not UTF-8, has a row without text, or holds no sentence. ParamsError: the
+            function cannot be imported.
     """
     if source == "repeated":
-        return list(islice(cycle(REPEATED), max(_SMALLEST_WORLD, 2 * at_least)))
-    if source == "world":
-        world = make_world(max(_SMALLEST_WORLD, -(-2 * at_least // _OF_A_PASSAGE)), seed)
-        texts: Iterable[str] = (passage.text for passage in world.passages())
+        return list(islice(cycle(REPEATED), max(_FEWEST, 2 * at_least)))
+    if is_dotted(source):
+        make = function_of(source, key="noise", shape="returns texts: (at_least, seed) -> texts", takes=2)
+        texts: Iterable[str] = make(at_least, seed)
     elif source.endswith((".jsonl", ".jsonl.gz")):
         texts = (row.text("text", "noise") for row in read_rows(Path(source)))
     else:
@@ -47,7 +48,7 @@ def noise_sentences(source: str, at_least: int = 0, seed: int = 0) -> list[str]:
     found = dict.fromkeys(sentence for text in texts for sentence in split_sentences(text))
     kept = [sentence for sentence in found if event_of(sentence) is None]
     if not kept:
-        raise CorpusError(f"{source}: no sentences; set download.noise to a text with sentences, or to world")
+        raise CorpusError(f"{source}: no sentences; set download.noise to a text with sentences")
     return kept
 
 
@@ -72,7 +73,7 @@ def split_sentences(text: str) -> list[str]:
 
 def _paragraphs(path: Path) -> list[str]:
     if not path.is_file():
-        raise CorpusError(f"{path} is missing; set download.noise in params.yaml to a text file, or to world")
+        raise CorpusError(f"{path} is missing; set download.noise in params.yaml to a text file")
     try:
         return re.split(r"\n\s*\n", path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError:

@@ -8,9 +8,7 @@ A line of a file of demonstrations is one of two:
   learnt. Each piece is encoded by itself, as the texts of model and environment are when the model plays.
 """
 
-import random
 from collections.abc import Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +16,15 @@ from jinja2 import TemplateError
 
 from harr.compute.trl import Tokens
 from harr.errors import CorpusError, ModelError
-from harr.generator.traces import MISSING, Oracle, Piece, open_world, trace
 from harr.io.jsonl import Row, read_rows
+from harr.params.functions import function_of
+from harr.params.generator import WarmstartParams
 from harr.rag.generation.chat_template import turn_frame
 from harr.rag.generation.local_model import LanguageModel
 from harr.types import Generate
 
-PASSAGES = 3
-"""Passages that a search shows in the traces that are made here."""
+Piece = tuple[str, bool]
+"""A part of a text; True where the model learns to write it."""
 
 
 def read_demonstrations(path: Path, writer: LanguageModel) -> list[Tokens]:
@@ -37,8 +36,7 @@ def read_demonstrations(path: Path, writer: LanguageModel) -> list[Tokens]:
     """
     if not path.is_file():
         raise CorpusError(
-            f"{path} is missing; set generator.demonstrations to a file of JSON lines, or leave it empty for traces of "
-            "fictional worlds"
+            f"{path} is missing; set generator.demonstrations to a file of JSON lines, or to a function that makes traces"
         )
     rows = [_read(row, writer) for row in read_rows(path)]
     if not rows:
@@ -46,18 +44,16 @@ def read_demonstrations(path: Path, writer: LanguageModel) -> list[Tokens]:
     return rows
 
 
-def make_demonstrations(number: int, template: str, seed: int, writer: LanguageModel) -> list[Tokens]:
-    """Make ``number`` traces of ``search_r1``, played by a scripted teacher in worlds that nobody is asked about."""
-    rng, rows = random.Random(f"{seed}/demonstrations"), list[Tokens]()
-    framed = turn_frame(writer.tokenizer, writer.name) if template == "chat" else template
-    for world in count(seed * 100_000 + 100):
-        reader = open_world(world, hops=(1, 2, 3))
-        for question in reader.questions:
-            if len(rows) == number:
-                return rows
-            pieces = trace(question, Oracle(reader, rng, PASSAGES, MISSING), template=framed)
-            rows.append(encode(writer, pieces, begins=True))
-    raise AssertionError("there are always more worlds")
+def make_demonstrations(params: WarmstartParams, seed: int, writer: LanguageModel) -> list[Tokens]:
+    """Return the traces that the function of ``generator.demonstrations`` makes.
+
+    Raises:
+        ParamsError: it cannot be imported, or takes other arguments.
+    """
+    shape = "makes traces: (number, template, seed) -> a list of traces, each a list of pieces (text, learnt)"
+    make = function_of(params.demonstrations, key="generator.demonstrations", shape=shape, takes=3)
+    template = turn_frame(writer.tokenizer, writer.name) if params.template == "chat" else params.template
+    return [encode(writer, pieces, begins=True) for pieces in make(params.traces, template, seed)]
 
 
 def encode(writer: LanguageModel, pieces: Sequence[Piece], *, begins: bool) -> Tokens:

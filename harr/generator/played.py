@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harr.generator.traces import Piece
+from harr.generator.demonstrations import Piece
 from harr.types import Episode, Turn
 
 BEGUN = "<think>"

@@ -15,6 +15,7 @@ from harr.errors import CorpusError
 from harr.generator.demonstrations import make_demonstrations, read_demonstrations
 from harr.io.files import draft, fingerprint, note_published
 from harr.io.resume import unfinished
+from harr.params.fields import is_dotted
 from harr.params.generator import WarmstartParams
 from harr.rag.generation.llm_adapter import base_identity, begin, save_llm
 from harr.rag.generation.local_model import LanguageModel, load_model
@@ -40,11 +41,10 @@ def train_warmstart(params: WarmstartParams, out: Path, work: Path, log: Log, se
     """
     loaded, tokenizer = load_model(params.model, chat_template_kwargs=params.chat_template_kwargs)
     writer, precision = LanguageModel(loaded, tokenizer, name=params.model), loaded.dtype
-    path = Path(params.demonstrations).expanduser()
     rows = (
-        read_demonstrations(path, writer)
-        if params.demonstrations
-        else make_demonstrations(params.traces, params.template, seed, writer)
+        make_demonstrations(params, seed, writer)
+        if is_dotted(params.demonstrations)
+        else read_demonstrations(Path(params.demonstrations).expanduser(), writer)
     )
     kept = _short_enough(rows, min(params.max_length, writer.room))
     steps = params.steps or -(-len(kept) * params.epochs // params.rows_per_step)

@@ -20,25 +20,6 @@ class QuestionsParams(Section):
         return self.validation_questions > 0
 
 
-class WorldParams(QuestionsParams):
-    """The fictional encyclopaedia, which is made and not fetched (see ``harr/datasets/world/world.py``)."""
-
-    dataset: Literal["world"]
-    """Selects the fictional encyclopaedia."""
-    passages: int = Field(2000, ge=200, le=5_000_000)
-    """Number of passages; everything else scales with it."""
-    train_questions: Positive = 800
-    """Number of training questions."""
-    test_questions: Positive = 400
-    """Number of test questions."""
-    hops: NonEmpty[Annotated[int, Field(ge=1, le=4)]] = (2, 3, 4)
-    """Numbers of searches that questions need; there are equally many questions of each."""
-    sources: bool = False
-    """Whether every passage names its source: people and towns General, firms News, works and schools Academy."""
-    seed: Seed = 0
-    """Seed of the random numbers that the encyclopaedia is made with."""
-
-
 class PeopleParams(QuestionsParams):
     """A fictional world that needs a policy: people with look-alike passages (``harr/datasets/world/people.py``)."""
 
@@ -166,9 +147,9 @@ class HoverParams(DrawnParams):
 class HaystackParams(QuestionsParams):
     """What is told in between the sentences of a long text."""
 
-    noise: PathOrName = "world"
-    """Long text: a text file, a JSON lines file with ``text``, world (the fictional encyclopaedia), or repeated
-    (RULER's five sentences again and again)."""
+    noise: PathOrName
+    """Long text: a text file, a JSON lines file with ``text``, repeated (RULER's five sentences again and again), or a
+    function ``package.module:name`` that returns texts, e.g. ``harr_encyclopaedia.dataset:noise``."""
     sentences: Positive = 100
     """Length of a document in sentences; longer stories are left out."""
     train_noise: int = Field(0, ge=0)
@@ -255,8 +236,7 @@ class FunctionDatasetParams(QuestionsParams):
 
 
 DatasetParams = Annotated[
-    WorldParams
-    | PeopleParams
+    PeopleParams
     | JsonlParams
     | DocumentsParams
     | HubParams

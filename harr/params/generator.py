@@ -4,7 +4,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from harr.params.fields import MaybePathOrName, PathOrName, Plain, Positive, Section
+from harr.params.fields import (
+    Dotted,
+    MaybePathOrName,
+    PathOrName,
+    Plain,
+    Positive,
+    Section,
+    is_dotted,
+)
 from harr.params.servers import ServerName
 from harr.params.train_facts import LoraParams
 
@@ -37,27 +45,21 @@ class GeneratorFacts(Section):
     """Whether it says which names the pronouns in its queries stand for."""
 
     @property
-    def knows(self) -> str:
-        """Return the one pipeline that it plays; empty: any."""
-        return ""
-
-    @property
     def traces_of(self) -> tuple[str, str]:
-        """Return pipeline and template of the examples that are made for it; empty: none are made."""
+        """Return pipeline and template of the examples that a function makes for it; empty: none does."""
         return "", ""
 
 
 class ScriptedParams(GeneratorFacts):
-    """A deterministic planner and reader for the fictional worlds."""
+    """A deterministic planner and reader for the people's world."""
 
     resolves: ClassVar[bool] = True
     kind: Literal["scripted"]
-    """Selects the planner and reader of the fictional worlds."""
+    """Selects the planner and reader of the people's world."""
     references: dict[ReferenceKind, Rate] = Field(REFERENCES)
-    """Rates at which the planner of the people's world uses each kind of reference to a person
-    (``harr/datasets/world/references.py``). Of the kinds that can be understood at a step, one is drawn in proportion to
-    its rate; a kind that is left out has none. The defaults are guesses: we have no count of how often a language model
-    leaves out whom it asks about."""
+    """Rates at which it uses each kind of reference to a person (``harr/datasets/world/references.py``). Of the kinds
+    that can be understood at a step, one is drawn in proportion to its rate; a kind that is left out has none. The
+    defaults are guesses: we have no count of how often a language model leaves out whom it asks about."""
 
 
 class ServedParams(GeneratorFacts):
@@ -98,34 +100,35 @@ class LocalParams(GeneratorFacts):
     """Number of completions that are written together; halved where the GPU is full."""
 
 
-class SmallLMParams(GeneratorFacts):
-    """A causal language model that stage ``generator`` trains from scratch for the fictional world."""
+class FunctionGeneratorParams(GeneratorFacts):
+    """A player of another package that writes in a language model's place."""
+
+    resolves: ClassVar[bool] = True
+    kind: Literal["function"]
+    """Selects a player of another package."""
+    function: Dotted
+    """Function or class that returns the player (``harr.types.Generator``), as ``package.module:name``."""
+    settings: Plain = Field({})
+    """Keyword arguments that it is called with."""
+
+
+class TrainedParams(GeneratorFacts):
+    """A causal language model that a function of another package trains in stage ``generator``."""
 
     trainable: ClassVar[bool] = True
     taught: ClassVar[bool] = True
-    kind: Literal["small_lm"]
-    """Selects a small model that is trained from scratch."""
-    plays: Literal["search_r1", "r_search", "leret"] = "search_r1"
-    """Pipeline whose traces it learns from (of leret: queries in several styles); it plays no other."""
-    steps: Positive = 1500
-    """Number of updates, each of 4,096 tokens."""
-    vocabulary: int = Field(2600, ge=300)
-    """Maximum number of different tokens."""
-    width: int = Field(128, ge=32, multiple_of=32)
-    """Width of the hidden states."""
-    layers: int = Field(4, ge=2)
-    """Number of transformer layers."""
+    kind: Literal["trained"]
+    """Selects a model that another package trains."""
+    function: Dotted
+    """Function that trains it, ``train(params, out, work, log)``, as ``package.module:name``."""
+    settings: Plain = Field({})
+    """Parameters of the function's own, which it reads there."""
     temperature: float = Field(0.0, ge=0)
     """Sampling temperature; 0 means the most likely tokens."""
     max_tokens: Positive = 64
     """Maximum length of a completion in tokens."""
     batch_size: Positive = 32
     """Number of completions that are written together; halved where the GPU is full."""
-
-    @property
-    def knows(self) -> str:
-        """Return the pipeline that it learns from."""
-        return self.plays
 
 
 class WarmstartParams(GeneratorFacts):
@@ -138,13 +141,14 @@ class WarmstartParams(GeneratorFacts):
     """Selects a model that is taught by demonstrations."""
     model: PathOrName
     """Folder or cached hub name of the model that it begins with."""
-    demonstrations: MaybePathOrName = ""
+    demonstrations: PathOrName
     """File of demonstrations: JSON lines ``{"messages": [...]}`` or ``{"pieces": [[text, learnt], ...]}``
-    (``harr/generator/demonstrations.py``); if empty, traces of fictional worlds are made."""
+    (``harr/generator/demonstrations.py``); or a function ``package.module:name`` that makes traces of search_r1, e.g.
+    ``harr_encyclopaedia.traces:make_traces``."""
     traces: Positive = 2000
-    """Number of traces that are made where no file is named."""
+    """Number of traces that the function makes."""
     template: Literal["plain", "chatml", "chat", "bare"] = "plain"
-    """Template of the traces that are made; that of the pipeline."""
+    """Template of the traces that the function makes; that of the pipeline."""
     epochs: Positive = 3
     """Number of passes over the demonstrations."""
     steps: int = Field(0, ge=0)
@@ -172,8 +176,8 @@ class WarmstartParams(GeneratorFacts):
 
     @property
     def traces_of(self) -> tuple[str, str]:
-        """Traces are made of one pipeline, where no file of demonstrations is named."""
-        return ("", "") if self.demonstrations else ("search_r1", self.template)
+        """Return Search-R1 and the template, where a function makes the demonstrations."""
+        return ("search_r1", self.template) if is_dotted(self.demonstrations) else ("", "")
 
     @model_validator(mode="after")
     def _passes_are_whole(self) -> "WarmstartParams":
@@ -193,6 +197,12 @@ class NoGeneratorParams(GeneratorFacts):
 
 
 GeneratorParams = Annotated[
-    ScriptedParams | ServedParams | SmallLMParams | WarmstartParams | LocalParams | NoGeneratorParams,
+    ScriptedParams
+    | ServedParams
+    | TrainedParams
+    | WarmstartParams
+    | LocalParams
+    | FunctionGeneratorParams
+    | NoGeneratorParams,
     Field(discriminator="kind"),
 ]

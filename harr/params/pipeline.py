@@ -7,9 +7,6 @@ from pydantic import Field, model_validator
 
 from harr.params.fields import Dotted, Plain, Positive, Section
 
-TAUGHT = ("General", "News", "Academy")
-"""The tools of R-Search, which the small language model is taught to ask."""
-
 
 class PipelineFacts(Section):
     """What the rules in ``harr/params/rules.py`` know of a pipeline."""
@@ -22,9 +19,6 @@ class PipelineFacts(Section):
     """The only training methods that play it; empty: any."""
     read_later: ClassVar[bool] = False
     """Whether it gives no answer, and evaluate.reader answers from what it found."""
-    taught_tools: ClassVar[tuple[str, ...]] = ()
-    """The tools that the small language model asks when it plays it."""
-
     writes_queries: ClassVar[bool] = True
     """Whether every hop has a query of its own and an answer; if not, all searches ask the question."""
     thinks: ClassVar[bool] = True
@@ -105,7 +99,6 @@ class ReactParams(PipelineFacts):
 class SearchR1Params(PipelineFacts):
     """One growing text with <think>, <search>, <information> and <answer> (Search-R1, arXiv 2503.09516)."""
 
-    scripted: ClassVar[bool] = True
     name: Literal["search_r1"]
     """Selects Search-R1's format."""
     max_searches: Positive = 4
@@ -120,10 +113,9 @@ class SearchR1Params(PipelineFacts):
 class RSearchParams(PipelineFacts):
     """One text with <think>, a <search> graph, each <result>, what was <found>, and an <answer> (arXiv 2506.08352)."""
 
-    taught_tools: ClassVar[tuple[str, ...]] = TAUGHT
     name: Literal["r_search"]
     """Selects R-Search's format."""
-    tools: tuple[str, ...] = TAUGHT
+    tools: tuple[str, ...] = ("General", "News", "Academy")
     """Names of the sources that a search may ask."""
     max_nodes: int = Field(8, ge=1, le=26)
     """Maximum number of searches in a graph, whose labels are single letters."""

@@ -41,32 +41,12 @@ def script_knows_the_pipeline(params: "Params") -> None:
         raise ValueError(f"the scripted generator plays {known} only; use a server or a local model")
 
 
-def small_model_plays_what_it_knows(params: "Params") -> None:
-    """A model that was taught one format plays no other, and was shown no instructions."""
-    pipeline, known = params.pipeline, params.generator.knows
-    if not known or pipeline.foreign:
-        return
-    if pipeline.name != known:
-        raise ValueError(
-            f"the small language model plays {known}, not {pipeline.name}; set generator.plays and "
-            "pipeline.name to the same"
-        )
-    if (template := getattr(pipeline, "template", "bare")) != "bare":
-        raise ValueError(
-            f"the small language model was never shown the instructions of pipeline.template {template}; set bare"
-        )
-    if unknown := {*pipeline.taught_tools} - {*_tools(pipeline)}:
-        raise ValueError(
-            f"the small language model asks {', '.join(pipeline.taught_tools)}; add {min(unknown)} to pipeline.tools"
-        )
-
-
 def traces_are_of_the_pipeline(params: "Params") -> None:
     """A model that is taught by traces plays the pipeline that they are made of."""
     pipeline, (traced, template) = params.pipeline, params.generator.traces_of
     if traced and not pipeline.foreign and (pipeline.name, getattr(pipeline, "template", "")) != (traced, template):
         raise ValueError(
-            f"generator.demonstrations is empty: traces are made for pipeline {traced} with template "
+            f"generator.demonstrations names a function: traces are made for pipeline {traced} with template "
             f"{template}; set pipeline so, or name a file of demonstrations"
         )
 
@@ -295,7 +275,6 @@ def groups_can_be_mixed(params: "Params") -> None:
 RULES: tuple[Callable[["Params"], None], ...] = (
     generator_is_needed,
     script_knows_the_pipeline,
-    small_model_plays_what_it_knows,
     traces_are_of_the_pipeline,
     chunks_fit_the_encoder,
     a_state_has_one_query,

@@ -32,10 +32,10 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str) -> Calla
     """Writes a recipe with changed words into the current folder; returns its path."""
     monkeypatch.chdir(tmp_path)
 
-    def write(noise: str = "world") -> str:
+    def write(noise: str = "harr_encyclopaedia.dataset:noise") -> str:
         text = re.sub("(?<=model: )gt-.*", tiny, RECIPE, count=1)
         text = text.replace("train_questions: 4000", "train_questions: 5")
-        (tmp_path / "run.yaml").write_text(text.replace("noise: world", f"noise: {noise}"))
+        (tmp_path / "run.yaml").write_text(re.sub("(?<=noise: )[^ ]+", noise, text))
         return str(tmp_path / "run.yaml")
 
     return write

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from encyclopaedia import encyclopaedia
+from harr_encyclopaedia import small_lm
+from harr_encyclopaedia.scripted import plan
 from letters import save_letters
 from peft import PeftModel
 from stages import SMOKE, WORLD, nothing, run_stages, world_params
@@ -14,9 +17,7 @@ from transformers import AutoTokenizer
 from trl import chat_template_utils
 
 from harr.corpus.passages import read_questions
-from harr.datasets.world.scripted import plan
 from harr.errors import PromotionRefused
-from harr.generator import small_lm
 from harr.io.files import read_json
 from harr.rag.generation.chat_template import keeps_turns
 from harr.rag.generation.local_model import LocalGenerator, load_model
@@ -33,7 +34,12 @@ from tasks.tracking.run import tracked_run
 
 SECTIONS: dict[str, Any] = {
     "retriever": {"k": 1, "pool": 4, "search": "hybrid"},
-    "generator": {"kind": "small_lm", "steps": 2, "vocabulary": 600, "width": 32, "layers": 2, "max_tokens": 8},
+    "generator": {
+        "kind": "trained",
+        "function": "harr_encyclopaedia.small_lm:train_small_lm",
+        "settings": {"steps": 2, "vocabulary": 600, "width": 32, "layers": 2},
+        "max_tokens": 8,
+    },
     "filter": {"target": 8, "batch_size": 8, "group_size": 4, "max_tokens": 8},
     "train": {
         "method": "agent",
@@ -113,10 +119,11 @@ def test_an_agent_that_plans_graphs_searches_every_collection(tiny: str, monkeyp
     semantic = [{"weight": 0.2, "end": 1}, {"weight": 0.5, "start": 1}]
     terms = {"semantic": semantic, "graph": 0.25, "format": 0.25, "letters:variety": 0.5}
     tools = ("General", "News", "Academy")
+    settings = SECTIONS["generator"]["settings"] | {"plays": "r_search"}
     params = world_params(
         tiny,
-        **SECTIONS | {"generator": SECTIONS["generator"] | {"plays": "r_search"}},
-        download=WORLD | {"train_questions": 8, "test_questions": 4, "hops": [1], "sources": True},
+        **SECTIONS | {"generator": SECTIONS["generator"] | {"settings": settings}},
+        download=encyclopaedia(**WORLD | {"train_questions": 8, "test_questions": 4, "hops": [1], "sources": True}),
         sources={tool: {"kind": "milvus"} for tool in tools},
         pipeline={"name": "r_search", "template": "bare"},
         reward={"terms": terms},

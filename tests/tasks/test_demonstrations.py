@@ -32,7 +32,7 @@ def params(place: Path, tiny: str) -> Params:
 
 
 def test_the_best_episodes_of_a_teacher_are_written(params: Params) -> None:
-    teacher = teacher_of(params, "scripted", "", "", 0.7, 64)
+    teacher = teacher_of(params, "harr_encyclopaedia.scripted:Scripted", "", "", 0.7, 64)
     easy = [question for question in read_questions(QUESTIONS / "train.jsonl") if len(question.gold_ids) == 1][:8]
     write_questions(easy, Path("easy.jsonl"))
     told = write_demonstrations(params, teacher, Teaching(samples=2, each=2), Path("easy.jsonl"), Path("best.jsonl"))

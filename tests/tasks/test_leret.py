@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 import styled
+from encyclopaedia import PLAYER
+from harr_encyclopaedia.traces import open_world
 from styled import Styled, Words
 
 from harr.builders.retrievers import search_identity
 from harr.builders.writers import build_reader
 from harr.errors import IndexMismatch
 from harr.evaluate.play import Game
-from harr.generator.traces import open_world
 from harr.io.files import read_json, read_jsonl, write_json
 from harr.params import Params
-from harr.params.generator import ScriptedParams
+from harr.params.generator import FunctionGeneratorParams
 from harr.rag.pipelines.leret import LeReT
 from tasks.common import filter_suite
 from tasks.filter_outputs import write_preferences_page
@@ -23,11 +24,11 @@ from tasks.paths import PLACES
 from tasks.play import arm_pipelines
 from tasks.trained_runs import trained_runs
 
-SCRIPTED = ScriptedParams(kind="scripted")
+SCRIPTED = FunctionGeneratorParams(**PLAYER)
 
 PARAMS = Params.model_validate(
     {
-        "download": {"dataset": "world"},
+        "download": {"dataset": "people"},
         "pipeline": {"name": "leret", "template": "bare"},
         "generator": {"kind": "local", "model": "m"},
         "train": {"method": "leret"},

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from encyclopaedia import PLAYER, encyclopaedia
 from letters import save_letters
 from stages import SMOKE, WORLD, run_stages, world_params
 
@@ -16,7 +17,7 @@ from tasks.paths import ADAPTER, FILTERED, REPORT, VECTORS
 from tasks.train import summary
 
 SECTIONS: dict[str, Any] = {
-    "download": WORLD | {"train_questions": 60, "hops": [2], "seed": 2},
+    "download": encyclopaedia(**WORLD | {"train_questions": 60, "hops": [2], "seed": 2}),
     "embed": SMOKE["embed"],
     "retriever": {"k": 40, "pool": 60, "search": "hybrid"},  # of 200 passages: noise finds some gold on every CPU
     "pipeline": {"name": "leret", "template": "bare", "max_tokens": 600},
@@ -49,7 +50,7 @@ SECTIONS: dict[str, Any] = {
     "evaluate": {
         "arms": ["base", "few_shot", "sft", "full"],
         "seeds": 1,
-        "reader": {"kind": "scripted"},
+        "reader": PLAYER,
         "resamples": 100,
     },
 }

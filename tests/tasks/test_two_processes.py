@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harr_encyclopaedia.scripted import Scripted
 from launching import launch
 from serving import chat, serving
 from stages import make_world, nothing, world_params
 
 from harr.compute import distributed
 from harr.corpus.passages import read_questions
-from harr.datasets.world.scripted import Scripted
 from harr.io.files import read_json, write_json
 from harr.params import Params
 from harr.types import Generate

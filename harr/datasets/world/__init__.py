@@ -1,1 +1,1 @@
-"""The fictional worlds, their grammars, and the scripted player that reads them."""
+"""The people's world, its language, and the scripted player that reads it."""

@@ -1,10 +1,10 @@
-"""English names for the fictional world: word lists, and draws of distinct names from them.
+"""English names for fictional worlds: word lists, and draws of distinct names from them.
 
 Real given names, surnames and compound place names, because sentence encoders cannot tell invented
 syllables apart. A name is a tuple of word numbers, so a million names are a few integer arrays.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,38 +109,29 @@ FIRMS = (
     *(tail for trade, name in zip(_TRADES, SURNAMES[::6], strict=False) for tail in (f" {trade}", f" & {name}")),
     *(f" & {name} {trade}" for trade in _TRADES for name in SURNAMES),
 )
-WORK_ADJECTIVES = tuple(
-    """Silent Broken Crimson Distant Hidden Burning Frozen Golden Hollow Lonely Painted Quiet Restless Scarlet Shining
-    Sleeping Secret Silver Stolen Velvet Wandering Weary Whispering Wooden Bitter Blue Bright Copper Crooked Empty
-    Faithful Forgotten Gentle Glass Haunted Ivory Jealous Marble Midnight Narrow Patient Perfect Pale Proud Reluctant
-    Rising Sacred Second Shadowed Simple Solemn Sunken Tender Tidal Twisted Unfinished Vanishing Wicked Winding
-    Wounded""".split()
-)
-WORK_NOUNS = tuple(
-    """Harbour Garden Orchard Lantern Mirror River Bridge Island Window Tower Valley Meadow Clockmaker Captain Widow
-    Stranger Shepherd Sailor Gardener Violin Letter Candle Carriage Cathedral Chapel Cottage Crown Dancer Door Falcon
-    Feather Fiddler Fountain Gate Guest Heart Heron Horizon Hour House Journey Juggler Kingdom Ladder Lighthouse Map
-    Mountain Nightingale Ocean Palace Piper Promise Road Room Rose Season Ship Shore Sparrow Staircase Statue Storm
-    Summer Swallow Tailor Thief Train Traveller Wedding Weaver Well Willow""".split()
-)
-_OPENINGS = (
-    "The|Beyond the|Behind the|Return to the|Beneath the|Song of the|Farewell to the|Under the|"
-    "Shadow of the|Return of the|Tale of the|Waiting for the|Letters from the|Children of the|"
-    "Before the|After the|Night of the|Daughters of the|Ballad of the|Remember the"
-).split("|")
-_CLOSINGS = """|of Winter|of the North|in Spring|of Cornwall|at Dusk|of the Moor|by the Sea|in the Rain|of
-    Glass|of Midsummer|at Dawn|of the Fens|in Autumn|of the Isles""".replace("\n    ", " ").split("|")
-TITLES = tuple((f"{head} ", f" {tail}".rstrip()) for tail in _CLOSINGS for head in _OPENINGS)
-SCHOOL_TYPES = tuple(
-    f" {word}"
-    for word in """Grammar School|College|Academy|High School|Hall School|Boarding School|Institute|School|Free School|
-    Upper School|Technical School|Music School|House School|Abbey School|Commercial School|Manor School""".replace(
-        "\n    ", ""
-    ).split("|")
-)
-SCHOOL_PATRONS = ("", *(f"{name} " for pair in zip(FEMALE, MALE, strict=False) for name in pair))
 
 Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How names of one kind of entity are made of three words.
+
+    Args:
+        first: number of words that the first part may be.
+        second: number of words that the second part may be.
+        variants: by word of the second part the number of its near spelling, or -1.
+        least: number of words that the third part may be in a small world.
+        most: number of words that it may be in a large one.
+        spell: the name of three word numbers.
+    """
+
+    first: int
+    second: int
+    variants: Index
+    least: int
+    most: int
+    spell: Callable[[int, int, int], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +141,8 @@ class Names:
     ``twin`` is the entity whose exact name this one shares, or -1.
     """
 
-    kind: str
-    columns: tuple[Index, ...]
+    kind: Kind
+    columns: tuple[Index, Index, Index]
     twin: Index
 
     def __len__(self) -> int:
@@ -159,18 +150,8 @@ class Names:
 
     def __getitem__(self, row: int) -> str:
         """Return the plain name, without a qualifier."""
-        parts = [column.item(row) for column in self.columns]
-        if self.kind == "person":
-            return f"{GIVEN[parts[0]]} {MIDDLES[parts[2]]}{SPELLINGS[parts[1]]}"
-        if self.kind == "town":
-            before, after = PLACES[parts[2]]
-            return f"{before}{ROOTS[parts[0]]}{TOWN_ENDINGS[parts[1]]}{after}"
-        if self.kind == "firm":
-            return f"{SPELLINGS[parts[1]]}{FIRMS[parts[2]]}"
-        if self.kind == "work":
-            before, after = TITLES[parts[2]]
-            return f"{before}{WORK_ADJECTIVES[parts[0]]} {WORK_NOUNS[parts[1]]}{after}"
-        return f"{SCHOOL_PATRONS[parts[2]]}{SPELLINGS[parts[1]]}{SCHOOL_TYPES[parts[0]]}"
+        first, second, third = self.columns
+        return self.kind.spell(first.item(row), second.item(row), third.item(row))
 
 
 def _near(words: Sequence[str], near: dict[str, str]) -> Index:
@@ -179,31 +160,47 @@ def _near(words: Sequence[str], near: dict[str, str]) -> Index:
     return np.array([position.get(word, -1) for word in words], dtype=np.int64)
 
 
-_SURNAME = (len(SURNAMES), _near(SURNAMES, NEAR_SURNAMES))
-_WORDS: dict[str, tuple[int, tuple[int, Index], int, int]] = {
-    # kind: (words of the first part, words and near spellings of the second, third: at first, at most)
-    "person": (len(GIVEN), _SURNAME, 1, len(MIDDLES)),
-    "town": (len(ROOTS), (len(ENDINGS), _near(ENDINGS, NEAR_ENDINGS)), 1, len(PLACES)),
-    "firm": (1, _SURNAME, 2 * len(_TRADES), len(FIRMS)),
-    "work": (len(WORK_ADJECTIVES), (len(WORK_NOUNS), np.full(len(WORK_NOUNS), -1)), 8, len(TITLES)),
-    "school": (len(SCHOOL_TYPES), _SURNAME, 1, len(SCHOOL_PATRONS)),
-}
+def _spell_town(first: int, second: int, third: int) -> str:
+    before, after = PLACES[third]
+    return f"{before}{ROOTS[first]}{TOWN_ENDINGS[second]}{after}"
 
 
-def draw_names(kind: str, count: int, rng: np.random.Generator, *, near: float, same: float) -> Names:
+NEAR_SPELLINGS = _near(SURNAMES, NEAR_SURNAMES)
+"""By surname the number of its near spelling in ``SPELLINGS``, or -1."""
+PERSON = Kind(
+    len(GIVEN),
+    len(SURNAMES),
+    NEAR_SPELLINGS,
+    1,
+    len(MIDDLES),
+    lambda first, second, third: f"{GIVEN[first]} {MIDDLES[third]}{SPELLINGS[second]}",
+)
+TOWN = Kind(len(ROOTS), len(ENDINGS), _near(ENDINGS, NEAR_ENDINGS), 1, len(PLACES), _spell_town)
+FIRM = Kind(
+    1,
+    len(SURNAMES),
+    NEAR_SPELLINGS,
+    2 * len(_TRADES),
+    len(FIRMS),
+    lambda first, second, third: f"{SPELLINGS[second]}{FIRMS[third]}",
+)
+
+
+def draw_names(kind: Kind, count: int, rng: np.random.Generator, *, near: float = 0.0, same: float = 0.0) -> Names:
     """Draw ``count`` names of ``kind``, distinct but for the deliberate namesakes.
 
     ``near`` and ``same`` are the shares of entities that take another entity's name in a near
     spelling (Brown, Browne) or exactly. Large worlds use more middle names, prefixes and endings.
 
-    >>> names = draw_names("town", 3, np.random.default_rng(0), near=0.0, same=0.0)
+    >>> names = draw_names(TOWN, 3, np.random.default_rng(0))
     >>> len({names[row] for row in range(3)})
     3
     """
-    first, (second, variants), third, most = _WORDS[kind]
-    third = min(most, max(third, -(-2 * count // (first * second))))
+    first, second, variants = kind.first, kind.second, kind.variants
+    third = min(kind.most, max(kind.least, -(-2 * count // (first * second))))
     codes = rng.permutation(first * second * third)[:count]
-    columns = tuple(np.asarray(column, dtype=np.int64) for column in np.unravel_index(codes, (first, second, third)))
+    one, two, three = (np.asarray(column, dtype=np.int64) for column in np.unravel_index(codes, (first, second, third)))
+    columns = one, two, three
     twin = np.full(count, -1, dtype=np.int64)
     order = rng.permutation(count)
     has_variant = variants[columns[1][order]] >= 0

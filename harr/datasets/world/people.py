@@ -13,7 +13,7 @@ import numpy as np
 
 from harr.datasets.world.biography import FACTS, REMARKS, state
 from harr.datasets.world.grammar import mention, split_mention
-from harr.datasets.world.names import PROFESSIONS, Names, draw_names
+from harr.datasets.world.names import FIRM, PERSON, PROFESSIONS, TOWN, Names, draw_names
 from harr.datasets.world.programs import PROGRAMS, Node, steps, write
 from harr.errors import CorpusError
 from harr.types import Passage, Question
@@ -34,11 +34,12 @@ class People:
     def __init__(self, size: int, relations: int, seed: int) -> None:
         rng = np.random.default_rng([seed, size, relations])
         self.seed, self.facts = seed, FACTS[:relations]
-        names = draw_names("person", size, rng, near=0.0, same=0.0)
+        names = draw_names(PERSON, size, rng)
         epithets = rng.integers(0, len(PROFESSIONS), size=size).tolist()
         self.mentions = [mention(names[i], PROFESSIONS[epithets[i]]) for i in range(size)]
         self.places: Mapping[str, Names] = {
-            kind: draw_names(kind, _PLACES, rng, near=0.0, same=0.0) for kind in ("town", "firm")
+            "town": draw_names(TOWN, _PLACES, rng),
+            "firm": draw_names(FIRM, _PLACES, rng),
         }
         order = rng.permutation(size).tolist()
         ends = [0, *(round(size * end) for end in np.cumsum(list(SHARES.values())).tolist())]

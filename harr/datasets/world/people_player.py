@@ -2,10 +2,13 @@
 
 The planner sees question and history, looks up step after step, and stops where one found nothing. The reader sees a
 sub-query and passages: it answers from the first passage that states the relation asked for and, where a person is
-named, is about that person. Of a pronoun or a description it cannot tell whom it means.
+named, is about that person. Of a pronoun or a description it cannot tell whom it means. Like an LLM they tell the
+prompts of ``harr/rag/pipelines/multistep.py`` apart by their text.
 """
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from harr.datasets.world.biography import FACT, read
@@ -13,6 +16,76 @@ from harr.datasets.world.grammar import split_mention
 from harr.datasets.world.people import join
 from harr.datasets.world.programs import Node, parse, steps
 from harr.datasets.world.references import sub_query, understand
+from harr.types import Generate
+
+
+class Scripted:
+    """A :class:`harr.types.Generator` without a model, of planner, reader and answer writer.
+
+    ``references``: rates of the kinds of reference (``harr/datasets/world/references.py``); without them its sub-queries name
+    everybody. A question that it cannot parse is searched for once as it stands and then given up.
+    """
+
+    def __init__(self, references: Mapping[str, float] = {}) -> None:
+        self._requests, self._references = 0, references
+
+    def usage(self) -> dict[str, float]:
+        """Return requests since the start."""
+        return {"requests": float(self._requests)}
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        """Answer every request, in order.
+
+        >>> text = "Question: Name the rival of the painter Ada Brown.\\nHistory: []\\nNext action:"
+        >>> json.loads(Scripted().complete([Generate(({"role": "user", "content": text},))])[0])["strategy"]
+        'look up the rival'
+        """
+        self._requests += len(requests)
+        texts = [request.messages[-1]["content"] if request.messages else request.prompt for request in requests]
+        return [self._reply(Asked.read(text)) for text in texts]
+
+    def _reply(self, asked: "Asked") -> str:
+        if asked.sub_query is not None:
+            return json.dumps(look(asked.sub_query, asked.passages), ensure_ascii=False)
+        if asked.final:
+            return answer(asked.question, asked.history)
+        return json.dumps(plan(asked.question, asked.history, self._references), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a message of ``multistep`` asks: a sub-query of passages, the final answer, or else the next action."""
+
+    question: str
+    history: Sequence[Mapping[str, str]]
+    sub_query: str | None
+    passages: Sequence[tuple[str, str]]
+    final: bool
+
+    @classmethod
+    def read(cls, message: str) -> "Asked":
+        """Take a message apart."""
+        head, _, passages = message.partition("\nPassages:\n")
+        fields = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
+        history = json.loads(fields.get("History", "[]"))
+        final = message.endswith("Final answer:")
+        return cls(fields.get("Question", ""), history, fields.get("Sub-query"), pairs(passages), final)
+
+
+def pairs(passages: str) -> list[tuple[str, str]]:
+    """Return titles and texts of numbered passages, two lines each."""
+    lines = passages.splitlines()
+    return [(title.partition("] ")[2], text) for title, text in zip(lines[::2], lines[1::2], strict=False)]
+
+
+def ask(query: str, strategy: str) -> dict[str, str]:
+    """Return a planner's action that asks."""
+    return {"action": "ASK", "sub_query": query, "strategy": strategy}
+
+
+def stop(strategy: str) -> dict[str, str]:
+    """Return a planner's action that ends."""
+    return {"action": "STOP", "sub_query": "", "strategy": strategy}
 
 
 def plan(question: str, history: Sequence[Mapping[str, str]], references: Mapping[str, float]) -> dict[str, str]:
@@ -24,12 +97,14 @@ def plan(question: str, history: Sequence[Mapping[str, str]], references: Mappin
     >>> plan(question, past, {"pronoun": 1})["sub_query"], plan(question, past, {"pronoun": 1})["resolved"]
     ('Which town was her summer home?', "Which town was Clara Gray's summer home?")
     """
+    if parse(question) is None:
+        return stop("nothing else to try") if history else ask(question, "search for the question itself")
     asked, known, following = _replay(question, history)
     if following is None:
-        return {"action": "STOP", "sub_query": "", "strategy": "nothing is left to look up", "resolved": ""}
+        return stop("nothing is left to look up") | {"resolved": ""}
     people = {node: name for node, name in known.items() if not node[1:] or FACT[node[-1]].range == "person"}
     said, resolved = sub_query(question, following, asked, people, references)
-    return {"action": "ASK", "sub_query": said, "strategy": f"look up the {following[-1]}", "resolved": resolved}
+    return ask(said, f"look up the {following[-1]}") | {"resolved": resolved}
 
 
 def answer(question: str, history: Sequence[Mapping[str, str]]) -> str:

@@ -29,7 +29,7 @@ class CachedGenerator:
     and so is that to a prompt that left too little room: a server may be given a longer context.
 
     >>> import tempfile
-    >>> from harr.datasets.world.scripted import Scripted
+    >>> from harr.datasets.world.people_player import Scripted
     >>> path = Path(tempfile.mkdtemp()) / "completions.sqlite"
     >>> request = Generate(prompt="Question: Where was Ada Brown born?\\n", stop=("</search>",))
     >>> first = CachedGenerator(Scripted(), path).complete([request])

@@ -9,7 +9,7 @@ from harr.types import Generate, Generator
 class SharedGenerator:
     """A generator that only the main process makes and asks; the others hear its answers.
 
-    >>> from harr.datasets.world.scripted import Scripted
+    >>> from harr.datasets.world.people_player import Scripted
     >>> SharedGenerator(Scripted).complete([])
     []
     """

@@ -52,9 +52,9 @@ class NeedlesParams(HaystackParams):
     """What is asked for: an adjective and a noun, or a UUID."""
     values: Literal["numbers", "uuids"] = "numbers"
     """What is told of a key: a number of seven digits, or a UUID."""
-    noise: PathOrName = "world"
-    """Haystack: a text file (RULER's essays), a JSON lines file with ``text``, world (the fictional encyclopaedia),
-    repeated (RULER's five sentences again and again), or needles (of keys that nobody asks for)."""
+    noise: PathOrName
+    """Haystack: a text file (RULER's essays), a JSON lines file with ``text``, repeated (RULER's five sentences again
+    and again), needles (of keys that nobody asks for), or a function ``package.module:name`` that returns texts."""
 
 
 def needles(params: NeedlesParams) -> LongDocuments:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import pytest
 import yaml
 from accelerate.state import AcceleratorState
+from encyclopaedia import encyclopaedia
 
 from harr.builders.encoder import build_encoder
 from harr.builders.methods import arm_method, method_of
@@ -38,7 +39,7 @@ COUNTS = {"train_questions": 8, "test_questions": 4}
 QRAG = sorted(path.stem for path in RECIPES.glob("qrag_*_published.yaml"))
 HARR = sorted(path.stem for path in RECIPES.glob("harr_wiki18_*.yaml"))
 CELLS = [name for name in HARR if not name.endswith(("_all", "_ppo"))]
-WORLD = {"dataset": "world", "passages": 200, "hops": [1, 2], **COUNTS}
+WORLD = encyclopaedia(passages=200, hops=[1, 2], **COUNTS)
 STORIES = {"sentences": 20, "validation_questions": 4, **COUNTS}
 
 

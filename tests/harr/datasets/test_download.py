@@ -14,7 +14,7 @@ from downloading import questions, run, write_rows
 
 from harr.corpus.passages import Passages
 from harr.errors import CorpusError
-from harr.params.download import JsonlParams, WorldParams
+from harr.params.download import JsonlParams, PeopleParams
 
 PASSAGES = (
     {"id": "p1", "title": "Ada Brown", "text": "Ada Brown  founded\nAcme.", "set": ["a", "b"]},
@@ -164,16 +164,6 @@ def test_validation_questions_of_ones_own_stand_in_no_other_split() -> None:
     assert len(asked("validation")) == 1 or asked("validation") == ["v0", "v2"], "v1 is a test question"
 
 
-def test_the_world_is_a_data_set_that_validates_with_entities_of_its_own() -> None:
-    section = WorldParams(dataset="world", passages=600, train_questions=20, test_questions=10)
-    counts = run(section)
-    assert (counts["passages"], counts["train_questions"], counts["test_questions"]) == (600, 20, 10)
-    before = Path("data/questions/test.jsonl").read_text()
-    counts = run(section.model_copy(update={"validation_questions": 10}))
-    assert (counts["train_questions"], counts["validation_questions"], counts["test_questions"]) == (20, 10, 10)
-    assert Path("data/questions/test.jsonl").read_text() == before
-
-
 @pytest.mark.fault(31)
 def test_a_corpus_on_another_disk_is_replaced(place: Path) -> None:
     shared = Path("/dev/shm")
@@ -181,9 +171,9 @@ def test_a_corpus_on_another_disk_is_replaced(place: Path) -> None:
         pytest.skip("no other disk")
     with tempfile.TemporaryDirectory(dir=shared) as disk:
         Path("data").symlink_to(disk)
-        for passages in (200, 210):
-            run(WorldParams(dataset="world", passages=passages, train_questions=8, test_questions=8))
-            assert len(Passages.open(Path("data/corpus"))) == passages
+        for people in (60, 61):
+            run(PeopleParams(dataset="people", people=people, train_questions=8, test_questions=8))
+            assert len(Passages.open(Path("data/corpus"))) == 8 * people
             assert sorted(os.listdir(disk)) == ["corpus", "questions"] and not os.listdir("work")
 
 

@@ -15,7 +15,10 @@ from harr.params.embed import EmbedParams
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.types import Hop, Search
 
-TOLD = babilong(BabiLongParams(dataset="babilong", task=1, sentences=20, train_questions=4, test_questions=6))
+NOISE = "harr_encyclopaedia.dataset:noise"
+TOLD = babilong(
+    BabiLongParams(dataset="babilong", task=1, noise=NOISE, sentences=20, train_questions=4, test_questions=6)
+)
 
 
 def documents() -> Iterator[QuestionDocument]:

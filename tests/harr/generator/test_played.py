@@ -1,23 +1,20 @@
 """What was played becomes demonstrations: only the best, only what was found, and as the learner would write it."""
 
-import random
 from collections.abc import Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from letters import OnePassage
 
-from harr.datasets.world import scripted
 from harr.generator.played import choose, rows_of
-from harr.generator.traces import Oracle, game_of, open_world, trace
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.react import react_passages
+from harr.rag.pipelines.search_r1 import search_r1
 from harr.rag.pipelines.thinking import thinking
 from harr.rag.rollout import play
 from harr.types import Episode, Generate, Outcome, Question, Retrieval, Search, Step, TruncatedCompletion, Turn
 
-READER = open_world(0, hops=(1,))
 ASKED = Question("q", "Where was the founder of Acme born?", answers=("Ashford",))
 
 
@@ -36,18 +33,6 @@ def teaches(*replies: str) -> Any:
     """A teacher that says these, one after the other."""
     left = list(replies)
     return server(lambda request: left.pop(0))
-
-
-@pytest.mark.parametrize("plays", ["search_r1", "r_search"])
-def test_an_episode_is_the_trace_that_a_warm_start_would_make(plays: str) -> None:
-    says = scripted.plan if plays == "r_search" else scripted.turn
-    question = READER.questions[0]
-    teacher = server(lambda request: says(request.prompt))
-    [episode] = play([question], game_of(plays, 1), Oracle(READER, random.Random(0), k=2), teacher)
-    [row] = rows_of(episode)
-    wanted = trace(question, Oracle(READER, random.Random(0), k=2), plays)
-    assert [*map(tuple, row["pieces"])] == [*map(tuple, wanted)]
-    assert any(own and text.endswith("</search>") for text, own in row["pieces"])
 
 
 def test_the_learner_is_asked_in_its_own_way() -> None:
@@ -88,7 +73,9 @@ def test_a_thought_that_its_budget_ended_is_ended_by_the_environment() -> None:
             return TruncatedCompletion("<think>so on") if not rest else thought
         return rest or "<answer>Bath</answer>"
 
-    [episode] = play([ASKED], thinking(game_of("search_r1", 1), 9), OnePassage(), server(says))
+    [episode] = play(
+        [ASKED], thinking(partial(search_r1, max_searches=1, template="bare"), 9), OnePassage(), server(says)
+    )
     pieces = rows_of(episode)[0]["pieces"]
     own = ["<think>so</think>", "<search>x</search>", "<think>so on", "<answer>Bath</answer>"]
     assert [text for text, learnt in pieces if learnt] == own

@@ -38,9 +38,9 @@ PLACE = "should be a path or name with at most 255 bytes between two slashes"
 ADDRESS = "should be an address with http:// or https://"
 NAMED = "tracking.registered_model: should be a name of 1 to 200"
 BASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "hover": ("download", {"dataset": "hover", "claims": "c"}),
     "jsonl": ("download", {"dataset": "jsonl", "passages": ["p"], "train": ["t"], "test": ["t"]}),
-    "world": ("download", {"dataset": "world"}),
+    "hover": ("download", {"dataset": "hover", "claims": "c"}),
+    "people": ("download", {"dataset": "people"}),
     "local": ("generator", {"kind": "local", "model": "m"}),
     "server": ("generator", SERVER),
     "judge": ("reward", {"terms": {"judge": 1}, "judge": SERVER}),
@@ -89,9 +89,9 @@ def changed(key: str, value: Any) -> dict[str, Any]:
             f"evaluate.arms.0: should be {', '.join(map(repr, [*ARMS][:-1]))} or 'full' (found 'bm26')",
         ),
         # what would end in a traceback hours later
-        ("world.hops", [], "download.hops: should have at least one item"),
-        ("world.hops", [True], "download: hops should be a finite number"),
-        ("world.seed", -5, "download.seed: should be greater than or equal to 0 (found -5)"),
+        ("hover.hops", [], "download.hops: should have at least one item"),
+        ("hover.hops", [True], "download: hops should be a finite number"),
+        ("people.seed", -5, "download.seed: should be greater than or equal to 0 (found -5)"),
         ("seed", 10**21, "seed: should be at most 2147483647"),
         ("train.steps", 10**400, "train.steps: should be at most 2147483647"),
         ("tracking.registered_model", "a/b:c", NAMED),

@@ -28,7 +28,7 @@ AGENT: dict[str, Any] = {
     **GOOD,
     "train": {"method": "agent"},
     "pipeline": {"name": "search_r1", "template": "bare"},
-    "generator": {"kind": "small_lm"},
+    "generator": {"kind": "trained", "function": "mine.lm:train"},
     "filter": {"keep": "all"},
     "evaluate": {"arms": ["base", "warmstart", "full"]},
 }
@@ -58,15 +58,14 @@ GAMES_THAT_DO_NOT_FIT = r"""
 generator: {kind: none} -> pick without reader needs kind none
 pipeline: {name: search_r1, template: chat}, generator: {kind: server, model: m, server: {urls: ["http://127.0.0.1:8000/v1"]}}
     -> pipeline.template chat writes in the chat template .* server has none here; set generator.tokenizer, or set
-train: {method: grpo, validation: {every: 5}} -> and there are none; set download.validation_questions
+train: {method: grpo, validation: {every: 5}}, download: {dataset: people} -> and there are none; set download.validation_questions
 train: {method: grpo, validation: {every: 7}} -> 7 is no multiple of train.checkpoint_every 5, where weights are
 train: {method: grpo, validation: {keep: best}} -> keep: best needs validation; set train.validation.every
-pipeline: {name: react} -> the scripted generator plays multistep and search_r1 only
-pipeline: {name: r_search} -> the scripted generator plays multistep and search_r1 only
+pipeline: {name: react} -> the scripted generator plays multistep only
+pipeline: {name: r_search} -> the scripted generator plays multistep only
 pipeline: {name: r_search, tools: [a, a]} -> tools \['a', 'a'\] should be different words
 pipeline: {name: r_search, tools: [a (b)]} -> should be different words without blanks
 pipeline: {name: r_search, max_nodes: 27} -> pipeline.max_nodes: should be less than or equal to 26
-pipeline: {name: react}, generator: {kind: small_lm} -> language model plays search_r1, not react
 train: {method: pqn} -> pqn plays pipeline pick; set retriever.candidates: question
 train: {method: pqn}, retriever: {candidates: question}, evaluate: {candidates: [question]}, merge: {towers: query},
     pipeline: {name: pick}, generator: {kind: none}
@@ -93,11 +92,9 @@ filter: {temperature: 0.7} -> filter.temperature is for train.method agent; leav
 reward: {mix: std}, train: {method: grpo, credit: step}
     -> reward.mix std mixes rewards of whole episodes; set train.credit: episode
 retriever: {search: sparse, candidates: question} -> retriever.search sparse is for candidates: corpus
-pipeline: {name: search_r1}, generator: {kind: small_lm}
-    -> was never shown the instructions of pipeline.template plain; set bare
 pipeline: {name: pick}, generator: {kind: none}, evaluate: {arms: [last_answer, mention, full]}
     -> evaluate.arms last_answer rewrites queries, and pipeline pick searches for the question alone; leave it
-pipeline: {name: search_r1}, evaluate: {arms: [bm25_oracle_query, full]}
+pipeline: {name: search_r1}, generator: {kind: function, function: "a:b"}, evaluate: {arms: [bm25_oracle_query, full]}
     -> evaluate.arms bm25_oracle_query needs queries whose pronouns are resolved, which pipeline search_r1
 evaluate: {arms: [frozen], occlusion: true} -> evaluate.occlusion plays the arm full again; add full to evaluate.arms
 train: {method: agent}, pipeline: {name: search_r1}, generator: {kind: local, model: m}, filter: {keep: all},
@@ -109,7 +106,7 @@ retriever: {state: thought}
     -> thought tells what the agent wrote before a search, and pipeline multistep writes nothing there; set json or
 evaluate: {arms: [thought, full]}, pipeline: {name: pick}, generator: {kind: none}
     -> evaluate.arms thought tells what the agent wrote .* pipeline pick writes nothing there; leave it out
-retriever: {state: thought}, pipeline: {name: search_r1}
+retriever: {state: thought}, pipeline: {name: search_r1}, generator: {kind: function, function: "a:b"}
     -> evaluate.arms history reads the finished hops, .* leaves out; name the arm thought in its place
 retriever: {fusion: rrf} -> retriever\.fusion is for search: hybrid and the arm hybrid
 retriever: {search: sparse, weights: [0.5, 0.5]} -> retriever\.weights is for search: hybrid
@@ -119,9 +116,9 @@ retriever: {settings: {k: 2}} -> settings are those of retriever\.function, whic
 """
 AGENTS_THAT_DO_NOT_FIT = r"""
 train: {method: grpo} -> evaluate.arms base does not go with train.method grpo .* choose from bm25, frozen
-generator: {kind: scripted} -> generator.kind is scripted: use small_lm, warmstart or local
+generator: {kind: function, function: "a:b"} -> generator.kind is function: use trained, warmstart or local
 generator: {kind: server, model: m, server: {urls: ["http://127.0.0.1:8000/v1"]}}
-    -> generator.kind is server: use small_lm, warmstart or local
+    -> generator.kind is server: use trained, warmstart or local
 pipeline: {name: multistep}, generator: {kind: local, model: m}
     -> agent plays search_r1, r_search or react, not multistep
 pipeline: {name: react}, generator: {kind: local, model: m}
@@ -142,13 +139,13 @@ generator: {kind: local, model: m} -> arms warmstart .* choose from base, majori
 evaluate: {arms: [majority]} -> the arm majority is what full was trained from; add full
 train: {method: agent, credit: step} -> train.credit; known here: validation, steps, questions_per_
 train: {method: agent, precision: float16} -> takes no float16, .*; set train.precision: bfloat16
-generator: {kind: small_lm, max_tokens: 8} -> generator.max_tokens 8 is not read: .*max_tokens 64
-generator: {kind: small_lm, temperature: 0.7} -> generator.temperature 0.7 is not read
+generator: {kind: trained, function: "a:b", max_tokens: 8} -> generator.max_tokens 8 is not read: .*max_tokens 64
+generator: {kind: trained, function: "a:b", temperature: 0.7} -> generator.temperature 0.7 is not read
 train: {method: agent, quantization: nf4, lora: null} -> nf4 freezes the base; set train.lora
-generator: {kind: warmstart, model: m}, pipeline: {name: react}
+generator: {kind: warmstart, model: m, demonstrations: "a:b"}, pipeline: {name: react}
     -> traces are made for pipeline search_r1 with template plain
-generator: {kind: warmstart, model: m, template: chatml} -> traces are made for pipeline search_r1 with template chatml
-generator: {kind: warmstart, model: m, rows_per_step: 3} -> 3 demonstrations a step do not make whole passes of 4
+generator: {kind: warmstart, model: m, demonstrations: "a:b", template: chatml} -> traces are made for pipeline search_r1 with template chatml
+generator: {kind: warmstart, model: m, demonstrations: d, rows_per_step: 3} -> 3 demonstrations a step do not make whole passes of 4
 filter: {keep: all, preferences: {}} -> filter\.preferences is for train\.method leret; leave it out
 evaluate: {arms: [base, warmstart, full], reader: {kind: server, server: {urls: ["http://127.0.0.1:1/v1"]}, model: m}}
     -> evaluate\.reader is for train\.method leret, .* leave it out
@@ -156,8 +153,6 @@ evaluate: {arms: [base, warmstart, full], reader: {kind: server, server: {urls: 
 SOURCES_THAT_DO_NOT_FIT = r"""
 pipeline: {name: r_search, tools: [General]} -> sources\.Academy is asked by no tool
 pipeline: {name: r_search, tools: [Law]} -> pipeline.tools Law has no source; add sources.Law
-pipeline: {name: r_search, tools: [News], template: bare}, generator: {kind: small_lm, plays: r_search}
-    -> the small language model asks General, News, Academy; add Academy to pipeline.tools
 train: {method: grpo}, evaluate: {arms: [full]}
     -> grpo learns from what our own index finds, and sources do not learn; leave sources out
 evaluate: {arms: [full], candidates: [question]} -> not the passages given; set candidates
@@ -165,10 +160,9 @@ evaluate: {arms: [full], candidates: [question]} -> not the passages given; set 
 LERETS_THAT_DO_NOT_FIT = r"""
 pipeline: {name: search_r1} -> train.method leret plays leret, not search_r1; set pipeline.name
 train: {method: agent} -> pipeline leret and train.method agent: pipeline leret goes with method leret
-generator: {kind: scripted} -> the scripted generator plays multistep and search_r1 only
+generator: {kind: scripted} -> the scripted generator plays multistep only
 generator: {kind: server, model: m, server: {urls: ["http://127.0.0.1:8000/v1"]}}
     -> leret trains the language model; generator.kind is server
-generator: {kind: small_lm} -> plays search_r1, not leret
 evaluate: {arms: [warmstart, full]} -> arms warmstart .* choose from base, few_shot, few_shot_all, sft
 evaluate: {arms: [base, sft]} -> the arm sft is what full was trained from; add full
 filter: {temperature: 0.5} -> leret does not read filter.temperature; see filter.preferences
@@ -236,7 +230,7 @@ def test_an_agent_is_compared_with_what_it_was(tmp_path: Path) -> None:
     assert load(AGENT, tmp_path).baseline == "warmstart"
     local = {"generator": {"kind": "local", "model": "m"}, "evaluate": {"arms": ["base", "full"]}}
     assert load({**AGENT, **local}, tmp_path).baseline == "base"
-    warm = {"generator": {"kind": "warmstart", "model": "m", "template": "bare"}}
+    warm = {"generator": {"kind": "warmstart", "model": "m", "demonstrations": "a:b", "template": "bare"}}
     assert load({**AGENT, **warm}, tmp_path).baseline == "warmstart"
     assert load(GOOD, tmp_path).baseline == "frozen"
     graphs = {**AGENT, **local, "pipeline": {"name": "r_search", "budget": 4, "tools": ["General"]}}

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harr_encyclopaedia.traces import Reader, open_world
 from letters import nothing
 from runs import killed_at
 from serving import serving
@@ -12,7 +13,6 @@ from styled import Styled, Words, setup_of
 
 from harr.corpus.passages import read_questions
 from harr.errors import CorpusError, IndexMismatch, NoPreference, ServiceUnavailable
-from harr.generator.traces import Reader, open_world
 from harr.io.files import SUMS, check_sums, finish, read_json, read_jsonl, write_json
 from harr.params.filter import PreferencesParams
 from harr.params.generator import ServedParams

@@ -4,11 +4,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from encyclopaedia import encyclopaedia
 from indexed import index_world
 
 from harr.datasets.download import download
 from harr.errors import IndexMismatch
 from harr.params import Params
+from harr.params.download import FunctionDatasetParams
 from harr.serve.searcher import Ask, Searcher
 from harr.types import Question, Search
 from tasks.paths import CORPUS, QUESTIONS, RETRIEVER, WORK
@@ -29,14 +31,14 @@ def test_another_corpus_is_opened_with_the_next_load(
     before, opened = best(searcher), searcher.serving.corpus
     searcher.load(RETRIEVER, "2")
     assert not searcher.changed() and searcher.serving.corpus is opened, "the same corpus stays open"
-    params = Params.load()
-    less = params.model_copy(update={"download": params.download.model_copy(update={"passages": 150})})
-    download(less.download, CORPUS, QUESTIONS, WORK / "download")
+    section = FunctionDatasetParams(**encyclopaedia(passages=210, train_questions=12, test_questions=12, hops=[2]))
+    larger = Params.load().model_copy(update={"download": section})
+    download(larger.download, CORPUS, QUESTIONS, WORK / "download")
     assert searcher.changed()
     with pytest.raises(IndexMismatch):
         searcher.load(RETRIEVER, "3")
     assert best(searcher) == before and searcher.changed()
-    index_world(less)
+    index_world(larger)
     searcher.load(RETRIEVER, "3")
     after = best(searcher)
     assert after != before and not searcher.changed() and searcher.serving.corpus is not opened

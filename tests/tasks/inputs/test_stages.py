@@ -82,7 +82,7 @@ CODE: dict[str, tuple[str, str, str, set[str], set[str]]] = {
     "a docstring": ("harr/train/grpo.py", "GRPO for a dense", "Words for a dense", NONE, NONE),
     "a comment": ("harr/types.py", "\nimport", "\n# words\nimport", NONE, NONE),
     "layout": ("harr/rag/policies/plackett_luce.py", "\n\n\ndef", "\n\n\n\ndef", NONE, NONE),
-    "a prompt of LeReT": ("harr/rag/pipelines/prompts/leret.txt", "e", "E", NONE, SEARCHING | {"generator"}),
+    "a prompt of LeReT": ("harr/rag/pipelines/prompts/leret.txt", "e", "E", NONE, SEARCHING),
     "the loss of GRPO": ("harr/train/losses.py", "min", "max", {"train", "arms"}, NONE),
     "a colour of a plot": ("harr/report/plots.py", '"#', '"#0', NONE, NONE),
     "a message": ("harr/errors.py", "    ", "    \t", NONE, NONE),

@@ -54,7 +54,7 @@ def test_stages_are_children_of_one_run_with_params_figures_and_inputs(client: M
     figures = json.loads(Path("metrics/download.json").read_text())
     assert figures == {"passages": 400.0, "share": 0.333333}
     notes = {name: one.data.tags.get("mlflow.note.content", "") for name, one in found.items()}
-    assert notes["download"] == "Make or fetch passages and questions: world."
+    assert notes["download"] == "Make or fetch passages and questions: function."
     assert notes["train"] == "Train the retriever by grpo."
     assert notes["pipeline"] == f"- **download**: {notes['download']}\n- **train**: {notes['train']}"
     with tracked_run("evaluate", params) as run:

@@ -10,7 +10,6 @@ from harr.datasets.world import grammar
 from harr.datasets.world.biography import FACTS, read
 from harr.datasets.world.people import People
 from harr.datasets.world.programs import PROGRAMS, parse, steps, write
-from harr.datasets.world.world import make_world
 from harr.errors import CorpusError
 from harr.types import Passage
 
@@ -79,8 +78,6 @@ def test_programs_come_in_their_shares_and_texts_only_once(world: People) -> Non
     assert len({q.text for q in questions}) == len({q.id for q in questions}) == 500
     kinds = Counter(q.kind for q in questions)
     assert set(kinds) == {"chain", "two"} and 0.7 < kinds["chain"] / 500 < 0.8
-    assert all(grammar.parse(question.text) is None for question in questions), "no question of the other world"
-    assert all(parse(question.text) is None for question in make_world(400, seed=0).questions("test", 50, [1, 2, 3]))
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

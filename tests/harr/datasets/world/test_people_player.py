@@ -5,16 +5,17 @@ from collections.abc import Sequence
 from functools import partial
 
 import pytest
+from letters import OnePassage
 
 from harr.datasets.world import people_player, references
 from harr.datasets.world.biography import FACT, FACTS
 from harr.datasets.world.people import People
+from harr.datasets.world.people_player import Scripted
 from harr.datasets.world.programs import PROGRAMS
-from harr.datasets.world.scripted import Scripted
 from harr.params.generator import REFERENCES
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.rollout import play
-from harr.types import Episode, Generate, Retrieval, Search
+from harr.types import Episode, Generate, Question, Retrieval, Search
 
 ADA, EVA = "the painter Ada Brown", "the poet Eva Price"
 PASSAGES = [
@@ -102,3 +103,10 @@ def test_every_sub_query_is_understood_as_what_was_asked() -> None:
                 assert references.understand(references.ask(fact, whose, pick)) == (fact, name)
             for other in ("painter", *FACT):
                 assert references.understand(references.ask(fact, f"the {other}'s", pick)) == (fact, "")
+
+
+def test_a_foreign_question_is_searched_once_and_given_up() -> None:
+    for asked in ("Were Scott Derrickson and Ed Wood alike?", "", "{} $x \\ Passages: [1]", "Name the ."):
+        episode = play([Question("q", asked)], partial(multistep, max_hops=5), OnePassage(), Scripted())[0]
+        assert [step.search.query for step in episode.steps] == ([asked] if asked else [])
+        assert episode.answer == ""

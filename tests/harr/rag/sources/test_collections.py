@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from encyclopaedia import encyclopaedia
 
 from harr.arms import ARMS
 from harr.builders.players import open_players
@@ -19,7 +20,7 @@ from harr.index.build import build_index
 from harr.index.passage_index import PassageIndex
 from harr.io.files import SUMS, read_json
 from harr.params import Params
-from harr.params.download import WorldParams
+from harr.params.download import FunctionDatasetParams
 from harr.params.embed import EmbedParams
 from harr.params.index import IndexParams
 from harr.rag.sources.router import Sources
@@ -36,7 +37,8 @@ def place(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
     folder = tmp_path_factory.mktemp("sourced")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        world = WorldParams(dataset="world", passages=200, train_questions=4, test_questions=4, hops=(2,), sources=True)
+        settings = {"passages": 200, "train_questions": 4, "test_questions": 4, "hops": [2], "sources": True}
+        world = FunctionDatasetParams(**encyclopaedia(**settings))
         download(world, CORPUS, QUESTIONS, WORK / "download")
         passages = Passages.open(CORPUS)
         encoder = Encoder(tiny, max_tokens=64)

@@ -8,11 +8,12 @@ which one finds most is for LeReT to find out (``harr/preferences/collect.py``).
 import random
 from collections.abc import Sequence
 
-from harr.datasets.world import grammar
-from harr.datasets.world.scripted import facts
-from harr.generator.traces import Oracle, Piece, Reader
+from harr.generator.demonstrations import Piece
 from harr.rag.pipelines.leret import Demonstration, completion_text, query_of, render, request
 from harr.types import Generator, Hop, Passage, Question, Search
+from harr_encyclopaedia import grammar
+from harr_encyclopaedia.scripted import facts
+from harr_encyclopaedia.traces import Oracle, Reader
 
 QUERY_HOPS = (2,)
 """Numbers of hops of the questions that queries are learnt for."""
@@ -58,7 +59,7 @@ def query(question: str, context: Sequence[Passage], style: str) -> str:
 def examples(reader: Reader, rng: random.Random, passages: int) -> list[Piece]:
     """Write one to ``SITUATIONS`` queries of one style, each after its question and what was found so far.
 
-    >>> from harr.generator.traces import open_world
+    >>> from harr_encyclopaedia.traces import open_world
     >>> pieces = examples(open_world(0, hops=(2,)), random.Random(0), passages=3)
     >>> pieces[0][0].startswith("Question: "), pieces[1][1]
     (True, True)

@@ -4,9 +4,9 @@ import json
 from functools import partial
 
 import pytest
+from harr_encyclopaedia.scripted import Scripted
+from harr_encyclopaedia.world import World, make_world
 
-from harr.datasets.world.scripted import Scripted
-from harr.datasets.world.world import World, make_world
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.replies import passages_text, prompt
 from harr.rag.rollout import play

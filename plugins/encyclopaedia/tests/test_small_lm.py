@@ -4,24 +4,28 @@ import random
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from harr_encyclopaedia import scripted, small_lm
+from harr_encyclopaedia.query_styles import examples
+from harr_encyclopaedia.scripted import Scripted
+from harr_encyclopaedia.traces import Oracle, game_of, open_world, practice, trace
 from letters import nothing
 from runs import go_on, same, weights
 
-from harr.datasets.world import scripted
-from harr.datasets.world.scripted import Scripted
-from harr.generator import small_lm
-from harr.generator.query_styles import examples
-from harr.generator.traces import Oracle, game_of, open_world, practice, trace
+from harr.errors import ParamsError
+from harr.generator.played import rows_of
 from harr.io.files import finish
-from harr.params.generator import SmallLMParams
+from harr.params.generator import TrainedParams
+from harr.params.pipeline import ReactParams, RSearchParams, SearchR1Params
 from harr.rag.rollout import play
 from harr.types import Generate, Generator
 
-TINY = SmallLMParams(kind="small_lm", plays="r_search", steps=6, width=32, layers=2, max_tokens=8)
+TINY = small_lm.SmallLMParams(plays="r_search", steps=6, width=32, layers=2)
+SECTION = TrainedParams(kind="trained", function="harr_encyclopaedia.small_lm:train_small_lm", max_tokens=8)
 
 
 @cache
@@ -74,7 +78,7 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(small_lm, name, value)
 
     def run(name: str, log: Any) -> dict[str, float]:
-        return small_lm.train_small_lm(TINY, 3, tmp_path / name, tmp_path / "work", log, 0)
+        return small_lm.train(TINY, SECTION, 3, tmp_path / name, tmp_path / "work", log, 0)
 
     whole = run("a", nothing)
     finish(tmp_path / "work")
@@ -84,3 +88,27 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: py
     learnt, began = weights(tmp_path / "a"), weights(tmp_path / "a/base")
     assert not torch.equal(began["./model.embed_tokens.weight"], learnt["./model.embed_tokens.weight"])
     assert not any(bias.any() for name, bias in learnt.items() if name.endswith("o_proj.bias")), "vLLM passes over it"
+
+
+def test_it_plays_the_pipeline_that_it_was_taught_and_no_other() -> None:
+    for plays, pipeline, line in (
+        ("search_r1", ReactParams(name="react"), "plays search_r1, not react; set generator.settings.plays"),
+        ("search_r1", SearchR1Params(name="search_r1"), "never shown the instructions of pipeline.template plain"),
+        ("r_search", RSearchParams(name="r_search", tools=("News",), template="bare"), "asks General, News, Academy"),
+    ):
+        with pytest.raises(ParamsError, match=line):
+            small_lm.check_pipeline(plays, pipeline)
+    small_lm.check_pipeline("r_search", RSearchParams(name="r_search", template="bare"))
+
+
+@pytest.mark.parametrize("plays", ["search_r1", "r_search"])
+def test_an_episode_becomes_the_trace_that_a_warm_start_would_learn(plays: str) -> None:
+    reader = open_world(0, hops=(1,))
+    says = scripted.plan if plays == "r_search" else scripted.turn
+    teacher: Any = SimpleNamespace(complete=lambda asked: [one.cut(says(one.prompt)) for one in asked])
+    question = reader.questions[0]
+    [episode] = play([question], game_of(plays, 1), Oracle(reader, random.Random(0), k=2), teacher)
+    [row] = rows_of(episode)
+    wanted = trace(question, Oracle(reader, random.Random(0), k=2), plays)
+    assert [*map(tuple, row["pieces"])] == [*map(tuple, wanted)]
+    assert any(own and text.endswith("</search>") for text, own in row["pieces"])

@@ -15,25 +15,33 @@ import time
 from collections.abc import Iterator
 from itertools import accumulate, count
 from pathlib import Path
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from harr.compute.checkpoints import Checkpoints
 from harr.compute.products import by_onednn
-from harr.generator.query_styles import QUERY_HOPS, examples, share_as_taught
-from harr.generator.traces import MISSING, Oracle, Reader, game_of, open_world, practice, recitation, trace
+from harr.errors import ParamsError
 from harr.io.files import draft, note_published
 from harr.io.progress import bar, stop_asked, stoppable
 from harr.io.resume import unfinished
-from harr.params.generator import SmallLMParams
+from harr.params import Params
+from harr.params.faults import read_section
+from harr.params.fields import Positive, Section
+from harr.params.generator import TrainedParams
+from harr.params.pipeline import PipelineParams
 from harr.rag.generation.local_model import LocalGenerator
 from harr.rag.pipelines.tags import TAGS
 from harr.rag.rollout import play
 from harr.types import Log
+from harr_encyclopaedia.query_styles import QUERY_HOPS, examples, share_as_taught
+from harr_encyclopaedia.relations import SOURCES
+from harr_encyclopaedia.traces import MISSING, Oracle, Reader, game_of, open_world, practice, recitation, trace
 
 END = "<|endoftext|>"
 HEADS, CONTEXT, TOKENS_PER_STEP = 4, 2048, 4096
@@ -53,7 +61,63 @@ Row = tuple[list[int], list[bool]]
 """Token ids, and which of them the model learns to write."""
 
 
-def train_small_lm(params: SmallLMParams, k: int, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
+class SmallLMParams(Section):
+    """Settings of the small language model (``generator.settings``)."""
+
+    plays: Literal["search_r1", "r_search", "leret"] = "search_r1"
+    """Pipeline whose traces it learns from (of leret: queries in several styles); it plays no other."""
+    steps: Positive = 1500
+    """Number of updates, each of 4,096 tokens."""
+    vocabulary: int = Field(2600, ge=300)
+    """Maximum number of different tokens."""
+    width: int = Field(128, ge=32, multiple_of=32)
+    """Width of the hidden states."""
+    layers: int = Field(4, ge=2)
+    """Number of transformer layers."""
+
+
+def train_small_lm(params: Params, out: Path, work: Path, log: Log) -> dict[str, float]:
+    """Train the model of ``generator`` for the pipeline of ``params``: the function of ``generator.kind: trained``.
+
+    Returns:
+        The figures of :func:`train`.
+
+    Raises:
+        ParamsError: its settings are wrong, or the pipeline is another than it is taught.
+    """
+    section = params.generator
+    if section.kind != "trained":
+        raise ParamsError(f"generator.kind is {section.kind}; train_small_lm is for kind trained")
+    own = read_section(SmallLMParams, section.settings, "generator.settings")
+    check_pipeline(own.plays, params.pipeline)
+    return train(own, section, params.retriever.k, out, work, log, params.seed)
+
+
+def check_pipeline(plays: str, pipeline: PipelineParams) -> None:
+    """Check that a model that was taught one format, and was shown no instructions, plays no other.
+
+    Raises:
+        ParamsError: it does.
+    """
+    if pipeline.foreign:
+        return
+    if pipeline.name != plays:
+        raise ParamsError(
+            f"the small language model plays {plays}, not {pipeline.name}; set generator.settings.plays and "
+            "pipeline.name to the same"
+        )
+    if (template := getattr(pipeline, "template", "bare")) != "bare":
+        raise ParamsError(
+            f"the small language model was never shown the instructions of pipeline.template {template}; set bare"
+        )
+    tools = list(dict.fromkeys(SOURCES.values())) if plays == "r_search" else []
+    if unknown := {*tools} - {*getattr(pipeline, "tools", ())}:
+        raise ParamsError(f"the small language model asks {', '.join(tools)}; add {min(unknown)} to pipeline.tools")
+
+
+def train(
+    params: SmallLMParams, section: TrainedParams, k: int, out: Path, work: Path, log: Log, seed: int
+) -> dict[str, float]:
     """Train the model and write it to ``out`` as a folder for transformers; a killed run resumes in ``work``.
 
     A search shows ``k`` passages, as it will where the model plays: taught on three and shown two, a model took what
@@ -64,8 +128,7 @@ def train_small_lm(params: SmallLMParams, k: int, out: Path, work: Path, log: Lo
         questions of unseen worlds with up to three hops, when every search finds its gold passage. Of queries for
         ``leret`` the share, after one demonstration, that is as the teacher writes them.
     """
-    shape = params.model_dump(include={"plays", "steps", "vocabulary", "width", "layers"})
-    run = unfinished(work, {"shape": shape, "k": k, "seed": seed})
+    run = unfinished(work, {"shape": params.model_dump(), "k": k, "seed": seed})
     torch.manual_seed(seed)
     tokenizer = _tokenizer(params.vocabulary, params.plays)
     model = _model(len(tokenizer), params.width, params.layers)
@@ -96,7 +159,7 @@ def train_small_lm(params: SmallLMParams, k: int, out: Path, work: Path, log: Lo
     with draft(run / "model", out) as folder:
         _save_model(model, tokenizer, folder)
         shutil.move(run / BASE, folder / BASE)
-        figures |= {"parameters": float(model.num_parameters()), **_test(folder, params, k)}
+        figures |= {"parameters": float(model.num_parameters()), **_test(folder, params.plays, section, k)}
         note_published(run)
     return figures
 
@@ -297,14 +360,14 @@ def _learn(
     return loss.item(), (logits_LV.argmax(-1) == target_L).float().mean().item()
 
 
-def _test(folder: Path, params: SmallLMParams, k: int) -> dict[str, float]:
+def _test(folder: Path, plays: str, section: TrainedParams, k: int) -> dict[str, float]:
     """Return exact match on questions of worlds that were not read, when the oracle searches; or queries as taught."""
     generator = LocalGenerator(
-        str(folder), temperature=0.0, max_tokens=params.max_tokens, batch_size=params.batch_size, seed=0
+        str(folder), temperature=0.0, max_tokens=section.max_tokens, batch_size=section.batch_size, seed=0
     )
-    if params.plays == "leret":
+    if plays == "leret":
         return {"queries_as_taught": share_as_taught(generator, open_world(-1, QUERY_HOPS), TESTED, k)}
-    pipeline = game_of(params.plays, searches=3)
+    pipeline = game_of(plays, searches=3)
     right: list[bool] = []
     number = 0
     while len(right) < TESTED:

@@ -1,4 +1,4 @@
-"""The relations of the fictional world and their wordings (see ``harr/datasets/world/grammar.py``)."""
+"""The relations of the fictional world and their wordings (see ``grammar.py``)."""
 
 from dataclasses import dataclass
 

@@ -2,10 +2,9 @@
 
 It plays planner, reader and answer writer of ``harr/rag/pipelines/multistep.py``, every turn of
 ``harr/rag/pipelines/search_r1.py`` and the reader of ``evaluate.reader`` in the fictional encyclopaedia;
-:func:`plan` is a teacher for ``harr/rag/pipelines/r_search.py``. Questions of the people's world are those of
-``harr/datasets/world/people_player.py``, by planner, reader and answer writer alone.
-Like an LLM it tells the prompts apart by their text, finds its way by the grammar of English (here
-``harr/datasets/world/grammar.py``) and knows nothing that is not written in the prompt.
+:func:`plan` is a teacher for ``harr/rag/pipelines/r_search.py``.
+Like an LLM it tells the prompts apart by their text, finds its way by the grammar of English (here ``grammar.py``) and
+knows nothing that is not written in the prompt.
 
 About half of its later sub-queries are under-specified ("Where was she born?"), chosen by a hash of
 the question and the hop: they can be searched for only by a retriever that uses the history.
@@ -19,9 +18,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from harr.datasets.world import grammar, people_player, programs, references
-from harr.datasets.world.relations import SOURCES, Relation
+from harr.datasets.world.grammar import gender, sentences
+from harr.datasets.world.people_player import Asked, ask, pairs, stop
 from harr.types import Generate
+from harr_encyclopaedia import grammar
+from harr_encyclopaedia.relations import SOURCES, Relation
 
 LABELS = "ABCDEFGH"
 _NOT_FOUND = {"status": "NOT_FOUND", "answer": ""}
@@ -31,14 +32,10 @@ _DOCUMENT = re.compile(r"^Doc \d+\(Title: (.*?)\) ([A-Z].*)$", re.MULTILINE)
 
 
 class Scripted:
-    """A :class:`harr.types.Generator` without a model.
+    """A :class:`harr.types.Generator` without a model."""
 
-    ``references``: rates of the kinds of reference in the people's world (``harr/datasets/world/references.py``); without them
-    its sub-queries name everybody.
-    """
-
-    def __init__(self, references: Mapping[str, float] = {}) -> None:
-        self._requests, self._references = 0, references
+    def __init__(self) -> None:
+        self._requests = 0
 
     def usage(self) -> dict[str, float]:
         """Return requests since the start."""
@@ -53,9 +50,7 @@ class Scripted:
         """
         self._requests += len(requests)
         return [
-            _reply(request.messages[-1]["content"], self._references)
-            if request.messages
-            else request.cut(turn(request.prompt))
+            _reply(request.messages[-1]["content"]) if request.messages else request.cut(turn(request.prompt))
             for request in requests
         ]
 
@@ -142,36 +137,29 @@ def follow(chain: grammar.Chain, passages: Sequence[tuple[str, str]]) -> list[tu
     return hops
 
 
-def _reply(prompt: str, kinds: Mapping[str, float]) -> str:
+def _reply(prompt: str) -> str:
     if prompt.startswith("Passages:\n"):
         return _answer_from(*prompt.removeprefix("Passages:\n").rpartition("\n\nQuestion: ")[::2])
-    head, _, passages = prompt.partition("\nPassages:\n")
-    fields = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
-    question = fields.get("Question", "")
-    history = json.loads(fields.get("History", "[]"))
-    if "Sub-query" in fields:
-        if references.understand(fields["Sub-query"]):
-            return json.dumps(people_player.look(fields["Sub-query"], _pairs(passages)), ensure_ascii=False)
-        return json.dumps(_read(fields["Sub-query"], history, passages), ensure_ascii=False)
-    of_people = programs.parse(question) is not None
-    if prompt.endswith("Final answer:"):
-        return people_player.answer(question, history) if of_people else _answer(question, history)
-    planned = people_player.plan(question, history, kinds) if of_people else _plan(question, history)
-    return json.dumps(planned, ensure_ascii=False)
+    asked = Asked.read(prompt)
+    if asked.sub_query is not None:
+        return json.dumps(_read(asked.sub_query, asked.history, asked.passages), ensure_ascii=False)
+    if asked.final:
+        return _answer(asked.question, asked.history)
+    return json.dumps(_plan(asked.question, asked.history), ensure_ascii=False)
 
 
 def _plan(question: str, history: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Return the next sub-query along the question's chain; STOP when it is done or a hop failed."""
     chain = grammar.parse(question)
     if chain is None:
-        return _stop("nothing else to try") if history else _ask(question, "search for the question itself")
+        return stop("nothing else to try") if history else ask(question, "search for the question itself")
     if history and history[-1]["status"] != "FOUND":
-        return _stop("the last fact was not found")
+        return stop("the last fact was not found")
     if len(history) == len(chain.relations):
-        return _stop("all facts are known")
+        return stop("all facts are known")
     hop, known = len(history), history[-1]["answer"] if history else ""
     query, resolved = _query(question, chain, hop, known), _query(question, chain, hop, known, vague=False)
-    asked = _ask(query, f"look up {chain.relations[hop].name.replace('_', ' ')}")
+    asked = ask(query, f"look up {chain.relations[hop].name.replace('_', ' ')}")
     return asked if resolved == query else asked | {"resolved": resolved}
 
 
@@ -180,19 +168,11 @@ def _query(question: str, chain: grammar.Chain, hop: int, known: str, *, vague: 
     digest = hashlib.sha256(f"{question}\n{hop}".encode()).digest()  # crc32 would tie the hops to each other
     pick = int.from_bytes(digest[:4], "little")
     if vague and hop and pick % 2:
-        return grammar.ask_vaguely(chain.relations[hop], grammar.gender(known), pick // 2)
+        return grammar.ask_vaguely(chain.relations[hop], gender(known), pick // 2)
     return grammar.ask(chain.relations[hop], known if hop else chain.start, pick // 2)
 
 
-def _ask(query: str, strategy: str) -> dict[str, str]:
-    return {"action": "ASK", "sub_query": query, "strategy": strategy}
-
-
-def _stop(strategy: str) -> dict[str, str]:
-    return {"action": "STOP", "sub_query": "", "strategy": strategy}
-
-
-def _read(sub_query: str, history: Sequence[Mapping[str, str]], passages: str) -> dict[str, Any]:
+def _read(sub_query: str, history: Sequence[Mapping[str, str]], passages: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """Look for the fact in the passages about the entity; a pronoun means the last answer."""
     relation = grammar.parse_vague(sub_query)
     if relation:
@@ -202,7 +182,7 @@ def _read(sub_query: str, history: Sequence[Mapping[str, str]], passages: str) -
         if chain is None or len(chain.relations) > 1:
             return _NOT_FOUND
         relation, subject = chain.relations[0], chain.start
-    answers = facts(relation, subject, _pairs(passages))
+    answers = facts(relation, subject, passages)
     if len(answers) > 1:
         return {"status": "AMBIGUOUS", "answer": ""}
     return {"status": "FOUND", "answer": answers.pop()} if answers else _NOT_FOUND
@@ -211,13 +191,7 @@ def _read(sub_query: str, history: Sequence[Mapping[str, str]], passages: str) -
 def _answer_from(passages: str, asked: str) -> str:
     """Return the answer that the passages give to a whole question, of one hop or of several."""
     chain = grammar.parse(asked.partition("\n")[0])
-    return follow(chain, _pairs(passages))[-1][2] if chain else "unknown"
-
-
-def _pairs(passages: str) -> list[tuple[str, str]]:
-    """Return titles and texts of numbered passages, two lines each."""
-    lines = passages.splitlines()
-    return [(title.partition("] ")[2], text) for title, text in zip(lines[::2], lines[1::2], strict=False)]
+    return follow(chain, pairs(passages))[-1][2] if chain else "unknown"
 
 
 def facts(relation: Relation, subject: str, passages: Iterable[tuple[str, str]]) -> set[str]:
@@ -227,7 +201,7 @@ def facts(relation: Relation, subject: str, passages: Iterable[tuple[str, str]])
     for heading, text in passages:
         title_name, title_qualifier = grammar.split_title(heading)
         if title_name == name and (not qualifier or title_qualifier == qualifier):
-            found = (grammar.read(relation, name, sentence) for sentence in grammar.sentences(text))
+            found = (grammar.read(relation, name, sentence) for sentence in sentences(text))
             answers |= {answer for answer in found if answer}
     return answers
 

@@ -1,7 +1,7 @@
 """A fictional encyclopaedia of any size, and multi-hop questions about it with their gold passages.
 
 People, firms, towns, works and schools with English names are linked at random by the relations of
-``harr/datasets/world/relations.py``. Everything follows from the number of passages and the seed. The links
+``relations.py``. Everything follows from the number of passages and the seed. The links
 are a few integer arrays; texts are written only when they are asked for, so a million passages
 need some hundred megabytes and well under a minute.
 
@@ -15,13 +15,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from harr.datasets.world.fillers import INTROS, REMARKS
-from harr.datasets.world.grammar import WORK_KINDS, Chain, ask_chain, gender, mention, state, title
-from harr.datasets.world.names import FEMALE, PROFESSIONS, Index, Names, draw_names
-from harr.datasets.world.relations import RELATIONS, SOURCES, Relation
+from harr.datasets.world.grammar import gender, mention
+from harr.datasets.world.names import FEMALE, FIRM, PERSON, PROFESSIONS, TOWN, Index, Names, draw_names
 from harr.errors import CorpusError
 from harr.types import Passage, Question
+from harr_encyclopaedia.fillers import INTROS, REMARKS
+from harr_encyclopaedia.grammar import WORK_KINDS, Chain, ask_chain, state, title
+from harr_encyclopaedia.names import SCHOOL, WORK
+from harr_encyclopaedia.relations import RELATIONS, SOURCES, Relation
 
+KINDS = {"person": PERSON, "firm": FIRM, "town": TOWN, "work": WORK, "school": SCHOOL}
 SHARES = {"person": 0.45, "firm": 0.17, "town": 0.14, "work": 0.17, "school": 0.07}
 NEAR, SAME = 0.05, 0.04
 CAREER = ("employer", "school")
@@ -88,7 +91,7 @@ class World:
             else:
                 raise CorpusError(
                     f"a world of {self.size} passages has too few {length}-hop {split} questions: found {number} of "
-                    f"{count} in all; raise download.passages or lower download.{split}_questions"
+                    f"{count} in all; raise download.settings.passages or lower {split}_questions there"
                 )
             known.add((question.gold_ids, question.answers))
             questions.append(question)
@@ -203,7 +206,7 @@ def make_world(passages: int, seed: int, *, validation: bool = False) -> World:
 
 
 def _draw(kind: str, count: int, rng: np.random.Generator) -> Names:
-    return draw_names(kind, count, rng, near=NEAR, same=SAME if kind in ("person", "work") else 0.0)
+    return draw_names(KINDS[kind], count, rng, near=NEAR, same=SAME if kind in ("person", "work") else 0.0)
 
 
 def _qualifiers(rng: np.random.Generator, twin: Index, words: int) -> Index:

@@ -4,10 +4,13 @@ from collections import Counter
 from itertools import product
 
 import pytest
+from harr_encyclopaedia import grammar
+from harr_encyclopaedia.relations import RELATIONS
+from harr_encyclopaedia.world import World, make_world
 
-from harr.datasets.world import grammar
-from harr.datasets.world.relations import RELATIONS
-from harr.datasets.world.world import World, make_world
+from harr.datasets.world.grammar import sentences
+from harr.datasets.world.people import People
+from harr.datasets.world.programs import PROGRAMS, parse
 from harr.errors import CorpusError
 from harr.types import Passage
 
@@ -55,7 +58,7 @@ def test_every_fact_sentence_is_read_back_as_that_fact_only(world: World, passag
             for row in rows:
                 passage = passages[f"w{row:07d}"]
                 name = grammar.split_title(passage.title)[0]
-                for sentence in grammar.sentences(passage.text):
+                for sentence in sentences(passage.text):
                     for relation in RELATIONS.values():
                         value = grammar.read(relation, name, sentence)
                         if value is not None:
@@ -115,7 +118,7 @@ def test_questions_state_their_chain_and_hide_the_rest(world: World, passages: d
         hidden = [grammar.split_title(title)[0] for title in titles[1:]]
         assert not any(name in question.text for name in (*hidden, *question.answers))
         last = passages[question.gold_ids[-1]]
-        assert any(question.answers[0].removeprefix("the ") in s for s in grammar.sentences(last.text))
+        assert any(question.answers[0].removeprefix("the ") in s for s in sentences(last.text))
 
 
 def test_splits_share_no_gold_and_validation_changes_no_test_question(world: World) -> None:
@@ -125,7 +128,13 @@ def test_splits_share_no_gold_and_validation_changes_no_test_question(world: Wor
         assert all(gold) and sum(map(len, gold)) == len(set().union(*gold))
     assert divided.questions("test", 90, HOPS) == world.questions("test", 90, HOPS)
     assert list(divided.passages()) == list(world.passages())
-    with pytest.raises(CorpusError, match=r"lower download\.validation_questions"):
+    with pytest.raises(CorpusError, match=r"lower validation_questions there"):
         world.questions("validation", 1, HOPS)
-    with pytest.raises(CorpusError, match=r"a world of 200 passages .* raise download.passages or lower download.test"):
+    with pytest.raises(CorpusError, match=r"a world of 200 passages .* raise download.settings.passages or lower test"):
         make_world(200, seed=0).questions("test", 2000, HOPS)
+
+
+def test_neither_world_asks_in_the_words_of_the_other(world: World) -> None:
+    people = People(60, 8, seed=0).questions("train", 50, dict.fromkeys(PROGRAMS, 1.0))
+    assert all(grammar.parse(question.text) is None for question in people)
+    assert all(parse(question.text) is None for question in world.questions("test", 50, [1, 2, 3]))

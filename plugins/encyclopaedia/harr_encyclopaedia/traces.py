@@ -10,18 +10,20 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from types import SimpleNamespace
 from typing import Any
 
-from harr.datasets.world import grammar, scripted
-from harr.datasets.world.relations import RELATIONS, SOURCES
-from harr.datasets.world.world import make_world
+from harr.datasets.world.grammar import mention, sentences
+from harr.generator.demonstrations import Piece
 from harr.rag.pipelines.r_search import r_search
 from harr.rag.pipelines.replies import Framed
 from harr.rag.pipelines.search_r1 import documents, information, search_r1
 from harr.rag.rollout import play
 from harr.types import Passage, Pipeline, Question, Retrieval, Retriever, Search
+from harr_encyclopaedia import grammar, scripted
+from harr_encyclopaedia.relations import RELATIONS, SOURCES
+from harr_encyclopaedia.world import make_world
 
 PASSAGES_PER_WORLD, QUESTIONS_PER_WORLD = 400, 24
 ALIKE = 0.8
@@ -32,8 +34,8 @@ MISSING = 0.05
 """Share of searches that do not find what they look for: the teacher says that it does not know."""
 FIRST_WORLD = 1_000_000
 """Worlds to learn from have seeds from here on; other worlds have smaller ones and were never read."""
-Piece = tuple[str, bool]
-"""A part of a text; True where the model learns to write it."""
+PASSAGES = 3
+"""Passages that a search shows in the traces of a warm start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,24 @@ def trace(question: Question, retriever: Retriever, plays: str = "search_r1", te
     return pieces
 
 
+def make_traces(number: int, template: Framed, seed: int) -> list[list[Piece]]:
+    """Make ``number`` traces of ``search_r1``, played by a scripted teacher in worlds that nobody is asked about.
+
+    It is the function of ``generator.demonstrations``.
+
+    >>> [len(pieces) > 2 for pieces in make_traces(2, "bare", 0)]
+    [True, True]
+    """
+    rng, made = random.Random(f"{seed}/demonstrations"), list[list[Piece]]()
+    for world in count(seed * 100_000 + 100):
+        reader = open_world(world, hops=(1, 2, 3))
+        for question in reader.questions:
+            if len(made) == number:
+                return made
+            made.append(trace(question, Oracle(reader, rng, PASSAGES, MISSING), template=template))
+    raise AssertionError("there are always more worlds")
+
+
 class Oracle:
     """A retriever that knows the gold: ``k`` passages a search; a ``missing`` share of searches lacks the gold one."""
 
@@ -183,7 +203,7 @@ def _facts(passage: Passage) -> Iterator[tuple[str, str, str]]:
     """Yield everything a passage states: what is told ("the mother of Ada Brown"), in which sentence, and its value."""
     name, qualifier = grammar.split_title(passage.title)
     for relation in RELATIONS.values():
-        for sentence in grammar.sentences(passage.text):
+        for sentence in sentences(passage.text):
             value = grammar.read(relation, name, sentence)
             if value:
-                yield grammar.phrase(relation, grammar.mention(name, qualifier)), sentence, value
+                yield grammar.phrase(relation, mention(name, qualifier)), sentence, value
