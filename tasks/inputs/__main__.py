@@ -6,6 +6,7 @@ Where params.yaml, the code, the installed packages and the local files are as t
 import hashlib
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,15 @@ from tasks.paths import INPUTS, SETTINGS, STATE
 MEMO, FILES = STATE / "inputs.json", STATE / "files.json"
 
 
-def mark() -> str:
-    """Return a hash that differs where params.yaml, a file of the code or an installed package does."""
+def mark(elsewhere: Sequence[str] = ()) -> str:
+    """Return a hash that differs where params.yaml, a file of the code or an installed package does.
+
+    ``elsewhere`` are folders or files of further packages that params.yaml names.
+    """
     found = hashlib.sha256(sys.version.encode())
     found.update(SETTINGS.read_bytes() if SETTINGS.exists() else b"")
-    for folder in (Path(harr.__file__).parent, Path(__file__).parents[1]):
-        for path in sorted(folder.rglob("*.*")):
+    for folder in (Path(harr.__file__).parent, Path(__file__).parents[1], *map(Path, elsewhere)):
+        for path in sorted(folder.rglob("*.*")) if folder.is_dir() else [folder]:
             if path.suffix != ".pyc":
                 told = path.stat()
                 found.update(f"{path} {told.st_size} {told.st_mtime_ns}\n".encode())
@@ -32,10 +36,11 @@ def mark() -> str:
     return found.hexdigest()
 
 
-def remembered(stamp: str) -> bool:
+def remembered() -> bool:
     """Return whether nothing differs from the last time."""
     try:
         memo: dict[str, Any] = read_json(MEMO)
+        stamp = mark(memo["elsewhere"])
         there = all((INPUTS / name).exists() for name in memo["written"])
         return memo["mark"] == stamp and there and look(memo["download"], Path(), FILES) == memo["files"]
     except (OSError, ValueError, LookupError, TypeError):
@@ -44,14 +49,16 @@ def remembered(stamp: str) -> bool:
 
 def main() -> None:
     """Write what has changed."""
-    stamp = mark()
-    if remembered(stamp):
+    if remembered():
         return
     from harr.params import Params
+    from tasks.inputs.code import places_of
     from tasks.inputs.differences import stale
     from tasks.inputs.stages import all_inputs
 
-    params = Params.load()
+    elsewhere = places_of(Params.load().model_dump())
+    stamp = mark(elsewhere)
+    params = Params.load()  # not before the mark, or a change in between would be taken for known
     section = params.download.model_dump(mode="json")
     files = look(section, Path(), FILES)
     now = all_inputs(params, files)
@@ -63,7 +70,7 @@ def main() -> None:
         if not path.exists() or read_json(path) != inputs:
             write_json(path, inputs)
     written = [f"{stage}.json" for stage in now]
-    write_json(MEMO, {"mark": stamp, "download": section, "files": files, "written": written})
+    write_json(MEMO, {"mark": stamp, "elsewhere": elsewhere, "download": section, "files": files, "written": written})
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from harr.params.fields import is_dotted
+
 PACKAGES = ("harr", "tasks")
 TEXTS = {".txt", ".j2", ".js", ".css", ".html"}
 """Endings of the files beside a module that belong to it: prompts and templates."""
@@ -23,8 +25,9 @@ Chosen = Mapping[tuple[str, str], frozenset[str]]
 
 @dataclass
 class Code:
-    """The modules of harr and tasks, with what imports what."""
+    """The modules of harr, tasks and ``others`` (packages of plug-ins and users), with what imports what."""
 
+    others: tuple[str, ...] = ()
     _trees: dict[str, ast.Module] = field(default_factory=dict)
     _hashes: dict[Any, str] = field(default_factory=dict)
     _beside: dict[Path, list[Path]] = field(default_factory=dict)
@@ -34,31 +37,38 @@ class Code:
         import grimp
 
         self._graph = grimp.build_graph(
-            *PACKAGES, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
+            *PACKAGES,
+            *filter(_is_package, self.others),
+            include_external_packages=True,
+            exclude_type_checking_imports=True,
+            cache_dir=None,
         )
 
-    def hashes(self, start: str, chosen: Chosen, aside: Collection[str]) -> tuple[dict[str, str], set[str]]:
-        """Return the hash of every module that one imports, directly or not, and of itself, by its file.
+    def hashes(
+        self, starts: Collection[str], chosen: Chosen, aside: Collection[str]
+    ) -> tuple[dict[str, str], set[str]]:
+        """Return the hash of every module that some import, directly or not, and of themselves, by its file.
 
         The packages of others that these import are returned as well.
 
         Args:
-            start: a module.
+            starts: modules.
             chosen: the entries of tables that count.
             aside: modules, or packages by their name, that shape no result; they are not followed.
         """
         found: dict[str, str] = {}
         others: set[str] = set()
-        left = [start]
+        left = [*starts]
         while left:
             name = left.pop()
-            if name.partition(".")[0] not in PACKAGES:
+            if name.partition(".")[0] not in (*PACKAGES, *self.others):
                 others.add(name)
             elif (file := self._file(name)) not in found and not _is_below(name, aside):
                 entries = {table: keys for (module, table), keys in chosen.items() if module == name}
                 found[file] = self._hash(name, entries)
                 others |= set(_optional(self._tree(name)))
-                left += self._graph.find_modules_directly_imported_by(name) - self._unchosen(name, entries)
+                if name in self._graph.modules:  # a package of one file is none
+                    left += self._graph.find_modules_directly_imported_by(name) - self._unchosen(name, entries)
         return dict(sorted(found.items())), others
 
     def _hash(self, name: str, entries: Mapping[str, frozenset[str]]) -> str:
@@ -71,11 +81,14 @@ class Code:
     def _path(self, name: str) -> Path:
         top, *below = name.split(".")
         path = _folder(top).joinpath(*below)
+        if not below and not _is_package(top):
+            return path / f"{top}.py"
         return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
     def _file(self, name: str) -> str:
         """Return a module's file as a person names it: harr/train/grpo.py."""
-        return self._path(name).relative_to(_folder(name.partition(".")[0]).parent).as_posix()
+        top = name.partition(".")[0]
+        return self._path(name).relative_to(_folder(top).parent if _is_package(top) else _folder(top)).as_posix()
 
     def _tree(self, name: str) -> ast.Module:
         if name not in self._trees:
@@ -111,15 +124,48 @@ def _is_below(name: str, packages: Collection[str]) -> bool:
     return name in PACKAGES or any(name == one or name.startswith(f"{one}.") for one in packages)
 
 
-@cache
-def _folder(package: str) -> Path:
-    """Return where a package lies, without importing it."""
+def named_modules(values: Any) -> set[str]:
+    """Return the modules of functions of other packages (``package.module:name``) that values or keys name, at any depth.
+
+    >>> sorted(named_modules({"function": "mine.search:find", "terms": {"a:b": 1.0}, "arms": ["c.d:e", "dense", "f g:h"]}))
+    ['a', 'c.d', 'mine.search']
+    """
+    if isinstance(values, Mapping):
+        values = [*values.keys(), *values.values()]
+    if isinstance(values, list | tuple):
+        return {module for value in values for module in named_modules(value)}
+    return {values.partition(":")[0]} if isinstance(values, str) and is_dotted(values) else set()
+
+
+def packages_of(modules: Iterable[str]) -> tuple[str, ...]:
+    """Return the packages of modules that are here and are none of ours; a missing one is reported where it is used."""
+    tops = {module.partition(".")[0] for module in modules} - {*PACKAGES}
+    return tuple(sorted(top for top in tops if (spec := _spec(top)) and str(spec.origin).endswith(".py")))
+
+
+def places_of(values: Any) -> list[str]:
+    """Return the folders of the packages that values name, and the files of those of one file."""
+    tops = packages_of(named_modules(values))
+    return [str(_folder(top) if _is_package(top) else _folder(top) / f"{top}.py") for top in tops]
+
+
+def _spec(top: str) -> Any:
     from importlib.util import find_spec
 
-    spec = find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
+    return find_spec(top)
+
+
+def _is_package(top: str) -> bool:
+    return bool(_spec(top).submodule_search_locations)
+
+
+@cache
+def _folder(package: str) -> Path:
+    """Return where a package lies, without importing it; of one of a single file the folder of that."""
+    spec = _spec(package)
+    if spec is None or not spec.origin:
         raise ModuleNotFoundError(f"package {package} is not here; run this in the project's folder")
-    return Path(spec.submodule_search_locations[0])
+    return Path(spec.origin).parent
 
 
 def _optional(tree: ast.Module) -> Iterator[str]:

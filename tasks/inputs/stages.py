@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Any
 
 from harr.params import Params
-from tasks.inputs.code import Chosen, Code
+from tasks.inputs.code import Chosen, Code, named_modules, packages_of
 
 RETRIEVAL = ("seed", "encoder", "retriever", "sources", "pipeline", "generator", "reward")
 READS: dict[str, tuple[str, ...]] = {
@@ -19,7 +19,7 @@ READS: dict[str, tuple[str, ...]] = {
     "embed": ("encoder", "embed"),
     "index": ("index", "retriever.pool"),
     "generator": ("seed", "generator", "retriever.k"),
-    "filter": (*RETRIEVAL, "filter", "train.method"),
+    "filter": (*RETRIEVAL, "filter", "train.method", "train.function"),
     "train": (*RETRIEVAL, "train"),
     "arms": (*RETRIEVAL, "filter", "train", "evaluate.arms", "evaluate.seeds"),
     "evaluate": (*RETRIEVAL, "train.method", "evaluate"),
@@ -80,7 +80,8 @@ def stage_inputs(stage: str, params: Params, code: Code, files: Mapping[str, str
     """
     unused = [name for name, used in USED_IF.items() if not used(params)]
     aside = [*ASIDE, *unused, *(name for name, stages in ONLY_IN.items() if stage not in stages)]
-    modules, packages = code.hashes(f"tasks.{stage}", chosen(stage, params), aside)
+    elsewhere = {name for name in named_modules(sections(stage, params)) if name.partition(".")[0] in code.others}
+    modules, packages = code.hashes({f"tasks.{stage}", *elsewhere}, chosen(stage, params), aside)
     return {
         "parameters": dict(parameters(stage, params)),
         "code": modules,
@@ -91,18 +92,23 @@ def stage_inputs(stage: str, params: Params, code: Code, files: Mapping[str, str
 
 def all_inputs(params: Params, files: Mapping[str, str], code: Code | None = None) -> dict[str, dict[str, Any]]:
     """Return the inputs of every stage."""
-    code = code or Code()
+    code = code or Code(packages_of(named_modules(params.model_dump())))
     return {stage: stage_inputs(stage, params, code, files) for stage in READS}
 
 
 def parameters(stage: str, params: Params) -> Iterator[tuple[str, Any]]:
     """Yield dotted name and value of every parameter that a stage reads and that can change its result."""
+    for name, value in sections(stage, params).items():
+        yield from _leaves(name, value)
+
+
+def sections(stage: str, params: Params) -> dict[str, Any]:
+    """Return what a stage reads of params.yaml by its names in ``READS``."""
     values = params.model_dump(mode="json")
     if stage == "arms":  # an arm that is not trained is none of its business
         named = zip(values["evaluate"]["arms"], params.evaluate.arm_table.values(), strict=True)
         values["evaluate"]["arms"] = [told for told, arm in named if arm.trained]
-    for name in READS[stage]:
-        yield from _leaves(name, at(values, name))
+    return {name: at(values, name) for name in READS[stage]}
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -14,6 +14,7 @@ from tasks.inputs.stages import READS, all_inputs, major
 ROOT = Path(__file__).parents[3]
 SMOKE = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
 LERET = yaml.safe_load((ROOT / "recipes/leret_small.yaml").read_text())
+PLUGIN = ("harr_encyclopaedia",)
 ALL, NONE = set(READS), set[str]()
 SEARCHING = {"filter", "train", "arms", "evaluate", "report", "merge"}
 
@@ -23,7 +24,7 @@ class Edited(Code):
 
     def __init__(self, file: str, before: str, after: str) -> None:
         self.file, self.before, self.after = ROOT / file, before.encode(), after.encode()
-        super().__init__()
+        super().__init__(PLUGIN)
 
     def read(self, path: Path) -> bytes:
         data = super().read(path)
@@ -35,7 +36,7 @@ class Edited(Code):
 
 @pytest.fixture(scope="module")
 def original() -> dict[str, Any]:
-    code = Code()
+    code = Code(PLUGIN)
     return {
         name: all_inputs(Params.model_validate(own), {}, code) for name, own in (("smoke", SMOKE), ("leret", LERET))
     }
@@ -82,7 +83,14 @@ CODE: dict[str, tuple[str, str, str, set[str], set[str]]] = {
     "a docstring": ("harr/train/grpo.py", "GRPO for a dense", "Words for a dense", NONE, NONE),
     "a comment": ("harr/types.py", "\nimport", "\n# words\nimport", NONE, NONE),
     "layout": ("harr/rag/policies/plackett_luce.py", "\n\n\ndef", "\n\n\n\ndef", NONE, NONE),
-    "a prompt of LeReT": ("harr/rag/pipelines/prompts/leret.txt", "e", "E", NONE, SEARCHING),
+    "a prompt of LeReT": ("harr/rag/pipelines/prompts/leret.txt", "e", "E", NONE, SEARCHING | {"generator"}),
+    "the world of a plug-in": (
+        "plugins/encyclopaedia/harr_encyclopaedia/world.py",
+        "def make_world",
+        "def make_worlds",
+        {"download"},
+        ALL - {"embed", "index", "merge"},
+    ),
     "the loss of GRPO": ("harr/train/losses.py", "min", "max", {"train", "arms"}, NONE),
     "a colour of a plot": ("harr/report/plots.py", '"#', '"#0', NONE, NONE),
     "a message": ("harr/errors.py", "    ", "    \t", NONE, NONE),
@@ -128,3 +136,25 @@ def test_a_major_version_of_a_package_that_computes_counts(
     finally:
         major.cache_clear()
     assert stale(original["smoke"], now) == wanted
+
+
+@pytest.mark.parametrize(
+    ("module", "file"), [("arm_alone", "arm_alone.py"), ("arm_within.search", "arm_within/sort.py")]
+)
+def test_the_code_of_a_package_that_params_yaml_names_is_watched(
+    module: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "arm_within").mkdir()
+    (tmp_path / "arm_within/__init__.py").touch()
+    (tmp_path / "arm_within/search.py").write_text("from arm_within.sort import order\n")
+    path = tmp_path / file
+    path.write_text("def order(x): return x\n")
+    arm = {"name": "mine", "retriever": f"{module}:Own"}
+    params = changed(evaluate={"arms": [*SMOKE["evaluate"]["arms"], arm]})
+    before = all_inputs(params, {})
+    assert file in before["evaluate"]["code"] and file not in before["train"]["code"]
+    path.write_text("def order(x): 'Doc.'; return x\n")
+    assert stale(before, all_inputs(params, {})) == NONE
+    path.write_text("def order(x): return -x\n")
+    assert stale(before, all_inputs(params, {})) == {"evaluate", "report"}
