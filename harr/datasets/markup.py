@@ -171,15 +171,16 @@ def _inline(token: Any) -> str:
 def html(data: bytes) -> tuple[str, list[Mark]]:
     """Return title, headings and blocks of a page's main text: menus, footers and scripts are left out (trafilatura).
 
-    trafilatura writes it as Markdown, with the title in its front matter. The encoding is what the page says, else
-    guessed. A short page is read as a long one is.
+    trafilatura writes it as Markdown. The encoding is what the page says, else guessed. A short page is read as a long
+    one is.
     """
     library = optional("trafilatura", "documents")
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # what is wrong is told by us
     config = optional("trafilatura.settings", "documents").use_config()
     config.read_dict({"DEFAULT": {"MIN_EXTRACTED_SIZE": "1", "MIN_OUTPUT_SIZE": "1"}})
-    how = {"output_format": "markdown", "include_comments": False, "with_metadata": True, "fast": True}
-    return markdown((library.extract(data, config=config, **how) or "").encode())
+    how = {"output_format": "markdown", "include_comments": False, "fast": True}
+    found = library.extract_with_metadata(data, config=config, **how)
+    return (_folded(found.title or ""), markdown(found.text.encode())[1]) if found else ("", [])
 
 
 def pdf(data: bytes) -> tuple[str, list[Mark]]:

@@ -121,6 +121,11 @@ def stored() -> dict[str, tuple[str, str]]:
             ],
         ),
         (
+            "b.html",
+            b"<title>&quot;P7&quot;: a pump</title><p>The pump moves water from the well to the tank.</p>",
+            ['"P7": a pump: The pump moves water from the well to the tank.'],
+        ),
+        (
             "manual.pdf",
             pdf("About pumps.", "Turn the val-\nve to the left.\nWait.", "Two years.", bookmarks=(("Installing", 1),)),
             ["manual: About pumps.", "manual > Installing: Turn the valve to the left. Wait.\nTwo years."],
