@@ -6,7 +6,8 @@ Everything computes on one thread, and is measured in CPU seconds of this proces
 cores. What is compared takes turns, so that a busy moment meets all of them; a ratio is of neighbours, and stands with
 the least and the greatest that was seen. Figures go to results/peers.json, and the table into docs/performance.md.
 
-- texts to vectors: `harr embed` in bfloat16 beside ``SentenceTransformer.encode`` as it comes, and in bfloat16;
+- texts to vectors: `harr embed` in bfloat16 beside ``SentenceTransformer.encode`` as it comes, in bfloat16, and by its
+  backends onnx and openvino (``--backend``), whose packages want an environment of their own;
 - learning: a pass of GRPO or InfoNCE (16 states, LoRA of rank 32, bfloat16, stored passage vectors) as it is, and with
   torch's own attention and PEFT's casts, beside ``MultipleNegativesRankingLoss`` over the same states and as many
   passages (all weights, float32, as it comes);
@@ -26,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 
 from benchmarks.index_kinds import build, open_vectors, walks
 from benchmarks.peers.asking import rollouts, words
+from benchmarks.peers.backend import Backend, with_children
 from benchmarks.peers.turns import flops, layer_weights, row, taking_turns
 from harr.compute.attention import ready_for_bfloat16
 from harr.embed.encoder import Encoder
@@ -48,6 +51,7 @@ from harr.embed.inference import for_inference
 from harr.index.passage_index import PassageIndex
 from harr.index.scan import VectorScan
 from harr.io.files import read_json, write_json, write_text
+from harr.io.jsonl import read_rows
 from harr.io.model_folder import find_folder
 from harr.params.index import IndexParams
 from harr.params.train_facts import LoraParams
@@ -67,21 +71,44 @@ def states(count: int) -> list[str]:
     return [asked.format(n=n, found=found.format(n=n % 90) * (n % 4)) for n in range(count)]
 
 
-def embedding(times: int) -> list[dict[str, Any]]:
-    """Compare the embedding of 512 texts; a shard of stage embed has 4,096, so that fewer rows fill up batches."""
+def embedding(times: int, passages: Path | None, pythons: dict[str, str]) -> list[dict[str, Any]]:
+    """Compare the embedding of 2,000 passages, of which a round has as many as there are rounds, or of 512 states.
+
+    A shard of stage embed has 4,096, so that fewer rows fill up batches.
+    """
     ours = Encoder(MODEL, max_tokens=256)
-    half, texts = for_inference(ours, torch.bfloat16), states(512)
-    plain = SentenceTransformer(str(find_folder(MODEL)), device="cpu", local_files_only=True)
-    other = SentenceTransformer(str(find_folder(MODEL)), device="cpu", local_files_only=True).bfloat16()
-    works = {
-        "harr": lambda: half.encode(texts, batch_size=16, alone=True),
-        "sentence-transformers": lambda: plain.encode(texts),
-        "sentence-transformers, bfloat16": lambda: other.encode(texts, convert_to_numpy=False),
-    }
-    runs, tokens = taking_turns(works, times), float(ours.token_counts(texts).sum())
+    half = for_inference(ours, torch.bfloat16)
+    rows = [] if passages is None else list(islice(read_rows(passages), 2000))
+    texts = [f"{one.values['title']}: {one.values['text']}" for one in rows] or states(512)
+    folder = str(find_folder(MODEL))
+    plain = SentenceTransformer(folder, device="cpu", local_files_only=True)
+    other = SentenceTransformer(folder, device="cpu", local_files_only=True).bfloat16()
+    for model in (plain, other):
+        model.max_seq_length = 256
+    backends = {name: Backend(python, name, folder) for name, python in pythons.items()}
+    encoders: dict[str, Callable[[list[str]], object]] = {
+        "harr": lambda part: half.encode(part, batch_size=16, alone=True),
+        "harr, without equal bytes": lambda part: half.encode(part, batch_size=16),
+        "sentence-transformers": plain.encode,
+        "sentence-transformers, bfloat16": lambda part: other.encode(part, convert_to_numpy=False),
+    } | {f"sentence-transformers, {name}": backend.encode for name, backend in backends.items()}
+    size = len(texts) if passages is None else len(texts) // times
+    parts = [texts[start : start + size] for start in range(0, len(texts) - size + 1, size)]
+
+    def work(encode: Callable[[list[str]], object]) -> Callable[[], object]:
+        turns = cycle(parts)
+        return lambda: encode(next(turns))
+
+    runs = taking_turns({name: work(encode) for name, encode in encoders.items()}, times, with_children)
+    for backend in backends.values():
+        backend.close()
+    tokens = float(np.minimum(ours.token_counts(texts), 256).sum()) / len(parts)
     limit = flops() / (2 * layer_weights(plain))
     said = {"unit": "tokens/s", "count": tokens, "limit": limit, "ours": "harr"}
-    return [row("a corpus to vectors", runs, peer=peer, **said) for peer in list(works)[1:]]
+    what = (
+        "a corpus to vectors" if passages is None else f"{len(texts):,} passages of {passages.parent.name} to vectors"
+    )
+    return [row(what, runs, peer=peer, **said) for peer in list(encoders)[1:]]
 
 
 def learning(times: int) -> list[dict[str, Any]]:
@@ -195,8 +222,10 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="write the page from results/peers.json, measure nothing")
     parser.add_argument("--times", type=int, default=3, help="rounds, after one that warms up")
     parser.add_argument("--rows", type=int, default=12_000, help="vectors and texts that are searched")
+    parser.add_argument("--passages", type=Path, help="JSON lines that are embedded, 2,000 of them")
+    parser.add_argument("--backend", nargs="+", default=[], metavar="NAME=PYTHON", help="onnx or openvino")
     parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
-        "embedding": lambda: embedding(asked.times),
+        "embedding": lambda: embedding(asked.times, asked.passages, dict(one.split("=", 1) for one in asked.backend)),
         "learning": lambda: learning(asked.times),
         "searching": lambda: searching(asked.rows, 384, asked.times),
         "words": lambda: words(asked.rows, asked.times),
@@ -208,7 +237,7 @@ def main() -> None:
         torch.manual_seed(0)
         measured = [one for name in asked.only or parts for one in parts[name]()]
         rows = with_others(read_json(KEPT)["rows"], measured) if asked.only else measured
-        write_json(KEPT, {"rounds": asked.times, "rows": rows})
+        write_json(KEPT, {"rows": rows})
     write_page()
     print(page(read_json(KEPT)["rows"]))
 

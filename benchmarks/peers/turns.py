@@ -11,15 +11,17 @@ from sentence_transformers import SentenceTransformer
 Runs = dict[str, list[float]]
 
 
-def taking_turns(works: Mapping[str, Callable[[], object]], times: int) -> Runs:
+def taking_turns(
+    works: Mapping[str, Callable[[], object]], times: int, clock: Callable[[], float] = time.process_time
+) -> Runs:
     """Return CPU seconds of every work, in ``times`` rounds after one that warms up."""
     seconds: Runs = {name: [] for name in works}
     for number in range(times + 1):
         for name, work in works.items():
-            began = time.process_time()
+            began = clock()
             work()
             if number:
-                seconds[name].append(time.process_time() - began)
+                seconds[name].append(clock() - began)
     return seconds
 
 
@@ -36,6 +38,7 @@ def row(what: str, runs: Runs, *, ours: str, peer: str, unit: str, count: float,
         "unit": unit,
         "limit": round(limit),
         "share": round(speed / limit, 2) if limit else None,
+        "rounds": len(ratios),
     }
 
 

@@ -171,38 +171,16 @@ def _inline(token: Any) -> str:
 def html(data: bytes) -> tuple[str, list[Mark]]:
     """Return title, headings and blocks of a page's main text: menus, footers and scripts are left out (trafilatura).
 
-    The encoding is what the page says, else guessed. A short page is read as a long one is.
+    trafilatura writes it as Markdown. The encoding is what the page says, else guessed. A short page is read as a long
+    one is.
     """
     library = optional("trafilatura", "documents")
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # what is wrong is told by us
     config = optional("trafilatura.settings", "documents").use_config()
     config.read_dict({"DEFAULT": {"MIN_EXTRACTED_SIZE": "1", "MIN_OUTPUT_SIZE": "1"}})
-    found = library.bare_extraction(data, include_comments=False, with_metadata=True, fast=True, config=config)
-    if found is None or found.body is None:
-        return "", []
-    return _folded(found.title or ""), list(_blocks(found.body))
-
-
-def _blocks(body: Any) -> Iterator[Mark]:
-    """Yield the headings and blocks of the tree that trafilatura makes of a page."""
-    for element in body:
-        if element.tag == "head":
-            level = str(element.get("rend") or "h2")[1:]
-            yield (int(level) if level.isdecimal() else 2), _folded("".join(element.itertext()))
-        elif element.tag == "row":
-            yield 0, " | ".join(_folded("".join(cell.itertext())) for cell in element)
-        elif element.tag in ("code", "quote"):
-            yield 0, _lines("".join(element.itertext()))
-        elif len(element) and element.tag in ("list", "table", "div", "item") and _holds_blocks(element):
-            if element.text and element.text.strip():
-                yield 0, _folded(element.text)
-            yield from _blocks(element)
-        else:
-            yield 0, _folded("".join(element.itertext()))
-
-
-def _holds_blocks(element: Any) -> bool:
-    return any(part.tag in ("list", "item", "row", "p", "table", "quote", "head") for part in element)
+    how = {"output_format": "markdown", "include_comments": False, "fast": True}
+    found = library.extract_with_metadata(data, config=config, **how)
+    return (_folded(found.title or ""), markdown(found.text.encode())[1]) if found else ("", [])
 
 
 def pdf(data: bytes) -> tuple[str, list[Mark]]:

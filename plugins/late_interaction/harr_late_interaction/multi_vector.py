@@ -78,7 +78,10 @@ def load_multi_vector(name: str, device: str | None = None) -> MultiVectorScores
 
 def _is_multi_vector(folder: Path) -> bool:
     """Return whether a folder says so; sentence-transformers would put random weights on top of any other."""
-    settings, config = folder / "config_sentence_transformers.json", folder / "config.json"
-    kind = read_json(settings).get("model_type") if settings.exists() else ""
-    shapes = read_json(config).get("architectures") if config.exists() else ()
-    return kind in ("MultiVectorEncoder", "ColBERT") or "HF_ColBERT" in (shapes or ())
+    settings, config = (
+        read_json(path) if (path := folder / name).exists() else {}
+        for name in ("config_sentence_transformers.json", "config.json")
+    )
+    named = settings.get("model_type") in ("MultiVectorEncoder", "ColBERT")
+    by_pylate = settings.get("similarity_fn_name") == "MaxSim"  # PyLate 1.6 names no type
+    return named or by_pylate or "HF_ColBERT" in (config.get("architectures") or ())

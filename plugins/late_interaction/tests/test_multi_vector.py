@@ -1,5 +1,6 @@
 """A multi-vector model: MaxSim by hand, every text encoded once, models that are none, and LeReT's search by it."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from harr.builders.retrievers import fixed_retriever
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError, ParamsError
 from harr.index.corpus import Corpus
+from harr.io.files import read_json, write_json
 from harr.params.retriever import RetrieverParams
 from harr.rag.retrieval.reranked import Reranked
 from harr.types import Passage, Question, Retrieval, Search
@@ -62,6 +64,14 @@ def test_a_text_is_encoded_once(multi_vector: Path, monkeypatch: pytest.MonkeyPa
     assert asked["encode_document"] == [passage.content for passage in PASSAGES[:3]]
     assert Reranked(Fixed(), vectors, k=2, depth=3).retrieve(searches("Bath")) == [Retrieval(())]
     assert late.retrieve([]) == []
+
+
+def test_what_pylate_saves_names_no_type(multi_vector: Path, tmp_path: Path) -> None:
+    saved = shutil.copytree(multi_vector, tmp_path / "saved")
+    settings = read_json(file := saved / "config_sentence_transformers.json")
+    del settings["model_type"]
+    write_json(file, settings | {"similarity_fn_name": "MaxSim"})
+    assert load_multi_vector(str(saved)).model.encode_query("Bath").shape[1] == 32
 
 
 def test_other_models_are_refused(make: Callable[..., Any], tiny: str, tmp_path: Path) -> None:

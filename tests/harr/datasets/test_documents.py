@@ -48,6 +48,7 @@ Two years&nbsp;long.
 """
 HTML = """<html><head><title>Pump P7</title></head><body><nav><a href=/>Home</a></nav><main><h1>Pump P7</h1>
 <p>The pump P7 moves water. It was built in 2019 by <b>Acme</b> in <a href=x>Ashford</a>.</p><h2>Installing</h2>
+<p>Run <code>pump --start_now</code>, 2 * 3 times.</p>
 <ul><li>Turn the valve to the left</li><li>Wait for a minute <ul><li>or two</li></ul></li></ul>
 <table><tr><th>Name</th><th>Size</th></tr><tr><td>P7</td><td>12 l</td></tr></table></main>
 <footer>Copyright Acme. Imprint.</footer><script>alert(1)</script></body></html>"""
@@ -115,8 +116,14 @@ def stored() -> dict[str, tuple[str, str]]:
             HTML.encode(),
             [
                 "Pump P7: The pump P7 moves water. It was built in 2019 by Acme in Ashford.",
-                "Pump P7 > Installing: Turn the valve to the left\nWait for a minute\nor two\nName | Size\nP7 | 12 l",
+                "Pump P7 > Installing: Run pump --start_now, 2 * 3 times.\nTurn the valve to the left\n"
+                "Wait for a minute\nor two\nName | Size\nP7 | 12 l",
             ],
+        ),
+        (
+            "b.html",
+            b"<title>&quot;P7&quot;: a pump</title><p>The pump moves water from the well to the tank.</p>",
+            ['"P7": a pump: The pump moves water from the well to the tank.'],
         ),
         (
             "manual.pdf",
