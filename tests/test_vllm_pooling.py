@@ -12,6 +12,7 @@ from vllm_cpu import START, vllm
 
 from harr.embed.encoder import Encoder
 from harr.embed.served import ServedEncoder
+from harr.params.servers import ServerParams
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(2 * START)]
 TEXTS = ["Query: Where was she born?", "Acme was founded by Ada Brown.", "Où est née l'architecte de Łódź? 東京", "x"]
@@ -35,6 +36,6 @@ def test_the_exported_query_tower_is_one_of_its_poolers(tmp_path: Path) -> None:
         assert cosine(found, own.encode_query(TEXTS)) >= 0.9999
         assert cosine(found, own.encode_document(TEXTS)) < 0.99, "the towers, or their prompts, differ"
         encoder = Encoder(str(query), max_tokens=64)
-        pooler = ServedEncoder(encoder, f"{server.url}/v1", "OPENAI_API_KEY")
+        pooler = ServedEncoder(encoder, ServerParams(urls=(f"{server.url}/v1",)))
         pooler.check([*TEXTS, "word " * 500])
         assert cosine(pooler.encode(TEXTS, prompt="ask: "), own.encode_query(TEXTS)) >= 0.9999

@@ -135,6 +135,6 @@ def test_splits_share_no_gold_and_validation_changes_no_test_question(world: Wor
 
 
 def test_neither_world_asks_in_the_words_of_the_other(world: World) -> None:
-    people = People(60, 8, seed=0).questions("train", 50, dict.fromkeys(PROGRAMS, 1.0))
+    people = People(60, 8, seed=0).questions("train", 50, list(PROGRAMS))
     assert all(grammar.parse(question.text) is None for question in people)
     assert all(parse(question.text) is None for question in world.questions("test", 50, [1, 2, 3]))
