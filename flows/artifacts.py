@@ -41,9 +41,9 @@ def show_results(params: Params, servers: Mapping[str, str], home: Path, verdict
         create_markdown_artifact("\n\n".join(part for part in parts if part), key="results")
 
 
-def _verdict(told: str) -> str:
+def _verdict(text: str) -> str:
     """Return the gate's text with its conditions as a list: it separates them by line ends or semicolons."""
-    head, *more = re.split(r"\n|; ", told)
+    head, *more = re.split(r"\n|; ", text)
     return "\n".join([f"## Promotion\n**{head}**\n", *(f"- {line}" for line in more if line.strip())])
 
 
@@ -91,6 +91,6 @@ def _mlflow_page(params: Params, server: str) -> str:
         experiment = client.get_experiment_by_name(params.tracking.experiment)
         if not experiment:
             raise LookupError("nothing was reported to it yet")
-        named = f"tags.`harr.execution` = '{flow_run.id}'"
-        found = client.search_runs([experiment.experiment_id], named, max_results=1)
-    return f"{bare(server).rstrip('/')}/#/experiments/{experiment.experiment_id}/runs/{found[0].info.run_id}"
+        filter_string = f"tags.`harr.execution` = '{flow_run.id}'"
+        runs = client.search_runs([experiment.experiment_id], filter_string, max_results=1)
+    return f"{bare(server).rstrip('/')}/#/experiments/{experiment.experiment_id}/runs/{runs[0].info.run_id}"

@@ -25,8 +25,8 @@ def call(app: typer.Typer, name: str, words: Iterable[str]) -> None:
 
 def lists(commands: Any, command: str = "") -> set[str]:
     """Return the options of a command, one of click's ``commands``, that take several values."""
-    known: dict[str, Any] = getattr(commands, "commands", {})
-    options = known[command].params if command in known else []
+    table: dict[str, Any] = getattr(commands, "commands", {})
+    options = table[command].params if command in table else []
     return {name for option in options if getattr(option, "multiple", False) for name in option.opts}
 
 
@@ -36,11 +36,11 @@ def repeated(words: Iterable[str], lists: Container[str]) -> list[str]:
     >>> repeated(["--arms", "bm25", "full", "--out", "mine.json"], {"--arms"})
     ['--arms', 'bm25', '--arms', 'full', '--out', 'mine.json']
     """
-    found, option = [], ""
+    result, option = [], ""
     for before, word in pairwise(["", *words]):
         if word.startswith("-"):
             option = word
         elif option in lists and before != option:
-            found.append(option)
-        found.append(word)
-    return found
+            result.append(option)
+        result.append(word)
+    return result

@@ -61,13 +61,13 @@ def memory_check(params: Params, data: Data, here: float) -> list[Finding]:
     if shape is None or not questions:
         return []
     words = fmean(len(text.split()) for text in data.contents.values()) if data.contents else WORDS
-    told = estimate_memory(params, shape, questions, passages=len(data.ids or ()), words=words)
-    found = "about " + ", ".join(f"{count / 1e9:.1f} GB to {stage}" for stage, count in told.items())
-    found += "" if data.ids is not None or params.index.uri else ", and what the index takes"
-    if max(told.values()) <= here:
-        return [ok("memory", found)]
+    estimate = estimate_memory(params, shape, questions, passages=len(data.ids or ()), words=words)
+    message = "about " + ", ".join(f"{count / 1e9:.1f} GB to {stage}" for stage, count in estimate.items())
+    message += "" if data.ids is not None or params.index.uri else ", and what the index takes"
+    if max(estimate.values()) <= here:
+        return [ok("memory", message)]
     fix = "lower train.states_per_pass, set train.gradient_checkpointing or index.uri, or run where there is more"
-    return [warn("memory", f"{found}; {here / 1e9:.1f} GB here", fix)]
+    return [warn("memory", f"{message}; {here / 1e9:.1f} GB here", fix)]
 
 
 def shape_of(model: str) -> Shape | None:
@@ -79,13 +79,13 @@ def shape_of(model: str) -> Shape | None:
         else:
             name = model if "/" in model else f"sentence-transformers/{model}"
             folder = Path(snapshot_download(name, local_files_only=True))
-        told = next(
-            found
+        config = next(
+            values
             for path in sorted(folder.rglob("config.json"))
-            if "hidden_size" in (found := json.loads(path.read_text(encoding="utf-8")))
+            if "hidden_size" in (values := json.loads(path.read_text(encoding="utf-8")))
         )
         weights = sum(map(_weights, folder.rglob("*.safetensors")))
-        return Shape(weights, told["hidden_size"], told["intermediate_size"], told["num_hidden_layers"])
+        return Shape(weights, config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"])
     except (HarrError, OSError, ValueError, KeyError, TypeError, StopIteration):
         return None
 
@@ -114,17 +114,17 @@ def estimate_memory(
     rows = min(passages or params.embed.shard_size, params.embed.shard_size)
     shard = rows * (4 * shape.width + 8 * words)
     reading = 8 * (shape.inner + 4 * shape.width)  # a token of a pass without gradient, in two layers
-    told = {"embed": BASE["embed"] + (6 if half else 4) * shape.weights + shard}
-    told["embed"] += params.embed.batch_size * text * reading
+    estimate = {"embed": BASE["embed"] + (6 if half else 4) * shape.weights + shard}
+    estimate["embed"] += params.embed.batch_size * text * reading
     if params.writer_learns:
-        return told
+        return estimate
     index = 0.0 if params.index.uri else MILVUS_LITE * 4 * passages * shape.width
     towers = 2 if params.train.positions or getattr(params.train, "critic", "") == "encoder" else 1
     models = towers * 4 * shape.weights
-    told["train"] = BASE["train"] + index + models + towers * _learning(params, shape)
-    told["train"] += KEPT * _pass(params, shape, questions, text)
-    told["evaluate"] = BASE["evaluate"] + index + 2 * models  # the base, and a trained arm
-    return told
+    estimate["train"] = BASE["train"] + index + models + towers * _learning(params, shape)
+    estimate["train"] += KEPT * _pass(params, shape, questions, text)
+    estimate["evaluate"] = BASE["evaluate"] + index + 2 * models  # the base, and a trained arm
+    return estimate
 
 
 def _learning(params: Params, shape: Shape) -> float:

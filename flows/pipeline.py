@@ -79,10 +79,10 @@ def promotion(
         again: play the champion again, on the candidate's corpus and questions.
         to: the version to roll back to; "" is the one before.
     """
-    moved, told = run.promote(recipe, back=back, again=again, to=to)
+    moved, message = run.promote(recipe, back=back, again=again, to=to)
     if not moved:
-        return Completed(name="Kept", message=f"kept: {told}", data=told)
-    print(told)
+        return Completed(name="Kept", message=f"kept: {message}", data=message)
+    print(message)
     return None
 
 

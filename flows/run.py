@@ -48,8 +48,8 @@ def finish(place: Path, *, promote: bool) -> str:
     if not promote:
         return ""
     with inside(place):
-        moved, told = outcome_of("promote", Params.load())
-    verdict = told if moved else f"kept: {told}"
+        moved, message = outcome_of("promote", Params.load())
+    verdict = message if moved else f"kept: {message}"
     print(verdict)
     return verdict
 
@@ -113,10 +113,10 @@ def run_promotion(recipe: str, back: bool, again: bool = False, to: str = "") ->
     Raises:
         PromotionRefused: the champion is kept.
     """
-    moved, told = promote(recipe, back=back, again=again, to=to)
+    moved, message = promote(recipe, back=back, again=again, to=to)
     if not moved:
-        raise PromotionRefused(told)
-    print(told)
+        raise PromotionRefused(message)
+    print(message)
 
 
 @contextlib.contextmanager

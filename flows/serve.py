@@ -70,10 +70,10 @@ def serve(
         finally:
             service.close()
         return
-    told = f"version {service.health()['version']} of {followed}, {searcher.passages} passages"
+    label = f"version {service.health()['version']} of {followed}, {searcher.passages} passages"
     page = f"http://{_url_host(host)}:{listener.getsockname()[1]}"
     app = application(service, token=token, loopback=loopback)
-    _over_http(app, listener, f"{told}: {page}   Ctrl-C stops it")
+    _over_http(app, listener, f"{label}: {page}   Ctrl-C stops it")
 
 
 def is_loopback(host: str) -> bool:
@@ -104,14 +104,14 @@ def _bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _over_http(app: "FastAPI", listener: socket.socket, told: str) -> None:
+def _over_http(app: "FastAPI", listener: socket.socket, line: str) -> None:
     """Answer until a signal, and print a line once somebody is let in."""
     import uvicorn
 
     class Telling(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            print(told, flush=True)
+            print(line, flush=True)
 
     config = uvicorn.Config(
         app,

@@ -55,18 +55,18 @@ def read_stages(root: Path) -> list[Stage]:
         changes = _dvc_status(root, *asked)
     lock = locked(root)
     inputs = stale_inputs(root, lock)
-    found: dict[str, Stage] = {}
+    stages: dict[str, Stage] = {}
     for name in declared:
-        above = [one for one in found if made[one] & used[name] and found[one].state != "fresh"]
+        above = [one for one in stages if made[one] & used[name] and stages[one].state != "fresh"]
         if written & made[name]:
-            found[name] = Stage(name, "running")
+            stages[name] = Stage(name, "running")
         elif name not in lock:
-            found[name] = Stage(name, "never run")
-        elif told := [*inputs.get(name, ()), *_reasons(changes.get(name, ()), name)]:
-            found[name] = Stage(name, "changed", tuple(told))
+            stages[name] = Stage(name, "never run")
+        elif reasons := [*inputs.get(name, ()), *_reasons(changes.get(name, ()), name)]:
+            stages[name] = Stage(name, "changed", tuple(reasons))
         else:
-            found[name] = Stage(name, "follows", (above[0],)) if above else Stage(name, "fresh")
-    return list(found.values())
+            stages[name] = Stage(name, "follows", (above[0],)) if above else Stage(name, "fresh")
+    return list(stages.values())
 
 
 def _dvc_status(root: Path, *stages: str) -> dict[str, Any]:
@@ -117,9 +117,9 @@ def _written(root: Path) -> set[str]:
     path = root / ".dvc/tmp/rwlock"
     if not path.exists():
         return set()
-    held = read_state(path, f"{'rm -r' if path.is_dir() else 'rm'} .dvc/tmp/rwlock").get("write", {})
+    holders = read_state(path, f"{'rm -r' if path.is_dir() else 'rm'} .dvc/tmp/rwlock").get("write", {})
     here = root.resolve()
-    alive = [Path(name) for name, holder in held.items() if psutil.pid_exists(holder["pid"])]
+    alive = [Path(name) for name, holder in holders.items() if psutil.pid_exists(holder["pid"])]
     return {one.relative_to(here).as_posix() for one in alive if one.is_relative_to(here)}
 
 

@@ -89,11 +89,11 @@ def _since_training(root: Path, limit: float) -> str:
         DamagedFile: metrics/index.json is damaged.
     """
     path = root / METRICS / "index.json"
-    told = read_state(path, "run `dvc repro -f -s index`") if path.exists() else {}
-    if f"{SINCE}_passages" not in told:
+    figures = read_state(path, "run `dvc repro -f -s index`") if path.exists() else {}
+    if f"{SINCE}_passages" not in figures:
         return ""
-    changes = [f"{int(told.get(f'{SINCE}_{name}', 0)):,} {name}" for name in ("added", "removed", "changed")]
-    passages, share = int(told[f"{SINCE}_passages"]), 100 * told.get(f"{SINCE}_share", 0.0)
+    changes = [f"{int(figures.get(f'{SINCE}_{name}', 0)):,} {name}" for name in ("added", "removed", "changed")]
+    passages, share = int(figures[f"{SINCE}_passages"]), 100 * figures.get(f"{SINCE}_share", 0.0)
     return (
         f"{', '.join(changes)} of {passages:,} passages since training ({share:.1f} %); trained again above "
         f"{100 * limit:g} % (index.retrain_after), or by `harr run --again`"
@@ -109,8 +109,8 @@ def _stage(stage: stages.Stage, root: Path) -> StageStatus:
 
 def _stray(versions: tuple[Version, ...], here: str, folder: Path) -> str:
     """Return that the model in models/ is no version with an alias, so that somebody changed or exchanged it."""
-    known = {one.model for one in versions if one.model}
-    if not here or not known or here in known:
+    models = {version.model for version in versions if version.model}
+    if not here or not models or here in models:
         return ""
     back = "`dvc checkout merge` puts it back, or `harr record --register` registers it"
     return f"{folder} holds none of these models; {back}"
@@ -131,7 +131,7 @@ class Unsent:
 
 def unsent(root: Path) -> list[Unsent]:
     """Return what waits in work/mlflow, a note per stage (tasks/tracking/report.py), here and in recipes' folders."""
-    found = []
+    notes = []
     for folder in [root / NOTES, *sorted(root.glob(f"{RUNS}/*/{NOTES}"))]:
         stages: dict[str, list[str]] = {}
         for path in sorted(folder.glob("*.json")):
@@ -142,8 +142,8 @@ def unsent(root: Path) -> list[Unsent]:
             if note["status"] != "RUNNING":
                 stages.setdefault(note["address"], []).append(note["stage"])
         place = str(folder.relative_to(root))
-        found += [Unsent(place, address, tuple(dict.fromkeys(names))) for address, names in stages.items()]
-    return found
+        notes += [Unsent(place, address, tuple(dict.fromkeys(names))) for address, names in stages.items()]
+    return notes
 
 
 def unfinished(root: Path) -> list[str]:

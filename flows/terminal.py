@@ -23,11 +23,11 @@ BOLD, FAINT = 1, 2
 COUNTED = {"ok": "ok", "warn": "to look at", "fail": "to mend"}
 
 
-def show(found: Mapping[str, Any], lines: Sequence[str], *, as_json: bool, code: int = 0) -> None:
+def show(answer: Mapping[str, Any], lines: Sequence[str], *, as_json: bool, code: int = 0) -> None:
     """Print an answer as JSON or as lines, with the time it took, and leave the process with ``code``."""
     try:
         took = painted(f"{time.time() - psutil.Process().create_time():.2f} s", FAINT)
-        print(json.dumps(found, indent=2, ensure_ascii=False) if as_json else "\n".join([*lines, took]))
+        print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else "\n".join([*lines, took]))
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read it has seen enough
         pass
@@ -37,18 +37,22 @@ def show(found: Mapping[str, Any], lines: Sequence[str], *, as_json: bool, code:
     os._exit(code)  # a server's name that is still being looked up would keep the interpreter waiting
 
 
-def preview_lines(shown: "Preview", export: Path | None) -> list[str]:
+def preview_lines(page: "Preview", export: Path | None) -> list[str]:
     """Return a split in words: numbers first, then examples."""
-    left_out = f"  ({shown.left_out:,} more stand in another split)" if shown.left_out else ""
-    counts = [("level", shown.levels), ("kind", shown.kinds)]
+    left_out = f"  ({page.left_out:,} more stand in another split)" if page.left_out else ""
+    counts = [("level", page.levels), ("kind", page.kinds)]
     return [
-        f"{painted(f'{shown.questions:,} {shown.split} questions', BOLD)}{left_out}",
-        f"corpus: {shown.corpus}",
-        *[f"{name}: " + ", ".join(f"{word} {n:,}" for word, n in found.items()) for name, found in counts if found],
+        f"{painted(f'{page.questions:,} {page.split} questions', BOLD)}{left_out}",
+        f"corpus: {page.corpus}",
+        *[
+            f"{name}: " + ", ".join(f"{word} {n:,}" for word, n in counted.items())
+            for name, counted in counts
+            if counted
+        ],
         "",
         *[
-            f"{one['id']}: {one['question']}\n    {' | '.join(one['answers']) or painted('no gold answer', FAINT)}"
-            for one in shown.examples
+            f"{example['id']}: {example['question']}\n    {' | '.join(example['answers']) or painted('no gold answer', FAINT)}"
+            for example in page.examples
         ],
         *([f"written: {export}"] if export else []),
         "",

@@ -53,8 +53,8 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int, pages_port: int) ->
     if "Prefect" in started:
         url = f"{started['Prefect']['page']}/api"
     os.environ["PREFECT_API_URL"] = url
-    shown = bar(total=len(PARTS), desc="harr up", unit="part")
-    parts = shown_parts(shown, PARTS)
+    progress = bar(total=len(PARTS), desc="harr up", unit="part")
+    parts = shown_parts(progress, PARTS)
     try:
         next(parts)
         _start_servers(started, prefect_port, mlflow_port, pages_port)
@@ -78,7 +78,7 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int, pages_port: int) ->
             _forget()
         raise
     finally:
-        shown.close()
+        progress.close()
     for name, page in addresses().items():
         print(f"{name:<8} {page}")
     print(f"workers  cpu, gpu ({f'{limit} GPUs' if limit else 'no GPU is visible: on the CPU'}); logs in .harr")
@@ -264,14 +264,14 @@ def _watch_runs() -> None:
     from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
     from prefect.events.schemas.events import ResourceSpecification
 
-    name, told = "crashed runs", "prefect.flow-run."
-    ends = {f"{told}{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed", "Kept")}
+    name, prefix = "crashed runs", "prefect.flow-run."
+    ends = {f"{prefix}{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed", "Kept")}
     trigger = EventTrigger(
         posture=Posture.Proactive,
-        match=ResourceSpecification({"prefect.resource.id": f"{told}*"}),
+        match=ResourceSpecification({"prefect.resource.id": f"{prefix}*"}),
         for_each={"prefect.resource.id"},
-        after={f"{told}heartbeat"},
-        expect={f"{told}heartbeat", *ends},
+        after={f"{prefix}heartbeat"},
+        expect={f"{prefix}heartbeat", *ends},
         threshold=1,
         within=timedelta(seconds=SILENT_SECONDS),
     )

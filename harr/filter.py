@@ -47,7 +47,7 @@ def filter_questions(
     questions = [setup.questions[i] for i in order]
     rows: list[dict[str, Any]] = []
     main = distributed.is_main()
-    with bar(total=min(params.target, len(questions)), desc="filter: kept", unit="question", shown=main) as progress:
+    with bar(total=min(params.target, len(questions)), desc="filter: kept", unit="question", visible=main) as progress:
         for number, first in stoppable(enumerate(range(0, len(questions), params.batch_size))):
             shard = run / f"batch-{number:05d}.jsonl"
             found = read_batch(shard)

@@ -30,8 +30,8 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
         Per run, the mean reward of its last ten steps, and what validation told.
     """
     shutil.rmtree(DRAFT, ignore_errors=True)
-    figures, told = train_each(params, log, print) if due(params) else ({"runs": 0.0, "steps": 0.0}, {})
-    write_json(DRAFT / TOLD, told)
+    figures, notes = train_each(params, log, print) if due(params) else ({"runs": 0.0, "steps": 0.0}, {})
+    write_json(DRAFT / TOLD, notes)
     publish(DRAFT, ARMS)
     return figures
 

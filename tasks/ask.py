@@ -57,8 +57,8 @@ def trained_model(params: Params, model: Path | None) -> Path:
         ModelError: there is none.
     """
     _, merged = trained_folder(params)
-    known = [model] if model else [merged, ADAPTER]
-    for folder in known:
+    folders = [model] if model else [merged, ADAPTER]
+    for folder in folders:
         if any((folder / name).exists() for name in ("config.json", "adapter_config.json", "modules.json")):
             return folder
     raise ModelError(
@@ -89,14 +89,14 @@ def as_json(episode: Episode) -> dict[str, Any]:
 
 def lines(episode: Episode) -> list[str]:
     """Return an episode in lines: every search with its passages, then the answer."""
-    told = []
+    lines = []
     for step in episode.steps:
         tool = f" ({step.search.tool})" if step.search.tool else ""
-        told.append(f"search{tool}: {step.search.query}")
-        told += [f"  {step.retrieval.error}"] if step.retrieval.error else []
+        lines.append(f"search{tool}: {step.search.query}")
+        lines += [f"  {step.retrieval.error}"] if step.retrieval.error else []
         for number, passage in enumerate(step.retrieval.passages, start=1):
             text = " ".join(passage.text.split())
-            told.append(f"  {number}. [{passage.id}] {passage.title}: {text[:SHOWN]}{'...' if text[SHOWN:] else ''}")
+            lines.append(f"  {number}. [{passage.id}] {passage.title}: {text[:SHOWN]}{'...' if text[SHOWN:] else ''}")
     if episode.answer is None:
-        return [*told, "this pipeline searches and gives no answer"]
-    return [*told, f"answer: {episode.answer}" if episode.answer else "no answer"]
+        return [*lines, "this pipeline searches and gives no answer"]
+    return [*lines, f"answer: {episode.answer}" if episode.answer else "no answer"]

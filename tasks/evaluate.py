@@ -34,8 +34,10 @@ def summarise_arms(params: Params, rows: Mapping[str, list[Rows]]) -> dict[str, 
     from harr.evaluate.summary import summarise
 
     arms, resamples = params.evaluate.arm_table, params.evaluate.resamples
-    found: dict[str, Any] = summarise(rows, baseline=params.baseline, arms=arms, resamples=resamples, seed=params.seed)
-    return found
+    summary: dict[str, Any] = summarise(
+        rows, baseline=params.baseline, arms=arms, resamples=resamples, seed=params.seed
+    )
+    return summary
 
 
 def evaluation_frame(rows: Mapping[str, list[Rows]]) -> pd.DataFrame:

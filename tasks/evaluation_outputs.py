@@ -34,8 +34,8 @@ def show(width: int = 100, *, markdown: bool = False) -> str:
 
     summary = summary_here()
     try:
-        told = f"\n\ncorpus {describe_corpus(summary['corpus'])}" if "corpus" in summary else ""
-        return table(summary, width, markdown=markdown) + told
+        corpus = f"\n\ncorpus {describe_corpus(summary['corpus'])}" if "corpus" in summary else ""
+        return table(summary, width, markdown=markdown) + corpus
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, HarrError):
             raise

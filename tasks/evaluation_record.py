@@ -125,10 +125,14 @@ def describe_corpus(facts: Mapping[str, Any]) -> str:
     >>> describe_corpus({"identity": "fedcba9876543210", "passages": 1010, "trained_on": was})
     'fedcba98 (1,010 passages); trained on 01234567 (1,000 passages)'
     """
-    told = [f"{one['identity'][:8]} ({one['passages']:,} passages)" for one in (facts, facts.get("trained_on")) if one]
-    if len(set(told)) == 1:
-        return told[0] + (", on which it was trained" if len(told) > 1 else "")
-    return "; trained on ".join(told)
+    corpora = [
+        f"{corpus['identity'][:8]} ({corpus['passages']:,} passages)"
+        for corpus in (facts, facts.get("trained_on"))
+        if corpus
+    ]
+    if len(set(corpora)) == 1:
+        return corpora[0] + (", on which it was trained" if len(corpora) > 1 else "")
+    return "; trained on ".join(corpora)
 
 
 def same_game(record: dict[str, Any]) -> str:

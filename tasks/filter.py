@@ -59,8 +59,8 @@ def filter(params: Params, run: Run) -> None:
     """Keep the training questions whose rollouts disagree; of leret, the prompts whose queries do."""
     figures = filter_training_questions(params, run.log)
     suite = filter_suite(params)
-    held = expect(suite, preferences_frame() if suite == "preferences" else filtered_frame())
-    run.record("filter", figures | held)
+    counts = expect(suite, preferences_frame() if suite == "preferences" else filtered_frame())
+    run.record("filter", figures | counts)
     run.artifact(plot_filter(), "plots")
     if suite == "preferences":
         run.artifact(write_preferences_page())

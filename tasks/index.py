@@ -54,8 +54,8 @@ def decide_training(params: Params) -> dict[str, float]:
     from harr.index import kinds
     from harr.services.milvus_client import REBUILD
 
-    vectors = {name: told for name, told in vectors_manifest().items() if name in ("dtype", "encoder", "tokens")}
-    index = {name: told for name, told in read_manifest(INDEX, REBUILD, shards=False).items() if name not in MOVES}
+    vectors = {name: value for name, value in vectors_manifest().items() if name in ("dtype", "encoder", "tokens")}
+    index = {name: value for name, value in read_manifest(INDEX, REBUILD, shards=False).items() if name not in MOVES}
     made = {"vectors": vectors, "index": index | kinds.read_search(INDEX, REBUILD)}
     today = TrainedOn.of(Passages.open(CORPUS), [QUESTIONS / "train.jsonl", VALIDATION], made)
     try:
@@ -65,10 +65,10 @@ def decide_training(params: Params) -> dict[str, float]:
     again = changes is None or changes.enough(0.0 if params.train.prefers else params.index.retrain_after)
     if again:
         today.save(TRAINED_ON, WORK / "trained_on")
-    told = {"passages": float(len(today.marks[0]))}
+    figures = {"passages": float(len(today.marks[0]))}
     if changes and not again:
-        told = {name: float(getattr(changes, name)) for name in ("passages", "added", "removed", "changed", "share")}
-    return {"trains_again": float(again), **{f"{SINCE}_{name}": value for name, value in told.items()}}
+        figures = {name: float(getattr(changes, name)) for name in ("passages", "added", "removed", "changed", "share")}
+    return {"trains_again": float(again), **{f"{SINCE}_{name}": value for name, value in figures.items()}}
 
 
 def _as_queries(params: Params, texts: Sequence[str]) -> NDArray[np.float32]:

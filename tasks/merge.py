@@ -68,7 +68,7 @@ def loading_facts(params: Params, states: EncoderParams) -> dict[str, Any]:
     finished hop says FOUND or not.
     """
     elsewhere = {"encoder", "function", "settings"} | ({"weights"} if params.retriever.fusion == "rrf" else set())
-    told = {"max_tokens", "query_prompt", "plain_prompt", "passage_prompt", "normalize"}
+    fields = {"max_tokens", "query_prompt", "plain_prompt", "passage_prompt", "normalize"}
     return {
         "format": FORMAT,
         "dataset": params.download.dataset,
@@ -77,7 +77,7 @@ def loading_facts(params: Params, states: EncoderParams) -> dict[str, Any]:
         "statuses": params.pipeline.tells_status,
         "towers": params.merge.towers,
         "retriever": params.retriever.model_dump(mode="json", exclude=elsewhere),
-        "encoder": states.model_dump(mode="json", include=told),
+        "encoder": states.model_dump(mode="json", include=fields),
     }
 
 
@@ -142,9 +142,9 @@ def summary() -> dict[str, Any]:
         DamagedFile: stage evaluate left none, or they are damaged.
     """
     again = "run `dvc repro -f -s evaluate`"
-    found = read_state(METRICS / "evaluate.json", again, arms=dict, paired=dict)
+    figures = read_state(METRICS / "evaluate.json", again, arms=dict, paired=dict)
     # The contrasts of several settings stand with each of them.
-    return found if "settings" in found else {**found, "contrasts": read_state(METRICS / "contrasts.json", again)}
+    return figures if "settings" in figures else {**figures, "contrasts": read_state(METRICS / "contrasts.json", again)}
 
 
 def version_tags(params: Params) -> dict[str, str]:
@@ -187,11 +187,11 @@ def held_expectations(params: Params) -> dict[str, float]:
         filter_suite(params): "filter",
         "evaluation": "evaluate",
     }
-    told: dict[str, dict[str, Any]] = {stage: {} for stage in suites.values()}
-    for stage in told:
+    figures: dict[str, dict[str, Any]] = {stage: {} for stage in suites.values()}
+    for stage in figures:
         if (path := METRICS / f"{stage}.json").exists():
-            told[stage] = read_state(path, f"run `dvc repro -f -s {stage}`")
-    return {suite: float(told[stage].get(f"expected_{suite}", 0)) for suite, stage in suites.items()}
+            figures[stage] = read_state(path, f"run `dvc repro -f -s {stage}`")
+    return {suite: float(figures[stage].get(f"expected_{suite}", 0)) for suite, stage in suites.items()}
 
 
 def merge(params: Params, run: Run) -> None:

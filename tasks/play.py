@@ -60,24 +60,24 @@ def play_arms(
         return Game(desc, pipelines[run.name], retriever, writer, reader)
 
     rows: list[dict[str, Rows]] = [{} for _ in runs]
-    shown: dict[str, list[Episode]] = {}
+    first_episodes: dict[str, list[Episode]] = {}
     several = len(params.evaluate.candidates) > 1
     for candidates in params.evaluate.candidates:
         asked = [q for q in questions if q.candidate_ids] if candidates == "question" else questions
         with open_players(params, PLACES, asked, candidates=candidates) as player:
-            for run, found in zip(runs, rows, strict=True):
+            for run, run_rows in zip(runs, rows, strict=True):
                 desc = (str(run) if run.folder else run.name) + (f" ({candidates})" if several else "")
-                own = game(run, desc, player(run.arm, run.folder))
-                episodes, found[candidates] = play_run(params, run, own, asked, reward, log)
-                shown.setdefault(run.name, episodes)
-                del own
+                run_game = game(run, desc, player(run.arm, run.folder))
+                episodes, run_rows[candidates] = play_run(params, run, run_game, asked, reward, log)
+                first_episodes.setdefault(run.name, episodes)
+                del run_game
                 if run.folder or writes:  # a model is a reference cycle; one is loaded at a time
                     gc.collect()
     report_usage(log, generator=generator, reader=reader, judge=reward)
     by_arm: dict[str, list[Rows]] = {run.name: [] for run in runs}
     for run, by_candidates in zip(runs, rows, strict=True):
         by_arm[run.name].append(join_candidates(by_candidates))
-    return by_arm, shown
+    return by_arm, first_episodes
 
 
 def arm_runs(params: Params, model: Path | None) -> "list[ArmRun]":
@@ -160,12 +160,12 @@ def with_arms(params: Params, arms: Sequence[str]) -> Params:
         ParamsError: an arm does not go with the other parameters.
     """
     values = params.model_dump(exclude_unset=True)
-    own = {arm.name: arm.model_dump() for arm in params.evaluate.arms if not isinstance(arm, str)}
-    values["evaluate"] = {**values.get("evaluate", {}), "arms": tuple(own.get(name, name) for name in arms)}
+    by_name = {arm.name: arm.model_dump() for arm in params.evaluate.arms if not isinstance(arm, str)}
+    values["evaluate"] = {**values.get("evaluate", {}), "arms": tuple(by_name.get(name, name) for name in arms)}
     if FULL not in arms:
         values["evaluate"].pop("occlusion", None)
     try:
         return Params.model_validate(values)
     except ValueError as error:  # pydantic's, which alone knows what is wrong
-        said = [describe_fault(fault, Params) for fault in getattr(error, "errors", list)()]
-        raise ParamsError("; ".join(f"--arms {' '.join(arms)}: {fault}" for fault in said)) from None
+        faults = [describe_fault(fault, Params) for fault in getattr(error, "errors", list)()]
+        raise ParamsError("; ".join(f"--arms {' '.join(arms)}: {fault}" for fault in faults)) from None

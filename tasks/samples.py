@@ -95,8 +95,8 @@ def with_samples(params: Params, rows: list[Row], groups: Groups, played: Groups
 
     section = params.evaluate
     if groups and section.pass_at:
-        found = rates(groups, section.pass_at)
-        rows = [row | found[row["id"]] for row in rows]
+        pass_rates = rates(groups, section.pass_at)
+        rows = [row | pass_rates[row["id"]] for row in rows]
     if any(arm.votes or arm.player for arm in section.arm_table.values()):
         tokens = written_by(params.generator, PLACES).tokens
         rows = [

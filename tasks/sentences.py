@@ -32,8 +32,8 @@ def description(stage: str, params: Params) -> str:
     """
     if stage == "register":
         return "Register the model in models/, which another folder or an earlier run made."
-    said = SENTENCES[stage](params) if stage in SENTENCES else ""
-    return f"{said[:1].upper()}{said[1:]}{'.' if said else ''}"
+    sentence = SENTENCES[stage](params) if stage in SENTENCES else ""
+    return f"{sentence[:1].upper()}{sentence[1:]}{'.' if sentence else ''}"
 
 
 def _passages() -> str:

@@ -41,9 +41,9 @@ def summary(history: list[dict[str, Any]], figure: str = "reward") -> dict[str, 
         ends = {"first": history[:10], "last": history[-10:]}
         rewards = {f"reward_{name}_10": mean_reward(rows) for name, rows in ends.items()}
     last = {name: history[-1][name] for name in LAST if name in history[-1]}
-    told = {"steps": float(len(history)), **rewards, **last, "seconds": sum(row["seconds"] for row in history)}
+    figures = {"steps": float(len(history)), **rewards, **last, "seconds": sum(row["seconds"] for row in history)}
     raised = [{"alarm_step": float(number)} for number, row in enumerate(history, 1) if row.get("alarm")]
-    return told | validation_summary(history) | (raised[0] if raised else {})
+    return figures | validation_summary(history) | (raised[0] if raised else {})
 
 
 def validation_summary(history: list[dict[str, Any]]) -> dict[str, float]:
@@ -60,9 +60,9 @@ def validation_summary(history: list[dict[str, Any]]) -> dict[str, float]:
         return {}
     best, metric = best_point(history), leading(played[-1])
     ends = {"first": played[0], "last": played[-1], "best": best}
-    told = {f"validation_{name}_{metric}": point[metric] for name, point in ends.items()}
+    figures = {f"validation_{name}_{metric}": point[metric] for name, point in ends.items()}
     seconds = sum(point["seconds"] for point in played)
-    return told | {"validation_best_step": best["step"], "validation_seconds": seconds}
+    return figures | {"validation_best_step": best["step"], "validation_seconds": seconds}
 
 
 def mean_reward(rows: list[dict[str, Any]]) -> float:

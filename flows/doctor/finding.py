@@ -24,19 +24,19 @@ class Finding:
     fix: str = ""
 
 
-def ok(subject: str, found: str) -> Finding:
+def ok(subject: str, state: str) -> Finding:
     """Return that there is nothing to do."""
-    return Finding("ok", subject, found)
+    return Finding("ok", subject, state)
 
 
-def warn(subject: str, found: str, fix: str) -> Finding:
+def warn(subject: str, state: str, fix: str) -> Finding:
     """Return that it works, but not as it should, or not for long."""
-    return Finding("warn", subject, found, fix)
+    return Finding("warn", subject, state, fix)
 
 
-def fail(subject: str, found: str, fix: str) -> Finding:
+def fail(subject: str, state: str, fix: str) -> Finding:
     """Return that the pipeline stops here, or gives wrong results."""
-    return Finding("fail", subject, found, fix)
+    return Finding("fail", subject, state, fix)
 
 
 def broken(name: str, error: Exception) -> Finding:
@@ -51,9 +51,9 @@ def broken(name: str, error: Exception) -> Finding:
     if isinstance(error, TimeoutError):
         return warn(name, "no answer in time (a name that is looked up slowly?)", "check its address")
     if isinstance(error, HarrError):
-        found, _, fix = text.rpartition("; ")
+        message, _, fix = text.rpartition("; ")
         level = warn if isinstance(error, InUse) else fail
-        return level(name, found or text, fix if found else "mend or remove what it names")
+        return level(name, message or text, fix if message else "mend or remove what it names")
     return fail(name, f"cannot be looked at ({type(error).__name__}: {text[:300]})", "mend or remove what it reads")
 
 

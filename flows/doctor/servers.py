@@ -101,8 +101,8 @@ def check_model_server(
         fix = f"set {section}.model to one of these, or serve {model}"
         return [fail(section, f"{where} serves {', '.join(map(str, names[:3]))}, not {model}", fix)]
     if answer.is_error:
-        said = f"{where} answers {answer.status_code} ({answer.reason_phrase})"
-        return [warn(section, said, "is its address complete, with /v1?")]
+        message = f"{where} answers {answer.status_code} ({answer.reason_phrase})"
+        return [warn(section, message, "is its address complete, with /v1?")]
     return [ok(section, f"answers at {where}")]
 
 
@@ -179,8 +179,8 @@ def read_plugins(params: Params) -> Params:
         ParamsError: a section holds a wrong key or value.
     """
     classes = {entry.name: entry for entry in metadata.entry_points(group="harr.sections")}
-    known = {name: params.of_plugin(name, classes[name].load()) for name in params.plugins if name in classes}
-    return params.model_copy(update={"plugins": params.plugins | known})
+    sections = {name: params.of_plugin(name, classes[name].load()) for name in params.plugins if name in classes}
+    return params.model_copy(update={"plugins": params.plugins | sections})
 
 
 def servers(params: Params) -> Iterator[Server]:

@@ -129,13 +129,13 @@ def arm_method(params: Params, name: str) -> tuple[Method, TrainParams]:
 def _foreign(section: FunctionTrainParams, place: str) -> Method:
     """Return the method of another package; ``place`` of params.yaml names it."""
     key = f"{place}.{'method' if isinstance(section, ArmTrainParams) else 'function'}"
-    found = import_named(section.function, key=key)
-    if not (isinstance(found, Method) or callable(found)):
+    value = import_named(section.function, key=key)
+    if not (isinstance(value, Method) or callable(value)):
         raise ParamsError(
-            f"{key}: {section.function} is {type(found).__name__}; give a Method (harr/builders/methods.py), "
+            f"{key}: {section.function} is {type(value).__name__}; give a Method (harr/builders/methods.py), "
             "or its function train(params, setup, out, work, log, seed)"
         )
-    method = found if isinstance(found, Method) else Method(found)
+    method = value if isinstance(value, Method) else Method(value)
     if method.settings:
         read_section(method.settings, section.settings, f"{place}.settings")
     return method

@@ -33,9 +33,9 @@ class OtherEncoder:
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Return the best ``k`` passages per search, by cosine with the query alone."""
         return [
-            found
+            retrieval
             for first in range(0, len(searches), BATCH)
-            for found in self._retrieve(searches[first : first + BATCH])
+            for retrieval in self._retrieve(searches[first : first + BATCH])
         ]
 
     def _retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:

@@ -80,14 +80,14 @@ def fixed_retriever(
         return MentionRetriever(corpus.index, corpus.passages, corpus.mentions(), section.k, candidates)
     sparse = BM25Retriever(corpus.index, corpus.passages, section.k, candidates)
     dense = replace(dense_policy(section, encoder, corpus, candidates, history=False), fusion=DENSE)
-    found: Retriever = dense if search == "dense" else sparse
+    retriever: Retriever = dense if search == "dense" else sparse
     if search == "hybrid":
         fusion = fusion_of("hybrid", section.fusion, section.weights)
-        found = HybridRetriever(dense, sparse, fusion, k=section.k, depth=section.pool)
+        retriever = HybridRetriever(dense, sparse, fusion, k=section.k, depth=section.pool)
     if section.function:
         parts = section, encoder, corpus, candidates
-        return function_retriever(section.function, section.settings, found, *parts, key="retriever.function")
-    return found
+        return function_retriever(section.function, section.settings, retriever, *parts, key="retriever.function")
+    return retriever
 
 
 def reranked_retriever(
@@ -230,9 +230,9 @@ def search_identity(index: str, section: RetrieverParams) -> str:
 def _of_source(index: PassageIndex, source: str) -> PassageIndex:
     """Return a source's part of the index, which the main process alone has; where there is none, all processes are
     told."""
-    held: list[PassageIndex] = []
-    distributed.main_process_only(lambda: held.append(index.of_source(source)))
-    return held[0] if held else index
+    parts: list[PassageIndex] = []
+    distributed.main_process_only(lambda: parts.append(index.of_source(source)))
+    return parts[0] if parts else index
 
 
 def trained_towers(encoder: EncoderParams, section: RetrieverParams, folder: Path) -> TwoTowerPolicy:

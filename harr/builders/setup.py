@@ -162,8 +162,8 @@ def open_encoder(params: Params, corpus: Corpus, places: Places) -> Encoder:
 
 def _with_gold(questions: Sequence[Question], passages: Passages) -> list[Question]:
     """Return the questions whose gold passages are in the corpus: some may have gone since these were kept."""
-    known = passages.rows_of({pid for question in questions for pid in question.gold_ids})
-    left = [question for question in questions if all(pid in known for pid in question.gold_ids)]
+    rows = passages.rows_of({pid for question in questions for pid in question.gold_ids})
+    left = [question for question in questions if all(pid in rows for pid in question.gold_ids)]
     if len(left) < len(questions):
         tqdm.write(f"{len(questions) - len(left)} of {len(questions)} questions left out: their gold passages are gone")
     return left

@@ -79,7 +79,7 @@ class TrainedRetriever:
 
         The searches of sessions come from :meth:`Session.asking`.
         """
-        return [found.passages for found in self.retrieve([_as_search(one) for one in searches])]
+        return [retrieval.passages for retrieval in self.retrieve([_as_search(search) for search in searches])]
 
     async def asearch(self, searches: Sequence[Search | str]) -> list[tuple[Passage, ...]]:
         """Return what :meth:`search` does, in a thread, so that an event loop goes on."""
@@ -168,7 +168,7 @@ def finished(query: str, answer: str, status: str, *, statuses: bool) -> Hop:
     return Hop(query, answer, (status or ("FOUND" if answer else "NOT_FOUND")) if statuses else "")
 
 
-def conversation(said: Sequence[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
+def conversation(messages: Sequence[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
     """Return the last message of the user, and every earlier one with the reply to it, of roles and texts.
 
     What is neither the user's nor the assistant's is left out, as a system message.
@@ -177,13 +177,13 @@ def conversation(said: Sequence[tuple[str, str]]) -> tuple[str, list[tuple[str, 
     ('Where was she born?', [('Who founded Acme?', 'Ada Brown')])
     """
     turns: list[tuple[str, list[str]]] = []
-    for role, text in said:
+    for role, text in messages:
         if role == "user":
             turns.append((text, []))
         elif role == "assistant" and turns:
             turns[-1][1].append(text)
-    *before, (asked, _) = turns
-    return asked, [(query, " ".join(replies)) for query, replies in before]
+    *before, (question, _) = turns
+    return question, [(query, " ".join(replies)) for query, replies in before]
 
 
 def _as_search(one: Search | str) -> Search:

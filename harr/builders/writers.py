@@ -120,10 +120,10 @@ def _writer(
             )(**section.settings)
             return player
         case "server":
-            writer, known = ServerGenerator(section, seed=seed, name=name), section.server.urls[0]
+            writer, identity = ServerGenerator(section, seed=seed, name=name), section.server.urls[0]
         case "local" | "trained" | "warmstart":
             folder = writer_folder(section, places)
-            known = stamps(folder)
+            identity = stamps(folder)
             writer = LocalGenerator(
                 str(folder),
                 temperature=section.temperature,
@@ -135,7 +135,7 @@ def _writer(
     shape = section.model_dump(include={"kind", "model", "temperature", "max_tokens", "extra_body"})
     if settings := settings_of(section):
         shape["chat_template_kwargs"] = settings
-    return CachedGenerator(writer, places.completions / f"{fingerprint([shape, known, seed])}.sqlite", keep)
+    return CachedGenerator(writer, places.completions / f"{fingerprint([shape, identity, seed])}.sqlite", keep)
 
 
 def writer_folder(section: GeneratorSection, places: Places) -> Path:

@@ -113,7 +113,7 @@ class StepCallback(TrainerCallback):
         if done and self.main:
             print(f"resuming {desc} at step {done}/{steps} ({done / steps:.1%})")
         self._left = stoppable(range(done, steps))
-        self.progress = bar(total=steps, desc=desc, unit="step", initial=done, shown=self.main)
+        self.progress = bar(total=steps, desc=desc, unit="step", initial=done, visible=self.main)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Play the validation questions before the first step."""

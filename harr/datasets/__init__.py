@@ -110,10 +110,10 @@ def dataset_of(params: DatasetParams) -> tuple[Dataset, Any]:
         ParamsError: the record of another package cannot be imported, or takes other settings.
     """
     if isinstance(params, FunctionDatasetParams):
-        found = import_named(params.function, key="download.function")
-        if isinstance(found, Dataset) and found.settings:
+        record = import_named(params.function, key="download.function")
+        if isinstance(record, Dataset) and record.settings:
             values = {"validation_questions": params.validation_questions, **params.settings}
-            return found, read_section(found.settings, values, "download.settings")
+            return record, read_section(record.settings, values, "download.settings")
     return DATASETS[params.dataset], params
 
 

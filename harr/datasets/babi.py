@@ -191,13 +191,13 @@ def _read_text(path: Path) -> Iterator[Story]:
             line = raw.decode("utf-8", "replace").strip()
             if not line:
                 continue
-            found = re.fullmatch(r"(\d+) ([^\t]*\S)\s*?(?:\t([^\t]+)\t([\d ]+))?", line)
-            if not found:
+            match = re.fullmatch(r"(\d+) ([^\t]*\S)\s*?(?:\t([^\t]+)\t([\d ]+))?", line)
+            if not match:
                 raise CorpusError(
                     f"{place}: {line[:40]!r} is neither a fact (`1 Mary moved to the bathroom.`) nor a question "
                     "(number, question, tab, answer, tab, fact numbers)"
                 )
-            start, text, answer, names = int(found[1]), found[2], found[3], found[4]
+            start, text, answer, names = int(match[1]), match[2], match[3], match[4]
             if start not in (1, before + 1):
                 raise CorpusError(f"{place}: line number {start} in its story; expected {before + 1}, or 1 to begin")
             facts, before = ({} if start == 1 else facts), start
@@ -208,8 +208,8 @@ def _read_text(path: Path) -> Iterator[Story]:
             yield Story(" ".join(text.split()), (answer.strip(),), tuple(facts.values()), gold)
 
 
-def _positions(names: Sequence[int], known: list[int], place: str) -> tuple[int, ...]:
+def _positions(names: Sequence[int], numbers: list[int], place: str) -> tuple[int, ...]:
     for name in names:
-        if name not in known:
-            raise CorpusError(f"{place}: supporting fact {name} is outside the story; expected one of {known}")
-    return tuple(known.index(name) for name in names)
+        if name not in numbers:
+            raise CorpusError(f"{place}: supporting fact {name} is outside the story; expected one of {numbers}")
+    return tuple(numbers.index(name) for name in names)

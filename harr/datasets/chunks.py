@@ -58,7 +58,7 @@ def prefix(fields: Sequence[str], synonyms: Sequence[str], spans: Spans, limit: 
     'Disease | Disorders | AML | ANLL | c'
     'Disease | Disorders'
     """
-    known = [part for part in (*fields, *synonyms[:3]) if part]
-    while known and len(spans(" | ".join(known))) > limit:
-        known.pop()
-    return " | ".join(known)
+    parts = [part for part in (*fields, *synonyms[:3]) if part]
+    while parts and len(spans(" | ".join(parts))) > limit:
+        parts.pop()
+    return " | ".join(parts)

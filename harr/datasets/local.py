@@ -102,8 +102,8 @@ def renamed(row: Row, columns: Mapping[str, str]) -> Row:
     >>> dict(renamed(row, {"id": "_id", "answers": "answers.text"}).values)
     {'_id': 'q1', 'answers': ['Ada'], 'id': 'q1'}
     """
-    found = {ours: _within(row.values, theirs.split(".")) for ours, theirs in columns.items()}
-    return Row({**row.values, **{ours: value for ours, value in found.items() if value is not None}}, row.place)
+    values = {ours: _within(row.values, theirs.split(".")) for ours, theirs in columns.items()}
+    return Row({**row.values, **{ours: value for ours, value in values.items() if value is not None}}, row.place)
 
 
 def _within(value: Any, path: Sequence[str]) -> Any:
@@ -156,10 +156,10 @@ def question_of(row: Row) -> Question:
 
 def _grades(row: Row) -> dict[str, int]:
     """Return the passages that are judged relevant, each with its grade, the best first."""
-    found = row.values.get("grades") or {}
-    if not isinstance(found, dict) or not all(type(grade) is int for grade in found.values()):
-        raise CorpusError(f"{row.place}: grades is {str(found)[:60]!r}; expected {{passage id: whole number}}")
-    return {fold(name): grade for name, grade in sorted(found.items(), key=lambda own: -own[1]) if grade > 0}
+    grades = row.values.get("grades") or {}
+    if not isinstance(grades, dict) or not all(type(grade) is int for grade in grades.values()):
+        raise CorpusError(f"{row.place}: grades is {str(grades)[:60]!r}; expected {{passage id: whole number}}")
+    return {fold(name): grade for name, grade in sorted(grades.items(), key=lambda item: -item[1]) if grade > 0}
 
 
 def read_question_file(path: Path) -> Iterator[Question]:
@@ -182,8 +182,8 @@ def read_questions_where(
     Raises:
         CorpusError: names the place of a row without id, question or answer, or with an id that another row has.
     """
-    found = _matching(paths, where, columns)
-    yield from draw_questions(list(found), limit, seed) if limit else found
+    questions = _matching(paths, where, columns)
+    yield from draw_questions(list(questions), limit, seed) if limit else questions
 
 
 def _matching(paths: Sequence[str], where: Mapping[str, Any], columns: Mapping[str, str]) -> Iterator[Question]:

@@ -162,9 +162,9 @@ def markdown(data: bytes) -> tuple[str, list[Mark]]:
 
 def _inline(token: Any) -> str:
     """Return the words of a line: of a link its text, of an image what stands for it."""
-    said = {"text", "code_inline", "image", "text_special"}
+    text_types = {"text", "code_inline", "image", "text_special"}
     return _folded(
-        "".join(part.content if part.type in said else " " * ("break" in part.type) for part in token.children)
+        "".join(part.content if part.type in text_types else " " * ("break" in part.type) for part in token.children)
     )
 
 
@@ -177,10 +177,10 @@ def html(data: bytes) -> tuple[str, list[Mark]]:
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # what is wrong is told by us
     config = optional("trafilatura.settings", "documents").use_config()
     config.read_dict({"DEFAULT": {"MIN_EXTRACTED_SIZE": "1", "MIN_OUTPUT_SIZE": "1"}})
-    found = library.bare_extraction(data, include_comments=False, with_metadata=True, fast=True, config=config)
-    if found is None or found.body is None:
+    document = library.bare_extraction(data, include_comments=False, with_metadata=True, fast=True, config=config)
+    if document is None or document.body is None:
         return "", []
-    return _folded(found.title or ""), list(_blocks(found.body))
+    return _folded(document.title or ""), list(_blocks(document.body))
 
 
 def _blocks(body: Any) -> Iterator[Mark]:

@@ -27,12 +27,12 @@ def says_nothing(answer: str) -> bool:
 
 def with_sound_answers(questions: Iterable[Question]) -> tuple[list[Question], int]:
     """Return the questions without answers that say nothing, and how many questions had one."""
-    found, changed = [], 0
+    sound, changed = [], 0
     for question in questions:
-        kept = tuple(answer for answer in question.answers if not says_nothing(answer))
-        changed += len(kept) < len(question.answers)
-        found.append(question if len(kept) == len(question.answers) else replace(question, answers=kept))
-    return found, changed
+        answers = tuple(answer for answer in question.answers if not says_nothing(answer))
+        changed += len(answers) < len(question.answers)
+        sound.append(question if len(answers) == len(question.answers) else replace(question, answers=answers))
+    return sound, changed
 
 
 def gold_not_given(questions: Iterable[Question]) -> int:
@@ -53,20 +53,22 @@ def nearly_in(questions: Sequence[Question], others: Sequence[Question]) -> dict
     {'a': 'b'}
     """
     words = [[_words(q) for q in side] for side in (questions, others)]
-    often = Counter(word for side in words for own in side for word in own)
-    having: dict[str, list[int]] = {}
-    for place, own in enumerate(words[1]):
-        for word in _rarest(own, often):
-            having.setdefault(word, []).append(place)
-    found: dict[str, str] = {}
-    for question, own in zip(questions, words[0], strict=True):
-        near = sorted({place for word in _rarest(own, often) for place in having.get(word, ())})
+    counts = Counter(word for side in words for question_words in side for word in question_words)
+    postings: dict[str, list[int]] = {}
+    for place, question_words in enumerate(words[1]):
+        for word in _rarest(question_words, counts):
+            postings.setdefault(word, []).append(place)
+    near_ids: dict[str, str] = {}
+    for question, question_words in zip(questions, words[0], strict=True):
+        near = sorted({place for word in _rarest(question_words, counts) for place in postings.get(word, ())})
         for place in near:
             other = words[1][place]
-            if len(own & other) >= ALIKE * len(own | other) and _same_answer(question, others[place]):
-                found[question.id] = others[place].id
+            if len(question_words & other) >= ALIKE * len(question_words | other) and _same_answer(
+                question, others[place]
+            ):
+                near_ids[question.id] = others[place].id
                 break
-    return found
+    return near_ids
 
 
 def _rarest(words: frozenset[str], often: Counter[str]) -> list[str]:

@@ -56,8 +56,8 @@ class Pages:
 
     def text(self, url: str) -> str:
         """Return the text of a page; "" where it was not fetched, or is damaged."""
-        found = self._database.execute("select text, sha256 from page where url = ? and reason = ''", (url,)).fetchone()
-        return str(found[0]) if found and _digest(found[0]) == found[1] else ""
+        row = self._database.execute("select text, sha256 from page where url = ? and reason = ''", (url,)).fetchone()
+        return str(row[0]) if row and _digest(row[0]) == row[1] else ""
 
     def keep(self, url: str, text: str, reason: str) -> None:
         """Keep a page's text, or the reason why there is none; it is on disk when this returns."""
@@ -95,7 +95,7 @@ def _fetched(urls: Sequence[str], params: ScrapeParams) -> Iterator[tuple[str, s
     by_host: dict[str, list[str]] = {}
     for url in urls:
         by_host.setdefault(_host_of(url), []).append(url)
-    found: queue.SimpleQueue[tuple[str, str, str] | BaseException] = queue.SimpleQueue()
+    pages: queue.SimpleQueue[tuple[str, str, str] | BaseException] = queue.SimpleQueue()
     stop = threading.Event()
     with (
         httpx.Client(headers={"user-agent": params.user_agent}, timeout=TIMEOUT_SECONDS) as client,
@@ -108,15 +108,15 @@ def _fetched(urls: Sequence[str], params: ScrapeParams) -> Iterator[tuple[str, s
                 for url in addresses:
                     if stop.is_set():
                         return
-                    found.put((url, *guest.page(url)))
+                    pages.put((url, *guest.page(url)))
             except BaseException as error:
-                found.put(error)
+                pages.put(error)
 
         for addresses in by_host.values():
             pool.submit(visit, addresses)
         try:
             for _ in urls:
-                page = found.get()
+                page = pages.get()
                 if isinstance(page, BaseException):
                     raise page
                 yield page

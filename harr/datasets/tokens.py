@@ -26,9 +26,9 @@ def token_spans(name: str) -> Spans:
         )
 
     def spans(text: str) -> list[tuple[int, int]]:
-        found = tokenizer(text, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False)[
-            "offset_mapping"
-        ]
-        return [(begin, end) for begin, end in found if end > begin]
+        offsets = tokenizer(
+            text, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
+        )["offset_mapping"]
+        return [(begin, end) for begin, end in offsets if end > begin]
 
     return spans

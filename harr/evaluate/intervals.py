@@ -109,17 +109,17 @@ def resample(
     rng = np.random.default_rng(seed)
     tables = [np.atleast_2d(np.asarray(sample, dtype=np.float64)) for sample in samples]
     values = np.stack([table.mean(axis=0) for table in tables], axis=1)
-    known = ~np.isnan(values)
-    means = np.nansum(values, axis=0) / known.sum(axis=0)
+    present = ~np.isnan(values)
+    means = np.nansum(values, axis=0) / present.sum(axis=0)
     draws = np.zeros((resamples, len(tables)))
     for start, weights in _weights(golds, resamples, rng):
         drawn = draws[start : start + len(weights)]
-        counted = weights @ known
-        np.divide(weights @ np.where(known, values, 0.0), counted, out=drawn, where=counted > 0)
+        counted = weights @ present
+        np.divide(weights @ np.where(present, values, 0.0), counted, out=drawn, where=counted > 0)
     for runs in sorted({len(table) for table in tables} - {1}):
         chosen = [column for column, table in enumerate(tables) if len(table) == runs]
-        own = np.stack([tables[column][:, known[:, column]].mean(axis=1) for column in chosen], axis=1)
-        draws[:, chosen] = means[chosen] + _with_runs(draws[:, chosen] - means[chosen], own - means[chosen], rng)
+        run_means = np.stack([tables[column][:, present[:, column]].mean(axis=1) for column in chosen], axis=1)
+        draws[:, chosen] = means[chosen] + _with_runs(draws[:, chosen] - means[chosen], run_means - means[chosen], rng)
     return Draws(means, np.round(draws, _DECIMALS))
 
 

@@ -81,18 +81,18 @@ def play_documents(
     fact_em (all gold picked) and fact_f1. Gold never ends an episode.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    known = {row["id"]: row for row in whole_lines(log)}
-    todo = (document for document in documents if document[0].id not in known)
-    with bar(total=total, desc=desc, unit="story", initial=len(known)) as progress:
+    rows_by_id = {row["id"]: row for row in whole_lines(log)}
+    todo = (document for document in documents if document[0].id not in rows_by_id)
+    with bar(total=total, desc=desc, unit="story", initial=len(rows_by_id)) as progress:
         for batch in _batches(todo):
             rows = _play(batch, towers, picks, beam)
             with log.open("a", encoding="utf-8") as handle:
                 handle.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
                 handle.flush()
                 os.fsync(handle.fileno())
-            known |= {row["id"]: row for row in rows}
+            rows_by_id |= {row["id"]: row for row in rows}
             progress.update(len(rows))
-    return list(known.values())
+    return list(rows_by_id.values())
 
 
 def _batches(documents: Iterable[QuestionDocument]) -> Iterator[list[QuestionDocument]]:
@@ -132,15 +132,15 @@ def _play(batch: Sequence[QuestionDocument], towers: TwoTowerPolicy, picks: int,
 
 def _row(episode: Episode, place: Mapping[str, int]) -> dict[str, Any]:
     question = episode.question
-    found = [step.retrieval for step in episode.steps if step.retrieval.passages]
+    retrievals = [step.retrieval for step in episode.steps if step.retrieval.passages]
     return {
         "id": question.id,
         "question": question.text,
         "answers": list(question.answers),
         "gold": [place[name] for name in question.gold_ids],
-        "picked": [place[retrieval.passages[0].id] for retrieval in found],
-        "texts": [retrieval.passages[0].text for retrieval in found],
-        "values": [round(retrieval.value or 0.0, 4) for retrieval in found],
+        "picked": [place[retrieval.passages[0].id] for retrieval in retrievals],
+        "texts": [retrieval.passages[0].text for retrieval in retrievals],
+        "values": [round(retrieval.value or 0.0, 4) for retrieval in retrievals],
         "fact_em": all_gold(episode),
         "fact_f1": gold_f1(episode),
     }

@@ -52,6 +52,6 @@ def cut_row(row: Mapping[str, Any], rule: Rule, limit: float = 0.0) -> dict[str,
     """Return the line of a log with the picks that a rule keeps, and their fact_em and fact_f1."""
     numbers = keep_picks(row, rule, limit)
     short = {name: [row[name][number] for number in numbers] for name in ("picked", "texts", "values")}
-    found, gold = set(short["picked"]), set(row["gold"])
-    f1 = 2 * len(found & gold) / (len(found) + len(gold))
-    return {**row, **short, "fact_em": float(gold <= found), "fact_f1": f1}
+    picked, gold = set(short["picked"]), set(row["gold"])
+    f1 = 2 * len(picked & gold) / (len(picked) + len(gold))
+    return {**row, **short, "fact_em": float(gold <= picked), "fact_f1": f1}

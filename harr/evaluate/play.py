@@ -98,7 +98,7 @@ def rates(groups: Sequence[Sequence[Episode]], ks: Sequence[int]) -> dict[str, R
     answering = any(episode.answer is not None for group in groups for episode in group)
     right = answer_em if answering else all_gold
     counts = {group[0].question.id: (len(group), sum(right(episode) == 1.0 for episode in group)) for group in groups}
-    return {name: {f"pass_at_{k}": pass_at(*found, k) for k in ks} for name, found in counts.items()}
+    return {name: {f"pass_at_{k}": pass_at(*count, k) for k in ks} for name, count in counts.items()}
 
 
 def pass_at(samples: int, right: int, k: int) -> float:

@@ -89,19 +89,19 @@ def question_table(
     arms = [arm for arm in episodes if arm in rows]
     if not arms:
         return {}
-    asked = list(dict.fromkeys(row["id"] for arm in arms for row in rows[arm]))
-    drawn = set(random.Random(0).sample(asked, min(LISTED, len(asked))))
-    listed = [key for key in asked if key in drawn]
+    ids = list(dict.fromkeys(row["id"] for arm in arms for row in rows[arm]))
+    drawn = set(random.Random(0).sample(ids, min(LISTED, len(ids))))
+    listed = [key for key in ids if key in drawn]
     first, second = (name if name in arms else arms[end] for name, end in zip(pair, (0, -1), strict=True))
-    head: dict[str, Any] = {"metric": words, "share": share, "arms": arms, "a": first, "b": second, "asked": len(asked)}
-    games = {arm: {one.question.id: one for one in episodes[arm]} for arm in arms}
+    head: dict[str, Any] = {"metric": words, "share": share, "arms": arms, "a": first, "b": second, "asked": len(ids)}
+    games = {arm: {episode.question.id: episode for episode in episodes[arm]} for arm in arms}
     scores = {arm: {row["id"]: row.get(metric) for row in rows[arm]} for arm in arms}
     order = random.Random(0).sample(listed, len(listed))
     few = list(dict.fromkeys((first, second)))
     counts = [len(order) >> times for times in range(len(order).bit_length())]
     tries = [(arms, length, len(order)) for length in LENGTHS] + [(few, LENGTHS[-1], count) for count in counts]
-    for told, length, count in tries:
-        data = head | _body(listed, set(order[:count]), games, scores, told, length)
+    for included, length, count in tries:
+        data = head | _body(listed, set(order[:count]), games, scores, included, length)
         if len(compact(data).encode()) <= most:
             break
     return data
@@ -112,7 +112,7 @@ def _body(
     opened: set[str],
     games: Mapping[str, Mapping[str, Episode]],
     scores: Mapping[str, Mapping[str, float | None]],
-    told: Sequence[str],
+    arms: Sequence[str],
     length: int,
 ) -> dict[str, Any]:
     """Return questions and all that they name; plays of the arms ``told`` alone, of the ``opened`` questions alone."""
@@ -130,14 +130,14 @@ def _body(
         pending, hops = list(episode.outcome.hops), []
         for step in episode.steps:
             hop = pending.pop(0) if pending and pending[0].query == step.search.query else None
-            said = [texts(hop.answer), hop.status] if hop else [-1, ""]
-            hops.append([texts(step.search.query, QUESTION), *said, [place(one) for one in step.retrieval.passages]])
+            reading = [texts(hop.answer), hop.status] if hop else [-1, ""]
+            hops.append([texts(step.search.query, QUESTION), *reading, [place(one) for one in step.retrieval.passages]])
         return [texts(episode.answer), hops]
 
     questions = []
     for key in listed:
         question = next(game[key].question for game in games.values() if key in game)
-        plays = {n: play(games[arm][key]) for n, arm in enumerate(games) if arm in told and key in games[arm]}
+        plays = {n: play(games[arm][key]) for n, arm in enumerate(games) if arm in arms and key in games[arm]}
         questions.append(
             {
                 "id": key,
@@ -145,11 +145,13 @@ def _body(
                 "gold": [cut(answer, ANSWER) for answer in question.answers[:5]],
                 "ids": list(question.gold_ids[:50]),
                 "kind": " ".join(filter(None, (question.setting, question.kind))),
-                "scores": [None if (one := own.get(key)) is None else round(one, 3) for own in scores.values()],
+                "scores": [
+                    None if (one := arm_scores.get(key)) is None else round(one, 3) for arm_scores in scores.values()
+                ],
                 "plays": plays if key in opened else {},
             }
         )
-    body = {"length": length, "opened": min(len(opened), len(listed)), "told": list(told)}
+    body = {"length": length, "opened": min(len(opened), len(listed)), "told": list(arms)}
     return body | {"questions": questions, "texts": list(texts.places), "passages": passages}
 
 

@@ -45,8 +45,8 @@ def said_unread(episode: Episode, words: Sequence[str], text_of: Callable[[Passa
     """
     read = [episode.question.text]
     for step in episode.steps:
-        said = [word for word in words if holds(step.search.query, word)]
-        if any(not any(holds(text, word) for text in read) for word in said):
+        unread = [word for word in words if holds(step.search.query, word)]
+        if any(not any(holds(text, word) for text in read) for word in unread):
             return True
         read += [text_of(passage) for passage in step.retrieval.passages]
     return False

@@ -106,31 +106,32 @@ def _compare(
     rows = {row["id"]: row for by_seed in runs.values() for row in by_seed[0]}
     values = {arm: _values(by_seed, list(rows)) for arm, by_seed in runs.items()}
     measured = [
-        {name: int((~np.isnan(table).any(axis=0)).sum()) for name, table in own.items()} for own in values.values()
+        {name: int((~np.isnan(table).any(axis=0)).sum()) for name, table in by_metric.items()}
+        for by_metric in values.values()
     ]
     lead = next(iter(_headlines(measured)), "")
     samples = _means_and_gains(values, baseline)
     if not mixed:
         samples |= _contrasts(values) | _kinds(values, lead, [row.get("kind", "") for row in rows.values()])
     samples = {key: table for key, table in samples.items() if not np.isnan(table).any(axis=0).all()}
-    found: Summary = {"arms": {arm: {} for arm in runs}, "paired": {}, "contrasts": {}}
+    summary: Summary = {"arms": {arm: {} for arm in runs}, "paired": {}, "contrasts": {}}
     if not samples:
-        return found
+        return summary
     golds = [row.get("gold", ()) for row in rows.values()]
     draws = resample(list(samples.values()), golds, resamples=resamples, seed=seed)
     trained = {arm: len(by_seed) for arm, by_seed in runs.items() if arm in arms and arms[arm].trained}
     for number, ((part, place, name, compared), table) in enumerate(samples.items()):
         counts = [trained[arm] for arm in compared if arm in trained]
         centre = "gain" if len(compared) > 1 else "mean"
-        found.setdefault(part, {}).setdefault(place, {})[name] = _cell(centre, table, draws, number, counts)
+        summary.setdefault(part, {}).setdefault(place, {})[name] = _cell(centre, table, draws, number, counts)
     family = {
         place: number for number, (part, place, name, _) in enumerate(samples) if (part, name) == (CONTRASTS, lead)
     }
     together = draws.of(list(family.values())).family() if family else []
     for place, (low, high, p) in zip(family, together, strict=True):
-        cell = found[CONTRASTS][place][lead]
+        cell = summary[CONTRASTS][place][lead]
         cell["family"] = {"low": low, "high": high, **({"p": p} if "p" in cell else {}), "of": len(family)}
-    return found
+    return summary
 
 
 def _means_and_gains(values: Mapping[str, Mapping[str, Array]], baseline: str) -> Samples:
@@ -170,26 +171,26 @@ def _kinds(values: Mapping[str, Mapping[str, Array]], lead: str, kinds: Sequence
 
 def _values(by_seed: Runs, ids: Sequence[str]) -> dict[str, Array]:
     """Return the values of every metric, runs x questions; NaN where a question has none."""
-    found: dict[str, Array] = {}
+    tables: dict[str, Array] = {}
     places = {name: place for place, name in enumerate(ids)}
     for name in _metrics(by_seed[0]):
-        found[name] = np.full((len(by_seed), len(ids)), np.nan)
-        for values, rows in zip(found[name], by_seed, strict=True):
+        tables[name] = np.full((len(by_seed), len(ids)), np.nan)
+        for values, rows in zip(tables[name], by_seed, strict=True):
             for row in rows:
                 if name in row:
                     values[places[row["id"]]] = row[name]
-    return found
+    return tables
 
 
 def _cell(centre: str, table: Array, draws: Draws, number: int, runs: Iterable[int], cut: int = 0) -> Row:
     """Return the figures of one sample; ``runs``: how often each of the arms that it compares was trained; ``cut``: of
     its interval (:meth:`harr.evaluate.intervals.Draws.interval`)."""
-    known = table[:, ~np.isnan(table).any(axis=0)]
-    own = draws.of([number])
-    (low, high), p = own.interval(cut)[0], own.p()[0]
-    counted = {"n": known.shape[1], "seeds": known.mean(axis=1).tolist() if runs else []}
-    shown = {"p": p} if centre == "gain" and 1 not in runs else {}
-    return {centre: float(draws.means[number]), "low": low, "high": high, **shown, **counted}
+    complete = table[:, ~np.isnan(table).any(axis=0)]
+    draw = draws.of([number])
+    (low, high), p = draw.interval(cut)[0], draw.p()[0]
+    counted = {"n": complete.shape[1], "seeds": complete.mean(axis=1).tolist() if runs else []}
+    p_cell = {"p": p} if centre == "gain" and 1 not in runs else {}
+    return {centre: float(draws.means[number]), "low": low, "high": high, **p_cell, **counted}
 
 
 def contrast(ours: Runs, theirs: Runs, *, resamples: int, seed: int, tail: float = TAIL) -> dict[str, Row]:
@@ -247,10 +248,10 @@ def headline(summary: Summary) -> str:
         CorpusError: nothing could be scored.
     """
     counts = ({name: cell["n"] for name, cell in metrics.items()} for metrics in summary["arms"].values())
-    found = _headlines(counts)
-    if not found:
+    leads = _headlines(counts)
+    if not leads:
         raise CorpusError("no question has a gold answer or a gold passage, so no arm can be scored; add them")
-    return found[0]
+    return leads[0]
 
 
 def _headlines(measured: Iterable[Mapping[str, int]]) -> list[str]:

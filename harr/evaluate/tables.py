@@ -58,8 +58,8 @@ def label(metric: str) -> str:
     if plain.startswith("pass_at_"):
         return f"pass@{plain.removeprefix('pass_at_')}" + ("" if metric == plain else ", given passages")
     stem, _, part = plain.rpartition("_")
-    told = BY_HOP | BY_SOURCE
-    words = f"{told[stem]} {part}" if stem in told else LABELS.get(plain, plain)
+    names = BY_HOP | BY_SOURCE
+    words = f"{names[stem]} {part}" if stem in names else LABELS.get(plain, plain)
     return words if plain == metric else f"{words}, given passages"
 
 
@@ -78,8 +78,8 @@ def table(summary: Summary, width: int = 100, *, markdown: bool = False) -> str:
     """
     grid_of = markdown_grid if markdown else _grid
     if settings := summary.get("settings"):
-        tables = {name or "no setting": table(own, width, markdown=markdown) for name, own in settings.items()}
-        return "\n\n".join(f"{name}\n{shown}" for name, shown in tables.items())
+        tables = {name or "no setting": table(part, width, markdown=markdown) for name, part in settings.items()}
+        return "\n\n".join(f"{name}\n{text}" for name, text in tables.items())
     lead = headline(summary)
     measured = {name for metrics in summary["arms"].values() for name in metrics}
     with_answers = {"answer_em": "EM", "all_gold": "all gold", "recall": "recall"}
@@ -112,8 +112,8 @@ def _arms(summary: Summary, lead: str, extra: Mapping[str, str]) -> list[list[st
     for arm, metrics in summary["arms"].items():
         cells = [percent(metrics[name]["mean"]) if name in metrics else "-" for name in extra]
         main = metrics.get(lead)
-        shown = [spread(main, "mean"), runs(main["seeds"])] if main else ["-", ""]
-        rows.append([arm, *shown, *cells, str(main["n"] if main else 0)])
+        lead_cells = [spread(main, "mean"), runs(main["seeds"])] if main else ["-", ""]
+        rows.append([arm, *lead_cells, *cells, str(main["n"] if main else 0)])
     return rows
 
 
@@ -130,8 +130,8 @@ def markdown_grid(rows: Sequence[Sequence[str]]) -> str:
     >>> markdown_grid([["arm", "n"], ["full", "3"]])
     '\n| arm | n |\n|---|--:|\n| full | 3 |\n'
     """
-    shown = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join(["", shown[0], "|---" + "|--:" * (len(rows[0]) - 1) + "|", *shown[1:], ""])
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(["", lines[0], "|---" + "|--:" * (len(rows[0]) - 1) + "|", *lines[1:], ""])
 
 
 def _by_kind(summary: Summary) -> list[list[str]]:

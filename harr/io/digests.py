@@ -47,11 +47,11 @@ def look(section: Mapping[str, Any], root: Path, memo: Path) -> dict[str, str]:
     before, after = _remembered(memo), dict[str, list[Any]]()
     digests = {}
     for name, path in _files(sorted(set(own_paths(section))), root):
-        told = path.stat()
-        mark, place = [told.st_size, told.st_mtime_ns, told.st_ctime_ns, told.st_ino], str(path.absolute())
-        known = before.get(place)
-        digests[name] = known[-1] if known and known[:-1] == mark else sha256(path)
-        if time.time() - told.st_mtime > FRESH_SECONDS:
+        stat = path.stat()
+        mark, place = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino], str(path.absolute())
+        cached = before.get(place)
+        digests[name] = cached[-1] if cached and cached[:-1] == mark else sha256(path)
+        if time.time() - stat.st_mtime > FRESH_SECONDS:
             after[place] = [*mark, digests[name]]
     if after != before:
         write_json(memo, after)
@@ -74,16 +74,16 @@ def _files(names: Iterable[str], root: Path) -> Iterator[tuple[str, Path]]:
         try:
             if (path := root / name).is_file():
                 yield name, path
-            for found in files_below(path) if name and path.is_dir() else ():
-                if found.is_file():
-                    yield (Path(name) / found.relative_to(path)).as_posix(), found
+            for file in files_below(path) if name and path.is_dir() else ():
+                if file.is_file():
+                    yield (Path(name) / file.relative_to(path)).as_posix(), file
         except OSError:  # a name that no disk takes; what cannot be read, the stage tells
             continue
 
 
 def _remembered(memo: Path) -> dict[str, list[Any]]:
     try:
-        found = read_json(memo)
-        return found if isinstance(found, dict) else {}
+        digests = read_json(memo)
+        return digests if isinstance(digests, dict) else {}
     except (OSError, json.JSONDecodeError, UnicodeDecodeError):
         return {}

@@ -115,8 +115,8 @@ def parse_state(text: bytes, place: str, remedy: str, keys: Mapping[str, type]) 
         raise DamagedFile(f"{place} is damaged (a {type(value).__name__}, expected an object); {remedy}")
     for key, kind in keys.items():
         if not isinstance(value.get(key), int | float if kind is float else kind):
-            found = f"is a {type(value[key]).__name__}" if key in value else "is missing"
-            raise DamagedFile(f"{place} is damaged ({key} {found}, expected {kind.__name__}); {remedy}")
+            fault = f"is a {type(value[key]).__name__}" if key in value else "is missing"
+            raise DamagedFile(f"{place} is damaged ({key} {fault}, expected {kind.__name__}); {remedy}")
     return value
 
 
@@ -216,8 +216,8 @@ def _copied(folder: Path, copy: Path) -> Path:
         _sync_all(copy)
     except OSError as error:
         shutil.rmtree(copy, ignore_errors=True)
-        if isinstance(error, shutil.Error) and (found := re.search(r"\[Errno (\d+)\]", str(error))):
-            raise OSError(int(found[1]), os.strerror(int(found[1])), str(copy)) from None
+        if isinstance(error, shutil.Error) and (match := re.search(r"\[Errno (\d+)\]", str(error))):
+            raise OSError(int(match[1]), os.strerror(int(match[1])), str(copy)) from None
         raise
     return copy
 

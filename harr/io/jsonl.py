@@ -43,10 +43,10 @@ class Row:
         Raises:
             CorpusError: names the place, the key and what was found.
         """
-        found = self.values.get(key)
-        folded = fold(found) if isinstance(found, str) else ""
+        value = self.values.get(key)
+        folded = fold(value) if isinstance(value, str) else ""
         if not folded:
-            what = "is missing" if found is None else f"is {str(found)[:40]!r}"
+            what = "is missing" if value is None else f"is {str(value)[:40]!r}"
             raise CorpusError(f"{self.place}: {kind} without {key} ({key} {what}); expected a non-empty string")
         return folded
 
@@ -56,10 +56,10 @@ class Row:
         Raises:
             CorpusError: it is something else.
         """
-        found = self.values.get(key) or []
-        if not isinstance(found, list) or not all(isinstance(part, str) for part in found):
-            raise CorpusError(f"{self.place}: {key} is {str(found)[:60]!r}; expected a list of strings")
-        return tuple(found)
+        value = self.values.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+            raise CorpusError(f"{self.place}: {key} is {str(value)[:60]!r}; expected a list of strings")
+        return tuple(value)
 
     def ids(self, key: str) -> tuple[str, ...]:
         """Return the list of ids under ``key``, folded as :meth:`text` folds the id that each of them names."""
@@ -72,8 +72,8 @@ class Row:
         True
         """
         for key, wanted in where.items():
-            found = self.values.get(key)
-            if not (wanted in found if isinstance(found, list) else found == wanted):
+            value = self.values.get(key)
+            if not (wanted in value if isinstance(value, list) else value == wanted):
                 return False
         return True
 
@@ -106,8 +106,8 @@ def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) ->
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
             for number, line in enumerate(iter(partial(handle.readline, LONGEST + 1), b""), 1):
                 if len(line) > LONGEST:
-                    told = f"a line of more than {LONGEST >> 20} MiB; expected one object a line"
-                    raise CorpusError(f"{path}:{number}: {told}")
+                    message = f"a line of more than {LONGEST >> 20} MiB; expected one object a line"
+                    raise CorpusError(f"{path}:{number}: {message}")
                 if line.strip():
                     try:
                         row = Row(_parse(line, f"{path}:{number}", first=number == 1), f"{path}:{number}")
@@ -142,8 +142,8 @@ def _read_list(path: Path, leave_out: Callable[[CorpusError], None]) -> Iterator
     except (ValueError, RecursionError) as error:
         raise CorpusError(f"{path}: not JSON ({error}); name a file with an object a line .jsonl") from None
     if not isinstance(values, list):
-        found = type(values).__name__
-        raise CorpusError(f"{path}: a JSON {found}; expected a list of objects, or JSON lines in a .jsonl")
+        kind = type(values).__name__
+        raise CorpusError(f"{path}: a JSON {kind}; expected a list of objects, or JSON lines in a .jsonl")
     for number, value in enumerate(values, 1):
         try:
             if not isinstance(value, dict):

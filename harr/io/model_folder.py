@@ -115,14 +115,14 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
     if not listing.exists():
         return [("sentence_transformers.models.Transformer", folder)]
     try:
-        found = [(str(module["type"]), str(module["path"])) for module in read_json(listing)]
+        modules = [(str(module["type"]), str(module["path"])) for module in read_json(listing)]
         if (folder / ROUTER_FILE).exists():
-            found = [(str(kind), place) for place, kind in read_json(folder / ROUTER_FILE)["types"].items()]
+            modules = [(str(kind), place) for place, kind in read_json(folder / ROUTER_FILE)["types"].items()]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{listing} is not a list of modules: {one_line(error, 300)}") from None
-    for _, place in found:
+    for _, place in modules:
         check_inside(place, listing)
-    return [(kind, folder / place) for kind, place in found]
+    return [(kind, folder / place) for kind, place in modules]
 
 
 def query_tower(folder: Path) -> Path:
@@ -165,9 +165,9 @@ def check_loadable(folder: Path) -> None:
     Raises:
         ModelError: it holds code, or pickles in place of safetensors, or names files outside, or holds a pipe.
     """
-    found = sorted(folder.rglob("*"))
-    files = [path for path in found if path.is_file()]
-    for path in found:
+    paths = sorted(folder.rglob("*"))
+    files = [path for path in paths if path.is_file()]
+    for path in paths:
         if path.exists() and not path.is_file() and not path.is_dir():
             raise ModelError(f"{path} is no file, and reading it may never end; remove it")
     code = [path for path in files if path.suffix.lower() in CODE]

@@ -14,11 +14,11 @@ NAMED, LONGEST = 5, 60
 """Number of differences that a line names, and of the characters of a value."""
 
 
-def unfinished(work: Path, run: Mapping[str, Any], **told: Any) -> Path:
+def unfinished(work: Path, run: Mapping[str, Any], **facts: Any) -> Path:
     """Return the folder of the run that ``run`` identifies, ``work/<fingerprint>``; what it is of is noted beside it.
 
     Where the folder is new and there is unfinished work of other parameters, a line says which of them differ from
-    those that were run last. ``told`` is noted in place of hashes in ``run`` of the same name: what they are hashes of.
+    those that were run last. ``facts`` are noted in place of hashes in ``run`` of the same name: what they are hashes of.
     The notes of published work are removed by :func:`harr.io.files.finish`, with the work. Of an address only what is
     no secret is noted.
 
@@ -29,7 +29,7 @@ def unfinished(work: Path, run: Mapping[str, Any], **told: Any) -> Path:
     True
     """
     folder = work / fingerprint(run)
-    noted = json.loads(json.dumps(_bare({**run, **told}), default=str))
+    noted = json.loads(json.dumps(_bare({**run, **facts}), default=str))
     if not folder.exists() and (last := _last(work)):
         changed = differences("", _read(last), noted)
         named = [f"{name}: {_short(before)}, now {_short(now)}" for name, before, now in changed[:NAMED]]
@@ -51,7 +51,7 @@ def differences(key: str, before: Any, now: Any) -> list[tuple[str, Any, Any]]:
     if isinstance(before, dict) and isinstance(now, dict):
         names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         below = [(f"{key}.{name}" if key else name, before.get(name), now.get(name)) for name in names]
-        return [found for part in below for found in differences(*part)]
+        return [change for part in below for change in differences(*part)]
     return [] if before == now else [(key, before, now)]
 
 

@@ -103,8 +103,8 @@ class EvaluateParams(Section):
         names = [arm if isinstance(arm, str) else arm.name for arm in self.arms]
         if repeated := [name for number, name in enumerate(names) if name in names[:number]]:
             raise ValueError(f"arms names {repeated[0]} twice; leave one out, or name it otherwise")
-        if taken := [arm.name for arm in self.arms if not isinstance(arm, str) and arm.name in ARMS]:
-            raise ValueError(f"arms: {taken[0]} is an arm of our own; give yours another name")
+        if ours := [arm.name for arm in self.arms if not isinstance(arm, str) and arm.name in ARMS]:
+            raise ValueError(f"arms: {ours[0]} is an arm of our own; give yours another name")
         reranked = [name for name, arm in self.arm_table.items() if arm.search == "reranked"]
         if reranked and self.reranker is None:
             raise ValueError(f"the arm {reranked[0]} asks a reranker; give evaluate.reranker")

@@ -83,8 +83,10 @@ def _address(value: str) -> str:
 def _variable(value: str) -> str:
     """Check the name of an environment variable: what is none may be the key itself, which is not told."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", value):
-        told = "should be the name of an environment variable (letters, digits and _), never its value; what was found "
-        raise PydanticCustomError(SECRET, told + "is not shown, as it may be a key")
+        message = (
+            "should be the name of an environment variable (letters, digits and _), never its value; what was found "
+        )
+        raise PydanticCustomError(SECRET, message + "is not shown, as it may be a key")
     return value
 
 

@@ -55,13 +55,13 @@ def function_of(
     >>> function_of("math:sqrt", key="reward.terms", shape="takes an Episode and returns a number")(4.0)
     2.0
     """
-    found: Callable[..., Any] = import_named(name, key=key)
-    if not callable(found):
+    function: Callable[..., Any] = import_named(name, key=key)
+    if not callable(function):
         raise ParamsError(f"{key}: {name} is no function; give one that {shape}")
     try:
-        inspect.signature(found).bind(*[None] * takes, **(settings or {}))
+        inspect.signature(function).bind(*[None] * takes, **(settings or {}))
     except ValueError:  # a function of C may not say what it takes
         pass
     except TypeError as error:
         raise ParamsError(f"{key}: {name} cannot be called so ({error}); give one that {shape}") from None
-    return found
+    return function

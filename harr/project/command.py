@@ -33,9 +33,9 @@ def _init(words: list[str]) -> None:
     parser = argparse.ArgumentParser("harr init", description="Make a project: stages, flows, recipes and params.yaml.")
     parser.add_argument("folder", type=Path, metavar="DIR", help="a new folder, or an empty one")
     parser.add_argument("--update", action="store_true", help="give a project the code of the installed version")
-    told = parser.parse_args(words)
+    options = parser.parse_args(words)
     try:
-        print(create_project(told.folder, update=told.update))
+        print(create_project(options.folder, update=options.update))
     except HarrError as error:
         sys.exit(f"error: {error}")
     except OSError as error:

@@ -41,18 +41,20 @@ def _block(
     summary: Summary, lead: str, prefix: str, first: str, compared: Mapping[str, Any], arms: Mapping[str, Arm]
 ) -> dict[str, Any]:
     """Return one table, the best arm first; empty without a metric of this prefix."""
-    found = {arm: own for arm, own in summary["arms"].items() if any(name.startswith("given_") for name in own)}
-    found = found if prefix else summary["arms"]
-    measured = {name for own in found.values() for name in own}
+    by_arm = {
+        arm: metrics for arm, metrics in summary["arms"].items() if any(name.startswith("given_") for name in metrics)
+    }
+    by_arm = by_arm if prefix else summary["arms"]
+    measured = {name for metrics in by_arm.values() for name in metrics}
     names = [prefix + name for name in SHOWN if prefix + name in measured]
     if not names:
         return {}
     leads = lead if lead in names else names[0]
-    found = {arm: own for arm, own in found.items() if leads in own}
-    size = max(own[leads]["n"] for own in found.values())
-    found = {arm: own for arm, own in found.items() if own[leads]["n"] == size}
-    columns, left_out = _columns(found, leads, names, size)
-    order = sorted(found, key=lambda arm: -found[arm][leads]["mean"])
+    by_arm = {arm: metrics for arm, metrics in by_arm.items() if leads in metrics}
+    size = max(metrics[leads]["n"] for metrics in by_arm.values())
+    by_arm = {arm: metrics for arm, metrics in by_arm.items() if metrics[leads]["n"] == size}
+    columns, left_out = _columns(by_arm, leads, names, size)
+    order = sorted(by_arm, key=lambda arm: -by_arm[arm][leads]["mean"])
     own_lead = leads == lead
     return {
         "where": "the passages given with each question" if prefix or first == "question" else "the whole corpus",
@@ -67,10 +69,10 @@ def _block(
                 "arm": arm,
                 "says": BOUND if arm == BEST_BY_KIND else arms[arm].says if arm in arms else "",
                 "badge": _badge(arm, summary, arms),
-                "n": found[arm][leads]["n"],
-                "lead": _cell(found[arm][leads], leads),
-                "bar": _bar(found[arm][leads]) if is_share(leads) else {},
-                "cells": [_cell(found[arm][name], name) for name in columns],
+                "n": by_arm[arm][leads]["n"],
+                "lead": _cell(by_arm[arm][leads], leads),
+                "bar": _bar(by_arm[arm][leads]) if is_share(leads) else {},
+                "cells": [_cell(by_arm[arm][name], name) for name in columns],
                 "gain": gained(summary["paired"].get(arm, {}).get(leads)) if own_lead else gained(None),
                 "ahead": gained(compared.get(arm)) if own_lead and FULL in summary["arms"] else gained(None),
             }
@@ -80,21 +82,21 @@ def _block(
 
 
 def _columns(
-    found: Mapping[str, Mapping[str, Any]], lead: str, names: Sequence[str], size: int
+    by_arm: Mapping[str, Mapping[str, Any]], lead: str, names: Sequence[str], size: int
 ) -> tuple[list[str], list[str]]:
     """Return the metrics beside the lead, and those left out: that not every question has, that repeat one before
     them, or beyond so many. One that is 0 for every arm is in neither."""
-    kept, partly, shown = [], [], [[own[lead]["mean"] for own in found.values()]]
+    columns, left_out, distinct = [], [], [[metrics[lead]["mean"] for metrics in by_arm.values()]]
     for name in names:
         if name == lead:
             continue
-        means = [own[name]["mean"] for own in found.values() if name in own and own[name]["n"] == size]
-        if len(means) < len(found) or means in shown:
-            partly.append(name)
+        means = [metrics[name]["mean"] for metrics in by_arm.values() if name in metrics and metrics[name]["n"] == size]
+        if len(means) < len(by_arm) or means in distinct:
+            left_out.append(name)
         elif any(means):
-            kept.append(name)
-            shown.append(means)
-    return kept[:BESIDE], kept[BESIDE:] + partly
+            columns.append(name)
+            distinct.append(means)
+    return columns[:BESIDE], columns[BESIDE:] + left_out
 
 
 def _badge(arm: str, summary: Summary, arms: Mapping[str, Arm]) -> str:
@@ -140,30 +142,30 @@ def sign(gain: Mapping[str, float]) -> str:
 def _kinds(summary: Summary, few: Sequence[str]) -> dict[str, Any]:
     """Return what a few arms have by kind of question."""
     kinds: Mapping[str, Mapping[str, Mapping[str, float]]] = summary.get("kinds", {})
-    shown = [arm for arm in few if any(arm in cells for cells in kinds.values())]
+    names = [arm for arm in few if any(arm in cells for cells in kinds.values())]
     rows = [
         (
             kind or "none",
             int(max(cell["n"] for cell in cells.values())),
-            [spread(cells[arm], "mean") if arm in cells else "" for arm in shown],
+            [spread(cells[arm], "mean") if arm in cells else "" for arm in names],
         )
         for kind, cells in kinds.items()
     ]
-    return {"arms": shown, "rows": rows} if rows else {}
+    return {"arms": names, "rows": rows} if rows else {}
 
 
 def _hops(summary: Summary, few: Sequence[str]) -> dict[str, Any]:
     """Return how often a few arms found the gold passage of each hop, in the whole corpus or among those given."""
-    found = summary["arms"]
-    prefix = "hop_recall_" if any("hop_recall_1" in own for own in found.values()) else "given_hop_recall_"
-    shown = [arm for arm in few if f"{prefix}1" in found.get(arm, {})]
-    names = [name for arm in shown for name in found[arm] if name.startswith(prefix)]
+    by_arm = summary["arms"]
+    prefix = "hop_recall_" if any("hop_recall_1" in metrics for metrics in by_arm.values()) else "given_hop_recall_"
+    arms = [arm for arm in few if f"{prefix}1" in by_arm.get(arm, {})]
+    names = [name for arm in arms for name in by_arm[arm] if name.startswith(prefix)]
     rows = []
     for hop in range(1, max((int(name.removeprefix(prefix)) for name in names), default=0) + 1):
-        cells = [found[arm].get(f"{prefix}{hop}") for arm in shown]
+        cells = [by_arm[arm].get(f"{prefix}{hop}") for arm in arms]
         size = max((int(cell["n"]) for cell in cells if cell), default=0)
         rows.append((f"hop {hop}", size, [spread(cell, "mean") if cell else "" for cell in cells]))
-    return {"arms": shown, "rows": rows} if len(rows) > 1 else {}
+    return {"arms": arms, "rows": rows} if len(rows) > 1 else {}
 
 
 def reward_gain(summary: Summary) -> str:

@@ -49,14 +49,14 @@ def training_panels(rows: Rows, signal: str = "reward") -> tuple[list[Panel], li
         rows: the dicts that training returns, one per step (``harr/train/record.py``).
         signal: ``reward``, or ``accuracy`` of preferences.
     """
-    found: list[Panel] = []
+    panels: list[Panel] = []
     zero: list[str] = []
     for panel in (*_signals(rows, signal), *_validation(rows), *_figures(rows)):
         if not any(y for line in panel.lines for _, y in line.points):
             zero.append(panel.title)
-        elif panel.data not in [other.data for other in found]:
-            found.append(panel)
-    return found, zero
+        elif panel.data not in [other.data for other in panels]:
+            panels.append(panel)
+    return panels, zero
 
 
 def _signals(rows: Rows, signal: str) -> Iterator[Panel]:
@@ -75,12 +75,12 @@ def _validation(rows: Rows) -> Iterator[Panel]:
     if not (played := points(rows)):
         return
     metric, n = leading(played[-1]), played[-1]["questions"]
-    found = tuple((float(point["step"]), float(point[metric])) for point in played if metric in point)
+    scores = tuple((float(point["step"]), float(point[metric])) for point in played if metric in point)
     says = f"{n:.0f} questions that are never learnt from, played by the best choice"
-    yield Panel(f"Validation: {label(metric)}", says, (Line("validation", found, "dots"),), is_share(metric))
-    taken = tuple((float(point["step"]), float(point["seconds"])) for point in played if "seconds" in point)
-    if taken:
-        yield Panel("Validation: seconds", "Seconds to play all of these", (Line("seconds", taken, "dots"),))
+    yield Panel(f"Validation: {label(metric)}", says, (Line("validation", scores, "dots"),), is_share(metric))
+    seconds = tuple((float(point["step"]), float(point["seconds"])) for point in played if "seconds" in point)
+    if seconds:
+        yield Panel("Validation: seconds", "Seconds to play all of these", (Line("seconds", seconds, "dots"),))
 
 
 def _figures(rows: Rows) -> Iterator[Panel]:

@@ -116,10 +116,10 @@ def _moved(questions: Mapping[str, Any]) -> dict[str, int]:
     if not questions or questions["a"] == questions["b"]:
         return {}
     first, second = (questions["arms"].index(questions[end]) for end in "ab")
-    scores = [(one["scores"][first], one["scores"][second]) for one in questions["questions"]]
-    known = [(before, after) for before, after in scores if before is not None and after is not None]
-    words = ["better" if after > before else "worse" if after < before else "same" for before, after in known]
-    return {word: words.count(word) for word in ("better", "worse", "same")} if known else {}
+    scores = [(question["scores"][first], question["scores"][second]) for question in questions["questions"]]
+    pairs = [(before, after) for before, after in scores if before is not None and after is not None]
+    words = ["better" if after > before else "worse" if after < before else "same" for before, after in pairs]
+    return {word: words.count(word) for word in ("better", "worse", "same")} if pairs else {}
 
 
 def _filtered(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -146,17 +146,17 @@ def _lead(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> dict[str, Any
     sizes = sorted({int(metrics[lead]["n"]) for metrics in summary["arms"].values() if lead in metrics})
     compared, basis = comparisons(summary, lead)
     baseline, seeds = baseline_of(summary), _seeds(summary, lead)
-    found: dict[str, Any] = {"n": _range(sizes), "claim": "", "mixed": "settings" in summary}
-    if baseline not in compared or FULL not in summary["arms"] or found["mixed"]:
-        return found
+    facts: dict[str, Any] = {"n": _range(sizes), "claim": "", "mixed": "settings" in summary}
+    if baseline not in compared or FULL not in summary["arms"] or facts["mixed"]:
+        return facts
     gain = compared[baseline]
     before, after = (percent(summary["arms"][arm][lead]["mean"]) for arm in (baseline, FULL))
     claim = "raised" if gain["low"] > 0 else "lowered" if gain["high"] < 0 else "did not measurably change"
     means = {arm: summary["arms"][arm][lead]["mean"] for arm in compared if untrained(arm, arms)}
     best = max(means, key=means.__getitem__, default=baseline)
     rival = {"arm": best, "mean": percent(means[best]), **gained(compared[best])} if best != baseline else {}
-    told = {"before": before, "after": after, "rival": rival, "basis": basis, "runs": runs(seeds)}
-    return found | {"claim": claim} | told | gained(gain)
+    figures = {"before": before, "after": after, "rival": rival, "basis": basis, "runs": runs(seeds)}
+    return facts | {"claim": claim} | figures | gained(gain)
 
 
 def _seeds(summary: Summary, lead: str) -> list[float]:
@@ -185,12 +185,12 @@ def _occlusion(summary: Summary, parts: Mapping[str, Any], lead: str) -> list[di
     measured = {part: metrics[name] for part, metrics in parts.items() if name in metrics}
     if not measured:
         return []
-    told = [{"name": FULL, "mean": spread(summary["arms"][FULL][lead], "mean"), "cost": "", "says": ""}]
+    rows = [{"name": FULL, "mean": spread(summary["arms"][FULL][lead], "mean"), "cost": "", "says": ""}]
     for part, values in measured.items():
         cost = spread({key: values[f"cost{end}"] for key, end in COST.items()}, "gain", "+.1f")
         reads = f"it reads the {part}" if values["cost"] >= HARDLY else f"it hardly uses the {part}"
-        told.append({"name": f"{FULL} without the {part}", "mean": spread(values, "mean"), "cost": cost, "says": reads})
-    return told
+        rows.append({"name": f"{FULL} without the {part}", "mean": spread(values, "mean"), "cost": cost, "says": reads})
+    return rows
 
 
 def _range(sizes: Sequence[int]) -> str:

@@ -74,8 +74,8 @@ def learning_curve(rows: Rows, path: Path, signal: str = "reward") -> None:
     step. Where the ``signal`` is accuracy, nothing was rolled out, and ``loss`` is below.
     """
     plain = [{name: value for name, value in row.items() if not isinstance(value, Mapping)} for row in rows]
-    found = [{f"{AFTER}.{name}": value for name, value in row.get(AFTER, {}).items()} for row in rows]
-    table = [row | own for row, own in zip(plain, found, strict=True)]
+    validation = [{f"{AFTER}.{name}": value for name, value in row.get(AFTER, {}).items()} for row in rows]
+    table = [row | more for row, more in zip(plain, validation, strict=True)]
     columns = list(dict.fromkeys(key for row in table for key in row))
     write(draw_learning_curve(rows, signal), path, columns, table)
 
@@ -119,14 +119,14 @@ def draw_learning_curve(rows: Rows, signal: str = "reward") -> Figure:
         top.plot(steps, smooth(reward, window), color=GREEN, linewidth=2.2, label=f"mean over {window} steps")
     changes = [after["step"] for before, after in pairwise(rows) if before.get("phase") != after.get("phase")]
     for number, step in enumerate(changes):
-        named = "_phase" if number else "IPO follows SFT" if prefers else "other terms or questions"
+        name = "_phase" if number else "IPO follows SFT" if prefers else "other terms or questions"
         for axes in (top, bottom):
-            axes.axvline(step - 0.5, color=GREY, linewidth=1.0, linestyle=":", label=named)
-    if found := points(rows):
-        metric, n = leading(found[-1]), found[-1]["questions"]
-        values = [point[metric] for point in found]
-        named = f"{label(metric)} of {n:.0f} validation questions"
-        top.plot([point["step"] for point in found], values, color=BLUE, marker="s", markersize=4, label=named)
+            axes.axvline(step - 0.5, color=GREY, linewidth=1.0, linestyle=":", label=name)
+    if validation := points(rows):
+        metric, n = leading(validation[-1]), validation[-1]["questions"]
+        values = [point[metric] for point in validation]
+        name = f"{label(metric)} of {n:.0f} validation questions"
+        top.plot([point["step"] for point in validation], values, color=BLUE, marker="s", markersize=4, label=name)
     top.set_title(f"{'Accuracy' if prefers else 'Reward'} while training (n = {len(rows)} steps)")
     top.set_ylabel("of tokens (SFT), of pairs (IPO)" if prefers else "mean reward")
     top.set_ylim(min(0.0, reward.min(initial=0.0)), max(1.0, reward.max(initial=1.0)) * 1.02)
@@ -201,14 +201,14 @@ def draw_arms(rows: Rows) -> Figure:
     figure = Figure(figsize=(9.6, len(settings) * (0.38 * len(names) + 0.6) + 0.6), layout="constrained")
     lines = figure.subplots(len(settings), len(metrics), sharey=True, squeeze=False)
     for panels, setting in zip(lines, settings, strict=True):
-        shown = [row for row in rows if row.get("setting", "") == setting and row["metric"] in metrics]
+        setting_rows = [row for row in rows if row.get("setting", "") == setting and row["metric"] in metrics]
         for panel, metric in zip(panels, metrics, strict=True):
-            _arm_panel(panel, metric, names, [row for row in shown if row["metric"] == metric])
+            _arm_panel(panel, metric, names, [row for row in setting_rows if row["metric"] == metric])
         panels[0].set_yticks(range(len(names)), names)
         for tick in panels[0].get_yticklabels():
             tick.set_color(INK)
         if len(settings) > 1:
-            panels[0].set_title(f"{setting or 'no setting'} ({_size(shown)})")
+            panels[0].set_title(f"{setting or 'no setting'} ({_size(setting_rows)})")
     lines[0, 0].set_ylim(len(names) - 0.5, -0.5)
     size = _size([row for row in rows if row["metric"] in metrics]) if len(settings) == 1 else "setting by setting"
     figure.suptitle(f"Arms with 95 % intervals ({size})", x=0.0, ha="left", fontsize=10.5, fontweight="bold")
@@ -352,9 +352,9 @@ def draw_lengths(rows: Rows) -> Figure:
     figure = Figure(figsize=(5.8, 3.3), layout="constrained")
     axes = figure.subplots()
     for metric, colour, marker in (("fact_em", GREEN, "D"), ("fact_f1", BLUE, "o")):
-        found = [row for row in rows if row["metric"] == metric]
-        lengths = [row["sentences"] for row in found]
-        _intervals(axes, lengths, found, color=colour, marker=marker, capsize=3, label=label(metric))
+        metric_rows = [row for row in rows if row["metric"] == metric]
+        lengths = [row["sentences"] for row in metric_rows]
+        _intervals(axes, lengths, metric_rows, color=colour, marker=marker, capsize=3, label=label(metric))
     axes.set_xscale("log")
     axes.set_ylim(0, 102)
     axes.set_title(f"Facts found by length of the document (n = {min(row['n'] for row in rows):,} stories)")

@@ -60,17 +60,17 @@ def draw_reward_progress(rows: Rows) -> Figure:
     figure, panels = _panels(f"Reward while training, by term ({_size(rows)})", names, rows)
     for name, panel in zip(names, panels, strict=True):
         steps, means, smoothed = curve(rows, name)
-        found = fitted(steps, means)
+        fit = fitted(steps, means)
         size = 2.5 if len(steps) <= BINS else 0
         panel.plot(steps, means, color=GREY, linewidth=0.8, marker="o", markersize=size, label="mean of each step")
-        title = found.text if found else "no fit: all steps alike" if len(steps) > 2 else "no fit: too few steps"
+        title = fit.text if fit else "no fit: all steps alike" if len(steps) > 2 else "no fit: too few steps"
         if window(rows) > 1:
             panel.plot(steps, smoothed, color=GREEN, linewidth=2.4, label=f"mean over {window(rows)} steps")
             r2 = determined(means, smoothed)
             title += "" if math.isnan(r2) else f"\nmean over {window(rows)} steps: R² = {r2:.2f}"
-        if found:
+        if fit:
             dashes = (0, (4, 2))
-            panel.plot(steps, found.line, color=ORANGE, linewidth=1.6, linestyle=dashes, label="fit over all steps")
+            panel.plot(steps, fit.line, color=ORANGE, linewidth=1.6, linestyle=dashes, label="fit over all steps")
         panel.set_title(title, fontsize=8, fontweight="normal", color=MUTED, pad=4)
     _legend(figure, panels)
     return figure
@@ -137,13 +137,13 @@ def fitted(steps: Array, means: Array) -> Fit | None:
     """
     if len(means) < 3 or np.ptp(means) < 1e-9:
         return None
-    found = []
+    fits = []
     for word, x in (("step", steps), ("ln(1 + step)", np.log1p(steps))):
         slope, start = np.polyfit(x, means, 1)
         line = start + slope * x
         r2 = determined(means, line)
-        found.append(Fit(f"fit: {round(start, 3) + 0.0:.3f} {slope:+.2g} {word}, R² = {r2:.2f}", r2, line))
-    return max(found, key=lambda fit: fit.r2)
+        fits.append(Fit(f"fit: {round(start, 3) + 0.0:.3f} {slope:+.2g} {word}, R² = {r2:.2f}", r2, line))
+    return max(fits, key=lambda fit: fit.r2)
 
 
 def determined(values: Array, line: Array) -> float:
@@ -170,7 +170,7 @@ def _progress_rows(rows: Rows) -> Iterator[dict[str, Any]]:
     by_step = {row["step"]: row for row in rows}
     for name in terms(rows):
         steps, means, smoothed = curve(rows, name)
-        found = fitted(steps, means)
+        fit = fitted(steps, means)
         r2 = determined(means, smoothed)
         for place, step in enumerate(steps.astype(int).tolist()):
             row = by_step[step]
@@ -182,7 +182,7 @@ def _progress_rows(rows: Rows) -> Iterator[dict[str, Any]]:
                 "std": row.get(f"reward_{name}_std") if name != TOTAL else None,
                 "smoothed": float(smoothed[place]),
                 "smoothed_r2": None if math.isnan(r2) else r2,
-            } | ({"fitted": float(found.line[place]), "fit": found.text, "fit_r2": found.r2} if found else {})
+            } | ({"fitted": float(fit.line[place]), "fit": fit.text, "fit_r2": fit.r2} if fit else {})
 
 
 def _size(rows: Rows) -> str:
@@ -213,7 +213,7 @@ def _panels(title: str, names: Sequence[str], rows: Rows) -> tuple[Figure, list[
 
 def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
     """Draw one legend for all panels, below them."""
-    known = {
+    handles = {
         label: handle for panel in panels for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(known.values(), known.keys(), loc="outside lower left", ncols=len(known), fontsize=9)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=len(handles), fontsize=9)

@@ -60,8 +60,8 @@ def _add_searches(app: FastAPI, service: RetrieverService) -> None:
         """Find passages as Search-R1's retrieval server does: plain queries, without a history."""
         body = read_body(RetrieveBody, await request.body())
         queries = body.queries if body.queries is not None else [body.query or ""]
-        told = await service.ask([Ask("champion", Search(Question("", q), q, k=body.topk or 0)) for q in queries])
-        return _json({"result": [_hits(answer, body.return_scores) for answer in told]})
+        answers = await service.ask([Ask("champion", Search(Question("", q), q, k=body.topk or 0)) for q in queries])
+        return _json({"result": [_hits(answer, body.return_scores) for answer in answers]})
 
     @app.post("/outcome", openapi_extra=_describe_body(OutcomeBody))
     async def outcome(request: Request) -> Response:
@@ -74,8 +74,10 @@ def _add_searches(app: FastAPI, service: RetrieverService) -> None:
         """Return unit vectors of states or passages."""
         body = read_body(EmbedBody, await request.body())
         inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-        told = await service.ask([Ask("champion" if body.tower == "query" else "frozen", text) for text in inputs])
-        return _json({"vectors": [answer.vector for answer in told], "versions": sorted({a.version for a in told})})
+        answers = await service.ask([Ask("champion" if body.tower == "query" else "frozen", text) for text in inputs])
+        return _json(
+            {"vectors": [answer.vector for answer in answers], "versions": sorted({a.version for a in answers})}
+        )
 
 
 def _add_pages(app: FastAPI, service: RetrieverService) -> None:
@@ -87,12 +89,12 @@ def _add_pages(app: FastAPI, service: RetrieverService) -> None:
     @app.get("/metrics")
     async def metrics() -> Response:
         """Return the figures for Prometheus."""
-        seen = service.health()
-        service.monitor.version(seen["version"])
-        service.monitor.waiting.set(seen["waiting"])
-        service.monitor.changes.set(seen["changes"])
-        service.monitor.problem.set(bool(seen["problem"]))
-        service.monitor.passages.set(seen["passages"])
+        facts = service.health()
+        service.monitor.version(facts["version"])
+        service.monitor.waiting.set(facts["waiting"])
+        service.monitor.changes.set(facts["changes"])
+        service.monitor.problem.set(bool(facts["problem"]))
+        service.monitor.passages.set(facts["passages"])
         return Response(service.monitor.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/", include_in_schema=False)
@@ -136,8 +138,8 @@ async def _refused(_: Request, error: Exception) -> Response:
 async def _unknown(request: Request, error: Exception) -> Response:
     """Tell that there is no such route, or no such method of it."""
     assert isinstance(error, HTTPException)
-    told = f"{request.method} {request.url.path[:100]}: {error.detail}; the routes are in docs/serve.md"
-    return _json({"error": told}, error.status_code, dict(error.headers or {}))
+    message = f"{request.method} {request.url.path[:100]}: {error.detail}; the routes are in docs/serve.md"
+    return _json({"error": message}, error.status_code, dict(error.headers or {}))
 
 
 async def _overloaded(_: Request, error: Exception) -> Response:

@@ -76,11 +76,11 @@ class SearchBody(BaseModel):
             asked, before = conversation([(message.role, message.text) for message in self.messages])
             hops = [(query, answer, "") for query, answer in before]
         question = self.question or asked or self.query
-        told = tuple(finished(query, answer, status, statuses=statuses) for query, answer, status in hops)
+        history = tuple(finished(query, answer, status, statuses=statuses) for query, answer, status in hops)
         return Search(
             Question("", question),
             self.query or asked or question,
-            told,
+            history,
             frozenset(self.exclude),
             k=self.k or 0,
             thought=self.thought,

@@ -66,12 +66,12 @@ class Follower:
             HarrError: there is no such model, or it cannot be loaded.
         """
         last = self._cache / LAST
-        told = read_json(last) if is_registered(self.model) and last.exists() else {}
-        kept = self._cache / str(told.get("folder", ""))
+        last_served = read_json(last) if is_registered(self.model) and last.exists() else {}
+        folder = self._cache / str(last_served.get("folder", ""))
         if not (
-            told.get("model") == self.model
-            and digest_of(kept) == told.get("digest")
-            and self._took(kept, Served(str(told["version"]), told["digest"]))
+            last_served.get("model") == self.model
+            and digest_of(folder) == last_served.get("digest")
+            and self._took(folder, Served(str(last_served["version"]), last_served["digest"]))
         ):
             self._unfit = (NONE, "")
             self._take(*self._look())
@@ -111,13 +111,13 @@ class Follower:
             os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # this thread asks again by itself
             os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
             self._client = open_registry(registry_address(self._project))
-        found = resolve(self._client, self.model)
-        version = Served(found.number, found.digest)
+        registered = resolve(self._client, self.model)
+        version = Served(registered.number, registered.digest)
         if version in (self._version, self._unfit[0]):
             return Path(), version
-        if found.kind != "retriever":
-            raise ModelError(f"{found.uri} is of kind {found.kind}; a server answers with a retriever")
-        return fetch(self._client, found, self._cache), version
+        if registered.kind != "retriever":
+            raise ModelError(f"{registered.uri} is of kind {registered.kind}; a server answers with a retriever")
+        return fetch(self._client, registered, self._cache), version
 
     def _took(self, folder: Path, version: Served) -> bool:
         """Return whether the version that was served last can be served now, too; if not, the registry is asked."""
@@ -136,15 +136,15 @@ class Follower:
             raise
         before, self._version, self._folder = self._folder, version, folder
         if is_registered(self.model):
-            told = {"model": self.model, "version": version.name, "folder": folder.name, "digest": version.digest}
-            write_json(self._cache / LAST, told)
+            note = {"model": self.model, "version": version.name, "folder": folder.name, "digest": version.digest}
+            write_json(self._cache / LAST, note)
             if before.name:
                 self._prune({folder.name, before.name})
 
-    def _prune(self, kept: set[str]) -> None:
+    def _prune(self, names: set[str]) -> None:
         """Remove what was downloaded of this model, but for the version of now and the one before."""
         name = self.model.removeprefix(SCHEME).partition("@")[0].partition("/")[0]
         downloaded = re.compile(rf"{re.escape(name)}-\d+-[0-9a-f]{{16}}")
         for folder in self._cache.iterdir():
-            if downloaded.fullmatch(folder.name) and folder.name not in kept:
+            if downloaded.fullmatch(folder.name) and folder.name not in names:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -101,8 +101,8 @@ class TrafficLog:
 
     def searched(self, search: LoggedSearch) -> None:
         """Keep a search."""
-        kept = search if self.recording.texts else replace(search, question="", query="", state="")
-        self.append(SEARCHES, kept)
+        row = search if self.recording.texts else replace(search, question="", query="", state="")
+        self.append(SEARCHES, row)
 
     def outcome(self, outcome: Feedback) -> None:
         """Keep what became of a search."""
@@ -127,7 +127,7 @@ class TrafficLog:
     def _forget(self) -> None:
         oldest = (datetime.now(UTC) - timedelta(days=self.recording.days)).strftime("%Y%m%d")
         for path in self.recording.folder.glob("*.jsonl"):
-            if (found := self._name.fullmatch(path.name)) and found[1] < oldest:
+            if (match := self._name.fullmatch(path.name)) and match[1] < oldest:
                 path.unlink(missing_ok=True)
 
 
@@ -161,7 +161,7 @@ def read_records(
     name: str,
     *,
     key: Callable[[Row], Hashable] | None = None,
-    fault: Callable[[Row], str] = lambda one: "",
+    fault: Callable[[Row], str] = lambda record: "",
 ) -> list[Row]:
     """Return the records of the files ``<name>-<day>.jsonl`` of a folder, by their time (``at``).
 
@@ -175,16 +175,16 @@ def read_records(
     Raises:
         ParamsError, DamagedFile: as :func:`read_log`.
     """
-    found: list[Any] = []
-    seen: set[Hashable] = set()
+    records: list[Any] = []
+    keys: set[Hashable] = set()
     for row, place in _rows(folder, name):
-        one = _record(kind, row, place, fault)
-        if key and key(one) in seen:
+        record = _record(kind, row, place, fault)
+        if key and key(record) in keys:
             raise DamagedFile(f"{place}: search {row['id']} is there twice; remove the copy of its file")
         if key:
-            seen.add(key(one))
-        found.append(one)
-    return sorted(found, key=lambda one: one.at)
+            keys.add(key(record))
+        records.append(record)
+    return sorted(records, key=lambda record: record.at)
 
 
 def _rows(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], str]]:
@@ -222,15 +222,15 @@ def _record(kind: type[Row], row: dict[str, Any], place: str, fault: Callable[[R
     Raises:
         DamagedFile: a field is missing, wrong or unknown.
     """
-    names = {one.name for one in fields(cast(Any, kind))}
+    names = {field.name for field in fields(cast(Any, kind))}
     wrong = [name for name, value in row.items() if name not in names or not _fits(name, value)]
     try:
         if wrong:
             raise TypeError(f"{wrong[0]} is {str(row[wrong[0]])[:40]!r}")
-        found = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
-        if told := fault(found):
-            raise TypeError(told)
-        return found
+        record = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+        if message := fault(record):
+            raise TypeError(message)
+        return record
     except TypeError as error:
         raise DamagedFile(f"{place}: no row of a log ({error}); remove the line, or the file") from None
 
@@ -252,15 +252,17 @@ def _outcome_fault(one: Feedback) -> str:
     return "" if 0.0 <= one.score <= 1.0 else f"score is {one.score}, not between 0 and 1"
 
 
-def _search_fault(one: LoggedSearch) -> str:
-    if told := logprob_fault(one.logprob):
-        return told
-    if len(set(one.pool)) < len(one.pool) or (one.pool and one.pool[: len(one.chosen)] != one.chosen):
+def _search_fault(search: LoggedSearch) -> str:
+    if message := logprob_fault(search.logprob):
+        return message
+    if len(set(search.pool)) < len(search.pool) or (search.pool and search.pool[: len(search.chosen)] != search.chosen):
         return "pool does not begin with chosen, or names a passage twice"
-    if not 0 <= one.kept <= (len(one.chosen) if one.pool else 0):
-        return f"kept is {one.kept}, and {len(one.chosen) if one.pool else 0} were chosen by chance"
+    if not 0 <= search.kept <= (len(search.chosen) if search.pool else 0):
+        return f"kept is {search.kept}, and {len(search.chosen) if search.pool else 0} were chosen by chance"
     return (
-        "" if bool(one.pool) == (one.logprob is not None) or not one.chosen else "pool without logprob, or the reverse"
+        ""
+        if bool(search.pool) == (search.logprob is not None) or not search.chosen
+        else "pool without logprob, or the reverse"
     )
 
 

@@ -112,12 +112,12 @@ class Searcher:
         place, made = folder.resolve(), self._read_manifests()
         facts, section = read_facts(place)
         with ExitStack() as opened:
-            known = self.serving.corpus if self.serving and made in (self._made, ()) else None
-            corpus = known or self._open(section, opened)
+            current = self.serving.corpus if self.serving and made in (self._made, ()) else None
+            corpus = current or self._open(section, opened)
             serving = self._serving(facts, section, place, corpus, version)
             with self._answering:
                 self.serving = serving
-                if known is None:
+                if current is None:
                     self._opened.close()
                     self._opened, self._made = opened.pop_all(), made
 
@@ -163,19 +163,19 @@ class Searcher:
             answers: list[Answer] = [Answer(now.version)] * len(asks)
             for model in {ask.model for ask in asks}:
                 policy = now.policy if model in TRAINED else now.frozen()
-                version, told_of = now.version if model in TRAINED else BASE, reads(policy.style, policy.history)
-                own = [at for at, ask in enumerate(asks) if ask.model == model]
-                searches = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, Search)]
-                texts = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, str)]
+                version, fields = now.version if model in TRAINED else BASE, reads(policy.style, policy.history)
+                positions = [at for at, ask in enumerate(asks) if ask.model == model]
+                searches = [(at, ask.wanted) for at in positions if isinstance((ask := asks[at]).wanted, Search)]
+                texts = [(at, ask.wanted) for at in positions if isinstance((ask := asks[at]).wanted, str)]
                 if searches:
                     explored = model == "explored"
                     chosen_by = replace(policy, sampling=self._draws, keep=self._keep) if explored else policy
-                    found = chosen_by.retrieve([one for _, one in searches])
-                    for (at, _), one in zip(searches, found, strict=True):
-                        answers[at] = Answer(version, told_of, found=one)
+                    retrievals = chosen_by.retrieve([one for _, one in searches])
+                    for (at, _), one in zip(searches, retrievals, strict=True):
+                        answers[at] = Answer(version, fields, found=one)
                 if texts:
-                    told = [text for _, text in texts]
-                    vectors = policy.encode(told) if model in TRAINED else self._documents(policy, told)
+                    inputs = [text for _, text in texts]
+                    vectors = policy.encode(inputs) if model in TRAINED else self._documents(policy, inputs)
                     for (at, _), vector in zip(texts, vectors, strict=True):
                         answers[at] = Answer(version, vector=tuple(vector[: policy.vectors.width].tolist()))
             return answers

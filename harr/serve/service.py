@@ -58,31 +58,33 @@ class RetrieverService:
         serving = self.searcher.serving
         wanted = body.search(statuses=bool(serving and serving.statuses))
         explores = self._explore > 0 and body.model == "champion" and random.random() < self._explore
-        [told] = await self.ask([Ask("explored" if explores else body.model, wanted)])
-        found = told.found
-        assert found is not None
-        if found.kept == len(found.passages):
-            found = replace(found, pool=(), logprob=None, kept=0)  # nothing was drawn
-        hits = zip(found.passages, found.scores, strict=True)
-        answer = {
+        [answer] = await self.ask([Ask("explored" if explores else body.model, wanted)])
+        retrieval = answer.found
+        assert retrieval is not None
+        if retrieval.kept == len(retrieval.passages):
+            retrieval = replace(retrieval, pool=(), logprob=None, kept=0)  # nothing was drawn
+        hits = zip(retrieval.passages, retrieval.scores, strict=True)
+        response = {
             "passages": [_passage(passage, score) for passage, score in hits],
-            "state": found.state,
+            "state": retrieval.state,
             "model": body.model,
-            "version": told.version,
+            "version": answer.version,
         }
-        name = self._logged(self.log, wanted, told, found) if self.log else ""
+        name = self._logged(self.log, wanted, answer, retrieval) if self.log else ""
         for observer in self.observers.values():
-            observer.answered(Answered(name, body, told.version, found))
-        return answer | ({"id": name} if name else {})
+            observer.answered(Answered(name, body, answer.version, retrieval))
+        return response | ({"id": name} if name else {})
 
-    def _logged(self, log: TrafficLog, wanted: Search, told: Answer, found: Retrieval) -> str:
+    def _logged(self, log: TrafficLog, wanted: Search, answer: Answer, retrieval: Retrieval) -> str:
         """Keep a search, and return its id, by which the application tells what became of it."""
         name = new_id()
-        pool = self.searcher.ids(found.pool)
-        chosen = tuple(passage.id for passage in found.passages)
-        texts = wanted.question.text, wanted.query, found.state
+        pool = self.searcher.ids(retrieval.pool)
+        chosen = tuple(passage.id for passage in retrieval.passages)
+        texts = wanted.question.text, wanted.query, retrieval.state
         log.searched(
-            LoggedSearch(name, now(), told.version, told.reads, *texts, chosen, pool, found.logprob, found.kept)
+            LoggedSearch(
+                name, now(), answer.version, answer.reads, *texts, chosen, pool, retrieval.logprob, retrieval.kept
+            )
         )
         return name
 
@@ -127,5 +129,5 @@ class RetrieverService:
 
 
 def _passage(passage: Passage, score: float) -> dict[str, Any]:
-    told = {"id": passage.id, "title": passage.title, "text": passage.text, "score": round(score, 6)}
-    return told | ({"source": passage.source} if passage.source else {})
+    fields = {"id": passage.id, "title": passage.title, "text": passage.text, "score": round(score, 6)}
+    return fields | ({"source": passage.source} if passage.source else {})

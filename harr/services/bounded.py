@@ -74,21 +74,21 @@ def within(seconds: float, call: Callable[[], T]) -> T:
         ...
     TimeoutError: not over after 0.01 s
     """
-    told: list[Any] = []
+    outcome: list[Any] = []
     over = threading.Event()
 
     def work() -> None:
         try:
-            told.extend((True, call()))
+            outcome.extend((True, call()))
         except BaseException as error:
-            told.extend((False, error))
+            outcome.extend((False, error))
         finally:
             over.set()
 
     threading.Thread(target=work, name="within", daemon=True).start()
     if not over.wait(seconds):
         raise TimeoutError(f"not over after {seconds:g} s")
-    good, result = told
+    good, result = outcome
     if not good:
         raise result
     answer: T = result

@@ -100,7 +100,7 @@ class Connection:
         began = time.monotonic()
         _say(f"Milvus at {self.where} does not answer ({failure}); waiting, at most {self.patience:.0f} s")
         try:  # while it starts, a server says many things
-            found = retry(again or call, self.patience, _failed, longest=LONGEST_PAUSE)
+            result = retry(again or call, self.patience, _failed, longest=LONGEST_PAUSE)
         except FAILURES as error:
             raise ServiceUnavailable(
                 f"Milvus at {self.where} did not answer for {self.patience:.0f} s ({reason(error)}); "
@@ -108,7 +108,7 @@ class Connection:
             ) from None
         self._away = time.monotonic()
         _say(f"Milvus at {self.where} answers again, after {time.monotonic() - began:.0f} s")
-        return found
+        return result
 
     def close(self) -> None:
         """Disconnect, and free the lock of Milvus Lite."""
@@ -262,9 +262,9 @@ def is_folder(where: str) -> bool:
 
 def reason(error: Exception) -> str:
     """Return what an error of Milvus or gRPC says, in one short line without a password."""
-    said = error.details() if isinstance(error, grpc.RpcError) else getattr(error, "message", error)
-    words = bare(str(said)).split()
-    if "stack trace:" in str(said):  # a server that is starting puts the places of its code before the cause
+    message = error.details() if isinstance(error, grpc.RpcError) else getattr(error, "message", error)
+    words = bare(str(message)).split()
+    if "stack trace:" in str(message):  # a server that is starting puts the places of its code before the cause
         words = [word for word in words if "/" not in word and word != "trace:" and word != "stack"]
     return " ".join(words)[:300]
 

@@ -115,19 +115,19 @@ def resolve(client: Any, uri: str) -> RegisteredVersion:
         ModelError: the registry has none of that name, or one whose hash it does not know.
         ServiceUnavailable: the registry does not answer.
     """
-    asked = URI.fullmatch(uri)
-    if asked is None:
+    match = URI.fullmatch(uri)
+    if match is None:
         raise ParamsError(f"{uri!r} names no registered model; expected models:/NAME@ALIAS or models:/NAME/NUMBER")
-    name, alias, number = asked["name"], asked["alias"], asked["number"]
+    name, alias, number = match["name"], match["alias"], match["number"]
     with _answered(uri):
         look_up = client.get_model_version_by_alias if alias else client.get_model_version
-        found = look_up(name, alias or number)
-    if not (found.run_id and DIGEST.fullmatch(found.tags.get("model", "")) and "kind" in found.tags):
+        version = look_up(name, alias or number)
+    if not (version.run_id and DIGEST.fullmatch(version.tags.get("model", "")) and "kind" in version.tags):
         raise ModelError(
-            f"version {found.version} of {name} was not registered by harr (no run, or no tag model or kind), so its "
+            f"version {version.version} of {name} was not registered by harr (no run, or no tag model or kind), so its "
             "files cannot be checked; load it with MLflow, or run `harr record --register`"
         )
-    return RegisteredVersion(name, str(found.version), found.tags["model"], found.run_id, found.tags["kind"])
+    return RegisteredVersion(name, str(version.version), version.tags["model"], version.run_id, version.tags["kind"])
 
 
 def fetch(client: Any, version: RegisteredVersion, cache: Path) -> Path:
@@ -157,9 +157,9 @@ def download(client: Any, version: RegisteredVersion, out: Path) -> None:
     work.mkdir(parents=True)
     try:
         with _answered(version.uri):
-            kept = {file.path for file in client.list_artifacts(version.run, version.kind)}
+            paths = {file.path for file in client.list_artifacts(version.run, version.kind)}
             place = f"{version.kind}/{LOADABLE}"
-            path = place if place in kept else version.kind
+            path = place if place in paths else version.kind
             folder = copied(client, version.run, path, work)
         (folder / MLFLOW_NOTE).unlink(missing_ok=True)
         check_publishable(folder)

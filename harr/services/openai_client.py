@@ -143,9 +143,9 @@ class Service:
         """Ask others for a while, and say so once."""
         with self._lock:
             now = time.monotonic()
-            told, address.rests_until = address.rests_until > now, now + REST_SECONDS
+            resting, address.rests_until = address.rests_until > now, now + REST_SECONDS
             others = sum(one.rests_until <= now for one in self._addresses)
-        if others and not told:
+        if others and not resting:
             tqdm.write(f"{address.where} does not answer; {others} others are asked meanwhile", file=sys.stderr)
 
     def _attempt_at(self, address: Address, attempt: "Callable[[Client], Any]") -> Any:
@@ -205,6 +205,6 @@ def is_not_found(error: Exception) -> bool:
 def _too_long(error: "APIStatusError") -> bool:
     """Return whether a request was refused because its prompt, with what may be written, is longer than the model
     reads."""
-    told = error.body.get("message") if isinstance(error.body, dict) else None
-    known = error.code == "context_length_exceeded" or (isinstance(told, str) and TOO_LONG.match(told))
-    return error.status_code == 400 and bool(known)
+    message = error.body.get("message") if isinstance(error.body, dict) else None
+    too_long = error.code == "context_length_exceeded" or (isinstance(message, str) and TOO_LONG.match(message))
+    return error.status_code == 400 and bool(too_long)

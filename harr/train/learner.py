@@ -137,7 +137,7 @@ class Learner:
             print(f"resuming train at step {start}/{steps} ({start / steps:.1%})")
         self.stopped = verdict(self.history, params.guard.window, params.guard.drop)
         validation = Validation.of(params.validation.every, self.setup, log)
-        with bar(total=steps, desc="train", unit="step", initial=start, shown=main) as progress:
+        with bar(total=steps, desc="train", unit="step", initial=start, visible=main) as progress:
             if validation and not start:
                 validation.begin()
             for step in stoppable(range(start, 0 if self.stopped else steps)):

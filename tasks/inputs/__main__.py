@@ -20,16 +20,16 @@ MEMO, FILES = STATE / "inputs.json", STATE / "files.json"
 
 def mark() -> str:
     """Return a hash that differs where params.yaml, a file of the code or an installed package does."""
-    found = hashlib.sha256(sys.version.encode())
-    found.update(SETTINGS.read_bytes() if SETTINGS.exists() else b"")
+    digest = hashlib.sha256(sys.version.encode())
+    digest.update(SETTINGS.read_bytes() if SETTINGS.exists() else b"")
     for folder in (Path(harr.__file__).parent, Path(__file__).parents[1]):
         for path in sorted(folder.rglob("*.*")):
             if path.suffix != ".pyc":
-                told = path.stat()
-                found.update(f"{path} {told.st_size} {told.st_mtime_ns}\n".encode())
+                stat = path.stat()
+                digest.update(f"{path} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     for installed in sorted(path for path in sys.path if path.endswith("site-packages")):
-        found.update(f"{installed} {os.stat(installed).st_mtime_ns}\n".encode())
-    return found.hexdigest()
+        digest.update(f"{installed} {os.stat(installed).st_mtime_ns}\n".encode())
+    return digest.hexdigest()
 
 
 def remembered(stamp: str) -> bool:

@@ -47,19 +47,19 @@ class Code:
             chosen: the entries of tables that count.
             aside: modules, or packages by their name, that shape no result; they are not followed.
         """
-        found: dict[str, str] = {}
+        hashes: dict[str, str] = {}
         others: set[str] = set()
-        left = [start]
-        while left:
-            name = left.pop()
+        pending = [start]
+        while pending:
+            name = pending.pop()
             if name.partition(".")[0] not in PACKAGES:
                 others.add(name)
-            elif (file := self._file(name)) not in found and not _is_below(name, aside):
+            elif (file := self._file(name)) not in hashes and not _is_below(name, aside):
                 entries = {table: keys for (module, table), keys in chosen.items() if module == name}
-                found[file] = self._hash(name, entries)
+                hashes[file] = self._hash(name, entries)
                 others |= set(_optional(self._tree(name)))
-                left += self._graph.find_modules_directly_imported_by(name) - self._unchosen(name, entries)
-        return dict(sorted(found.items())), others
+                pending += self._graph.find_modules_directly_imported_by(name) - self._unchosen(name, entries)
+        return dict(sorted(hashes.items())), others
 
     def _hash(self, name: str, entries: Mapping[str, frozenset[str]]) -> str:
         key = (name, tuple(sorted((table, tuple(sorted(keys))) for table, keys in entries.items())))
@@ -102,8 +102,8 @@ class Code:
         cut: set[str] = set()
         for table, keys in entries.items():
             by_key = table_modules(name, self._tree(name), table)
-            kept = {module for key, modules in by_key.items() if key in keys for module in modules}
-            cut |= {module for modules in by_key.values() for module in modules} - kept
+            used = {module for key, modules in by_key.items() if key in keys for module in modules}
+            cut |= {module for modules in by_key.values() for module in modules} - used
         return cut
 
 
@@ -138,10 +138,10 @@ def code_hash(tree: ast.AST, texts: Iterable[bytes] = ()) -> str:
     """
     parts: list[str] = []
     _write(tree, parts)
-    found = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass"))
+    digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass"))
     for text in texts:
-        found.update(hashlib.sha256(text).digest())
-    return found.hexdigest()[:16]
+        digest.update(hashlib.sha256(text).digest())
+    return digest.hexdigest()[:16]
 
 
 def _write(node: Any, parts: list[str]) -> None:
@@ -210,15 +210,15 @@ def table_modules(module: str, tree: ast.Module, name: str) -> dict[str, set[str
     imported = dict(_imports(tree.body, module))
 
     def modules(node: ast.AST, seen: frozenset[str] = frozenset()) -> set[str]:
-        found: set[str] = set()
+        names: set[str] = set()
         for part in ast.walk(node):
             if isinstance(part, ast.ImportFrom):
-                found |= {where for _, where in _imports([part], module)}
+                names |= {where for _, where in _imports([part], module)}
             if isinstance(part, ast.Name) and part.id in imported:
-                found.add(imported[part.id])
+                names.add(imported[part.id])
             elif isinstance(part, ast.Name) and part.id in local and part.id not in seen:
-                found |= modules(local[part.id], seen | {part.id})
-        return found
+                names |= modules(local[part.id], seen | {part.id})
+        return names
 
     table = _table(tree, name)
     pairs = zip(table.keys, table.values, strict=True)

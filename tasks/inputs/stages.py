@@ -99,8 +99,8 @@ def parameters(stage: str, params: Params) -> Iterator[tuple[str, Any]]:
     """Yield dotted name and value of every parameter that a stage reads and that can change its result."""
     values = params.model_dump(mode="json")
     if stage == "arms":  # an arm that is not trained is none of its business
-        named = zip(values["evaluate"]["arms"], params.evaluate.arm_table.values(), strict=True)
-        values["evaluate"]["arms"] = [told for told, arm in named if arm.trained]
+        entries = zip(values["evaluate"]["arms"], params.evaluate.arm_table.values(), strict=True)
+        values["evaluate"]["arms"] = [entry for entry, arm in entries if arm.trained]
     for name in READS[stage]:
         yield from _leaves(name, at(values, name))
 

@@ -41,14 +41,14 @@ def keep_candidate(params: Params, *, by_hand: bool = False) -> str:
     name = params.tracking.registered_model
     with service():
         client = open_client(params)
-        known = registered(client, name, hashes(params, kind, folder, EVALUATION), folder)
-        if known:
+        existing = registered(client, name, hashes(params, kind, folder, EVALUATION), folder)
+        if existing:
             before = look_up(client.get_model_version_by_alias, name, CANDIDATE)
-            if not propose(client, name, known, by_hand=by_hand):
+            if not propose(client, name, existing, by_hand=by_hand):
                 mend = "`harr record --register` makes it the candidate"
-                return f"version {known.version} of {name} was rolled back; {mend}"
-            same = before and str(before.version) == str(known.version)
-            return "" if same else f"candidate of {name} is version {known.version}: the model in {folder}"
+                return f"version {existing.version} of {name} was rolled back; {mend}"
+            same = before and str(before.version) == str(existing.version)
+            return "" if same else f"candidate of {name} is version {existing.version}: the model in {folder}"
     check_settings(params)
     tags, figures = version_tags(params), summary()
     with tracked_run("register", params) as run:

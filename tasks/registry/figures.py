@@ -39,13 +39,13 @@ def figure_tags(summary: Summary) -> dict[str, str]:
         gains, _ = comparisons(part, lead)
         for name, arm in _arms(part, lead).items():
             cell = part["arms"][arm][lead]
-            told = f"{arm}: {label(lead)} {_with_interval(lead, cell, 'mean')}, n {cell['n']}"
-            told += f", {runs(cell['seeds'])}" if cell["seeds"] else ""
+            line = f"{arm}: {label(lead)} {_with_interval(lead, cell, 'mean')}, n {cell['n']}"
+            line += f", {runs(cell['seeds'])}" if cell["seeds"] else ""
             if arm in gains:
                 gain = gains[arm]
                 once = f", p {p_value(gain)}" if "p" in gain else ""
-                told += f"; {FULL} gains {_with_interval(lead, gain, 'gain')}{once}"
-            tags[plain_name(f"{before}{name}")] = told
+                line += f"; {FULL} gains {_with_interval(lead, gain, 'gain')}{once}"
+            tags[plain_name(f"{before}{name}")] = line
     return tags
 
 
@@ -70,12 +70,12 @@ def _within(lines: list[str], most: int) -> Iterator[str]:
 
 def _arms(part: Summary, lead: str) -> dict[str, str]:
     """Return the arms that are told of, by what they are."""
-    told = {
+    arms = {
         "figure": FULL,
         "figure before training": baseline_of(part),
         "figure of the best simple arm": rival_of(part, lead, ARMS),
     }
-    return {name: arm for name, arm in told.items() if lead in part["arms"].get(arm, {})}
+    return {name: arm for name, arm in arms.items() if lead in part["arms"].get(arm, {})}
 
 
 def _with_interval(metric: str, cell: Mapping[str, Any], centre: str) -> str:

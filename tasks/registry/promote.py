@@ -123,9 +123,9 @@ def _former(client: Any, name: str, past: Sequence[str], to: str) -> Any:
     """
     version = look_up(client.get_model_version, name, to) if to in past else None
     if version is None:
-        there = [one for one in dict.fromkeys(past) if look_up(client.get_model_version, name, one)]
-        told = f"there are {', '.join(there)}" if there else "there is none"
-        raise PromotionRefused(f"version {to} of {name} was no champion, or is gone; {told}")
+        versions = [number for number in dict.fromkeys(past) if look_up(client.get_model_version, name, number)]
+        remedy = f"there are {', '.join(versions)}" if versions else "there is none"
+        raise PromotionRefused(f"version {to} of {name} was no champion, or is gone; {remedy}")
     return version
 
 
@@ -147,15 +147,15 @@ def alone(client: Any, name: str) -> Iterator[None]:
     lock, deadline = f"{name}.promotion", time.monotonic() + WAIT_SECONDS
     mark = f"A promotion under way, by {me()} ({process_name()})"
     while not done_once(client.create_registered_model, lock, description=mark):
-        held = look_up(client.get_registered_model, lock)
-        if held is None:
+        holder = look_up(client.get_registered_model, lock)
+        if holder is None:
             continue
-        if held.description == mark:  # the server went away before this process could take it off
+        if holder.description == mark:  # the server went away before this process could take it off
             break
-        if _died(held.description or "") or time.time() - held.creation_timestamp / 1000 > LEASE_SECONDS:
-            _release_stale_lock(client, lock, held.creation_timestamp)
+        if _died(holder.description or "") or time.time() - holder.creation_timestamp / 1000 > LEASE_SECONDS:
+            _release_stale_lock(client, lock, holder.creation_timestamp)
         elif time.monotonic() > deadline:
-            raise PromotionRefused(f"{held.description} has {name} since {WAIT_SECONDS:.0f} s; try again later")
+            raise PromotionRefused(f"{holder.description} has {name} since {WAIT_SECONDS:.0f} s; try again later")
         else:
             time.sleep(0.3)
     try:

@@ -74,8 +74,8 @@ def register(
     name, rows = params.tracking.registered_model, _rows(params, evaluation)
     facts = {**hashes(params, kind, folder, evaluation), **tags}
     with service():
-        known = registered(run.client, name, facts, folder)
-        version = known or _make(run, params, folder, rows, facts, summary)
+        existing = registered(run.client, name, facts, folder)
+        version = existing or _make(run, params, folder, rows, facts, summary)
         propose(run.client, name, version)
     return str(version.version)
 
@@ -140,8 +140,8 @@ def _make(
         done_once(run.client.create_registered_model, name, description=DESCRIPTIONS[kind])
     environment = hashlib.sha256(installed.encode()).hexdigest()
     source = f"{run.client.get_run(run.run_id).info.artifact_uri}/{kind}"
-    told = {**facts, "environment": environment, **figure_tags(summary)}
-    version = run.client.create_model_version(name, source, run_id=run.run_id, tags=told, await_creation_for=0)
+    all_tags = {**facts, "environment": environment, **figure_tags(summary)}
+    version = run.client.create_model_version(name, source, run_id=run.run_id, tags=all_tags, await_creation_for=0)
     what = f"Trained by harr {__version__}: a {'retriever' if kind == 'retriever' else 'language model'}. "
     what += purpose(plain_facts(read_json(folder / "harr.json"))) if kind == "retriever" else ""
     described = describe(summary, what.strip(), name, str(version.version), loads=kind == "retriever")

@@ -44,10 +44,10 @@ def replay_of(client: Any, params: Params, candidate: Any, champion: Any) -> Cal
 
     def replay() -> list[Row]:
         folder = fetch(client, resolve(client, f"{SCHEME}{champion.name}/{champion.version}"), Path(CACHE))
-        told = read_state(folder / "harr.json", "run `harr pull`").get("retriever", {})
-        own = {name: told[name] for name in PLAYER if isinstance(told, dict) and name in told}
+        section = read_state(folder / "harr.json", "run `harr pull`").get("retriever", {})
+        player_fields = {name: section[name] for name in PLAYER if isinstance(section, dict) and name in section}
         alone = with_arms(params, [FULL])
-        alone = alone.model_copy(update={"retriever": alone.retriever.model_copy(update=own)})
+        alone = alone.model_copy(update={"retriever": alone.retriever.model_copy(update=player_fields)})
         asked = asked_questions(params, QUESTIONS / "test.jsonl")
         print(f"champion {champion.version} is played on the questions and corpus of version {candidate.version}")
         rows, _ = play_arms(alone, asked, lambda step, values: None, model=folder)

@@ -58,11 +58,13 @@ def check(stage: str, params: Params, root: Path, *, free: float, memory: float)
             f"stage {stage} needs {_unit(needed)}, {_unit(free)} free at {place.resolve()}; nothing written; make room "
             "(`dvc gc --workspace`, rm -r work), or run where there is more"
         )
-    held = memory_bytes(params.index, size.rows, size.width)
-    held += 0 if params.index.kind == "flat" else size.vectors  # Milvus Lite keeps the vectors beside what it makes
-    if stage in HOLD_INDEX and not params.index.uri and held > memory:
+    index_bytes = memory_bytes(params.index, size.rows, size.width)
+    index_bytes += (
+        0 if params.index.kind == "flat" else size.vectors
+    )  # Milvus Lite keeps the vectors beside what it makes
+    if stage in HOLD_INDEX and not params.index.uri and index_bytes > memory:
         raise NoRoom(
-            f"stage {stage} needs {_unit(held)} of memory for a {params.index.kind} float32 index of {size.rows:,} x "
+            f"stage {stage} needs {_unit(index_bytes)} of memory for a {params.index.kind} float32 index of {size.rows:,} x "
             f"{size.width}, {_unit(memory)} here; nothing written; set index.uri to a Milvus server"
         )
 

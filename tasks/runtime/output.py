@@ -81,7 +81,7 @@ def end_of_run(params: Params) -> str:
     steps = [first, use, ("harr up", "pages of all runs, and schedules")]
     commands = [(command.replace("harr", harr, 1), what) for command, what in steps]
     longest = max(len(command) for command, _ in commands)
-    told = [f"  {command:<{longest}}  {what}" for command, what in commands]
-    if max(map(len, told)) > width():
-        told = [f"  {command}\n      {what}" for command, what in commands]
-    return "\n".join([show(width()), "", *([words] if words else []), page, "next:", *told])
+    lines = [f"  {command:<{longest}}  {what}" for command, what in commands]
+    if max(map(len, lines)) > width():
+        lines = [f"  {command}\n      {what}" for command, what in commands]
+    return "\n".join([show(width()), "", *([words] if words else []), page, "next:", *lines])

@@ -52,8 +52,8 @@ def run_stage(
         join: its plain work, for the further processes of `accelerate launch`; None: it is for one process only.
         end: forgets unfinished work, once the stage has reported.
     """
-    for name, kept in KERNELS.items():
-        os.environ.setdefault(name, kept)
+    for name, value in KERNELS.items():
+        os.environ.setdefault(name, value)
     if isinstance(sys.stdout, io.TextIOWrapper):  # in a log, lines stand in the order in which they were printed
         sys.stdout.reconfigure(line_buffering=True)
 

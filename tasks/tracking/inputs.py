@@ -109,9 +109,9 @@ def _stamp(path: Path) -> str:
     if (path / SUMS).exists():
         return sha256(path / SUMS)
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    told = []
+    lines = []
     for file in files:
         if file.is_file():
             facts = file.stat()
-            told.append(f"{file} {facts.st_size} {facts.st_mtime_ns}")
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()
+            lines.append(f"{file} {facts.st_size} {facts.st_mtime_ns}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

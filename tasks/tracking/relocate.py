@@ -103,8 +103,8 @@ def foreign_roots(database: Path) -> list[str]:
         return []  # no table yet
     except sqlite3.DatabaseError:  # MLflow says that it is damaged
         return []
-    found = {told[1] for (place,) in rows if (told := ROOT.fullmatch(place or ""))}
-    return sorted(root for root in found - {str(database.parent / FILES)} if _was_left(Path(root)))
+    roots = {match[1] for (place,) in rows if (match := ROOT.fullmatch(place or ""))}
+    return sorted(root for root in roots - {str(database.parent / FILES)} if _was_left(Path(root)))
 
 
 def _was_left(root: Path) -> bool:

@@ -100,10 +100,10 @@ def open_run(client: Any, report: Report) -> Any:
     if client.get_experiment_by_name(report.experiment) is None:
         done_once(client.create_experiment, report.experiment)
     experiment = client.get_experiment_by_name(report.experiment).experiment_id
-    found = client.search_runs([experiment], f"tags.`harr.report` = '{report.name}'", max_results=1)
-    run = found[0] if found else _make(client, experiment, report)
-    own = tuple(f"{section}." for section in report.sections) or ("",)
-    _log_params(client, run, {key: value for key, value in report.params.items() if f"{key}.".startswith(own)})
+    runs = client.search_runs([experiment], f"tags.`harr.report` = '{report.name}'", max_results=1)
+    run = runs[0] if runs else _make(client, experiment, report)
+    prefixes = tuple(f"{section}." for section in report.sections) or ("",)
+    _log_params(client, run, {key: value for key, value in report.params.items() if f"{key}.".startswith(prefixes)})
     return run
 
 
@@ -136,10 +136,10 @@ def _make(client: Any, experiment: str, report: Report) -> Any:
 
 def _describe(client: Any, parent: Any, report: Report) -> None:
     """Add the stage to what its parent's page lists, until an evaluation puts its table there."""
-    known = parent.data.tags.get(NOTE, "").splitlines()
+    lines = parent.data.tags.get(NOTE, "").splitlines()
     line = f"- **{report.stage}**: {report.tags.get(NOTE, '')}"
-    if report.tags.get(NOTE) and line not in known and all(one.startswith("- **") for one in known):
-        client.set_tag(parent.info.run_id, NOTE, "\n".join([*known, line]))
+    if report.tags.get(NOTE) and line not in lines and all(entry.startswith("- **") for entry in lines):
+        client.set_tag(parent.info.run_id, NOTE, "\n".join([*lines, line]))
 
 
 def send(client: Any, run: Any, report: Report) -> list[str]:
@@ -175,14 +175,14 @@ def _writes(client: Any, run: Any, report: Report) -> Iterator[tuple[str, Callab
     yield "figures", partial(send_points, client, key, report.points)
     if report.headline:
         points = [Metric(name, value, report.begun, 0) for name, value in report.headline.items()]
-        told, parent = [RunTag(NOTE, report.note)], run.data.tags["mlflow.parentRunId"]
-        yield "headline", partial(client.log_batch, parent, metrics=points, tags=told)
+        tags, parent = [RunTag(NOTE, report.note)], run.data.tags["mlflow.parentRunId"]
+        yield "headline", partial(client.log_batch, parent, metrics=points, tags=tags)
     if report.tags:
         yield "tags", partial(client.log_batch, key, tags=[RunTag(*tag) for tag in report.tags.items()])
     for name, digest, path, context in report.datasets:
         data = Dataset(name=name, digest=digest, source_type="local", source=json.dumps({"uri": path}))
-        given = DatasetInput(data, [InputTag("mlflow.data.context", context)])
-        yield f"data set {name}", partial(client.log_inputs, key, [given])
+        source = DatasetInput(data, [InputTag("mlflow.data.context", context)])
+        yield f"data set {name}", partial(client.log_inputs, key, [source])
     for path, folder, digest in report.artifacts:
         yield "artifact", partial(_upload, client, key, Path(path), folder, digest)
     if report.traces:
@@ -235,9 +235,9 @@ def send_reports() -> list[str]:
     return lines
 
 
-def _client_here(known: str, address: str) -> Any:
+def _client_here(local: str, address: str) -> Any:
     """Return the client of an address; the one that is ``known`` here may carry a name and password."""
-    return client_of(known if bare(known) == address else address)
+    return client_of(local if bare(local) == address else address)
 
 
 def send_left(client_for: Callable[[str], Any]) -> list[str]:

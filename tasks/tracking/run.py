@@ -80,13 +80,13 @@ class Run:
 
     def _show(self) -> None:
         """Send points while the stage computes; what fails is sent at the end. No step ever waits for this."""
-        shown = 0
+        count = 0
         while not self._ended.is_set():
             with contextlib.suppress(Exception), service():
                 if not self._ended.is_set():  # else the stage's end was waited for
-                    points = self.report.points[shown:]
+                    points = self.report.points[count:]
                     send_points(self.client, self.run_id, points)
-                    shown += len(points)
+                    count += len(points)
             self._ended.wait(LIVE_SECONDS)
 
     def record(self, stage: str, figures: Mapping[str, float]) -> None:
@@ -169,7 +169,7 @@ def _begin(stage: str, params: Params, address: str) -> Report:
         revisions=revisions(),
         sections=list(READS.get(stage, ())),
         params=flat_params(params),
-        tags={NOTE: said} if (said := description(stage, params)) else {},
+        tags={NOTE: note} if (note := description(stage, params)) else {},
     )
     report.write()
     return report

@@ -36,13 +36,13 @@ def trajectories(
         count: 0 for none.
         baseline: the arm that ``full`` is shown beside.
     """
-    found = []
+    traces = []
     for arm in [arm for arm in (baseline, FULL) if arm in episodes and count]:
         metrics = {row["id"]: row for row in rows[arm][0]}
         played = episodes[arm]
         chosen = sorted({place * len(played) // count for place in range(count)}) if played else []
-        found += [_trajectory(arm, played[place], metrics[played[place].question.id]) for place in chosen]
-    return found
+        traces += [_trajectory(arm, played[place], metrics[played[place].question.id]) for place in chosen]
+    return traces
 
 
 def _trajectory(arm: str, episode: Episode, row: Mapping[str, Any]) -> Trajectory:
@@ -85,38 +85,38 @@ def _hop(step: Step, gold: set[str]) -> dict[str, Any]:
     }
 
 
-def send_traces(client: Any, experiment: str, run: str, found: Sequence[Trajectory]) -> None:
+def send_traces(client: Any, experiment: str, run: str, trajectories: Sequence[Trajectory]) -> None:
     """Write trajectories to the store as traces of a run."""
     from mlflow.entities import TraceInfo, TraceLocation, TraceState
     from mlflow.tracing.client import TracingClient
 
     store = TracingClient(client.tracking_uri)
     now = client.get_run(run).info.start_time
-    for place, one in enumerate(found):
+    for place, trace in enumerate(trajectories):
         # a millisecond apart, so that the list shows the questions in their order
         info = TraceInfo(
-            trace_id=f"tr-{_key(run, one)}",
+            trace_id=f"tr-{_key(run, trace)}",
             trace_location=TraceLocation.from_experiment_id(experiment),
             request_time=now + place,
             state=TraceState.OK,
-            request_preview=one["question"],
-            response_preview=one["answer"] or "",
-            client_request_id=f"{one['arm']}/{one['id']}",
-            execution_duration=len(one["hops"]),
+            request_preview=trace["question"],
+            response_preview=trace["answer"] or "",
+            client_request_id=f"{trace['arm']}/{trace['id']}",
+            execution_duration=len(trace["hops"]),
             trace_metadata={"mlflow.sourceRun": run, "mlflow.trace_schema.version": "3"},
             tags={
-                "mlflow.traceName": f"{one['arm']} {one['id']}",
+                "mlflow.traceName": f"{trace['arm']} {trace['id']}",
                 "mlflow.trace.spansLocation": "TRACKING_STORE",
-                "arm": one["arm"],
-                "question": one["id"],
+                "arm": trace["arm"],
+                "question": trace["id"],
             },
         )
         store.start_trace(info)
-    for start in range(0, len(found), SPANS):
+    for start in range(0, len(trajectories), SPANS):
         batch = [
             span
-            for place, one in enumerate(found[start : start + SPANS], start=start)
-            for span in _spans(_key(run, one), one, (now + place) * 1_000_000)
+            for place, trace in enumerate(trajectories[start : start + SPANS], start=start)
+            for span in _spans(_key(run, trace), trace, (now + place) * 1_000_000)
         ]
         store.log_spans(experiment, batch)
 

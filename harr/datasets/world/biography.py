@@ -76,8 +76,8 @@ def read(fact: Fact, text: str) -> str | None:
     >>> read(FACT["partner"], "Ada Brown had a lifelong rival, Clara Gray.") is None
     True
     """
-    found = (pattern.fullmatch(sentences(text)[0]) for pattern in _PATTERNS[fact.noun])
-    return next((match["o"] for match in found if match), None)
+    matches = (pattern.fullmatch(sentences(text)[0]) for pattern in _PATTERNS[fact.noun])
+    return next((match["o"] for match in matches if match), None)
 
 
 def _patterns(wordings: Sequence[str]) -> tuple[re.Pattern[str], ...]:

@@ -44,11 +44,11 @@ def parse(question: str) -> tuple[Node, ...] | None:
     >>> parse("Where was Ada Brown born?") is None
     True
     """
-    found = re.fullmatch(r"Name the (.+)\.", question)
-    if not found:
+    match = re.fullmatch(r"Name the (.+)\.", question)
+    if not match:
         return None
     leaves = []
-    for phrase in found[1].split(" and the "):
+    for phrase in match[1].split(" and the "):
         *nouns, person = phrase.split(" of ")
         path = tuple(noun.removeprefix("the ") for noun in reversed(nouns))
         if not path or any(noun not in FACT for noun in path) or not split_mention(person)[1]:
