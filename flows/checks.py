@@ -90,10 +90,10 @@ def _reward(term: str, splits: Mapping[str, Sequence[Question]], pipeline: Pipel
     return findings or [ok(subject, f"all questions have {what}")]
 
 
-def _stated(answers: Sequence[str], texts: Sequence[str]) -> bool:
+def _state_answer(answers: Sequence[str], texts: Sequence[str]) -> bool:
     """Return whether texts state an answer, of which each part (Bath; Leeds) may stand in a text of its own.
 
-    >>> _stated(["Bath; Leeds"], ["Born in Bath.", "Died in Leeds."]), _stated(["Bath; Leeds"], ["Born in Bath."])
+    >>> _state_answer(["Bath; Leeds"], ["Born in Bath.", "Died in Leeds."]), _state_answer(["Bath; Leeds"], ["Born in Bath."])
     (True, False)
     """
     return any(
@@ -110,7 +110,7 @@ def _answers(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Findi
         what = f"of {len(leaking):,} of {len(asked):,} questions stand in the question; first {leaking[0].id!r}"
         findings.append(_flaw("answers", what, len(leaking), len(asked), "ask otherwise, or remove the questions"))
     read = [q for q in asked if q.gold_ids and data.contents.keys() >= {*q.gold_ids}]
-    lacking = [q for q in read if not _stated(q.answers, [data.contents[pid] for pid in q.gold_ids])]
+    lacking = [q for q in read if not _state_answer(q.answers, [data.contents[pid] for pid in q.gold_ids])]
     if lacking:
         what = f"of {len(lacking):,} of {len(read):,} questions stand in none of their gold passages; first "
         fix = "mend answers or supporting; an answer should be worded as its passage words it"

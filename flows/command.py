@@ -20,7 +20,7 @@ def call(app: typer.Typer, name: str, words: Iterable[str]) -> None:
         sys.path.append(os.getcwd())
     given, commands = list(words), get_command(app)
     with errors_in_a_line():
-        commands(args=repeated(given, lists(commands, *given[:1])), prog_name=name)
+        commands(args=repeat_options(given, lists(commands, *given[:1])), prog_name=name)
 
 
 def lists(commands: Any, command: str = "") -> set[str]:
@@ -30,10 +30,10 @@ def lists(commands: Any, command: str = "") -> set[str]:
     return {name for option in options if getattr(option, "multiple", False) for name in option.opts}
 
 
-def repeated(words: Iterable[str], lists: Container[str]) -> list[str]:
+def repeat_options(words: Iterable[str], lists: Container[str]) -> list[str]:
     """Return the words of a command line with the name of an option before each of its values, as typer wants it.
 
-    >>> repeated(["--arms", "bm25", "full", "--out", "mine.json"], {"--arms"})
+    >>> repeat_options(["--arms", "bm25", "full", "--out", "mine.json"], {"--arms"})
     ['--arms', 'bm25', '--arms', 'full', '--out', 'mine.json']
     """
     result, option = [], ""

@@ -88,5 +88,5 @@ def promotion(
 
 def _show(place: Path, verdict: str = "") -> None:
     servers, home = addresses(), Path().resolve()
-    with run.inside(place):
+    with run.enter_folder(place):
         show_results(Params.load(), servers, home, verdict)

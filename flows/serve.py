@@ -51,7 +51,7 @@ def serve(
             f"--host {host} is reached from other machines, and ${token_variable} holds no token; set it, or leave "
             "--host at 127.0.0.1"
         )
-    listener = None if stdio else _bound(host, port)
+    listener = None if stdio else _bind(host, port)
     from harr.serve.application import application  # not before: torch takes its time
     from harr.serve.follower import Follower
     from harr.serve.mcp_tools import mcp_server, over_stdio
@@ -60,8 +60,8 @@ def serve(
 
     followed = model or f"models:/{Params.load(project / 'params.yaml').tracking.registered_model}@{CHAMPION}"
     searcher = Searcher(project, dtype, recording.explore_after if recording else 0)
-    follower = Follower(followed, project, project / CACHE, searcher.load, searcher.changed)
-    out = _own_stdout() if stdio else -1
+    follower = Follower(followed, project, project / CACHE, searcher.load, searcher.has_changed)
+    out = _take_stdout() if stdio else -1
     follower.start()
     service = RetrieverService(searcher, follower, room=room, recording=recording, observers=observers)
     if listener is None:
@@ -93,7 +93,7 @@ def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int) -> socket.socket:
     """Return a socket that has the address but does not listen yet: nobody is let in before the model is there."""
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -131,7 +131,7 @@ def _end(number: int, _: object) -> None:
     raise SystemExit(0 if number == signal.SIGTERM else 130)
 
 
-def _own_stdout() -> int:
+def _take_stdout() -> int:
     """Return a descriptor of stdout for the protocol alone; what libraries print goes to stderr from now on."""
     own = os.dup(1)
     os.dup2(2, 1)

@@ -15,7 +15,7 @@ from harr.io.digests import look
 from harr.io.files import read_state
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
-from tasks.inputs.differences import locked, noted_hash, stale
+from tasks.inputs.differences import explain_stale, find_hash, read_lock
 from tasks.inputs.stages import all_inputs
 from tasks.paths import INPUTS, SETTINGS, STATE
 
@@ -46,14 +46,14 @@ def read_stages(root: Path) -> list[Stage]:
     """
     if not (root / ".dvc").is_dir():
         raise HarrError("this folder is no DVC project; dvc init")
-    written = _written(root)
+    written = _written_paths(root)
     changes = {} if written else _dvc_status(root)  # first of all: DVC says what is wrong with its files
     declared = {name: one for name, one in (_mapping(root / "dvc.yaml").get("stages") or {}).items() if name != LOOK}
     made = {name: _paths(stage, "outs", "metrics", "plots") for name, stage in declared.items()}
     used = {name: _paths(stage, "deps") for name, stage in declared.items()}
     if written and (asked := [name for name in declared if not written & (made[name] | used[name])]):
         changes = _dvc_status(root, *asked)
-    lock = locked(root)
+    lock = read_lock(root)
     inputs = stale_inputs(root, lock)
     stages: dict[str, Stage] = {}
     for name in declared:
@@ -89,11 +89,11 @@ def _dvc_status(root: Path, *stages: str) -> dict[str, Any]:
 
 def stale_inputs(root: Path, lock: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return why the inputs of a stage that ran are others now: parameters, code, packages and local files."""
-    if not any(noted_hash(entry, stage) for stage, entry in lock.items()):
+    if not any(find_hash(entry, stage) for stage, entry in lock.items()):
         return {}
     params = Params.load(root / SETTINGS)
     files = look(params.download.model_dump(mode="json"), root, root / STATE / "files.json")
-    return stale(all_inputs(params, files), root)
+    return explain_stale(all_inputs(params, files), root)
 
 
 def _reasons(changes: Iterable[Any], stage: str) -> Iterator[str]:
@@ -108,7 +108,7 @@ def _reasons(changes: Iterable[Any], stage: str) -> Iterator[str]:
                 yield path if what == "modified" else f"{path} ({what})"
 
 
-def _written(root: Path) -> set[str]:
+def _written_paths(root: Path) -> set[str]:
     """Return the paths that a running stage writes, as DVC's lock file names them.
 
     Raises:

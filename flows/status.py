@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flows import stages
-from flows.doctor.finding import DEADLINE_SECONDS, broken, in_background, size
+from flows.doctor.finding import DEADLINE_SECONDS, describe_failure, size, start_in_background
 from flows.versions import Version, model_here, read_versions
 from harr.errors import DamagedFile, HarrError, bare
 from harr.io.files import read_state
@@ -56,11 +56,11 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
     params = Params.load(root / "params.yaml")
     address = address_of(params, environment)
     begun: dict[str, Future[Any]] = {
-        "stages": in_background(lambda: stages.read_stages(root)),
-        "training": in_background(lambda: _since_training(root, params.index.retrain_after)),
-        "MLflow": in_background(lambda: read_versions(root, address, params)),
-        "model": in_background(lambda: model_here(root, params)),
-        "unfinished": in_background(lambda: (*unfinished(root), *map(str, unsent(root)))),
+        "stages": start_in_background(lambda: stages.read_stages(root)),
+        "training": start_in_background(lambda: _since_training(root, params.index.retrain_after)),
+        "MLflow": start_in_background(lambda: read_versions(root, address, params)),
+        "model": start_in_background(lambda: model_here(root, params)),
+        "unfinished": start_in_background(lambda: (*list_unfinished(root), *map(str, list_unsent(root)))),
     }
     read: dict[str, Any] = {"stages": (), "training": "", "MLflow": (), "model": "", "unfinished": ()}
     trouble = []
@@ -68,14 +68,14 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
         try:
             read[name] = future.result(DEADLINE_SECONDS)
         except Exception as error:
-            problem = broken(name, error)
+            problem = describe_failure(name, error)
             trouble.append(f"{name}: {problem.found}; {problem.fix}")
     return Status(
         stages=tuple(_stage(stage, root) for stage in read["stages"]),
         model=params.tracking.registered_model,
         headline=params.headline,
         versions=read["MLflow"],
-        stray=_stray(read["MLflow"], read["model"], trained_folder(params)[1]),
+        stray=_describe_stray(read["MLflow"], read["model"], trained_folder(params)[1]),
         unfinished=read["unfinished"],
         training=read["training"],
         trouble=" | ".join(trouble),
@@ -107,7 +107,7 @@ def _stage(stage: stages.Stage, root: Path) -> StageStatus:
     return StageStatus(stage.name, stage.state, stage.reasons, ended)
 
 
-def _stray(versions: tuple[Version, ...], here: str, folder: Path) -> str:
+def _describe_stray(versions: tuple[Version, ...], here: str, folder: Path) -> str:
     """Return that the model in models/ is no version with an alias, so that somebody changed or exchanged it."""
     models = {version.model for version in versions if version.model}
     if not here or not models or here in models:
@@ -129,7 +129,7 @@ class Unsent:
         return f"{self.place}: {what}; `harr record`"
 
 
-def unsent(root: Path) -> list[Unsent]:
+def list_unsent(root: Path) -> list[Unsent]:
     """Return what waits in work/mlflow, a note per stage (tasks/tracking/report.py), here and in recipes' folders."""
     notes = []
     for folder in [root / NOTES, *sorted(root.glob(f"{RUNS}/*/{NOTES}"))]:
@@ -146,7 +146,7 @@ def unsent(root: Path) -> list[Unsent]:
     return notes
 
 
-def unfinished(root: Path) -> list[str]:
+def list_unfinished(root: Path) -> list[str]:
     """Return what work/ keeps, a line a folder: unfinished or earlier work, completions."""
     lines = []
     for folder in sorted(set((root / "work").glob("*")) - {root / NOTES}):

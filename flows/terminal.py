@@ -26,7 +26,7 @@ COUNTED = {"ok": "ok", "warn": "to look at", "fail": "to mend"}
 def show(answer: Mapping[str, Any], lines: Sequence[str], *, as_json: bool, code: int = 0) -> None:
     """Print an answer as JSON or as lines, with the time it took, and leave the process with ``code``."""
     try:
-        took = painted(f"{time.time() - psutil.Process().create_time():.2f} s", FAINT)
+        took = paint(f"{time.time() - psutil.Process().create_time():.2f} s", FAINT)
         print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else "\n".join([*lines, took]))
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read it has seen enough
@@ -42,7 +42,7 @@ def preview_lines(page: "Preview", export: Path | None) -> list[str]:
     left_out = f"  ({page.left_out:,} more stand in another split)" if page.left_out else ""
     counts = [("level", page.levels), ("kind", page.kinds)]
     return [
-        f"{painted(f'{page.questions:,} {page.split} questions', BOLD)}{left_out}",
+        f"{paint(f'{page.questions:,} {page.split} questions', BOLD)}{left_out}",
         f"corpus: {page.corpus}",
         *[
             f"{name}: " + ", ".join(f"{word} {n:,}" for word, n in counted.items())
@@ -51,7 +51,7 @@ def preview_lines(page: "Preview", export: Path | None) -> list[str]:
         ],
         "",
         *[
-            f"{example['id']}: {example['question']}\n    {' | '.join(example['answers']) or painted('no gold answer', FAINT)}"
+            f"{example['id']}: {example['question']}\n    {' | '.join(example['answers']) or paint('no gold answer', FAINT)}"
             for example in page.examples
         ],
         *([f"written: {export}"] if export else []),
@@ -66,9 +66,9 @@ def check_lines(findings: Sequence["Finding"]) -> list[str]:
     width = max(len(one.subject) for one in findings)
     lines = []
     for one in findings:
-        level = painted(one.level) + " " * (4 - len(one.level))
+        level = paint(one.level) + " " * (4 - len(one.level))
         lines.append(f"{level}  {one.subject:<{width}}  {one.found}")
-        lines += [f"{'':<4}  {'':<{width}}  {painted('fix:', BOLD)} {one.fix}"] if one.fix else []
+        lines += [f"{'':<4}  {'':<{width}}  {paint('fix:', BOLD)} {one.fix}"] if one.fix else []
     return [*lines, ""]
 
 
@@ -83,7 +83,7 @@ def doctor_lines(findings: Sequence["Finding"]) -> list[str]:
 
 def status_lines(state: "Status") -> list[str]:
     """Return the sections of `harr status`, each a table."""
-    stages = [(one.name, painted(one.state), moment(one.ended), shortened(one.reasons)) for one in state.stages]
+    stages = [(one.name, paint(one.state), moment(one.ended), shorten(one.reasons)) for one in state.stages]
     versions = [
         (
             one.alias,
@@ -96,12 +96,12 @@ def status_lines(state: "Status") -> list[str]:
     ]
     return [
         *section("stages", stages, "dvc.yaml names none"),
-        *([painted("fail") + f"  {state.trouble}", ""] if state.trouble else []),
+        *([paint("fail") + f"  {state.trouble}", ""] if state.trouble else []),
         *section(
             "corpus", [(state.training,)] if state.training else [], "as it was when training began, or not trained yet"
         ),
         *section(f"model {state.model}", versions, "none registered yet"),
-        *([f"  {painted('warn')}  {state.stray}", ""] if state.stray else []),
+        *([f"  {paint('warn')}  {state.stray}", ""] if state.stray else []),
         *section("unfinished", [(one,) for one in state.unfinished], "nothing"),
     ]
 
@@ -115,13 +115,13 @@ def section(title: str, rows: Sequence[Sequence[str]], empty: str) -> list[str]:
     widths = [max(map(visible, column)) for column in zip(*rows, strict=True)]
     padded = [[cell + " " * (wide - visible(cell)) for cell, wide in zip(row, widths, strict=True)] for row in rows]
     lines = ["  ".join(row) for row in padded]
-    return [painted(title, BOLD), *(f"  {line}".rstrip() for line in lines or [painted(empty, FAINT)]), ""]
+    return [paint(title, BOLD), *(f"  {line}".rstrip() for line in lines or [paint(empty, FAINT)]), ""]
 
 
-def shortened(reasons: Sequence[str]) -> str:
+def shorten(reasons: Sequence[str]) -> str:
     """Return the first few reasons.
 
-    >>> shortened(["a", "b", "c", "d", "e"])
+    >>> shorten(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
     """
     return ", ".join(reasons[:3]) + (f" and {len(reasons) - 3} more" if len(reasons) > 3 else "")
@@ -137,7 +137,7 @@ def visible(text: str) -> int:
     return len(text.split("m", 1)[1]) - len("\033[0m") if text.startswith("\033[") else len(text)
 
 
-def painted(text: str, code: int | None = None) -> str:
+def paint(text: str, code: int | None = None) -> str:
     """Return a text in a colour, or a state in its own, where stdout is a terminal and NO_COLOR is unset."""
     code = COLOURS.get(text, 0) if code is None else code
     return f"\033[{code}m{text}\033[0m" if sys.stdout.isatty() and "NO_COLOR" not in os.environ else text

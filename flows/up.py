@@ -25,7 +25,7 @@ from flows.pages import pages_command
 from flows.server import TEMPORARY, UP, addresses, healthy, listens, mlflow_command, prefect_command
 from harr.errors import HarrError, ServiceUnavailable
 from harr.io.files import read_json, write_json
-from harr.io.progress import bar, shown_parts
+from harr.io.progress import bar, show_parts
 from harr.params import Params
 from harr.services.model_registry import CHAMPION, open_registry, registry_address, resolve
 from tasks.paths import INDEX
@@ -54,7 +54,7 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int, pages_port: int) ->
         url = f"{started['Prefect']['page']}/api"
     os.environ["PREFECT_API_URL"] = url
     progress = bar(total=len(PARTS), desc="harr up", unit="part")
-    parts = shown_parts(progress, PARTS)
+    parts = show_parts(progress, PARTS)
     try:
         next(parts)
         _start_servers(started, prefect_port, mlflow_port, pages_port)
@@ -298,10 +298,10 @@ def _cancel() -> None:
         deadline = time.monotonic() + CANCEL_SECONDS
         while left and time.monotonic() < deadline:
             time.sleep(0.2)
-            left = {one for one in left if not _ended(client, one)}
+            left = {one for one in left if not _has_ended(client, one)}
 
 
-def _ended(client: Any, flow_run: Any) -> bool:
+def _has_ended(client: Any, flow_run: Any) -> bool:
     """Return whether a run is in a final state: a worker that is stopped before would leave it Cancelling for ever."""
     state = client.read_flow_run(flow_run).state
     return bool(state and state.is_final())

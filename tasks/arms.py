@@ -30,13 +30,13 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
         Per run, the mean reward of its last ten steps, and what validation told.
     """
     shutil.rmtree(DRAFT, ignore_errors=True)
-    figures, notes = train_each(params, log, print) if due(params) else ({"runs": 0.0, "steps": 0.0}, {})
+    figures, notes = train_each(params, log, print) if list_due(params) else ({"runs": 0.0, "steps": 0.0}, {})
     write_json(DRAFT / TOLD, notes)
     publish(DRAFT, ARMS)
     return figures
 
 
-def due(params: Params) -> list[tuple[str, int, Path]]:
+def list_due(params: Params) -> list[tuple[str, int, Path]]:
     """Return arm, seed and folder of every run that stage train did not make."""
     return [
         (name, seed, folder)
@@ -59,7 +59,7 @@ def train_each(
     from harr.builders.setup import open_setup
     from harr.corpus.passages import read_questions
 
-    runs, questions = due(params), FILTERED / "questions.jsonl"
+    runs, questions = list_due(params), FILTERED / "questions.jsonl"
     methods = {name: arm_method(params, name) for name, _, _ in runs}
     for method, _ in methods.values():
         if method.check:
@@ -71,7 +71,7 @@ def train_each(
         arm = params.evaluate.arm_table[name]
         tell(f"arm {name}, seed {seed}")
         own = arm_params(params, arm)
-        asked = questions if arm.history or not params.filter.by_variant else own_questions(own)
+        asked = questions if arm.history or not params.filter.by_variant else filter_own_questions(own)
         with open_setup(own, PLACES, asked, history=arm.history, validation=VALIDATION) as setup:
             method, section = methods[name]
             history = method.train(section, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
@@ -96,7 +96,7 @@ def run_figures(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {"zero_std_share": fmean(row["zero_std_share"] for row in history)}
 
 
-def own_questions(params: Params) -> Path:
+def filter_own_questions(params: Params) -> Path:
     """Return the questions that a retriever without history learns from: filtered by its own rollouts, once for all
     seeds, with the budget of stage filter.
     """

@@ -39,7 +39,7 @@ def ask(params: Params, text: str, model: Path | None = None) -> Episode:
             "harr ask searches the corpus, and params.yaml picks from passages that come with each question; set "
             "retriever.candidates and evaluate.candidates: corpus"
         )
-    folder, arm, writes = trained_model(params, model), ARMS[FULL], params.writer_learns
+    folder, arm, writes = find_model(params, model), ARMS[FULL], params.writer_learns
     pipeline = build_pipeline(params.pipeline, params.generator, PLACES)
     reader = build_reader(params.evaluate.reader, params.seed, PLACES)
     writer = (
@@ -50,7 +50,7 @@ def ask(params: Params, text: str, model: Path | None = None) -> Episode:
     return episode
 
 
-def trained_model(params: Params, model: Path | None) -> Path:
+def find_model(params: Params, model: Path | None) -> Path:
     """Return the folder of what was trained: ``model``, or the merged model or adapter of this project.
 
     Raises:

@@ -13,7 +13,7 @@ from harr.params.generator import FunctionGeneratorParams, LocalParams, ServedPa
 from harr.params.pipeline import PipelineParams
 from harr.params.servers import ServerParams
 from harr.types import Episode, Pipeline, Question
-from tasks.ask import trained_model
+from tasks.ask import find_model
 from tasks.paths import PLACES, QUESTIONS
 
 Teacher = ServedParams | LocalParams | FunctionGeneratorParams
@@ -46,7 +46,7 @@ def teacher_of(
         )
     if is_dotted(model):
         return FunctionGeneratorParams(kind="function", function=model)
-    folder = model or str(trained_model(params, None))
+    folder = model or str(find_model(params, None))
     settings = getattr(params.generator, "chat_template_kwargs", {})
     return LocalParams(kind="local", model=folder, chat_template_kwargs=settings, **sampling)
 
@@ -82,7 +82,7 @@ def write_demonstrations(
         q.identity for name in HIDDEN if (QUESTIONS / name).exists() for q in read_questions(QUESTIONS / name)
     )
     learner = build_pipeline(params.pipeline, params.generator, PLACES)
-    pipeline = build_pipeline(asked_as(params, teacher), teacher, PLACES)
+    pipeline = build_pipeline(teacher_pipeline(params, teacher), teacher, PLACES)
     reward = build_reward(params.reward, params.encoder, params.seed, PLACES)
     episodes: list[Episode] = []
     where = params.evaluate.candidates[0]
@@ -113,7 +113,7 @@ def write_demonstrations(
     ]
 
 
-def asked_as(params: Params, teacher: Teacher) -> PipelineParams:
+def teacher_pipeline(params: Params, teacher: Teacher) -> PipelineParams:
     """Return section ``pipeline`` as the teacher is asked: a server is told the form, in its chat template if known."""
     section = params.pipeline
     if isinstance(teacher, ServedParams) and hasattr(section, "thinking_tokens"):

@@ -36,7 +36,7 @@ REACHED = ("server", "batch_size")
 AGAIN = "run `dvc repro -f -s evaluate`"
 
 
-def played(params: Params) -> dict[str, Any]:
+def record_game(params: Params) -> dict[str, Any]:
     """Return the record of an evaluation that is played here and now; what is not here is None."""
     facts, test = corpus_facts(), QUESTIONS / "test.jsonl"
     return {
@@ -159,7 +159,7 @@ def check_played(params: Params) -> dict[str, Any]:
         DamagedFile: as :func:`read_played` says; or the list of hashes is gone, and rows may have been exchanged; or
             the figures in metrics/ are not those of the rows.
     """
-    here, record = played(params), read_played()
+    here, record = record_game(params), read_played()
     if not (EVALUATION / SUMS).exists():
         raise DamagedFile(f"{EVALUATION / SUMS} is missing, which tells rows that were played; {AGAIN}")
     changed = [words for name, words in WORDS.items() if here[name] is not None and record.get(name) != here[name]]

@@ -74,7 +74,7 @@ def join(params: Params) -> None:
 
 def join_parts(folders: Sequence[Path]) -> None:
     """Write data/filtered from the folders of all parts, and say what DVC must be told."""
-    with locks.alone("filter"):
+    with locks.lock_stage("filter"):
         print(join_filtered(folders))
     print("now: dvc commit -f filter")
 

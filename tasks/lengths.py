@@ -104,7 +104,7 @@ def _play_length(
     beam: int,
 ) -> None:
     """Play one length into its log. Noise that all its documents share is encoded first, in shards on disk."""
-    from harr.datasets.haystack import SHARED, longer, noise_for, stories
+    from harr.datasets.haystack import SHARED, noise_for, stories, stretch_stories
     from harr.evaluate.lengths import on_disk, play_documents, whole_lines
     from harr.rag.policies.sentence_vectors import Sentences
 
@@ -115,7 +115,7 @@ def _play_length(
     shared = sentences > SHARED
     towers.sentences = on_disk(noise, towers.actions, embed, shards) if shared else Sentences()
     play_documents(
-        longer(documents, sentences, noise),
+        stretch_stories(documents, sentences, noise),
         towers,
         log,
         picks=picks,

@@ -171,13 +171,13 @@ def version_tags(params: Params) -> dict[str, str]:
         "questions": record["questions"],
         "evaluation": same_game(record),
         "rules": json.dumps({**record["rules"], **thresholds}, sort_keys=True),
-        "expectations": json.dumps(held_expectations(params)),
+        "expectations": json.dumps(count_expectations(params)),
         "params": fingerprint(params.model_dump(mode="json")),
         **revisions(),
     }
 
 
-def held_expectations(params: Params) -> dict[str, float]:
+def count_expectations(params: Params) -> dict[str, float]:
     """Return how many rules of every suite held in the run that made this model; 0 where there is no result."""
     suites = {
         "corpus": "download",

@@ -10,7 +10,7 @@ from harr.io.files import write_json
 from harr.params import Params
 from harr.types import Log, Question
 from tasks.paths import OCCLUSION, PLACES
-from tasks.play import Rows, arm_pipelines, arm_runs, rounded
+from tasks.play import Rows, arm_pipelines, arm_runs, round_figures
 
 if TYPE_CHECKING:
     from harr.evaluate.play import ArmRun
@@ -29,7 +29,7 @@ def play_occluded(
 
     runs = [run for run in arm_runs(params, model) if run.name == FULL]
     played = params.evaluate.occlusion
-    figures = rounded(_occlusion(params, questions, runs, rows[FULL], log)) if played else {}
+    figures = round_figures(_occlusion(params, questions, runs, rows[FULL], log)) if played else {}
     distributed.main_process_only(lambda: write_json(OCCLUSION, figures))
     return dict(figures)
 

@@ -14,7 +14,7 @@ from harr.types import Episode, Log, Pipeline, Question, Retriever
 from tasks.common import report_usage
 from tasks.embed import vectors_manifest
 from tasks.paths import FILTERED, PLACES
-from tasks.samples import chosen, play_samples_of, player_of, with_samples
+from tasks.samples import choose_episodes, play_samples_of, player_of, with_samples
 from tasks.trained_runs import trained_runs
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Row = dict[str, Any]
 Rows = list[Row]
 
 
-def asked_questions(params: Params, path: Path) -> list[Question]:
+def draw_test_questions(params: Params, path: Path) -> list[Question]:
     """Return the questions that every arm plays."""
     from harr.corpus.passages import read_questions
     from harr.corpus.sample import draw_questions
@@ -100,7 +100,7 @@ def play_run(
 
     section = params.evaluate
     groups = play_samples_of(params, run, game, questions)
-    episodes, paid = chosen(params, run, game, questions, groups, log)
+    episodes, paid = choose_episodes(params, run, game, questions, groups, log)
     report_usage(log, **({str(run): game.generator} if params.writer_learns else {}), sources=game.retriever)
     lost = [step.retrieval.shortened for episode in episodes for step in episode.steps]
     if dropped := sum(own.dropped for own in lost):
@@ -139,16 +139,16 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
     }
 
 
-def rounded(value: Any) -> Any:
+def round_figures(value: Any) -> Any:
     """Round figures to six decimals, so that a file changes only when a result does.
 
-    >>> rounded({"mean": 0.12345678, "n": 3})
+    >>> round_figures({"mean": 0.12345678, "n": 3})
     {'mean': 0.123457, 'n': 3}
     """
     if isinstance(value, dict):
-        return {key: rounded(part) for key, part in value.items()}
+        return {key: round_figures(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [rounded(part) for part in value]
+        return [round_figures(part) for part in value]
     return round(value, 6) if isinstance(value, float) else value
 
 

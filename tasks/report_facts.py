@@ -9,7 +9,7 @@ from tasks.tracking.fingerprints import revisions
 from tasks.trained_runs import read_run_figures
 
 
-def _told_groups() -> dict[str, str]:
+def _describe_groups() -> dict[str, str]:
     """Return, of the runs of stage arms, how much each had to learn from."""
     runs = [
         f"{run} {100 * figures['zero_std_share']:.0f} % ({figures['questions']:.0f} questions)"
@@ -42,7 +42,7 @@ def run_facts(params: Params) -> dict[str, str]:
         "Retriever": f"{params.retriever.k} of {params.retriever.pool}, temperature {params.retriever.temperature}",
         "Training": "; ".join([method, *(f"{name} {value}" for name, value in facts.items())]),
         "Training questions": f"{filtered['kept']:.0f} kept of {filtered['tried']:.0f} tried",
-        **_told_groups(),
+        **_describe_groups(),
         "Seed": str(params.seed),
         "Trained arms": f"{params.evaluate.seeds} seed(s) each; intervals are over {over}",
         "Git revision": revision["mlflow.source.git.commit"][:12] + edited,

@@ -14,7 +14,7 @@ SENTENCES: dict[str, Callable[[Params], str]] = {
     "index": lambda own: f"put the vectors of {_passages()} into {own.index.uri or 'Milvus Lite'}",
     "generator": lambda own: f"prepare the generator of answers: kind {own.generator.kind}",
     "filter": lambda own: f"choose what to learn from, out of {_questions('train')}",
-    "train": lambda own: f"train the {own.train.learns.replace('_', ' ')} by {own.train.method}{_kept_questions()}",
+    "train": lambda own: f"train the {own.train.learns.replace('_', ' ')} by {own.train.method}{_describe_filter()}",
     "arms": lambda own: f"train the rivals of full: {_rivals(own)}",
     "evaluate": lambda own: f"play {len(own.evaluate.arm_table)} arms on {_questions('test')}",
     "report": lambda own: f"draw what {len(own.evaluate.arm_table)} arms have reached",
@@ -46,7 +46,7 @@ def _questions(split: str) -> str:
     return f"{_count(QUESTIONS / f'{split}.jsonl')}{split} questions"
 
 
-def _kept_questions() -> str:
+def _describe_filter() -> str:
     return f" on {count}questions" if (count := _count(FILTERED / "questions.jsonl")) else ""
 
 

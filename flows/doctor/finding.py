@@ -39,12 +39,12 @@ def fail(subject: str, state: str, fix: str) -> Finding:
     return Finding("fail", subject, state, fix)
 
 
-def broken(name: str, error: Exception) -> Finding:
+def describe_failure(name: str, error: Exception) -> Finding:
     """Return what kept a check from being made, in a line.
 
-    >>> broken("stages", KeyError("path")).found
+    >>> describe_failure("stages", KeyError("path")).found
     "cannot be looked at (KeyError: 'path')"
-    >>> broken("index", HarrError("manifest.json is damaged; dvc repro index")).fix
+    >>> describe_failure("index", HarrError("manifest.json is damaged; dvc repro index")).fix
     'dvc repro index'
     """
     text = one_line(error, 500)
@@ -57,7 +57,7 @@ def broken(name: str, error: Exception) -> Finding:
     return fail(name, f"cannot be looked at ({type(error).__name__}: {text[:300]})", "mend or remove what it reads")
 
 
-def in_background(body: Callable[[], Value]) -> Future[Value]:
+def start_in_background(body: Callable[[], Value]) -> Future[Value]:
     """Start a function in a thread that never keeps the process from ending; its result or error comes later."""
     future: Future[Value] = Future()
 

@@ -27,7 +27,7 @@ BROKEN = {
 
 def check_versions(root: Path) -> list[Finding]:
     """Look for versions known to break Prefect, missing dependencies, and what differs from constraints.txt."""
-    findings, have = [], installed()
+    findings, have = [], installed_versions()
     install = INSTALL if (root / "pyproject.toml").exists() else FROM_WHEEL
     for name, (bound, effect) in BROKEN.items():
         version = have.get(name)
@@ -60,10 +60,10 @@ def _against_constraints(path: Path, have: Mapping[str, str], install: str) -> l
     return [ok("versions", f"{sum(now is not None for _, _, now in versions)} packages as in constraints.txt")]
 
 
-def installed() -> dict[str, str]:
+def installed_versions() -> dict[str, str]:
     """Return the version of every installed package; of two of a name, that of the first folder of sys.path.
 
-    >>> sorted({"fastapi", "prefect", "sqlalchemy"} - set(installed()))
+    >>> sorted({"fastapi", "prefect", "sqlalchemy"} - set(installed_versions()))
     []
     """
     return {canonicalize_name(one.name): one.version for one in reversed(list(metadata.distributions())) if one.name}

@@ -110,7 +110,7 @@ def method_of(section: TrainParams) -> Method:
         ParamsError: the method of another package cannot be imported, is neither a record nor a function, or takes
             other settings.
     """
-    return _foreign(section, "train") if isinstance(section, FunctionTrainParams) else METHODS[section.method]
+    return _import_method(section, "train") if isinstance(section, FunctionTrainParams) else METHODS[section.method]
 
 
 def arm_method(params: Params, name: str) -> tuple[Method, TrainParams]:
@@ -123,10 +123,10 @@ def arm_method(params: Params, name: str) -> tuple[Method, TrainParams]:
     if not is_dotted(arm.method):
         return METHODS[arm.method] if arm.method else method_of(section), section
     own = ArmTrainParams.of(section, arm.method, arm.settings)
-    return _foreign(own, f"evaluate.arms {name}"), own
+    return _import_method(own, f"evaluate.arms {name}"), own
 
 
-def _foreign(section: FunctionTrainParams, place: str) -> Method:
+def _import_method(section: FunctionTrainParams, place: str) -> Method:
     """Return the method of another package; ``place`` of params.yaml names it."""
     key = f"{place}.{'method' if isinstance(section, ArmTrainParams) else 'function'}"
     value = import_named(section.function, key=key)

@@ -22,8 +22,8 @@ from harr.builders.writers import (
     build_generator,
     settings_of,
     stamps,
+    writer_facts,
     writer_folder,
-    written_by,
 )
 from harr.corpus.passages import Passages, read_questions
 from harr.embed.encoder import Encoder
@@ -67,7 +67,7 @@ def open_setup(
             game["sources"] = source_facts(params.sources)
         writer, writes = writer_folder(params.generator, places), params.writer_learns
         if writes and params.pipeline.converses:
-            written_by(params.generator, places).check()
+            writer_facts(params.generator, places).check()
         facts = {
             "game": game,
             "history": history,

@@ -149,7 +149,7 @@ class Session:
         """
         if self._asked is None:
             raise ParamsError("learned() without a search before it; call search() first")
-        self.hops.append(finished(self._asked, answer, status, statuses=self.retriever.statuses))
+        self.hops.append(finish_hop(self._asked, answer, status, statuses=self.retriever.statuses))
         self._asked = None
 
     def picked(self, passages: Iterable[Passage]) -> None:
@@ -159,10 +159,10 @@ class Session:
             self.excluded.add(passage.id)
 
 
-def finished(query: str, answer: str, status: str, *, statuses: bool) -> Hop:
+def finish_hop(query: str, answer: str, status: str, *, statuses: bool) -> Hop:
     """Return what was asked and learnt, for a retriever whose states tell a hop's status (``statuses``) or not.
 
-    >>> finished("Who?", "", "", statuses=True).status, finished("Who?", "Ada", "", statuses=False).status
+    >>> finish_hop("Who?", "", "", statuses=True).status, finish_hop("Who?", "Ada", "", statuses=False).status
     ('NOT_FOUND', '')
     """
     return Hop(query, answer, (status or ("FOUND" if answer else "NOT_FOUND")) if statuses else "")

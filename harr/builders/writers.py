@@ -41,7 +41,7 @@ def build_generator(section: GeneratorSection, seed: int, places: Places) -> Gen
     What a server or a local model wrote is kept in ``places.completions``, for all stages; a model that changes its
     folder starts anew.
     """
-    return None if section.kind == "none" else _shared(lambda: _writer(section, seed, places))
+    return None if section.kind == "none" else _share(lambda: _writer(section, seed, places))
 
 
 def build_reader(
@@ -52,7 +52,7 @@ def build_reader(
 ) -> Generator | None:
     """Return the model of ``evaluate.reader``, or of another section, ``name``, with such a model; it writes its most
     likely tokens unless told otherwise."""
-    return None if section is None else _shared(lambda: _writer(_greedy(section), seed, places, name))
+    return None if section is None else _share(lambda: _writer(_greedy(section), seed, places, name))
 
 
 def build_judge(section: ServedParams | LocalParams | None, seed: int, places: Places) -> Generator | None:
@@ -62,7 +62,7 @@ def build_judge(section: ServedParams | LocalParams | None, seed: int, places: P
     """
     if section is None:
         return None
-    return _shared(lambda: _writer(_greedy(section), seed, places, "reward.judge", readable))
+    return _share(lambda: _writer(_greedy(section), seed, places, "reward.judge", readable))
 
 
 def build_writer(section: GeneratorSection, model: Path, max_tokens: int, seed: int, places: Places) -> Generator:
@@ -95,7 +95,7 @@ def _greedy(section: Reader) -> Reader:
     return section.model_copy(update={"temperature": 0.0})
 
 
-def _shared(make: Callable[[], Generator]) -> Generator:
+def _share(make: Callable[[], Generator]) -> Generator:
     return SharedGenerator(make) if distributed.count() > 1 else make()
 
 
@@ -143,7 +143,7 @@ def writer_folder(section: GeneratorSection, places: Places) -> Path:
     return Path(section.model).expanduser() if section.kind == "local" else places.generator
 
 
-def untaught_folder(section: GeneratorSection, places: Places) -> Path:
+def base_folder(section: GeneratorSection, places: Places) -> Path:
     """Return the folder of the model that ``writer_folder`` was before stage generator taught it."""
     match section.kind:
         case "trained":
@@ -166,7 +166,7 @@ def settings_of(section: GeneratorSection) -> dict[str, Any]:
     return getattr(section, "chat_template_kwargs", {})
 
 
-def written_by(section: GeneratorSection, places: Places) -> WriterFacts:
+def writer_facts(section: GeneratorSection, places: Places) -> WriterFacts:
     """Return what a pipeline may ask of the model that writes; its tokenizer is read when needed."""
     if isinstance(section, ServedParams):
         name, settings = section.tokenizer, section.extra_body.get("chat_template_kwargs", {})

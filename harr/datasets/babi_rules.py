@@ -115,7 +115,7 @@ def _moves(events: Sequence[Event], who: str, start: int, end: int) -> list[int]
     return [i for i in range(start, end) if events[i].kind == "move" and events[i].who == who]
 
 
-def _holding(events: Sequence[Event], thing: str) -> _Holding | None:
+def _find_hold(events: Sequence[Event], thing: str) -> _Holding | None:
     """Return the last time that somebody held a thing; None where nobody ever took it."""
     last = _latest(events, thing, ("get", "drop"), len(events))
     if last < 0:
@@ -138,7 +138,7 @@ def _solve_person(words: Sequence[str], events: Sequence[Event]) -> Solution:
 def _solve_thing(words: Sequence[str], events: Sequence[Event]) -> Solution:
     """Answer where a thing is: one whose holder did not move since taking it has no known place in the official
     files."""
-    hold = _holding(events, words[0])
+    hold = _find_hold(events, words[0])
     if hold is None:
         return None
     dropped = hold.last == hold.end
@@ -147,7 +147,7 @@ def _solve_thing(words: Sequence[str], events: Sequence[Event]) -> Solution:
 
 
 def _solve_before(words: Sequence[str], events: Sequence[Event]) -> Solution:
-    hold = _holding(events, words[0])
+    hold = _find_hold(events, words[0])
     stops = _moves(events, hold.who, hold.taken, hold.end) if hold else []
     for before, arrival in reversed(list(pairwise(stops))):
         if hold and events[arrival].what == words[1]:

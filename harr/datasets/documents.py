@@ -9,7 +9,7 @@ from reprlib import repr as short
 from tqdm import tqdm
 
 from harr.datasets.chunks import Spans, chunks
-from harr.datasets.local import own_questions
+from harr.datasets.local import read_own_questions
 from harr.datasets.markup import KINDS, Part, read_parts
 from harr.datasets.source import Source
 from harr.errors import CorpusError
@@ -37,7 +37,7 @@ def documents(params: DocumentsParams, spans: Spans) -> Source:
     figures: dict[str, float] = {}
     left_out: list[str] = []
     ids: set[str] = set()
-    train, validation, test = own_questions(params)
+    train, validation, test = read_own_questions(params)
 
     def keep_answerable(questions: Iterable[Question], split: str, files: Sequence[str]) -> Iterator[Question]:
         for file in files:

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from harr.corpus.passages import Passages, write_passages, write_questions
 from harr.datasets import DATASETS
 from harr.datasets.chunks import Spans
-from harr.datasets.question_checks import gold_not_given, with_sound_answers
+from harr.datasets.question_checks import count_missing_gold, with_sound_answers
 from harr.datasets.splits import divide
 from harr.errors import CorpusError
 from harr.io.files import publish, write_text
@@ -60,7 +60,7 @@ def download(
     splits = divide(train, validation, test, params.validation_questions, getattr(params, "near_duplicates", ""))
     odd = {
         "answers_of_no_word": float(emptied),
-        "gold_not_given": float(gold_not_given([*train, *(validation or ()), *test])),
+        "gold_not_given": float(count_missing_gold([*train, *(validation or ()), *test])),
     }
     for line in _warnings(odd, splits.figures):
         tqdm.write(line)

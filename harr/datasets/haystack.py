@@ -182,7 +182,7 @@ def stories(data: LongDocuments) -> dict[str, list[Story]]:
     def of_split(split: str, count: int) -> list[Story]:
         if listed := data.listed.get(split):
             return _draw(listed(), split, count, params)
-        return _take(_half(data.made(2 * _TRIES * count), split), split, count, params.sentences)
+        return _take(_take_half(data.made(2 * _TRIES * count), split), split, count, params.sentences)
 
     test = of_split("test", params.test_questions)
     tested = {(story.question, story.facts) for story in test}
@@ -221,7 +221,9 @@ def check_lengths(data: LongDocuments, lengths: Iterable[int]) -> None:
         )
 
 
-def longer(data: LongDocuments, sentences: int, noise: Sequence[str]) -> Iterator[tuple[Question, tuple[Passage, ...]]]:
+def stretch_stories(
+    data: LongDocuments, sentences: int, noise: Sequence[str]
+) -> Iterator[tuple[Question, tuple[Passage, ...]]]:
     """Yield the test stories once more, each in a document of ``sentences`` sentences, with its passages in order.
 
     ``noise`` is that of :func:`noise_for`. Only one document exists at a time.
@@ -251,7 +253,7 @@ def _question(data: LongDocuments, qid: str, story: Story, noise: Sequence[str],
     return Question(qid, story.question, story.answers, gold_ids, tuple(document), kind=data.name)
 
 
-def _half(stories: Iterable[Story], split: str) -> Iterator[Story]:
+def _take_half(stories: Iterable[Story], split: str) -> Iterator[Story]:
     """Yield the stories of a split: a story, asked the same question, is always in the same one."""
     for story in stories:
         key = "\n".join((story.question, *story.facts))
@@ -262,15 +264,15 @@ def _half(stories: Iterable[Story], split: str) -> Iterator[Story]:
 def _take(stories: Iterable[Story], split: str, count: int, sentences: int) -> list[Story]:
     """Return the first ``count`` stories that fit into a document; made ones have no order."""
     fitting: list[Story] = []
-    longer = 0
+    too_long = 0
     for story in stories:
         if len(fitting) == count:
             break
         if len(story.facts) <= sentences:
             fitting.append(story)
         else:
-            longer += 1
-    _check_count(len(fitting), longer, split, sentences, at_least=count)
+            too_long += 1
+    _check_count(len(fitting), too_long, split, sentences, at_least=count)
     return fitting
 
 
@@ -282,7 +284,7 @@ def _draw(stories: Iterable[Story], split: str, count: int, params: HaystackPara
     return list(draw_rows(fitting, count, params.seed))
 
 
-def _check_count(fitting: int, longer: int, split: str, sentences: int, *, at_least: int) -> None:
+def _check_count(fitting: int, too_long: int, split: str, sentences: int, *, at_least: int) -> None:
     """Make sure that enough stories fit into a document.
 
     Raises:
@@ -290,7 +292,7 @@ def _check_count(fitting: int, longer: int, split: str, sentences: int, *, at_le
     """
     if fitting < at_least:
         raise CorpusError(
-            f"download: {fitting} of {fitting + longer} {split} stories fit into {sentences} sentences, expected "
+            f"download: {fitting} of {fitting + too_long} {split} stories fit into {sentences} sentences, expected "
             f"{at_least} that fit; raise download.sentences"
         )
 

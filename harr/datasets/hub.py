@@ -127,7 +127,7 @@ def _source(params: HubParams, convert: Callable[[Row], Read]) -> Source:
             lambda: _questions(train_rows()), lambda: _questions(test_rows()), _articles(params.root)
         )
     return Source(
-        passages=_distinct(chain(train_rows(), test_rows())),
+        passages=_drop_repeats(chain(train_rows(), test_rows())),
         train=_questions(train_rows()),
         test=_questions(test_rows()),
     )
@@ -181,7 +181,7 @@ def fetch(repository: str, pattern: str, root: str) -> list[Path]:
     return paths
 
 
-def _distinct(reads: Iterable[Read]) -> Iterator[Passage]:
+def _drop_repeats(reads: Iterable[Read]) -> Iterator[Passage]:
     seen: set[str] = set()
     for _, passages in reads:
         for passage in passages:

@@ -52,7 +52,7 @@ def jsonl(params: JsonlParams) -> Source:
 
     def rows() -> Iterator[Row]:
         for path in params.passages:
-            yield from (renamed(row, params.columns) for row in read_rows(Path(path), leave_out))
+            yield from (rename_columns(row, params.columns) for row in read_rows(Path(path), leave_out))
 
     def passages() -> Iterator[Passage]:
         for row in rows():
@@ -69,7 +69,7 @@ def jsonl(params: JsonlParams) -> Source:
                 held_back.add(passage.id)
             yield passage
 
-    train, validation, test = own_questions(params)
+    train, validation, test = read_own_questions(params)
     return Source(
         passages=passages(),
         train=train,
@@ -80,7 +80,7 @@ def jsonl(params: JsonlParams) -> Source:
     )
 
 
-def own_questions(
+def read_own_questions(
     params: OwnQuestionsParams,
 ) -> tuple[Iterator[Question], Iterator[Question] | None, Iterator[Question]]:
     """Return the training, validation and test questions of the user's own files; None where no file of validation
@@ -95,11 +95,11 @@ def own_questions(
     return train, own, test
 
 
-def renamed(row: Row, columns: Mapping[str, str]) -> Row:
+def rename_columns(row: Row, columns: Mapping[str, str]) -> Row:
     """Return a row under our names; ``columns`` has theirs, and a dot in one leads into a field of fields.
 
     >>> row = Row({"_id": "q1", "answers": {"text": ["Ada"]}}, "train.parquet: row 1")
-    >>> dict(renamed(row, {"id": "_id", "answers": "answers.text"}).values)
+    >>> dict(rename_columns(row, {"id": "_id", "answers": "answers.text"}).values)
     {'_id': 'q1', 'answers': ['Ada'], 'id': 'q1'}
     """
     values = {ours: _within(row.values, theirs.split(".")) for ours, theirs in columns.items()}
@@ -175,7 +175,7 @@ def read_questions_where(
     columns: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Question]:
     """Yield ``limit`` (0: all) questions of several files whose rows match, drawn by ``seed``; ``columns``: see
-    :func:`renamed`.
+    :func:`rename_columns`.
 
     Files in different folders are of different data sets: their questions' settings begin with the folder's name.
 
@@ -191,7 +191,7 @@ def _matching(paths: Sequence[str], where: Mapping[str, Any], columns: Mapping[s
     places: dict[str, str] = {}
     several = len({Path(path).parent for path in paths}) > 1
     for path in paths:
-        for row in (renamed(row, columns) for row in read_rows(Path(path))):
+        for row in (rename_columns(row, columns) for row in read_rows(Path(path))):
             if not row.matches(where):
                 continue
             question = question_of(row)

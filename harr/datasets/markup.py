@@ -51,7 +51,7 @@ def read_parts(path: Path) -> list[Part]:
     data = _bytes(path)
     try:
         title, marks = KINDS[kind](data)
-        parts = list(_parts(title or _first(marks) or _folded(path.stem), marks))
+        parts = list(_parts(title or _first_heading(marks) or _fold(path.stem), marks))
     except (CorpusError, MissingExtra):
         raise
     except RecursionError:
@@ -98,12 +98,12 @@ def _parts(title: str, marks: Iterable[Mark]) -> Iterator[Part]:
         yield part()
 
 
-def _first(marks: Iterable[Mark]) -> str:
+def _first_heading(marks: Iterable[Mark]) -> str:
     """Return the first heading of the first level."""
     return next((text for level, text in marks if level == 1), "")
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     """Return a text on one line; what no file can hold, or would act on a terminal, is left out."""
     return " ".join(CONTROL.sub(" ", text.encode("utf-8", "replace").decode()).split())
 
@@ -113,7 +113,7 @@ def _lines(text: str) -> str:
     return "\n".join(line for line in (CONTROL.sub(" ", line).rstrip() for line in text.splitlines()) if line)
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     """Return a text in UTF-8, or in UTF-16 with its mark."""
     wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:
@@ -127,7 +127,7 @@ def _decoded(data: bytes) -> str:
 
 def plain(data: bytes) -> tuple[str, list[Mark]]:
     """Return the paragraphs of a text: empty lines part them."""
-    return "", [(0, _folded(block)) for block in re.split(r"\n[ \t]*\n", _decoded(data))]
+    return "", [(0, _fold(block)) for block in re.split(r"\n[ \t]*\n", _decode(data))]
 
 
 def markdown(data: bytes) -> tuple[str, list[Mark]]:
@@ -135,7 +135,7 @@ def markdown(data: bytes) -> tuple[str, list[Mark]]:
 
     The title is that of its front matter, which is not text.
     """
-    text = _decoded(data)
+    text = _decode(data)
     front = FRONT_MATTER.match(text)
     named = TITLE.search(front[1]) if front else None
     parser = optional("markdown_it", "documents").MarkdownIt("commonmark").enable("table")
@@ -163,7 +163,7 @@ def markdown(data: bytes) -> tuple[str, list[Mark]]:
 def _inline(token: Any) -> str:
     """Return the words of a line: of a link its text, of an image what stands for it."""
     text_types = {"text", "code_inline", "image", "text_special"}
-    return _folded(
+    return _fold(
         "".join(part.content if part.type in text_types else " " * ("break" in part.type) for part in token.children)
     )
 
@@ -180,7 +180,7 @@ def html(data: bytes) -> tuple[str, list[Mark]]:
     document = library.bare_extraction(data, include_comments=False, with_metadata=True, fast=True, config=config)
     if document is None or document.body is None:
         return "", []
-    return _folded(document.title or ""), list(_blocks(document.body))
+    return _fold(document.title or ""), list(_blocks(document.body))
 
 
 def _blocks(body: Any) -> Iterator[Mark]:
@@ -188,17 +188,17 @@ def _blocks(body: Any) -> Iterator[Mark]:
     for element in body:
         if element.tag == "head":
             level = str(element.get("rend") or "h2")[1:]
-            yield (int(level) if level.isdecimal() else 2), _folded("".join(element.itertext()))
+            yield (int(level) if level.isdecimal() else 2), _fold("".join(element.itertext()))
         elif element.tag == "row":
-            yield 0, " | ".join(_folded("".join(cell.itertext())) for cell in element)
+            yield 0, " | ".join(_fold("".join(cell.itertext())) for cell in element)
         elif element.tag in ("code", "quote"):
             yield 0, _lines("".join(element.itertext()))
         elif len(element) and element.tag in ("list", "table", "div", "item") and _holds_blocks(element):
             if element.text and element.text.strip():
-                yield 0, _folded(element.text)
+                yield 0, _fold(element.text)
             yield from _blocks(element)
         else:
-            yield 0, _folded("".join(element.itertext()))
+            yield 0, _fold("".join(element.itertext()))
 
 
 def _holds_blocks(element: Any) -> bool:
@@ -223,12 +223,12 @@ def pdf(data: bytes) -> tuple[str, list[Mark]]:
     heads: dict[int, list[Mark]] = {}
     for level, entry in _bookmarks(reader.outline, 2):
         page = reader.get_destination_page_number(entry)
-        heads.setdefault(-1 if page is None else page, []).append((level, _folded(str(entry.title))))
+        heads.setdefault(-1 if page is None else page, []).append((level, _fold(str(entry.title))))
     marks: list[Mark] = []
     for number, page in enumerate(reader.pages):
         marks += heads.get(number, [])
-        marks.append((0, _folded(HYPHEN.sub("", page.extract_text()))))
-    return _folded(str((reader.metadata or {}).get("/Title") or "")), marks
+        marks.append((0, _fold(HYPHEN.sub("", page.extract_text()))))
+    return _fold(str((reader.metadata or {}).get("/Title") or "")), marks
 
 
 def _bookmarks(outline: Iterable[Any], level: int) -> Iterator[tuple[int, Any]]:

@@ -65,7 +65,7 @@ def medquad(params: MedQuADParams, spans: Spans) -> Source:
     def questions(split: str) -> Iterator[Question]:
         for item in items:
             if item.split == split:
-                gold = _gold(item.document, chunk_ids[item.document])
+                gold = _gold_chunks(item.document, chunk_ids[item.document])
                 yield Question(item.id, item.question, (item.answer,), gold, kind=item.kind)
 
     passages = _passages(params, documents, spans, chunk_ids, figures)
@@ -156,20 +156,20 @@ def _files(params: MedQuADParams) -> Iterator[Item]:
 
 def _of_jsonl(name: str) -> Iterator[Item]:
     for row in read_rows(Path(name)):
-        facts = (_plain(row, "category"), _plain(row, "semantic_group"), *row.strings("synonyms"))
+        facts = (_optional_text(row, "category"), _optional_text(row, "semantic_group"), *row.strings("synonyms"))
         yield Item(
             place=row.place,
             id=row.text("id", "question"),
             question=row.text("question", "question"),
-            answer=_plain(row, "answer"),
-            kind=_plain(row, "qtype"),
+            answer=_optional_text(row, "answer"),
+            kind=_optional_text(row, "qtype"),
             url=row.text("url", "question"),
-            title=_plain(row, "focus"),
+            title=_optional_text(row, "focus"),
             facts=facts,
         )
 
 
-def _plain(row: Row, key: str) -> str:
+def _optional_text(row: Row, key: str) -> str:
     """Return a text that may be missing, "" where it is."""
     return row.text(key, "question") if str(row.values.get(key) or "").strip() else ""
 
@@ -254,11 +254,11 @@ def _passages(
     }
 
 
-def _gold(document: str, chunk_ids: Sequence[str]) -> tuple[str, ...]:
+def _gold_chunks(document: str, chunk_ids: Sequence[str]) -> tuple[str, ...]:
     """Return the chunks of one document: its own, or where all stand elsewhere those of the document that has most of
     them.
 
-    >>> _gold("b", ["a_chunk_1", "b_chunk_1"]), _gold("b", ["c_chunk_0", "a_chunk_1", "a_chunk_2"])
+    >>> _gold_chunks("b", ["a_chunk_1", "b_chunk_1"]), _gold_chunks("b", ["c_chunk_0", "a_chunk_1", "a_chunk_2"])
     (('b_chunk_1',), ('a_chunk_1', 'a_chunk_2'))
     """
     homes = [document_of(chunk) for chunk in chunk_ids]

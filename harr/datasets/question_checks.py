@@ -35,12 +35,12 @@ def with_sound_answers(questions: Iterable[Question]) -> tuple[list[Question], i
     return sound, changed
 
 
-def gold_not_given(questions: Iterable[Question]) -> int:
+def count_missing_gold(questions: Iterable[Question]) -> int:
     """Return of how many questions a gold passage is not among the given ones, so that it cannot be found there."""
     return sum(bool(q.candidate_ids) and not {*q.gold_ids} <= {*q.candidate_ids} for q in questions)
 
 
-def nearly_in(questions: Sequence[Question], others: Sequence[Question]) -> dict[str, str]:
+def find_near_duplicates(questions: Sequence[Question], others: Sequence[Question]) -> dict[str, str]:
     """Return the questions that are nearly one of the others, by id, with that one's id.
 
     They share ``ALIKE`` of their words, and an answer that is not yes or no, or a gold passage. All such pairs are
@@ -49,7 +49,7 @@ def nearly_in(questions: Sequence[Question], others: Sequence[Question]) -> dict
 
     >>> train = [Question("a", "Who in the town built the red bridge of Ashford?", ("Acme",))]
     >>> test = [Question("b", "Who built the red bridge of Ashford in the town, then?", ("acme",))]
-    >>> nearly_in(train, test)
+    >>> find_near_duplicates(train, test)
     {'a': 'b'}
     """
     words = [[_words(q) for q in side] for side in (questions, others)]
@@ -78,13 +78,13 @@ def _rarest(words: frozenset[str], often: Counter[str]) -> list[str]:
 
 
 def _words(question: Question) -> frozenset[str]:
-    return frozenset(_folded(question.text).split())
+    return frozenset(_fold(question.text).split())
 
 
 def _same_answer(one: Question, other: Question) -> bool:
-    mine, theirs = ({_folded(answer) for answer in q.answers} - {"", "yes", "no"} for q in (one, other))
+    mine, theirs = ({_fold(answer) for answer in q.answers} - {"", "yes", "no"} for q in (one, other))
     return bool(mine & theirs) or bool({*one.gold_ids} & {*other.gold_ids})
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))

@@ -80,7 +80,7 @@ def scrape(urls: Iterable[str], params: ScrapeParams) -> tuple[Pages, dict[str, 
     missing = [url for url in wanted if not pages.text(url)]
     tried = set(missing)
     with bar(total=len(wanted), initial=len(wanted) - len(missing), desc="pages", unit="page") as progress:
-        for url, text, reason in stoppable(_fetched(missing, params)):
+        for url, text, reason in stoppable(_fetch(missing, params)):
             pages.keep(url, text, reason)
             progress.update()
     failed = {url: reason for url, reason in pages.failures().items() if url in tried}
@@ -89,7 +89,7 @@ def scrape(urls: Iterable[str], params: ScrapeParams) -> tuple[Pages, dict[str, 
     return pages, {"pages": float(len(wanted) - len(failed)), "pages_failed": float(len(failed))}
 
 
-def _fetched(urls: Sequence[str], params: ScrapeParams) -> Iterator[tuple[str, str, str]]:
+def _fetch(urls: Sequence[str], params: ScrapeParams) -> Iterator[tuple[str, str, str]]:
     """Yield (address, text, reason) of every page as it comes; hosts side by side, the pages of one one after the
     other."""
     by_host: dict[str, list[str]] = {}
@@ -229,9 +229,9 @@ class _Guest:
     def _ask(self, url: str, deadline: float) -> httpx.Response:
         """Return an answer below 500 and not 429; anything else is asked for again until the deadline."""
         left = deadline - time.monotonic()
-        return retry(lambda: self._once(url), left, _may_come, first=2.0, longest=30.0, sleep=self._stop.wait)
+        return retry(lambda: self._try_once(url), left, _may_come, first=2.0, longest=30.0, sleep=self._stop.wait)
 
-    def _once(self, url: str) -> httpx.Response:
+    def _try_once(self, url: str) -> httpx.Response:
         host = self._host(url)
         with host.lock:
             if self._stop.wait(max(0.0, host.next - time.monotonic())):

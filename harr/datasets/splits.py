@@ -7,7 +7,7 @@ from reprlib import repr as short
 from typing import TypeVar
 
 from harr.corpus.sample import draw_questions
-from harr.datasets.question_checks import nearly_in
+from harr.datasets.question_checks import find_near_duplicates
 from harr.errors import CorpusError
 from harr.params.download import DrawnParams
 from harr.types import Question
@@ -46,7 +46,7 @@ def divide(
     candidates = [question for question in train if question.identity not in tested]
     figures = {"train_questions_dropped_because_in_test": float(len(train) - len(candidates))}
     if near:
-        alike = nearly_in(candidates, test)
+        alike = find_near_duplicates(candidates, test)
         if alike and near == "refuse":
             ours, theirs = next(iter(alike.items()))
             raise CorpusError(

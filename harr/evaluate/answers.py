@@ -48,7 +48,7 @@ def read_answers(
 ) -> list[dict[str, Any]]:
     """Return the lines of a log with the answer that a language model reads out of the picks, its EM and its F1."""
     replies = generator.complete([_request(row, exam) for row in rows])
-    return [{**row, **judged(reply, row["answers"], exam)} for row, reply in zip(rows, replies, strict=True)]
+    return [{**row, **judge_reply(reply, row["answers"], exam)} for row, reply in zip(rows, replies, strict=True)]
 
 
 def _request(row: Mapping[str, Any], exam: Exam | None) -> Generate:
@@ -60,10 +60,10 @@ def _request(row: Mapping[str, Any], exam: Exam | None) -> Generate:
     return prompt("pick", question, (), passages=passages)
 
 
-def judged(reply: str, answers: Sequence[str], exam: Exam | None = None) -> dict[str, Any]:
+def judge_reply(reply: str, answers: Sequence[str], exam: Exam | None = None) -> dict[str, Any]:
     """Return the answer of a reply, its EM and its F1, by the rules of the exam.
 
-    >>> judged("Before the office the milk was in the garden.", ["garden"], exam_of_task(3))
+    >>> judge_reply("Before the office the milk was in the garden.", ["garden"], exam_of_task(3))
     {'answer': 'garden', 'answer_em': 1.0, 'answer_f1': 0.6666666666666666}
     """
     if exam:

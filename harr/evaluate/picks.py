@@ -12,10 +12,10 @@ Rule = Literal["all", "value", "picks", "early_stop", "gold"]
 one that completes the gold, or the gold alone, which both know the gold and bound what stopping can give."""
 
 
-def needed(row: Mapping[str, Any]) -> int | None:
+def count_needed(row: Mapping[str, Any]) -> int | None:
     """Return after how many picks all gold was found; None where it never was.
 
-    >>> needed({"gold": [7, 2], "picked": [2, 5, 7, 9]})
+    >>> count_needed({"gold": [7, 2], "picked": [2, 5, 7, 9]})
     3
     """
     missing = set(row["gold"])
@@ -41,7 +41,7 @@ def keep_picks(row: Mapping[str, Any], rule: Rule, limit: float = 0.0) -> list[i
         case "picks":
             return every[: int(limit)]
         case "early_stop":
-            return every[: needed(row)]
+            return every[: count_needed(row)]
         case "gold":
             return [number for number in every if row["picked"][number] in row["gold"]]
         case _:

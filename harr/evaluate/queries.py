@@ -35,10 +35,10 @@ def answer_in_query(episode: Episode) -> float | None:
     golds = [gold for gold in map(normalise, episode.question.answers) if " " in gold or len(gold) >= 4]
     if not golds or not episode.steps:
         return None
-    return float(said_unread(episode, golds, lambda passage: passage.content))
+    return float(names_unread_word(episode, golds, lambda passage: passage.content))
 
 
-def said_unread(episode: Episode, words: Sequence[str], text_of: Callable[[Passage], str]) -> bool:
+def names_unread_word(episode: Episode, words: Sequence[str], text_of: Callable[[Passage], str]) -> bool:
     """Return whether a query held one of these normalised ``words`` before the question or a passage had held it.
 
     ``text_of``: what of a passage that was found counts as read.

@@ -48,7 +48,7 @@ def question_rows(
     states = [step.retrieval.shortened for episode in episodes for step in episode.steps]
     hops, thoughts = any(own.hops for own in states), any(own.thought for own in states)
     if hops or thoughts:
-        rows = [row | _shortened(episode, hops, thoughts) for row, episode in zip(rows, episodes, strict=True)]
+        rows = [row | _cut_shares(episode, hops, thoughts) for row, episode in zip(rows, episodes, strict=True)]
     for row, own in zip(rows, terms, strict=bool(terms)):
         row.update({name: value for name, value in own.items() if name not in row})
     return rows
@@ -102,7 +102,7 @@ def _scores(episode: Episode) -> list[float]:
     return list(by_document.values())
 
 
-def _shortened(episode: Episode, hops: bool, thoughts: bool) -> Row:
+def _cut_shares(episode: Episode, hops: bool, thoughts: bool) -> Row:
     """Return the shares of the history and of the thoughts that states lack, and of states with a cut question."""
     cuts = [step.retrieval.shortened for step in episode.steps]
     hops_read, thought = max(1, sum(cut.hops for cut in cuts)), max(1, sum(cut.thought for cut in cuts))

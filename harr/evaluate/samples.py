@@ -42,6 +42,6 @@ def majority(group: Group) -> Episode:
     return group[answers.index(max(counts, key=lambda answer: counts[answer]))] if counts else group[0]
 
 
-def written_tokens(group: Group, tokens: Callable[[str], int]) -> float:
+def count_tokens(group: Group, tokens: Callable[[str], int]) -> float:
     """Return how many tokens the model wrote in all episodes of a question."""
     return float(sum(tokens(str(turn.completion)) for episode in group for turn in episode.turns))

@@ -65,14 +65,14 @@ def summarise(
     return summary | {"settings": {name: _compare(_with_best_by_kind(own, arms), *given) for name, own in each.items()}}
 
 
-def untrained(arm: str, arms: Mapping[str, Arm]) -> bool:
+def is_untrained(arm: str, arms: Mapping[str, Arm]) -> bool:
     """Return whether an arm is one that anybody has without training, and no ceiling."""
     return arm in arms and not arms[arm].trained and not arms[arm].ceiling
 
 
 def rival_of(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> str:
     """Return the best arm without training; "" where there is none."""
-    means = {arm: own[lead]["mean"] for arm, own in summary["arms"].items() if untrained(arm, arms) and lead in own}
+    means = {arm: own[lead]["mean"] for arm, own in summary["arms"].items() if is_untrained(arm, arms) and lead in own}
     return max(means, key=means.__getitem__, default="")
 
 
@@ -85,7 +85,7 @@ def _with_best_by_kind(runs: Mapping[str, Runs], arms: Mapping[str, Arm]) -> Map
     rivals = {
         name: by_seed[0]
         for name, by_seed in runs.items()
-        if untrained(name, arms) and arms[name].learner == "retriever"
+        if is_untrained(name, arms) and arms[name].learner == "retriever"
     }
     kinds = list(dict.fromkeys(row.get("kind", "") for rows in rivals.values() for row in rows))
     measured = [{name: sum(name in row for row in rows) for name in _metrics(rows)} for rows in rivals.values()]

@@ -17,15 +17,15 @@ FRESH_SECONDS = 2.0
 """Time in which a file may be changed again without another time of change, so that its hash is not remembered."""
 
 
-def own_paths(section: Mapping[str, Any]) -> Iterator[str]:
+def find_paths(section: Mapping[str, Any]) -> Iterator[str]:
     """Yield the values of a section that may be paths: texts, lists of them, and those under ``settings``.
 
-    >>> list(own_paths({"dataset": "jsonl", "passages": ["a.jsonl"], "train_where": {"split": "b"}, "seed": 0}))
+    >>> list(find_paths({"dataset": "jsonl", "passages": ["a.jsonl"], "train_where": {"split": "b"}, "seed": 0}))
     ['a.jsonl']
     """
     for name, value in section.items():
         if name == "settings" and isinstance(value, Mapping):
-            yield from own_paths(value)
+            yield from find_paths(value)
         elif isinstance(value, str) and name != "dataset":
             yield value
         elif isinstance(value, list | tuple):
@@ -44,9 +44,9 @@ def look(section: Mapping[str, Any], root: Path, memo: Path) -> dict[str, str]:
         root: relative paths begin there.
         memo: a json file, which is written anew.
     """
-    before, after = _remembered(memo), dict[str, list[Any]]()
+    before, after = _read_memo(memo), dict[str, list[Any]]()
     digests = {}
-    for name, path in _files(sorted(set(own_paths(section))), root):
+    for name, path in _files(sorted(set(find_paths(section))), root):
         stat = path.stat()
         mark, place = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino], str(path.absolute())
         cached = before.get(place)
@@ -81,7 +81,7 @@ def _files(names: Iterable[str], root: Path) -> Iterator[tuple[str, Path]]:
             continue
 
 
-def _remembered(memo: Path) -> dict[str, list[Any]]:
+def _read_memo(memo: Path) -> dict[str, list[Any]]:
     try:
         digests = read_json(memo)
         return digests if isinstance(digests, dict) else {}

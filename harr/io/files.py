@@ -157,7 +157,7 @@ def publish(folder: Path, out: Path) -> None:
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / SUMS)
     write_text(folder / SUMS, "".join(f"{sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths))
     _sync_all(folder)
-    out = _real(out)
+    out = _resolve_link(out)
     if out.exists() and not out.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, "Not a directory", str(out))
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -168,7 +168,7 @@ def publish(folder: Path, out: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EXDEV, errno.ENOTEMPTY, errno.EEXIST):
             raise
-        _swap(_copied(folder, copy) if error.errno == errno.EXDEV else folder, out, old)
+        _swap(_copy_folder(folder, copy) if error.errno == errno.EXDEV else folder, out, old)
     _sync_folder(out.parent)
     for past in (old, folder):
         shutil.rmtree(past, ignore_errors=True)
@@ -204,7 +204,7 @@ def _swap(new: Path, out: Path, old: Path) -> None:
         raise
 
 
-def _copied(folder: Path, copy: Path) -> Path:
+def _copy_folder(folder: Path, copy: Path) -> Path:
     """Return a copy of a folder, synced; where that fails, nothing is left of it.
 
     Raises:
@@ -240,7 +240,7 @@ def _sync_all(folder: Path) -> None:
             sync_file(path)
 
 
-def _real(path: Path) -> Path:
+def _resolve_link(path: Path) -> Path:
     """Return where a link points to; any other path as it is."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
@@ -249,11 +249,11 @@ def reopen_work(out: Path, folder: Path) -> None:
     """Make a published folder unfinished work again, under the name ``folder``; to another disk it is copied."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
-        _real(out).replace(folder)
+        _resolve_link(out).replace(folder)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        _copied(out, folder.with_name(f".{folder.name}.tmp")).replace(folder)
+        _copy_folder(out, folder.with_name(f".{folder.name}.tmp")).replace(folder)
 
 
 def note_published(run: Path) -> Path:

@@ -148,7 +148,7 @@ def _read_list(path: Path, leave_out: Callable[[CorpusError], None]) -> Iterator
         try:
             if not isinstance(value, dict):
                 raise CorpusError(f"{path}: row {number} is a JSON {type(value).__name__}; expected an object")
-            row = Row(_whole(value, f"{path}: row {number}"), f"{path}: row {number}")
+            row = Row(_check_characters(value, f"{path}: row {number}"), f"{path}: row {number}")
         except CorpusError as error:
             leave_out(error)
         else:
@@ -166,10 +166,10 @@ def _parse(line: bytes, place: str, *, first: bool) -> dict[str, Any]:
         raise CorpusError(f"{place}: not JSON ({error}); expected one object a line") from None
     if not isinstance(row, dict):
         raise CorpusError(f"{place}: a JSON {type(row).__name__}; expected one object a line")
-    return _whole(row, place) if HALF.search(line) else row
+    return _check_characters(row, place) if HALF.search(line) else row
 
 
-def _whole(row: dict[str, Any], place: str) -> dict[str, Any]:
+def _check_characters(row: dict[str, Any], place: str) -> dict[str, Any]:
     """Return the row, unless a text of it has half a character, which no file can hold."""
     try:
         json.dumps(row, ensure_ascii=False).encode()

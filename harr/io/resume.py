@@ -14,7 +14,7 @@ NAMED, LONGEST = 5, 60
 """Number of differences that a line names, and of the characters of a value."""
 
 
-def unfinished(work: Path, run: Mapping[str, Any], **facts: Any) -> Path:
+def open_work(work: Path, run: Mapping[str, Any], **facts: Any) -> Path:
     """Return the folder of the run that ``run`` identifies, ``work/<fingerprint>``; what it is of is noted beside it.
 
     Where the folder is new and there is unfinished work of other parameters, a line says which of them differ from
@@ -24,15 +24,15 @@ def unfinished(work: Path, run: Mapping[str, Any], **facts: Any) -> Path:
 
     >>> import tempfile
     >>> work = Path(tempfile.mkdtemp()) / "train"
-    >>> unfinished(work, {"steps": 3}).mkdir()
-    >>> unfinished(work, {"steps": 3}).name == fingerprint({"steps": 3})
+    >>> open_work(work, {"steps": 3}).mkdir()
+    >>> open_work(work, {"steps": 3}).name == fingerprint({"steps": 3})
     True
     """
     folder = work / fingerprint(run)
-    noted = json.loads(json.dumps(_bare({**run, **facts}), default=str))
-    if not folder.exists() and (last := _last(work)):
+    noted = json.loads(json.dumps(_strip_passwords({**run, **facts}), default=str))
+    if not folder.exists() and (last := _last_note(work)):
         changed = differences("", _read(last), noted)
-        named = [f"{name}: {_short(before)}, now {_short(now)}" for name, before, now in changed[:NAMED]]
+        named = [f"{name}: {_shorten(before)}, now {_shorten(now)}" for name, before, now in changed[:NAMED]]
         named += [f"{len(changed) - NAMED} more"] if len(changed) > NAMED else []
         tqdm.write(
             f"the unfinished work in {last.with_suffix('')} is of other parameters "
@@ -55,7 +55,7 @@ def differences(key: str, before: Any, now: Any) -> list[tuple[str, Any, Any]]:
     return [] if before == now else [(key, before, now)]
 
 
-def _last(work: Path) -> Path | None:
+def _last_note(work: Path) -> Path | None:
     """Return the note of the unfinished work that was begun or taken up last; None where there is none."""
     notes = [note for note in work.glob("*.json") if note.with_suffix("").is_dir()]
     open_ = [note for note in notes if not note.with_suffix(".published").exists()]
@@ -70,15 +70,15 @@ def _read(note: Path) -> Any:
         return {}
 
 
-def _bare(value: Any) -> Any:
+def _strip_passwords(value: Any) -> Any:
     """Return a value in which no address holds a password."""
     if isinstance(value, Mapping):
-        return {name: _bare(part) for name, part in value.items()}
+        return {name: _strip_passwords(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_bare(part) for part in value]
+        return [_strip_passwords(part) for part in value]
     return bare(value) if isinstance(value, str) else value
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 4]} ..."

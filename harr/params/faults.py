@@ -57,19 +57,19 @@ def describe_fault(fault: Any, root: type[Any]) -> str:
         names = list(dict.fromkeys(field for option in options for field in option.model_fields))
         near = difflib.get_close_matches(keys[-1], names, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"
-        return _short(f"unknown parameter {name}; {hint}")
+        return _shorten(f"unknown parameter {name}; {hint}")
     if fault["type"] == "missing":
-        return _short(f"{name} is missing")
+        return _shorten(f"{name} is missing")
     message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
     hidden = fault["type"] == SECRET or isinstance(fault["input"], dict)
     value = "" if hidden else f" (found {_REPR.repr(fault['input'])})"
-    return _short((f"{name}: " if name else "") + message) + value
+    return _shorten((f"{name}: " if name else "") + message) + value
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     """Return one line, in which no name or value of a user takes more than its share.
 
-    >>> _short("unknown parameter a\\nb"), len(_short("a" * 5000)), len(_short("a " * 5000))
+    >>> _shorten("unknown parameter a\\nb"), len(_shorten("a" * 5000)), len(_shorten("a " * 5000))
     ('unknown parameter a b', 103, 803)
     """
     words = [word if len(word) <= 100 else f"{word[:100]}..." for word in printable(text).split()]

@@ -73,8 +73,8 @@ def _block(
                 "lead": _cell(by_arm[arm][leads], leads),
                 "bar": _bar(by_arm[arm][leads]) if is_share(leads) else {},
                 "cells": [_cell(by_arm[arm][name], name) for name in columns],
-                "gain": gained(summary["paired"].get(arm, {}).get(leads)) if own_lead else gained(None),
-                "ahead": gained(compared.get(arm)) if own_lead and FULL in summary["arms"] else gained(None),
+                "gain": format_gain(summary["paired"].get(arm, {}).get(leads)) if own_lead else format_gain(None),
+                "ahead": format_gain(compared.get(arm)) if own_lead and FULL in summary["arms"] else format_gain(None),
             }
             for arm in order
         ],
@@ -122,7 +122,7 @@ def _bar(mean: Mapping[str, Any]) -> dict[str, str]:
     return {"low": f"{low:.1f}", "width": f"{max(0.6, high - low):.1f}", "mean": f"{middle:.1f}"}
 
 
-def gained(gain: Mapping[str, float] | None) -> dict[str, str]:
+def format_gain(gain: Mapping[str, float] | None) -> dict[str, str]:
     """Return a paired gain in points, its p where it has one, whether its interval excludes 0; empty without one."""
     if not gain:
         return {"gain": "", "p": "", "sign": ""}

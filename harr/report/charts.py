@@ -73,14 +73,14 @@ def draw(panel: Panel, last: float, boundaries: Sequence[float] = ()) -> Markup:
     def down(y: float) -> float:
         return BOTTOM - (y - marks[0]) / (marks[-1] - marks[0]) * (BOTTOM - TOP)
 
-    parts = list(_axes(panel, [(y, down(y)) for y in marks], [(x, across(x)) for x in _whole(last)]))
+    parts = list(_axes(panel, [(y, down(y)) for y in marks], [(x, across(x)) for x in _whole_ticks(last)]))
     parts += [
         f'<line class="phase" x1="{across(x):.1f}" x2="{across(x):.1f}" y1="{TOP}" y2="{BOTTOM}"/>'
         for x in boundaries
         if 0 < x < last
     ]
     for line in panel.lines:
-        places = [(across(x), down(y)) for x, y in thinned(line.points)]
+        places = [(across(x), down(y)) for x, y in thin_points(line.points)]
         if line.look == "dots" or len(places) == 1:
             parts += [f'<circle class="{line.look}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in places]
         if len(places) > 1:
@@ -118,15 +118,15 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     return [low, low + span]
 
 
-def _whole(last: float) -> list[float]:
+def _whole_ticks(last: float) -> list[float]:
     """Return a few whole numbers from 0 to the last step."""
     return [mark for mark in ticks(0.0, max(last, 1.0)) if mark <= last and mark == int(mark)]
 
 
-def thinned(points: Points) -> Points:
+def thin_points(points: Points) -> Points:
     """Return at most :data:`MOST` points: means of so many neighbours as it takes.
 
-    >>> len(thinned(tuple((float(n), 1.0) for n in range(1000))))
+    >>> len(thin_points(tuple((float(n), 1.0) for n in range(1000))))
     250
     """
     size = -(-len(points) // MOST)

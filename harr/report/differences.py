@@ -41,7 +41,7 @@ def changes(
     names = dict.fromkeys([*params, *champion.params])
     values = [(name, champion.params.get(name, "\u2013"), params.get(name, "\u2013")) for name in names]
     old = {row["id"]: row for row in champion.rows}
-    pairs = [(row, old[row["id"]]) for row in rows if row["id"] in old and _same(row, old[row["id"]])]
+    pairs = [(row, old[row["id"]]) for row in rows if row["id"] in old and _is_same(row, old[row["id"]])]
     ours, theirs = [row for row, _ in pairs], [row for _, row in pairs]
     gains = contrast([ours], [theirs], resamples=resamples, seed=seed) if pairs else {}
     metrics = [name for name in (*SHOWN, *(f"given_{name}" for name in SHOWN)) if name in gains][:MOST]
@@ -54,7 +54,7 @@ def changes(
     }
 
 
-def _same(ours: Row, theirs: Row) -> bool:
+def _is_same(ours: Row, theirs: Row) -> bool:
     return all(ours.get(name) == theirs.get(name) for name in ("question", "gold_answers"))
 
 

@@ -11,11 +11,11 @@ from typing import Any
 from markupsafe import Markup
 
 from harr.arms import ARMS, FULL, Arm
-from harr.evaluate.summary import Summary, baseline_of, headline, parts_of, untrained
+from harr.evaluate.summary import Summary, baseline_of, headline, is_untrained, parts_of
 from harr.evaluate.tables import comparisons, label, percent, runs, spread
 from harr.io.files import write_text
 from harr.rag.validation import best_point, leading
-from harr.report.arms_table import AUDITS, arms_part, gained, reward_gain
+from harr.report.arms_table import AUDITS, arms_part, format_gain, reward_gain
 from harr.report.charts import draw
 from harr.report.curves import seconds_by_phase, training_panels
 from harr.report.html import as_json, render
@@ -66,31 +66,31 @@ def write_report(
     lead, baseline = headline(summary), baseline_of(summary)
     text = render(
         "page.html.j2",
-        **_own(),
-        lead=_lead(summary, lead, arms),
-        **_began(baseline),
+        **_style_and_script(),
+        lead=_describe_lead(summary, lead, arms),
+        **_describe_start(baseline),
         reward=reward_gain(summary),
         metric=label(lead),
         once=len(_seeds(summary, lead)) < 2,
         parts=[arms_part(name, own, candidates[0], arms) for name, own in parts_of(summary).items()],
         occlusion=_occlusion(summary, occlusion, lead),
         **_training(curve, signal),
-        **_filtered(filter_rows),
+        **_describe_filter(filter_rows),
         paid=_best_paid(rows.get(FULL, ())),
         audits=[audit for audit in summary.get("audits", {}).values() if audit["table"]],
-        **{"questions": questions, "data": as_json(questions), "moved": _moved(questions)},
+        **{"questions": questions, "data": as_json(questions), "moved": _count_changes(questions)},
         **{"changed": changed, "facts": facts, "links": links},
     )
     write_text(out, text)
 
 
-def _own() -> dict[str, str]:
+def _style_and_script() -> dict[str, str]:
     """Return the page's style and script, and the hash by which a browser knows the script."""
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     return {"style": Markup(STYLE), "script": Markup(SCRIPT), "digest": digest}
 
 
-def _began(baseline: str) -> dict[str, str]:
+def _describe_start(baseline: str) -> dict[str, str]:
     """Return what learns, and what it was before."""
     arm = ARMS.get(baseline, Arm("", before=baseline))
     what = "a language model" if arm.learner == "writer" else "a retriever"
@@ -111,7 +111,7 @@ def _training(curve: Sequence[Mapping[str, Any]], signal: str) -> dict[str, Any]
     }
 
 
-def _moved(questions: Mapping[str, Any]) -> dict[str, int]:
+def _count_changes(questions: Mapping[str, Any]) -> dict[str, int]:
     """Return how many questions score more, less and the same with the second arm of the pair; {} without two."""
     if not questions or questions["a"] == questions["b"]:
         return {}
@@ -122,7 +122,7 @@ def _moved(questions: Mapping[str, Any]) -> dict[str, int]:
     return {word: words.count(word) for word in ("better", "worse", "same")} if pairs else {}
 
 
-def _filtered(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _describe_filter(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the figure of the filter, and how many questions it kept or dropped for which reason."""
     reasons = Counter(row["reason"] for row in rows)
     return {
@@ -140,7 +140,7 @@ def _validation(curve: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {"n": f"{best['questions']:.0f}", "metric": label(metric), "step": f"{best['step']:.0f}", "value": value}
 
 
-def _lead(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> dict[str, Any]:
+def _describe_lead(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> dict[str, Any]:
     """Return what the first sentence says: the trained arm against its baseline, or no claim at all; no mixture of
     settings has one."""
     sizes = sorted({int(metrics[lead]["n"]) for metrics in summary["arms"].values() if lead in metrics})
@@ -152,11 +152,11 @@ def _lead(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> dict[str, Any
     gain = compared[baseline]
     before, after = (percent(summary["arms"][arm][lead]["mean"]) for arm in (baseline, FULL))
     claim = "raised" if gain["low"] > 0 else "lowered" if gain["high"] < 0 else "did not measurably change"
-    means = {arm: summary["arms"][arm][lead]["mean"] for arm in compared if untrained(arm, arms)}
+    means = {arm: summary["arms"][arm][lead]["mean"] for arm in compared if is_untrained(arm, arms)}
     best = max(means, key=means.__getitem__, default=baseline)
-    rival = {"arm": best, "mean": percent(means[best]), **gained(compared[best])} if best != baseline else {}
+    rival = {"arm": best, "mean": percent(means[best]), **format_gain(compared[best])} if best != baseline else {}
     figures = {"before": before, "after": after, "rival": rival, "basis": basis, "runs": runs(seeds)}
-    return facts | {"claim": claim} | figures | gained(gain)
+    return facts | {"claim": claim} | figures | format_gain(gain)
 
 
 def _seeds(summary: Summary, lead: str) -> list[float]:

@@ -130,7 +130,7 @@ def draw_learning_curve(rows: Rows, signal: str = "reward") -> Figure:
     top.set_title(f"{'Accuracy' if prefers else 'Reward'} while training (n = {len(rows)} steps)")
     top.set_ylabel("of tokens (SFT), of pairs (IPO)" if prefers else "mean reward")
     top.set_ylim(min(0.0, reward.min(initial=0.0)), max(1.0, reward.max(initial=1.0)) * 1.02)
-    top.legend(loc="upper left" if _low_left(reward) else "lower right")
+    top.legend(loc="upper left" if _is_low_left(reward) else "lower right")
     if prefers:
         bottom.plot(steps, [row["loss"] for row in rows], color=ORANGE, linewidth=1.4)
         bottom.set_yscale("symlog", linthresh=1.0)  # nats a token of SFT, squared nats of IPO
@@ -145,7 +145,7 @@ def draw_learning_curve(rows: Rows, signal: str = "reward") -> Figure:
     return figure
 
 
-def _low_left(values: NDArray[Any]) -> bool:
+def _is_low_left(values: NDArray[Any]) -> bool:
     """Return True where a curve leaves the upper left corner free."""
     return float(values[: len(values) // 3 + 1].max(initial=0.0)) < 0.6
 

@@ -60,13 +60,13 @@ def draw_reward_progress(rows: Rows) -> Figure:
     figure, panels = _panels(f"Reward while training, by term ({_size(rows)})", names, rows)
     for name, panel in zip(names, panels, strict=True):
         steps, means, smoothed = curve(rows, name)
-        fit = fitted(steps, means)
+        fit = fit_curve(steps, means)
         size = 2.5 if len(steps) <= BINS else 0
         panel.plot(steps, means, color=GREY, linewidth=0.8, marker="o", markersize=size, label="mean of each step")
         title = fit.text if fit else "no fit: all steps alike" if len(steps) > 2 else "no fit: too few steps"
         if window(rows) > 1:
             panel.plot(steps, smoothed, color=GREEN, linewidth=2.4, label=f"mean over {window(rows)} steps")
-            r2 = determined(means, smoothed)
+            r2 = r_squared(means, smoothed)
             title += "" if math.isnan(r2) else f"\nmean over {window(rows)} steps: R² = {r2:.2f}"
         if fit:
             dashes = (0, (4, 2))
@@ -129,10 +129,10 @@ def window(rows: Rows) -> int:
     return 2 * min(25, len(rows) // 20) + 1
 
 
-def fitted(steps: Array, means: Array) -> Fit | None:
+def fit_curve(steps: Array, means: Array) -> Fit | None:
     """Return the better of a straight line and of a logarithm by least squares; None for under three or equal values.
 
-    >>> fitted(np.arange(4.0), np.array([0.0, 0.5, 1.0, 1.5])).text
+    >>> fit_curve(np.arange(4.0), np.array([0.0, 0.5, 1.0, 1.5])).text
     'fit: 0.000 +0.5 step, R² = 1.00'
     """
     if len(means) < 3 or np.ptp(means) < 1e-9:
@@ -141,15 +141,15 @@ def fitted(steps: Array, means: Array) -> Fit | None:
     for word, x in (("step", steps), ("ln(1 + step)", np.log1p(steps))):
         slope, start = np.polyfit(x, means, 1)
         line = start + slope * x
-        r2 = determined(means, line)
+        r2 = r_squared(means, line)
         fits.append(Fit(f"fit: {round(start, 3) + 0.0:.3f} {slope:+.2g} {word}, R² = {r2:.2f}", r2, line))
     return max(fits, key=lambda fit: fit.r2)
 
 
-def determined(values: Array, line: Array) -> float:
+def r_squared(values: Array, line: Array) -> float:
     """Return R²: the share of the variance of ``values`` that ``line`` explains; NaN where there is none.
 
-    >>> determined(np.array([0.0, 1.0]), np.array([0.5, 0.5]))
+    >>> r_squared(np.array([0.0, 1.0]), np.array([0.5, 0.5]))
     0.0
     """
     spread = float(np.square(values - values.mean()).sum())
@@ -170,8 +170,8 @@ def _progress_rows(rows: Rows) -> Iterator[dict[str, Any]]:
     by_step = {row["step"]: row for row in rows}
     for name in terms(rows):
         steps, means, smoothed = curve(rows, name)
-        fit = fitted(steps, means)
-        r2 = determined(means, smoothed)
+        fit = fit_curve(steps, means)
+        r2 = r_squared(means, smoothed)
         for place, step in enumerate(steps.astype(int).tolist()):
             row = by_step[step]
             yield {

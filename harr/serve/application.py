@@ -42,9 +42,9 @@ def application(service: RetrieverService, *, token: str = "", loopback: bool = 
     _add_pages(app, service)
     [spoken] = mcp.streamable_http_app().routes
     app.router.routes.append(Route("/mcp", Readable(cast(Route, spoken).endpoint)))
-    app.add_exception_handler(HarrError, _refused)
-    app.add_exception_handler(Overloaded, _overloaded)
-    app.add_exception_handler(HTTPException, _unknown)
+    app.add_exception_handler(HarrError, _answer_error)
+    app.add_exception_handler(Overloaded, _answer_overload)
+    app.add_exception_handler(HTTPException, _answer_unknown)
     app.add_middleware(Door, token=token, loopback=loopback, counted=service.monitor.answered)
     return app
 
@@ -127,7 +127,7 @@ def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) 
     return Response(body, status_code=status, media_type="application/json", headers=headers)
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _answer_error(_: Request, error: Exception) -> Response:
     """Tell what was wrong: with the request (422), with a server behind this one (503), or with what is here (500)."""
     status = 422 if isinstance(error, ParamsError | CorpusError) else 503
     return _json(
@@ -135,13 +135,13 @@ async def _refused(_: Request, error: Exception) -> Response:
     )
 
 
-async def _unknown(request: Request, error: Exception) -> Response:
+async def _answer_unknown(request: Request, error: Exception) -> Response:
     """Tell that there is no such route, or no such method of it."""
     assert isinstance(error, HTTPException)
     message = f"{request.method} {request.url.path[:100]}: {error.detail}; the routes are in docs/serve.md"
     return _json({"error": message}, error.status_code, dict(error.headers or {}))
 
 
-async def _overloaded(_: Request, error: Exception) -> Response:
+async def _answer_overload(_: Request, error: Exception) -> Response:
     assert isinstance(error, Overloaded)
     return _json({"error": str(error)}, 503, {"Retry-After": str(round(error.seconds))})

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from harr.builders.trained import conversation, finished
+from harr.builders.trained import conversation, finish_hop
 from harr.errors import ParamsError, one_line
 from harr.types import Question, Search
 
@@ -76,7 +76,7 @@ class SearchBody(BaseModel):
             asked, before = conversation([(message.role, message.text) for message in self.messages])
             hops = [(query, answer, "") for query, answer in before]
         question = self.question or asked or self.query
-        history = tuple(finished(query, answer, status, statuses=statuses) for query, answer, status in hops)
+        history = tuple(finish_hop(query, answer, status, statuses=statuses) for query, answer, status in hops)
         return Search(
             Question("", question),
             self.query or asked or question,

@@ -71,7 +71,7 @@ class Follower:
         if not (
             last_served.get("model") == self.model
             and digest_of(folder) == last_served.get("digest")
-            and self._took(folder, Served(str(last_served["version"]), last_served["digest"]))
+            and self._try_last(folder, Served(str(last_served["version"]), last_served["digest"]))
         ):
             self._unfit = (NONE, "")
             self._take(*self._look())
@@ -119,7 +119,7 @@ class Follower:
             raise ModelError(f"{registered.uri} is of kind {registered.kind}; a server answers with a retriever")
         return fetch(self._client, registered, self._cache), version
 
-    def _took(self, folder: Path, version: Served) -> bool:
+    def _try_last(self, folder: Path, version: Served) -> bool:
         """Return whether the version that was served last can be served now, too; if not, the registry is asked."""
         try:
             self._take(folder, version)

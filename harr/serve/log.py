@@ -99,7 +99,7 @@ class TrafficLog:
         except OSError as error:
             raise ParamsError(f"--log {folder} cannot be written ({error.strerror}); name another folder") from None
 
-    def searched(self, search: LoggedSearch) -> None:
+    def add_search(self, search: LoggedSearch) -> None:
         """Keep a search."""
         row = search if self.recording.texts else replace(search, question="", query="", state="")
         self.append(SEARCHES, row)

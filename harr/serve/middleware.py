@@ -46,7 +46,7 @@ class Door:
             if refusal:
                 await refuse(sending, *refusal)
             else:
-                await self._app(scope, _limited(receive), sending)
+                await self._app(scope, _limit_body(receive), sending)
         except TooLarge:
             await refuse(sending, 413, f"the body has more than {MAX_BYTES} bytes")
         except ClientDisconnect:
@@ -103,7 +103,7 @@ class TooLarge(Exception):
     """A body grew over its limit while it was read."""
 
 
-def _limited(receive: Asgi) -> Asgi:
+def _limit_body(receive: Asgi) -> Asgi:
     read = 0
 
     async def receiving() -> Any:

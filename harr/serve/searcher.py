@@ -144,7 +144,7 @@ class Searcher:
         with self._answering:
             yield self.serving is not None and self.serving.corpus is corpus
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Return whether the stages made another corpus or other vectors since they were opened."""
         return self._read_manifests() not in (self._made, ())
 

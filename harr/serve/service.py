@@ -70,18 +70,18 @@ class RetrieverService:
             "model": body.model,
             "version": answer.version,
         }
-        name = self._logged(self.log, wanted, answer, retrieval) if self.log else ""
+        name = self._log_search(self.log, wanted, answer, retrieval) if self.log else ""
         for observer in self.observers.values():
             observer.answered(Answered(name, body, answer.version, retrieval))
         return response | ({"id": name} if name else {})
 
-    def _logged(self, log: TrafficLog, wanted: Search, answer: Answer, retrieval: Retrieval) -> str:
+    def _log_search(self, log: TrafficLog, wanted: Search, answer: Answer, retrieval: Retrieval) -> str:
         """Keep a search, and return its id, by which the application tells what became of it."""
         name = new_id()
         pool = self.searcher.ids(retrieval.pool)
         chosen = tuple(passage.id for passage in retrieval.passages)
         texts = wanted.question.text, wanted.query, retrieval.state
-        log.searched(
+        log.add_search(
             LoggedSearch(
                 name, now(), answer.version, answer.reads, *texts, chosen, pool, retrieval.logprob, retrieval.kept
             )

@@ -59,7 +59,7 @@ def bounded_client(seconds: float, *, secret: str = "") -> httpx.Client:
     )
 
 
-def within(seconds: float, call: Callable[[], T]) -> T:
+def call_within(seconds: float, call: Callable[[], T]) -> T:
     """Return what a call returns or raises; it is left alone, in a thread of its own, where it takes longer.
 
     A client's time-outs are per read: a server that sends a byte now and then, even of its headers, meets none of them.
@@ -67,9 +67,9 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     Raises:
         TimeoutError: it took longer.
 
-    >>> within(1.0, lambda: 3)
+    >>> call_within(1.0, lambda: 3)
     3
-    >>> within(0.01, lambda: time.sleep(0.2))
+    >>> call_within(0.01, lambda: time.sleep(0.2))
     Traceback (most recent call last):
         ...
     TimeoutError: not over after 0.01 s

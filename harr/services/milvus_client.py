@@ -100,7 +100,7 @@ class Connection:
         began = time.monotonic()
         _say(f"Milvus at {self.where} does not answer ({failure}); waiting, at most {self.patience:.0f} s")
         try:  # while it starts, a server says many things
-            result = retry(again or call, self.patience, _failed, longest=LONGEST_PAUSE)
+            result = retry(again or call, self.patience, _is_failure, longest=LONGEST_PAUSE)
         except FAILURES as error:
             raise ServiceUnavailable(
                 f"Milvus at {self.where} did not answer for {self.patience:.0f} s ({reason(error)}); "
@@ -143,7 +143,7 @@ def _connect_server(params: IndexParams) -> MilvusClient:
         return retry(
             lambda: _open_server(params.uri, token),
             CONNECT_SECONDS,
-            lambda error: _failed(error) and not _refuses(error),
+            lambda error: _is_failure(error) and not _refuses(error),
             longest=LONGEST_PAUSE,
             tell=tell,
         )
@@ -241,7 +241,7 @@ def check_index_type(connection: Connection, kind: str, index: Mapping[str, Any]
 
 
 @contextmanager
-def explained(where: str) -> Iterator[None]:
+def explain_errors(where: str) -> Iterator[None]:
     """Turn what pymilvus raises into one line."""
     try:
         yield
@@ -269,7 +269,7 @@ def reason(error: Exception) -> str:
     return " ".join(words)[:300]
 
 
-def _failed(error: Exception) -> bool:
+def _is_failure(error: Exception) -> bool:
     """Return whether an error is one of Milvus or gRPC."""
     return isinstance(error, FAILURES)
 

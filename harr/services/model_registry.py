@@ -119,7 +119,7 @@ def resolve(client: Any, uri: str) -> RegisteredVersion:
     if match is None:
         raise ParamsError(f"{uri!r} names no registered model; expected models:/NAME@ALIAS or models:/NAME/NUMBER")
     name, alias, number = match["name"], match["alias"], match["number"]
-    with _answered(uri):
+    with _explain_errors(uri):
         look_up = client.get_model_version_by_alias if alias else client.get_model_version
         version = look_up(name, alias or number)
     if not (version.run_id and DIGEST.fullmatch(version.tags.get("model", "")) and "kind" in version.tags):
@@ -156,16 +156,16 @@ def download(client: Any, version: RegisteredVersion, out: Path) -> None:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     try:
-        with _answered(version.uri):
+        with _explain_errors(version.uri):
             paths = {file.path for file in client.list_artifacts(version.run, version.kind)}
             place = f"{version.kind}/{LOADABLE}"
             path = place if place in paths else version.kind
-            folder = copied(client, version.run, path, work)
+            folder = copy_artifacts(client, version.run, path, work)
         (folder / MLFLOW_NOTE).unlink(missing_ok=True)
         check_publishable(folder)
         if digest_of(folder) != version.digest:
             raise DamagedFile(
-                f"{version.uri} is damaged in MLflow's artifact store ({_changed(folder)} is not what was registered); "
+                f"{version.uri} is damaged in MLflow's artifact store ({_first_changed(folder)} is not what was registered); "
                 "restore it there, or run `dvc repro` and `harr record --register` where the model was trained"
             )
         publish(folder, out)
@@ -173,7 +173,7 @@ def download(client: Any, version: RegisteredVersion, out: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def copied(client: Any, run: str, path: str, place: Path) -> Path:
+def copy_artifacts(client: Any, run: str, path: str, place: Path) -> Path:
     """Return the copy in ``place`` of what a run keeps under ``path``.
 
     Raises:
@@ -190,7 +190,7 @@ def copied(client: Any, run: str, path: str, place: Path) -> Path:
         ) from None
 
 
-def _changed(folder: Path) -> str:
+def _first_changed(folder: Path) -> str:
     """Return the name of the first file that is not as the list of hashes says; else that of the list."""
     if (listing := folder / SUMS).exists():
         for line in listing.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -201,7 +201,7 @@ def _changed(folder: Path) -> str:
 
 
 @contextmanager
-def _answered(uri: str) -> Iterator[None]:
+def _explain_errors(uri: str) -> Iterator[None]:
     """Turn the errors of MLflow's client, and of the client of whatever store has its files, into ours."""
     try:
         yield

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from harr.errors import HarrError, ParamsError, ServiceUnavailable, bare, one_line
 from harr.io.retry import is_transient, retry
 from harr.params.servers import ServerParams
-from harr.services.bounded import AnswerTooLarge, bounded_client, retry_after, within
+from harr.services.bounded import AnswerTooLarge, bounded_client, call_within, retry_after
 
 if TYPE_CHECKING:  # loading it takes half a second, for which only those wait who ask a server
     from openai import APIStatusError, OpenAI
@@ -152,7 +152,7 @@ class Service:
         from openai import APIConnectionError, APIResponseValidationError, APIStatusError, APITimeoutError
 
         try:
-            return within(self._timeout + GRACE_SECONDS, lambda: attempt(address.client))
+            return call_within(self._timeout + GRACE_SECONDS, lambda: attempt(address.client))
         except (APIConnectionError, TimeoutError) as error:  # APITimeoutError is one of these
             if isinstance(error.__cause__, AnswerTooLarge):
                 raise ParamsError(f"{address.where}: the answer is not read: {error.__cause__}") from None
@@ -192,7 +192,7 @@ class Service:
         if error.status_code in (401, 403):
             return ParamsError(f"{where}; set the environment variable {self._key_variable} to a valid key")
         text = f"{where}; check {self._refused}"
-        return ContextLengthExceeded(text, where) if _too_long(error) else ParamsError(text)
+        return ContextLengthExceeded(text, where) if _is_too_long(error) else ParamsError(text)
 
 
 def is_not_found(error: Exception) -> bool:
@@ -202,7 +202,7 @@ def is_not_found(error: Exception) -> bool:
     return isinstance(error, NotFoundError)
 
 
-def _too_long(error: "APIStatusError") -> bool:
+def _is_too_long(error: "APIStatusError") -> bool:
     """Return whether a request was refused because its prompt, with what may be written, is longer than the model
     reads."""
     message = error.body.get("message") if isinstance(error.body, dict) else None

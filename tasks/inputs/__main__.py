@@ -32,7 +32,7 @@ def mark() -> str:
     return digest.hexdigest()
 
 
-def remembered(stamp: str) -> bool:
+def is_remembered(stamp: str) -> bool:
     """Return whether nothing differs from the last time."""
     try:
         memo: dict[str, Any] = read_json(MEMO)
@@ -45,17 +45,17 @@ def remembered(stamp: str) -> bool:
 def main() -> None:
     """Write what has changed."""
     stamp = mark()
-    if remembered(stamp):
+    if is_remembered(stamp):
         return
     from harr.params import Params
-    from tasks.inputs.differences import stale
+    from tasks.inputs.differences import explain_stale
     from tasks.inputs.stages import all_inputs
 
     params = Params.load()
     section = params.download.model_dump(mode="json")
     files = look(section, Path(), FILES)
     now = all_inputs(params, files)
-    for stage, reasons in stale(now, Path()).items():
+    for stage, reasons in explain_stale(now, Path()).items():
         for reason in reasons:
             print(f"{stage} is stale: {reason}")
     for stage, inputs in now.items():

@@ -58,7 +58,7 @@ class Code:
                 entries = {table: keys for (module, table), keys in chosen.items() if module == name}
                 hashes[file] = self._hash(name, entries)
                 others |= set(_optional(self._tree(name)))
-                pending += self._graph.find_modules_directly_imported_by(name) - self._unchosen(name, entries)
+                pending += self._graph.find_modules_directly_imported_by(name) - self._unused_modules(name, entries)
         return dict(sorted(hashes.items())), others
 
     def _hash(self, name: str, entries: Mapping[str, frozenset[str]]) -> str:
@@ -97,7 +97,7 @@ class Code:
         words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
         return [self.read(path) for path in self._beside[folder] if words & {path.stem, path.name}]
 
-    def _unchosen(self, name: str, entries: Mapping[str, frozenset[str]]) -> set[str]:
+    def _unused_modules(self, name: str, entries: Mapping[str, frozenset[str]]) -> set[str]:
         """Return the modules that only entries of a module's tables name that are not chosen."""
         cut: set[str] = set()
         for table, keys in entries.items():

@@ -14,7 +14,7 @@ from tasks.inputs.stages import READS, at
 from tasks.paths import INPUTS, LOCK, SETTINGS
 
 
-def locked(root: Path) -> dict[str, Any]:
+def read_lock(root: Path) -> dict[str, Any]:
     """Return what dvc.lock notes of every stage; nothing where there is no such file."""
     if not (root / LOCK).exists():
         return {}
@@ -23,18 +23,18 @@ def locked(root: Path) -> dict[str, Any]:
     return stages if isinstance(stages, dict) else {}
 
 
-def noted_hash(entry: Any, stage: str) -> str:
+def find_hash(entry: Any, stage: str) -> str:
     """Return the MD5 of a stage's inputs in its ``entry`` of dvc.lock; "" where it has none."""
     deps = entry.get("deps", ()) if isinstance(entry, dict) else ()
     name = (INPUTS / f"{stage}.json").as_posix()
     return next((str(dep.get("md5", "")) for dep in deps if dep.get("path") == name), "")
 
 
-def noted(root: Path) -> dict[str, dict[str, Any]]:
+def read_inputs(root: Path) -> dict[str, dict[str, Any]]:
     """Return the inputs with which every stage ran, as far as DVC's cache has them."""
-    entries, cache, by_stage = locked(root), cache_folder(root), {}
+    entries, cache, by_stage = read_lock(root), cache_folder(root), {}
     for stage in READS:
-        if digest := noted_hash(entries.get(stage), stage):
+        if digest := find_hash(entries.get(stage), stage):
             for path in (root / INPUTS / f"{stage}.json", cache / "files/md5" / digest[:2] / digest[2:]):
                 if path.is_file() and md5(path) == digest:
                     by_stage[stage] = read_json(path)
@@ -54,10 +54,10 @@ def md5(path: Path) -> str:
     return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
 
 
-def stale(now: Mapping[str, Mapping[str, Any]], root: Path) -> dict[str, list[str]]:
+def explain_stale(now: Mapping[str, Mapping[str, Any]], root: Path) -> dict[str, list[str]]:
     """Return why the inputs of a stage that ran are others ``now``, by stage."""
     values = read_yaml(root / SETTINGS, mend="restore it") if (root / SETTINGS).exists() else {}
-    return {stage: lines for stage, was in noted(root).items() if (lines := reasons(was, now[stage], values))}
+    return {stage: lines for stage, was in read_inputs(root).items() if (lines := reasons(was, now[stage], values))}
 
 
 def reasons(before: Mapping[str, Any], now: Mapping[str, Any], values: Any) -> list[str]:

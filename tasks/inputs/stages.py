@@ -80,7 +80,7 @@ def stage_inputs(stage: str, params: Params, code: Code, files: Mapping[str, str
     """
     unused = [name for name, used in USED_IF.items() if not used(params)]
     aside = [*ASIDE, *unused, *(name for name, stages in ONLY_IN.items() if stage not in stages)]
-    modules, packages = code.hashes(f"tasks.{stage}", chosen(stage, params), aside)
+    modules, packages = code.hashes(f"tasks.{stage}", list_entries(stage, params), aside)
     return {
         "parameters": dict(parameters(stage, params)),
         "code": modules,
@@ -126,7 +126,7 @@ def at(values: Any, name: str) -> Any:
     return values
 
 
-def chosen(stage: str, params: Params) -> Chosen:
+def list_entries(stage: str, params: Params) -> Chosen:
     """Return the entries of our tables that a run of a stage uses."""
     arms = params.evaluate.arm_table
     trained = {name for name, arm in arms.items() if arm.trained} | {"full"}

@@ -5,7 +5,7 @@ from harr.io.files import SUMS, check_sums
 from harr.params import Params
 from tasks.merge import summary, version_tags
 from tasks.paths import EVALUATION, trained_folder
-from tasks.registry.register import CANDIDATE, hashes, propose, register, registered
+from tasks.registry.register import CANDIDATE, find_registered, hashes, propose, register
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import look_up, service
 from tasks.tracking.inputs import check_settings
@@ -41,7 +41,7 @@ def keep_candidate(params: Params, *, by_hand: bool = False) -> str:
     name = params.tracking.registered_model
     with service():
         client = open_client(params)
-        existing = registered(client, name, hashes(params, kind, folder, EVALUATION), folder)
+        existing = find_registered(client, name, hashes(params, kind, folder, EVALUATION), folder)
         if existing:
             before = look_up(client.get_model_version_by_alias, name, CANDIDATE)
             if not propose(client, name, existing, by_hand=by_hand):

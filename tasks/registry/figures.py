@@ -53,11 +53,11 @@ def describe(summary: Summary, what: str, name: str, number: str, *, loads: bool
     """Return the description of a version, in Markdown: what it is and shows, the table of arms, how it is loaded."""
     meaning = headline_words(summary)
     use = LOADING.format(uri=f"{SCHEME}{name}/{number}") if loads else f"`harr pull {SCHEME}{name}/{number} DIR`"
-    arms = "\n".join(_within(table(summary).splitlines(), MOST - len(what) - len(meaning) - len(use)))
+    arms = "\n".join(_cut_lines(table(summary).splitlines(), MOST - len(what) - len(meaning) - len(use)))
     return f"{what}\n\n{meaning}\n\n```text\n{arms}\n```\n\n{use}"
 
 
-def _within(lines: list[str], most: int) -> Iterator[str]:
+def _cut_lines(lines: list[str], most: int) -> Iterator[str]:
     """Yield the first lines of so many characters; where some are left out, a line that says so."""
     left = most - len("... (metrics/evaluate.json)") - 20
     for line in lines:

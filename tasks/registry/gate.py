@@ -16,7 +16,7 @@ from harr.errors import DamagedFile, IndexMismatch, ParamsError, PromotionRefuse
 from harr.io.files import fingerprint, read_json, read_jsonl, sha256
 from harr.params.functions import function_of
 from harr.report.promotion import Condition, Verdict
-from harr.services.model_registry import copied
+from harr.services.model_registry import copy_artifacts
 from tasks.embed import vectors_manifest
 from tasks.evaluation_record import PLAYED
 from tasks.paths import VECTORS
@@ -220,7 +220,7 @@ def _attempts(number: int, candidate: Any) -> Condition:
 
 def _history(past: list[str], champion: Any | None) -> Condition:
     """Ask that the champion is the one that a promotion or rollback made."""
-    moved = history.moved_by_hand(past, champion)
+    moved = history.describe_manual_move(past, champion)
     return Condition("history", moved or "as promotions left it", "a champion that was promoted here", not moved)
 
 
@@ -304,7 +304,7 @@ def read_registered(client: Any, version: Any, name: str) -> Any:
     if name not in listed:
         return {}
     with tempfile.TemporaryDirectory() as place:
-        folder = copied(client, version.run_id, "evaluation", Path(place))
+        folder = copy_artifacts(client, version.run_id, "evaluation", Path(place))
         digest = fingerprint({path.name: sha256(path) for path in sorted(folder.iterdir())})
         if version.tags.get("results", digest) != digest:
             raise PromotionRefused(

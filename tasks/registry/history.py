@@ -39,10 +39,10 @@ def champions(client: Any, name: str) -> list[str]:
     return noted if left else []
 
 
-def moved_by_hand(past: list[str], champion: Any | None) -> str:
+def describe_manual_move(past: list[str], champion: Any | None) -> str:
     """Return how the alias differs from what promotions and rollbacks made of it, and what to do; "" where it does not.
 
-    >>> moved_by_hand([], None), moved_by_hand(["1", "3"], None)[:52]
+    >>> describe_manual_move([], None), describe_manual_move(["1", "3"], None)[:52]
     ('', 'version 3 was champion and is none any more (deleted')
     """
     now = str(champion.version) if champion else ""

@@ -17,7 +17,7 @@ from tasks.registry.register import CANDIDATE, ROLLED_BACK
 from tasks.registry.replay import replay_of
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import done_once, look_up, service, uploading
-from tasks.tracking.execution import is_alive, machine, me, process_name
+from tasks.tracking.execution import is_alive, machine, process_name, this_process
 
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
 HOLDER = re.compile(r"\(((\w+)-\d+-\d+)\)$")
@@ -45,7 +45,7 @@ def promote(params: Params, *, again: bool = False) -> str:
     """
     with service():
         client, name = open_client(params), params.tracking.registered_model
-        with alone(client, name):
+        with lock_promotion(client, name):
             candidate = look_up(client.get_model_version_by_alias, name, CANDIDATE)
             champion = look_up(client.get_model_version_by_alias, name, CHAMPION)
             if candidate is None:
@@ -97,11 +97,11 @@ def rollback(params: Params, *, to: str = "") -> str:
     """
     with service():
         client, name = open_client(params), params.tracking.registered_model
-        with alone(client, name):
+        with lock_promotion(client, name):
             past = champions(client, name)
             champion = look_up(client.get_model_version_by_alias, name, CHAMPION)
             before = look_up(client.get_model_version_by_alias, name, PREVIOUS)
-            previous = _former(client, name, past, to) if to else before
+            previous = _find_former(client, name, past, to) if to else before
             if previous is None or (champion and champion.version == previous.version and not to):
                 raise PromotionRefused(f"registered model {name} has no previous champion to go back to")
             candidate = look_up(client.get_model_version_by_alias, name, CANDIDATE)
@@ -115,7 +115,7 @@ def rollback(params: Params, *, to: str = "") -> str:
     return f"rolled back: champion of {name} is version {previous.version}{left}"
 
 
-def _former(client: Any, name: str, past: Sequence[str], to: str) -> Any:
+def _find_former(client: Any, name: str, past: Sequence[str], to: str) -> Any:
     """Return a version that was champion before.
 
     Raises:
@@ -130,7 +130,7 @@ def _former(client: Any, name: str, past: Sequence[str], to: str) -> Any:
 
 
 @contextmanager
-def alone(client: Any, name: str) -> Iterator[None]:
+def lock_promotion(client: Any, name: str) -> Iterator[None]:
     """Let one promotion or rollback of a model work at a time, on every machine that shares the store.
 
     MLflow moves an alias without looking at its old value, but its store makes a registered model of
@@ -145,14 +145,14 @@ def alone(client: Any, name: str) -> Iterator[None]:
         PromotionRefused: another was at work for WAIT_SECONDS.
     """
     lock, deadline = f"{name}.promotion", time.monotonic() + WAIT_SECONDS
-    mark = f"A promotion under way, by {me()} ({process_name()})"
+    mark = f"A promotion under way, by {this_process()} ({process_name()})"
     while not done_once(client.create_registered_model, lock, description=mark):
         holder = look_up(client.get_registered_model, lock)
         if holder is None:
             continue
         if holder.description == mark:  # the server went away before this process could take it off
             break
-        if _died(holder.description or "") or time.time() - holder.creation_timestamp / 1000 > LEASE_SECONDS:
+        if _has_died(holder.description or "") or time.time() - holder.creation_timestamp / 1000 > LEASE_SECONDS:
             _release_stale_lock(client, lock, holder.creation_timestamp)
         elif time.monotonic() > deadline:
             raise PromotionRefused(f"{holder.description} has {name} since {WAIT_SECONDS:.0f} s; try again later")
@@ -164,7 +164,7 @@ def alone(client: Any, name: str) -> Iterator[None]:
         done_once(client.delete_registered_model, lock)
 
 
-def _died(mark: str) -> bool:
+def _has_died(mark: str) -> bool:
     """Return whether a mark is of a process of this machine that is gone; of another machine's nobody here can tell."""
     holder = HOLDER.search(mark)
     return holder is not None and holder[2] == machine() and not is_alive(holder[1])

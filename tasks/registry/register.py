@@ -74,7 +74,7 @@ def register(
     name, rows = params.tracking.registered_model, _rows(params, evaluation)
     facts = {**hashes(params, kind, folder, evaluation), **tags}
     with service():
-        existing = registered(run.client, name, facts, folder)
+        existing = find_registered(run.client, name, facts, folder)
         version = existing or _make(run, params, folder, rows, facts, summary)
         propose(run.client, name, version)
     return str(version.version)
@@ -86,13 +86,13 @@ def hashes(params: Params, kind: str, folder: Path, evaluation: Path) -> dict[st
     return {"kind": kind, "model": digest_of(folder), "results": fingerprint(rows)}
 
 
-def registered(client: Any, name: str, facts: Mapping[str, str], folder: Path) -> Any | None:
+def find_registered(client: Any, name: str, facts: Mapping[str, str], folder: Path) -> Any | None:
     """Return the newest version with the same of these facts (``SAME``) whose files are all there; None without one."""
     if look_up(client.get_registered_model, name) is None:
         return None
     same = client.search_model_versions(f"name = '{name}' and tags.model = '{facts['model']}'")
     for version in sorted(same, key=lambda one: int(one.version), reverse=True):
-        if all(version.tags.get(key) == facts[key] for key in SAME if key in facts) and not _lost(
+        if all(version.tags.get(key) == facts[key] for key in SAME if key in facts) and not _find_missing(
             client, version.run_id, facts["kind"], folder
         ):
             return version
@@ -132,7 +132,7 @@ def _make(
     installed = requirements()
     with uploading("requirements.txt"):
         run.client.log_text(run.run_id, installed, "requirements.txt")
-    if lost := _lost(run.client, run.run_id, kind, folder):
+    if lost := _find_missing(run.client, run.run_id, kind, folder):
         raise Refused(
             f"MLflow did not take {', '.join(sorted(lost))} of {folder}, so no version is registered; see above"
         )
@@ -154,7 +154,7 @@ def place_of(kind: str) -> str:
     return f"{kind}/{LOADABLE}" if kind == "retriever" else kind
 
 
-def _lost(client: Any, run_id: str, kind: str, folder: Path) -> set[str]:
+def _find_missing(client: Any, run_id: str, kind: str, folder: Path) -> set[str]:
     """Return what a run lacks of a model folder and of what stands around it."""
     place = place_of(kind)
     wanted = {f"{place}/{path.relative_to(folder).as_posix()}" for path in folder.rglob("*") if path.is_file()}

@@ -18,7 +18,7 @@ LOCKS = STATE / "locks"
 
 
 @contextlib.contextmanager
-def alone(stage: str) -> Iterator[None]:
+def lock_stage(stage: str) -> Iterator[None]:
     """Run a stage in this folder, unless another process does: two would write the same files.
 
     Raises:

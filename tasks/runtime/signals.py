@@ -39,7 +39,7 @@ class _Left:
 
 
 @contextlib.contextmanager
-def handled() -> Iterator[None]:
+def handle_signals() -> Iterator[None]:
     """Handle SIGINT and SIGTERM by our own handlers for the length of the block.
 
     It takes the place of the interpreter's, which would leave in the middle of a step.
@@ -53,13 +53,13 @@ def handled() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def ended_soon() -> Iterator[None]:
+def end_soon() -> Iterator[None]:
     """End the process soon after the block: nothing is looked for in memory, and a stopped process waits for nobody."""
     try:
         yield
     finally:
         gc.freeze()  # spares the interpreter a last look at all of torch: up to 2 s
-        if progress.stop_asked():  # threads that wait for a server that hangs must not keep it
+        if progress.should_stop():  # threads that wait for a server that hangs must not keep it
             with contextlib.suppress(OSError):
                 sys.stdout.flush()
             signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + _Left.number))
@@ -84,7 +84,7 @@ def follow() -> None:
 def _follow(leaders: Mapping[str, psutil.Process | None]) -> None:
     while all(leader and _lives(leader) for leader in leaders.values()):
         time.sleep(LOOK_SECONDS)
-    if not progress.stop_asked():  # the same signal may have come here: a second one would end the stage at once
+    if not progress.should_stop():  # the same signal may have come here: a second one would end the stage at once
         gone = next(name for name, leader in leaders.items() if not (leader and _lives(leader)))
         _tell(f"the {gone} that started this stage is gone")
         os.kill(os.getpid(), signal.SIGTERM)

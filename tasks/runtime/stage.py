@@ -77,16 +77,16 @@ def perform(stage: str, work: Work, *, checks: bool = False) -> None:
     params = Params.load()
     free, memory = shutil.disk_usage(Path()).free, limits.memory_limit(psutil.virtual_memory().total)
     limits.check(stage, params, Path(), free=free, memory=memory)
-    with locks.alone(stage), block(stage, params):
+    with locks.lock_stage(stage), block(stage, params):
         if checks:
             from tasks.expectations.process import checker
 
             checker()
         with tracked_run(stage, params) as run:
-            _patiently(lambda: work(params, run))
+            _retry_work(lambda: work(params, run))
 
 
-def _patiently(work: Callable[[], None]) -> None:
+def _retry_work(work: Callable[[], None]) -> None:
     """Do a stage's work; where a server does not answer, go on after a pause. A wrong input gets no better by waiting.
 
     Of several processes none goes on: the others have ended with the same error.

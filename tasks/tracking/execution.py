@@ -23,7 +23,7 @@ def owner() -> psutil.Process:
     return runners[-1] if runners else here
 
 
-def me() -> str:
+def this_process() -> str:
     """Return this process in a person's words: host and pid."""
     return f"{platform.node()}, pid {os.getpid()}"
 

@@ -104,9 +104,9 @@ def foreign_roots(database: Path) -> list[str]:
     except sqlite3.DatabaseError:  # MLflow says that it is damaged
         return []
     roots = {match[1] for (place,) in rows if (match := ROOT.fullmatch(place or ""))}
-    return sorted(root for root in roots - {str(database.parent / FILES)} if _was_left(Path(root)))
+    return sorted(root for root in roots - {str(database.parent / FILES)} if _is_abandoned(Path(root)))
 
 
-def _was_left(root: Path) -> bool:
+def _is_abandoned(root: Path) -> bool:
     """Return whether a folder mlruns is gone, or belongs to a checkout with a store of its own."""
     return not root.exists() or (root.parent / DATABASE).exists()

@@ -26,7 +26,7 @@ from harr.params import Params
 from tasks.paths import NOTES, RUNS
 from tasks.tracking.client import address_of, client_of
 from tasks.tracking.errors import Refused, done_once, service, uploading
-from tasks.tracking.execution import is_alive, me
+from tasks.tracking.execution import is_alive, this_process
 from tasks.tracking.traces import send_traces
 
 NOTE = "mlflow.note.content"
@@ -250,7 +250,7 @@ def send_left(client_for: Callable[[str], Any]) -> list[str]:
         ServiceUnavailable: a server does not answer; what it has not taken stays.
     """
     lines = []
-    with _alone():
+    with _lock_notes():
         for path in sorted(NOTES.glob("*.json")):
             try:
                 report = read_report(path)
@@ -275,7 +275,7 @@ def _send_late(client: Any, report: Report) -> list[str]:
     if report.status == "RUNNING":  # its process is gone
         if run.info.status == "RUNNING":
             report.status, report.ended = "KILLED", int(time.time() * 1000)
-            report.tags["harr.killed"] = f"its process was gone; closed by {me()}"
+            report.tags["harr.killed"] = f"its process was gone; closed by {this_process()}"
             page = f"; {report.address.rstrip('/')}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
             lines = [
                 f"MLflow run {run.info.run_id} of stage {report.stage} was cut off by a kill and is "
@@ -303,7 +303,7 @@ def _remove_partial_notes() -> None:
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def _lock_notes() -> Iterator[None]:
     """Keep other processes from sending the same notes meanwhile."""
     NOTES.mkdir(parents=True, exist_ok=True)
     folder = os.open(NOTES, os.O_RDONLY)

@@ -67,12 +67,12 @@ def possessives(node: Node, asked: Sequence[Node], names: Mapping[Node, str]) ->
     by_kind = {"name": f"{name}'s", **described}
     if asked and node == (last := asked[-1] if asked[-1] in names else asked[-1][:-1]):
         by_kind |= {"pronoun": PRONOUNS[gender(name)]["their"], "ellipsis": "the"}
-    elif asked and node != last and _compared(node, asked[-1][:-1], names):
+    elif asked and node != last and _are_a_pair(node, asked[-1][:-1], names):
         by_kind["other"] = "the other one's"
     return by_kind
 
 
-def _compared(one: Node, two: Node, names: Mapping[Node, str]) -> bool:
+def _are_a_pair(one: Node, two: Node, names: Mapping[Node, str]) -> bool:
     """Return whether two people are the only ones of their sort: of the question, or found."""
     alike = [node for node in names if bool(node[1:]) == bool(one[1:])]
     return one != two and sorted(alike) == sorted((one, two))
