@@ -1,4 +1,4 @@
-"""Whether questions, gold passages and reward fit each other, told before anything is embedded: `harr preview`."""
+"""Check that questions, gold passages and reward fit each other, before anything is embedded: `harr preview`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -32,7 +32,7 @@ def checks(data: Data, terms: Sequence[str], pipeline: PipelineFacts, min_questi
 
 
 def _documents(data: Data) -> list[Finding]:
-    """Tell what was left out when passages and questions were read."""
+    """Report what was left out when passages and questions were read."""
     findings = []
     if data.left_out:
         what = f"{len(data.left_out):,} cannot be read; first {data.left_out[0]}"
@@ -46,7 +46,7 @@ def _documents(data: Data) -> list[Finding]:
 
 
 def _gold(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Finding]:
-    """Tell whether the passages are there that questions name."""
+    """Check that the passages exist that questions name."""
     if data.ids is None:
         return []
     findings = []
@@ -63,7 +63,7 @@ def _gold(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Finding]
 
 
 def _reward(term: str, splits: Mapping[str, Sequence[Question]], pipeline: PipelineFacts) -> list[Finding]:
-    """Tell whether a term of the reward can score the questions."""
+    """Check that a term of the reward can score the questions."""
     needs, what = (
         ("gold_ids", "gold passages (supporting)")
         if term in OF_GOLD
@@ -102,7 +102,7 @@ def _state_answer(answers: Sequence[str], texts: Sequence[str]) -> bool:
 
 
 def _answers(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Finding]:
-    """Tell how many answers stand in their gold passages, and how many in the question; yes and no stand nowhere."""
+    """Count the answers that stand in their gold passages, and those in the question; yes and no stand nowhere."""
     asked = [question for questions in splits.values() for question in questions if statable(question.answers)]
     leaking = [question for question in asked if states_answer(question.text, question.answers)]
     findings = []
@@ -125,7 +125,7 @@ def _flaw(subject: str, message: str, count: int, total: int, fix: str) -> Findi
 
 
 def _picks(splits: Mapping[str, Sequence[Question]], terms: Sequence[str], picks: int) -> list[Finding]:
-    """Tell whether a pipeline that picks can find all gold."""
+    """Check that a pipeline that picks can find all gold."""
     over = [q for asked in splits.values() for q in asked if picks and len(q.gold_documents) > picks]
     if not over or not {"recall", "all_gold"} & {*terms}:
         return []

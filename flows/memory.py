@@ -1,4 +1,4 @@
-"""About how much memory stages embed, train and evaluate hold at most, told before anything is computed.
+"""Estimate the peak memory of stages embed, train and evaluate before anything is computed.
 
 What grows with a recipe is counted from its parameters and its questions; what does not (libraries, tracker, report)
 was measured once. docs/performance.md compares the sums with what stages took. On a GPU all but libraries and index
@@ -56,7 +56,7 @@ class Shape:
 
 
 def memory_check(params: Params, data: Data, here: float) -> list[Finding]:
-    """Return what the stages will hold, beside the bytes that are ``here``; nothing where that cannot be told."""
+    """Return what the stages will hold against the bytes that are ``here``; nothing where that is unknown."""
     shape, questions = shape_of(params.encoder.model), data.splits.train
     if shape is None or not questions:
         return []
@@ -71,7 +71,7 @@ def memory_check(params: Params, data: Data, here: float) -> list[Finding]:
 
 
 def shape_of(model: str) -> Shape | None:
-    """Return the shape of a model that is on this machine; None of one that is not, or tells no layers."""
+    """Return the shape of a model that is on this machine; None of one that is not, or names no layers."""
     folder = Path(model).expanduser()
     try:
         if model == PACKAGED or folder.is_dir():
@@ -91,7 +91,7 @@ def shape_of(model: str) -> Shape | None:
 
 
 def _weights(path: Path) -> int:
-    """Return the number of weights in a file of safetensors, as its head tells."""
+    """Return the number of weights in a file of safetensors, by its head."""
     with path.open("rb") as file:
         head: Mapping[str, Any] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     return sum(math.prod(one["shape"]) for name, one in head.items() if name != "__metadata__")

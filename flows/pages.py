@@ -19,7 +19,7 @@ SERVED = re.compile(rf"/({re.escape(str(RUNS))}/[^/.][^/]*/)?({'|'.join(map(re.e
 
 
 class PageHandler(SimpleHTTPRequestHandler):
-    """A handler that answers for files below SITES, to whoever asks for this machine by its own name."""
+    """A handler that answers for files below SITES, for requests that name this machine by its own name."""
 
     def send_head(self) -> Any:
         """Send what stands before a file and return it, or refuse."""

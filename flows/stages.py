@@ -20,7 +20,7 @@ from tasks.inputs.stages import all_inputs
 from tasks.paths import INPUTS, SETTINGS, STATE
 
 SECONDS = 60
-"""DVC may take so long: it waits while another DVC is at work, and hashes what changed."""
+"""Time limit of DVC: it waits while another DVC runs, and hashes what changed."""
 LOOK = "inputs"
 """The entry of dvc.yaml that always runs, and makes nothing but what the others are compared by."""
 MEND = "bring it back with git (`git checkout` it), or correct it by hand"

@@ -83,7 +83,7 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
 
 
 def _since_training(root: Path, limit: float) -> str:
-    """Return how much of the corpus changed since training began with it, as stage index told; empty where it did not.
+    """Return how much of the corpus changed since training began with it, by stage index; empty where it did not.
 
     Raises:
         DamagedFile: metrics/index.json is damaged.

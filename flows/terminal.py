@@ -29,7 +29,7 @@ def show(answer: Mapping[str, Any], lines: Sequence[str], *, as_json: bool, code
         took = paint(f"{time.time() - psutil.Process().create_time():.2f} s", FAINT)
         print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else "\n".join([*lines, took]))
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read it has seen enough
+    except BrokenPipeError:  # the reader has seen enough
         pass
     except OSError as error:
         print(f"error: the output cannot be written ({error.strerror}); write it to another place", file=sys.stderr)

@@ -36,7 +36,7 @@ STOP_SECONDS = 20.0
 CANCEL_SECONDS = 45.0
 """The worker gives a cancelled run 30 s."""
 HEARTBEAT_SECONDS, SILENT_SECONDS = 30, 95
-"""How often a run tells Prefect that it lives; one that has not for so long has crashed."""
+"""Seconds between two heartbeats of a run, and without one until it counts as crashed."""
 POOLS = ("cpu", "gpu")
 PARTS = ("servers", "deployments", "workers", "harr serve")
 
@@ -257,7 +257,7 @@ def _deploy() -> None:
 
 
 def _watch_runs() -> None:
-    """Have Prefect mark a run as Crashed that tells no more that it lives: its process was killed, or its machine."""
+    """Have Prefect mark a run without heartbeat as Crashed: its process was killed, or its machine."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.objects import StateType
     from prefect.events.actions import ChangeFlowRunState
@@ -283,7 +283,7 @@ def _watch_runs() -> None:
 
 
 def _cancel() -> None:
-    """Cancel runs as the button in Prefect does; wait until the worker has said that they are gone."""
+    """Cancel runs as the button in Prefect does; wait until the worker reports that they are gone."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
     from prefect.client.schemas.objects import StateType

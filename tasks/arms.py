@@ -27,7 +27,7 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
     Finished runs are kept under work/, so that a killed stage goes on with the next one.
 
     Returns:
-        Per run, the mean reward of its last ten steps, and what validation told.
+        Per run, the mean reward of its last ten steps, and the validation.
     """
     shutil.rmtree(DRAFT, ignore_errors=True)
     figures, notes = train_each(params, log, print) if list_due(params) else ({"runs": 0.0, "steps": 0.0}, {})

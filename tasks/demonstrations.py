@@ -114,7 +114,7 @@ def write_demonstrations(
 
 
 def teacher_pipeline(params: Params, teacher: Teacher) -> PipelineParams:
-    """Return section ``pipeline`` as the teacher is asked: a server is told the form, in its chat template if known."""
+    """Return section ``pipeline`` for the teacher: a server gets the form in the prompt, in its chat template if known."""
     section = params.pipeline
     if isinstance(teacher, ServedParams) and hasattr(section, "thinking_tokens"):
         return section.model_copy(update={"template": "chat" if teacher.tokenizer else "plain"})

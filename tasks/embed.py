@@ -16,7 +16,7 @@ from tasks.tracking.run import Run
 
 
 def vectors_manifest() -> dict[str, Any]:
-    """Return what is told of the published vectors, compared with its hash; the vectors themselves are not read.
+    """Return the manifest of the published vectors, compared with its hash; the vectors themselves are not read.
 
     Raises:
         DamagedFile: it is missing or changed. IndexMismatch: they are of another corpus than the one that is here.

@@ -1,6 +1,6 @@
-"""What an evaluation was played with: one record beside its rows, which whoever uses the rows compares.
+"""What an evaluation was played with: one record next to its rows, which every user of the rows compares.
 
-Files know their own hashes; this is what holds them together. Stage evaluate writes the record, stage merge and the
+Files know their own hashes; this ties them together. Stage evaluate writes the record, stage merge and the
 registry compare it with what lies here, a version carries it, and the gate reads it and no params.yaml.
 """
 

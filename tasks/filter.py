@@ -37,7 +37,7 @@ def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
 
 
 def join_filtered(folders: Sequence[Path]) -> str:
-    """Join the parts of leret that several machines sampled to data/filtered, with all that the stage writes beside it.
+    """Join the parts of leret that several machines sampled to data/filtered, with all other outputs of the stage.
 
     Returns:
         What was joined, in a line.
@@ -73,7 +73,7 @@ def join(params: Params) -> None:
 
 
 def join_parts(folders: Sequence[Path]) -> None:
-    """Write data/filtered from the folders of all parts, and say what DVC must be told."""
+    """Write data/filtered from the folders of all parts, and print the commands for DVC."""
     with locks.lock_stage("filter"):
         print(join_filtered(folders))
     print("now: dvc commit -f filter")

@@ -80,7 +80,7 @@ def _as_queries(params: Params, texts: Sequence[str]) -> NDArray[np.float32]:
 
 
 def index_frame(figures: Mapping[str, float]) -> pd.DataFrame:
-    """Return what every collection counts beside corpus and vectors, for the suite ``index``: every passage must be
+    """Return what every collection counts next to corpus and vectors, for the suite ``index``: every passage must be
     found."""
     from harr.corpus.passages import Passages
     from harr.services.milvus_client import REBUILD

@@ -1,4 +1,4 @@
-"""Evaluation over lengths, beside the stages: a trained retriever in documents of every length."""
+"""Evaluation over lengths, outside the stages: a trained retriever in documents of every length."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def play_lengths(
     eval_seed{seed}_ns{sentences}.jsonl; one that is there is continued.
 
     Raises:
-        ParamsError: the data set has no stories that could be told in longer documents.
+        ParamsError: the data set has no stories to hide in longer documents.
         CorpusError: a document shorter than its story, or noise shorter than a document; before anything is encoded.
     """
     from harr.builders.retrievers import trained_towers
@@ -62,7 +62,7 @@ def play_lengths(
     check_lengths(documents, lengths)
     data = documents.params.model_dump(
         mode="json", exclude={"seed", "test_questions"}
-    )  # a log's name and length tell them
+    )  # a log's name and length give them
     picks = params.pipeline.picks
     width = {"beam": beam} if beam > 1 else {}
     _claim(out, {"towers": identity(towers), "picks": picks, "data": data, **width})
@@ -80,7 +80,7 @@ def play_lengths(
 
 
 def _claim(out: Path, game: dict[str, Any]) -> None:
-    """Logs of one folder are all of one model and one game, which ``game.json`` there tells.
+    """Make sure that all logs of a folder are of one model and one game, which its ``game.json`` names.
 
     Raises:
         ParamsError: the folder holds logs of another.
@@ -135,7 +135,7 @@ def ask_reader(params: Params, logs: Sequence[Path], keep: "Rule" = "all", limit
     (:mod:`harr.evaluate.answers`).
 
     Raises:
-        ParamsError: a log is missing, or its name tells no length; or there is no generator.
+        ParamsError: a log is missing, or its name gives no length; or there is no generator.
     """
     from harr.builders.writers import build_generator
     from harr.evaluate.answers import exam_of, read_answers

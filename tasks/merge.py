@@ -62,7 +62,7 @@ def _merge_retriever(params: Params, facts: Mapping[str, Any]) -> dict[str, floa
 
 
 def loading_facts(params: Params, states: EncoderParams) -> dict[str, Any]:
-    """Return what whoever loads the retriever needs to use it as it was trained; no address, and no path.
+    """Return what a user of the retriever needs to search as in training; no address, and no path.
 
     ``retriever`` is that section, ``encoder`` what reads ``states`` in the shape of its section; with ``statuses`` a
     finished hop says FOUND or not.
@@ -82,7 +82,7 @@ def loading_facts(params: Params, states: EncoderParams) -> dict[str, Any]:
 
 
 def training_facts(params: Params) -> dict[str, str]:
-    """Return what a card says of the training: no address of a server is told, and no path of this machine."""
+    """Return what a card says of the training, without addresses of servers and paths of this machine."""
     from harr.builders.methods import method_of
     from harr.merge.card import plain_name
 
@@ -124,7 +124,7 @@ def register_model(run: Run, params: Params) -> str:
 
     Raises:
         StaleState: the evaluation is of another model than the merged one, or of another corpus than is here.
-        ParamsError: a stage before ran with other parameters, so that those of today do not tell of its work.
+        ParamsError: a stage before ran with other parameters, so that params.yaml does not describe its work.
     """
     from tasks.registry.register import register
 
@@ -150,7 +150,7 @@ def summary() -> dict[str, Any]:
 def version_tags(params: Params) -> dict[str, str]:
     """Return the fingerprints of a version: of data, index, parameters, code and game, and the rules of its promotion.
 
-    The expectations that held are figures of the stages before, so DVC ties them to the data.
+    The expectations that passed are figures of earlier stages, so DVC ties them to the data.
 
     Raises:
         StaleState: the model in models/ is not the one that was evaluated, or was evaluated with something else.
@@ -178,7 +178,7 @@ def version_tags(params: Params) -> dict[str, str]:
 
 
 def count_expectations(params: Params) -> dict[str, float]:
-    """Return how many rules of every suite held in the run that made this model; 0 where there is no result."""
+    """Return how many rules of every suite passed in the run that made this model; 0 where there is no result."""
     suites = {
         "corpus": "download",
         "questions": "download",

@@ -48,7 +48,7 @@ def play_arms(
     from harr.evaluate.rows import join_candidates
 
     for arm in params.evaluate.arm_table.values():
-        if arm.player:  # one that does not fit is told before any other arm is played
+        if arm.player:  # a wrong one ends the stage before any arm is played
             player_of(arm)
     runs, pipelines, writes = arm_runs(params, model), arm_pipelines(params), params.writer_learns
     reward = build_reward(params.reward, params.encoder, params.seed, PLACES)

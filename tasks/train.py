@@ -14,7 +14,7 @@ from tasks.runtime.stage import main
 from tasks.tracking.run import Run
 
 LAST = ("beta", "target_margin_nats", "margin_nats", "held_out_accuracy")
-"""Figures of the last step that tell a run of leret from others."""
+"""Figures of the last step that only runs of leret have."""
 
 
 def train_policy(params: Params, log: Log) -> list[dict[str, Any]]:
@@ -75,7 +75,7 @@ def mean_reward(rows: list[dict[str, Any]]) -> float:
 
 
 def training_figure(params: Params) -> str:
-    """Return what the rows of training tell: ``reward``, or ``accuracy``."""
+    """Return the figure of the rows of training: ``reward``, or ``accuracy``."""
     from harr.builders.methods import method_of
 
     return method_of(params.train).figure

@@ -1,4 +1,4 @@
-"""Which runs are trained, where they lie, and what they told."""
+"""Which runs are trained, where they lie, and their figures."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from harr.params import Params
 from tasks.paths import ADAPTER, ARMS
 
 TOLD = "runs.json"
-"""The file of models/arms with what its runs told."""
+"""The file of models/arms with the figures of its runs."""
 
 
 def trained_runs(params: Params) -> dict[str, list[Path]]:
@@ -24,6 +24,6 @@ def trained_runs(params: Params) -> dict[str, list[Path]]:
 
 
 def read_run_figures() -> dict[str, dict[str, float]]:
-    """Return what stage arms told of its runs (:func:`tasks.arms.run_figures`), by the name of their folder."""
+    """Return the figures of stage arms' runs (:func:`tasks.arms.run_figures`), by the name of their folder."""
     path = ARMS / TOLD
     return read_json(path) if path.exists() else {}

@@ -119,7 +119,7 @@ def check_milvus(address: str) -> list[Finding]:
 
 
 def check_mlflow(address: str) -> list[Finding]:
-    """Look whether an MLflow server answers; a store in a file is opened by whoever reads it.
+    """Look whether an MLflow server answers; a store in a file needs none.
 
     Raises:
         ServiceUnavailable: the server does not answer, or answers with an error.

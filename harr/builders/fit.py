@@ -17,7 +17,7 @@ def facts_of(folder: Path) -> dict[str, Any]:
 
 
 def made_for(model: str) -> str:
-    """Return the identity of the encoder whose vectors a folder reads states for; empty where it tells none."""
+    """Return the identity of the encoder whose vectors a folder reads states for; empty where it has none."""
     return str(facts_of(find_folder(model, "retriever.encoder")).get("documents", ""))
 
 

@@ -1,4 +1,4 @@
-"""An encoder of another kind as an arm beside ours: static, larger or older, over the same passages."""
+"""An encoder of another kind as an arm to compare with: static, larger or older, over the same passages."""
 
 from collections.abc import Sequence
 

@@ -93,7 +93,7 @@ def fixed_retriever(
 def reranked_retriever(
     section: RetrieverParams, reranker: RerankerParams, encoder: Encoder, corpus: Corpus, candidates: str
 ) -> Retriever:
-    """Return one that orders the pool of ``retriever.search`` anew by the reranker of section ``evaluate``."""
+    """Return one that reranks the pool of ``retriever.search`` by the reranker of section ``evaluate``."""
     base = fixed_retriever(section, section.search, encoder, corpus, candidates)
     score = open_reranker(reranker, "evaluate.reranker")
     return Reranked(base, score, k=section.k, depth=section.pool)
@@ -111,7 +111,7 @@ def dense_policy(
 ) -> DensePolicy:
     """Return one that ranks by the encoder, with the ``history`` or without it; it samples where it has a ``seed``.
 
-    ``trained`` is the folder that the encoder is from; its term beside the vector is read there.
+    ``trained`` is the folder that the encoder is from; its term besides the vector is read there.
     """
     evidence = None
     if section.evidence and (trained or seed is not None):
@@ -174,11 +174,11 @@ class RetrieverInputs:
     k: int
     """Passages that a search returns, unless it wants another number (``Search.k``)."""
     pool: int
-    """Passages of ``base`` that whoever orders them anew asks for (``retriever.pool``)."""
+    """Number of passages of ``base`` to rerank (``retriever.pool``)."""
     candidates: str
     """``corpus``, or ``question``: only the passages given with a question (``Question.candidate_ids``)."""
     settings: Mapping[str, Any]
-    """The ``settings`` beside its name in params.yaml."""
+    """The ``settings`` next to its name in params.yaml."""
 
 
 def function_retriever(
@@ -228,15 +228,14 @@ def search_identity(index: str, section: RetrieverParams) -> str:
 
 
 def _of_source(index: PassageIndex, source: str) -> PassageIndex:
-    """Return a source's part of the index, which the main process alone has; where there is none, all processes are
-    told."""
+    """Return a source's part of the index, which the main process alone opens; an error reaches all processes."""
     parts: list[PassageIndex] = []
     distributed.main_process_only(lambda: parts.append(index.of_source(source)))
     return parts[0] if parts else index
 
 
 def trained_towers(encoder: EncoderParams, section: RetrieverParams, folder: Path) -> TwoTowerPolicy:
-    """Return the towers of a trained adapter or of a merged model, without a corpus: whoever plays brings documents.
+    """Return the towers of a trained adapter or of a merged model, without a corpus: the caller brings documents.
 
     Raises:
         ModelError: the folder holds no tower of actions; it was trained by another method.

@@ -61,7 +61,7 @@ def open_setup(
     with open_corpus(params.index, places) as corpus:
         encoder = open_encoder(params, corpus, places)
         game = params.model_dump(include={"retriever", "pipeline", "generator", "reward"}, mode="json")
-        if params.retriever.encoder:  # a folder may be made anew
+        if params.retriever.encoder:  # a folder may be rewritten
             game["retriever"]["encoder"] = encoder.identity
         if params.sources:
             game["sources"] = source_facts(params.sources)

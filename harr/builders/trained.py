@@ -141,7 +141,7 @@ class Session:
     def learned(self, answer: str, status: str = "") -> None:
         """Remember what the last search taught; "" where its passages did not say.
 
-        ``status`` is FOUND, NOT_FOUND or AMBIGUOUS, for a retriever whose states tell it; without it the answer
+        ``status`` is FOUND, NOT_FOUND or AMBIGUOUS, for a retriever whose states have it; without it the answer
         decides.
 
         Raises:
@@ -160,7 +160,7 @@ class Session:
 
 
 def finish_hop(query: str, answer: str, status: str, *, statuses: bool) -> Hop:
-    """Return what was asked and learnt, for a retriever whose states tell a hop's status (``statuses``) or not.
+    """Return what was asked and learnt, for a retriever whose states have a hop's status (``statuses``) or not.
 
     >>> finish_hop("Who?", "", "", statuses=True).status, finish_hop("Who?", "Ada", "", statuses=False).status
     ('NOT_FOUND', '')

@@ -38,8 +38,8 @@ GeneratorSection = Reader | ScriptedParams | TrainedParams | WarmstartParams | N
 def build_generator(section: GeneratorSection, seed: int, places: Places) -> Generator | None:
     """Return the player that writes, where the pipeline needs one.
 
-    What a server or a local model wrote is kept in ``places.completions``, for all stages; a model that changes its
-    folder starts anew.
+    What a server or a local model wrote is kept in ``places.completions``, for all stages; another model
+    folder starts a new cache.
     """
     return None if section.kind == "none" else _share(lambda: _writer(section, seed, places))
 
@@ -51,14 +51,14 @@ def build_reader(
     name: str = "evaluate.reader",
 ) -> Generator | None:
     """Return the model of ``evaluate.reader``, or of another section, ``name``, with such a model; it writes its most
-    likely tokens unless told otherwise."""
+    likely tokens unless a temperature is set."""
     return None if section is None else _share(lambda: _writer(_greedy(section), seed, places, name))
 
 
 def build_judge(section: ServedParams | LocalParams | None, seed: int, places: Places) -> Generator | None:
     """Return the model that grades answers; it writes its most likely tokens unless its temperature is given.
 
-    Verdicts are kept as completions are; one that cannot be read is not, and is asked for anew by a later stage.
+    Verdicts are kept as completions are; one that cannot be read is not, and a later stage asks again.
     """
     if section is None:
         return None

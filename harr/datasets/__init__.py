@@ -27,7 +27,7 @@ class Dataset:
 
     Args:
         load: section ``download`` becomes a :class:`Source`. That of a data set which is ``cut`` is also given what
-            tells the tokens of a text.
+            returns the spans of a text's tokens.
         origin: where its passages come from, in words.
         cut: whether documents are cut into chunks of tokens.
         vast: whether its questions can be read alone: passages may be millions.
@@ -118,7 +118,7 @@ def dataset_of(params: DatasetParams) -> tuple[Dataset, Any]:
 
 
 def open_spans(section: DatasetParams) -> Spans | None:
-    """Return what tells the tokens of a text, where documents are cut by them.
+    """Return the function that splits a text into tokens, for data sets that cut documents.
 
     Raises:
         ModelError: there is no such tokenizer.

@@ -83,7 +83,7 @@ def _make_map(rng: random.Random) -> Story:
 
 
 def _make_story(task: int, rng: random.Random) -> Story:
-    """Let people act, two facts at a time, until the question that is to be kept."""
+    """Let people act, two facts at a time, until the question can be asked."""
     people = GIVERS if task == 5 else PEOPLE
     at = {name: rng.choice(PLACES) for name in (*people, *THINGS)}
     holder: dict[str, str] = {}

@@ -31,7 +31,7 @@ def download(
     No question is in two splits (same text; of a story, same story): training questions that are also validation or
     test questions are left out and counted, and validation questions that are also test questions.
     data/questions/validation.jsonl is empty where none were asked for.
-    ``spans`` tells the tokens of a text, for a data set that is cut into chunks.
+    ``spans`` finds the tokens of a text, for a data set that is cut into chunks.
 
     Returns:
         Counts of passages and questions, and the mean length of a passage in words; and what the data set counts.

@@ -49,7 +49,7 @@ class Exam:
 
 @dataclass(frozen=True, slots=True)
 class LongDocuments:
-    """A data set of stories, each told in a document of any length.
+    """A data set of stories, each hidden in a document of any length.
 
     Args:
         params: section ``download``, or the settings of another package's data set.

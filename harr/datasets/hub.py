@@ -99,7 +99,7 @@ def bare(params: HubParams) -> Source:
         return _source(params, _bare_row)
     opened = {name: _source(params.model_copy(update={"dataset": name}), convert) for name, convert in ALL.items()}
 
-    def named(split: str) -> Iterator[Question]:  # two of them number their questions alike
+    def named(split: str) -> Iterator[Question]:  # two of them use the same question numbers
         for name, source in opened.items():
             yield from (replace(question, id=f"{name}-{question.id}") for question in getattr(source, split))
 

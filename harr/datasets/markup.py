@@ -36,7 +36,7 @@ Mark = tuple[int, str]
 
 
 def read_parts(path: Path) -> list[Part]:
-    """Return the parts of a document that hold text, by the kind that the end of its name tells (:data:`KINDS`).
+    """Return the parts of a document that hold text, by the suffix of its name (:data:`KINDS`).
 
     The first heading is the title of the document: what its metadata say, else its first heading of the first level,
     else the name of the file.
@@ -174,7 +174,7 @@ def html(data: bytes) -> tuple[str, list[Mark]]:
     The encoding is what the page says, else guessed. A short page is read as a long one is.
     """
     library = optional("trafilatura", "documents")
-    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # what is wrong is told by us
+    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # we report what is wrong
     config = optional("trafilatura.settings", "documents").use_config()
     config.read_dict({"DEFAULT": {"MIN_EXTRACTED_SIZE": "1", "MIN_OUTPUT_SIZE": "1"}})
     document = library.bare_extraction(data, include_comments=False, with_metadata=True, fast=True, config=config)
@@ -250,4 +250,4 @@ KINDS: Mapping[str, Any] = {
     ".text": plain,
     ".pdf": pdf,
 }
-"""Ends of names, and what reads such a file: from its bytes the title, if it tells one, and its headings and blocks."""
+"""Ends of names, and what reads such a file: from its bytes the title, if it has one, and its headings and blocks."""

@@ -26,7 +26,7 @@ from harr.types import CHUNK, Passage, Question, document_of
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One question and its answer as they stand in a file; ``known``: category, semantic group, synonyms."""
+    """One question and its answer from a file; ``facts``: category, semantic group, synonyms."""
 
     place: str
     id: str
@@ -220,7 +220,7 @@ def _passages(
     figures: dict[str, float],
 ) -> Iterator[Passage]:
     """Yield the chunks of all documents in the order of the files, each title and text once; what comes twice is
-    counted. ``held`` gets the chunks of every document."""
+    counted. ``chunk_ids`` gets those of every document."""
     pages: Pages | None = None
     if params.scrape:
         pages, counts = scrape((items[0].url for items in documents.values()), params.scrape)

@@ -18,7 +18,7 @@ REPEATED = (
     "Here we go.",
     "There and back again.",
 )
-"""RULER's haystack without content (arXiv 2404.06654), said again and again."""
+"""RULER's haystack without content (arXiv 2404.06654), repeated."""
 _FEWEST = 2000
 """Number of sentences of RULER's haystack for short documents."""
 _END = re.compile(r"(?<=[.!?])[\"'\u201d\u2019)\]]*\s+(?=[\"'\u201c\u2018(\[]*[A-Z0-9])")

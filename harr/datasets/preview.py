@@ -1,4 +1,4 @@
-"""What would be trained on, told before anything is embedded: `harr preview`."""
+"""Show what would be trained on, before anything is embedded: `harr preview`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

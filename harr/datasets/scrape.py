@@ -1,7 +1,7 @@
 """Fetch web pages as a guest: what robots.txt allows, one at a time and host, kept on disk, tried again another day.
 
 Pages are kept in a database by address. A page that was fetched is not fetched again; one that failed is kept with
-its reason, and the next run tries it anew.
+its reason, and the next run tries it again.
 """
 
 import hashlib
@@ -73,7 +73,7 @@ class Pages:
 def scrape(urls: Iterable[str], params: ScrapeParams) -> tuple[Pages, dict[str, float]]:
     """Fetch those pages that are not kept yet; returns all pages, and counts.
 
-    A page that cannot be had is no error: it is kept with its reason, and the commonest reasons are told.
+    A page that cannot be had is no error: it is kept with its reason, and the commonest reasons are printed.
     """
     pages = Pages(Path(params.pages))
     wanted = list(dict.fromkeys(urls))

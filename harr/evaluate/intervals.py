@@ -36,7 +36,7 @@ Array = NDArray[np.float64]
 
 LEVEL = 0.95
 _BATCH_VALUES = 4_000_000
-"""Drawn values held at once: bounds the memory at some tens of MB whatever the number of questions."""
+"""Number of drawn values in memory at once: bounds the memory at some tens of MB whatever the number of questions."""
 _TIMES = np.searchsorted(
     np.cumsum([exp(-1) / factorial(times) for times in range(12)]), (np.arange(65_536) + 0.5) / 65_536
 ).astype(np.float64)

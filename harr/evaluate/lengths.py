@@ -49,7 +49,7 @@ def on_disk(noise: Sequence[str], actions: Encoder, params: EmbedParams, folder:
 
 
 def identity(towers: TwoTowerPolicy) -> str:
-    """Return what plays: the weights of both towers, and how positions are told."""
+    """Return the identity of the player: the weights of both towers, and how positions are encoded."""
     limits = [towers.max_tokens, *([towers.pick_tokens] if towers.pick_tokens else [])]
     return fingerprint([_weights(towers.states), _weights(towers.actions), towers.mode, *limits])
 
@@ -75,7 +75,7 @@ def play_documents(
 ) -> list[dict[str, Any]]:
     """Pick ``picks`` sentences of every document and append a line each to ``log``; lines that are there stay.
 
-    With a ``beam`` above 1 so many plans of picks are followed, and the best is told.
+    A ``beam`` above 1 follows as many plans of picks, and writes the best.
 
     A line: id, question, answers, gold and picked (places in the document), texts and values of the picks,
     fact_em (all gold picked) and fact_f1. Gold never ends an episode.
@@ -113,7 +113,7 @@ def whole_lines(log: Path) -> list[dict[str, Any]]:
     text = log.read_bytes()
     whole = text[: text.rfind(b"\n") + 1]
     if len(whole) < len(text):
-        os.truncate(log, len(whole))  # not written anew: a kill would lose what is there
+        os.truncate(log, len(whole))  # not rewritten: a kill would lose the log
     return read_jsonl(log)
 
 

@@ -1,7 +1,7 @@
 """Which picks of a log of `harr lengths` a reader is shown, by rules that stop picking.
 
 After Q-RAG (arXiv 2511.07328): a picker that goes on after it has found all shows its reader noise, and the value of a
-further pick tells that nothing is left to find. Gold is read where a rule is said to know it, and to score.
+further pick shows that nothing is left to find. Gold is read by rules that know it, and for scores.
 """
 
 from collections.abc import Mapping

@@ -43,7 +43,7 @@ class Table:
 def plays_of(
     summary: Summary, rows: Mapping[str, Sequence[Row]], episodes: Episodes, arms: Mapping[str, Arm] = ARMS
 ) -> dict[str, Any]:
-    """Return the question table with the leading metric, ``full`` beside what it began as or its strongest rival.
+    """Return the question table with the leading metric, ``full`` next to what it began as or its strongest rival.
 
     Args:
         summary: as :func:`harr.evaluate.summary.summarise` returns it.
@@ -115,7 +115,7 @@ def _body(
     arms: Sequence[str],
     length: int,
 ) -> dict[str, Any]:
-    """Return questions and all that they name; plays of the arms ``told`` alone, of the ``opened`` questions alone."""
+    """Return questions and all that they name; plays of ``arms`` and of the ``opened`` questions only."""
     texts = Table()
     passages: list[list[str]] = []
     places: dict[str, int] = {}

@@ -27,7 +27,7 @@ def repeated_queries(episode: Episode) -> float | None:
 
 
 def answer_in_query(episode: Episode) -> float | None:
-    """Return 1.0 where a query held a gold answer that neither the question nor any earlier passage held, else 0.0.
+    """Return 1.0 where a query has a gold answer that neither the question nor any earlier passage has, else 0.0.
 
     The model knew or guessed the answer: what it then found shows no skill in searching. None without searches, and
     without a gold answer of two words or four characters: shorter ones (yes, no, 12) stand in queries by chance.
@@ -39,9 +39,9 @@ def answer_in_query(episode: Episode) -> float | None:
 
 
 def names_unread_word(episode: Episode, words: Sequence[str], text_of: Callable[[Passage], str]) -> bool:
-    """Return whether a query held one of these normalised ``words`` before the question or a passage had held it.
+    """Return whether a query uses one of these normalised ``words`` before the question or a passage does.
 
-    ``text_of``: what of a passage that was found counts as read.
+    ``text_of``: the part of a retrieved passage that counts as read.
     """
     read = [episode.question.text]
     for step in episode.steps:

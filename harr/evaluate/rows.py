@@ -118,7 +118,7 @@ def _cut_shares(episode: Episode, hops: bool, thoughts: bool) -> Row:
 def join_candidates(rows_by_candidates: Mapping[str, Sequence[Row]]) -> list[Row]:
     """Merge the rows of ``corpus`` and ``question`` search per question id.
 
-    Metrics of ``question`` (only the given passages were searched) get the prefix ``given_`` beside those of
+    Metrics of ``question`` (only the given passages were searched) get the prefix ``given_``, next to those of
     ``corpus``; the answer shown is that of the first kind listed.
 
     >>> rows = {"corpus": [{"id": "q", "recall": 0.5}], "question": [{"id": "q", "recall": 1.0}]}

@@ -216,7 +216,7 @@ def contrast(ours: Runs, theirs: Runs, *, resamples: int, seed: int, tail: float
 def parts_of(summary: Summary) -> dict[str, Summary]:
     """Return the summary of every setting of every data set, or of all questions where there is one setting (named "").
 
-    A mixture of settings is none of them: what is drawn or told by arm is drawn or told of each part.
+    A mixture of settings is none of them: figures by arm are those of each part.
     """
     parts: dict[str, Summary] = summary.get("settings") or {"": summary}
     return parts

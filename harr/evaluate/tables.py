@@ -41,9 +41,9 @@ BY_HOP = {
     "recall_after": "recall after hop",
     "ap_after": "average precision after hop",
 }
-"""Metrics that are told hop by hop."""
+"""Metrics with a value for each hop."""
 BY_SOURCE = {"source_recall": "candidates' recall by source", "source_only": "recall that the candidates owe to source"}
-"""Metrics that are told for each source of candidates (``retriever.evidence``)."""
+"""Metrics with a value for each source of candidates (``retriever.evidence``)."""
 SHARES = frozenset(LABELS) - {"searches", "written_tokens", "context_words", "malformed", "reward"}
 """Metrics between 0 and 1, shown in percent; the others are plain numbers."""
 

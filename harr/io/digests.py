@@ -42,7 +42,7 @@ def look(section: Mapping[str, Any], root: Path, memo: Path) -> dict[str, str]:
     Args:
         section: of params.yaml, as plain values.
         root: relative paths begin there.
-        memo: a json file, which is written anew.
+        memo: a json file, which is rewritten.
     """
     before, after = _read_memo(memo), dict[str, list[Any]]()
     digests = {}
@@ -77,7 +77,7 @@ def _files(names: Iterable[str], root: Path) -> Iterator[tuple[str, Path]]:
             for file in files_below(path) if name and path.is_dir() else ():
                 if file.is_file():
                     yield (Path(name) / file.relative_to(path)).as_posix(), file
-        except OSError:  # a name that no disk takes; what cannot be read, the stage tells
+        except OSError:  # a name that no disk takes; the stage reports unreadable files
             continue
 
 

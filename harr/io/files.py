@@ -37,7 +37,7 @@ def sync_file(path: Path) -> None:
 
 @contextmanager
 def appears_whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary name beside ``path``; on success sync it and rename it to ``path``.
+    """Yield a temporary name next to ``path``; on success sync it and rename it to ``path``.
 
     >>> import tempfile
     >>> target = Path(tempfile.mkdtemp()) / "a.txt"
@@ -151,7 +151,7 @@ def publish(folder: Path, out: Path) -> None:
 
     What was there is renamed to a hidden name, and deleted only when the new folder has its place: after a kill in
     between, the next call ends the work. Where ``out`` is a link, its target is replaced; where it is on another disk
-    than ``folder``, a copy beside it gets its name.
+    than ``folder``, a copy next to it gets its name.
     """
     _remove_stumps(folder)
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / SUMS)
@@ -257,9 +257,9 @@ def reopen_work(out: Path, folder: Path) -> None:
 
 
 def note_published(run: Path) -> Path:
-    """Note beside the unfinished work ``run`` that it is being published: a kill before the stage has ended undoes it.
+    """Note next to the unfinished work ``run`` that it is being published: a kill before the stage has ended undoes it.
 
-    Until :func:`finish`, whoever runs the stage again goes on from what was published, not from the start.
+    Until :func:`finish`, the next run of the stage goes on from what was published, not from the start.
     """
     note = run.with_suffix(".published")
     write_text(note, "")
@@ -307,7 +307,7 @@ def check_sums(folder: Path, rebuild: str, *names: str) -> None:
 
 
 def newest_sound(folders: Sequence[Path]) -> Path | None:
-    """Return the last of these published folders that is as it was written; damaged ones are told of and removed."""
+    """Return the last of these published folders that is as it was written; damaged ones are named and removed."""
     for folder in reversed(folders):
         try:
             check_sums(folder, "the same command again")

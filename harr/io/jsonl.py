@@ -41,7 +41,7 @@ class Row:
         """Return the non-empty string under ``key``, inner white space and control characters folded to a space.
 
         Raises:
-            CorpusError: names the place, the key and what was found.
+            CorpusError: names the place, the key and its value.
         """
         value = self.values.get(key)
         folded = fold(value) if isinstance(value, str) else ""
@@ -86,7 +86,7 @@ def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) ->
     """Yield the objects of a JSON lines file, one at a time (blank lines are skipped), of the list in a ``.json`` file,
     or of the table in a ``.parquet`` file.
 
-    ``leave_out`` is told of a line that is no object; without one the first ends the reading.
+    ``leave_out`` is called with a line that is no object; without one the first ends the reading.
 
     Raises:
         CorpusError: the file is missing, is no gzip, breaks off, or has a line that is no JSON object in UTF-8, or is

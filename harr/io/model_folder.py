@@ -109,7 +109,7 @@ def _checked(folder: Path) -> Path:
 def _modules(folder: Path) -> list[tuple[str, Path]]:
     """Return class and folder of every module; a folder without modules.json is a bare transformer.
 
-    In place of a router its towers are told.
+    A router is replaced by its towers.
     """
     listing = folder / "modules.json"
     if not listing.exists():
@@ -160,7 +160,7 @@ def load_safely(kind: Callable[..., Model], name: str, folder: Path, device: str
 def check_loadable(folder: Path) -> None:
     """Look at a folder before anything in it is opened: what it says of itself, and the names of its files.
 
-    Pickles beside safetensors are left alone: they are never read.
+    Pickles next to safetensors are left alone: they are never read.
 
     Raises:
         ModelError: it holds code, or pickles in place of safetensors, or names files outside, or holds a pipe.

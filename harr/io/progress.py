@@ -135,7 +135,7 @@ def bar(
 
 
 def show_parts(progress: Bar, parts: Iterable[str]) -> Iterator[str]:
-    """Yield the names of parts of a work; the bar shows the one that is at work, and counts those before it."""
+    """Yield the names of parts; the bar shows the current one and counts those before it."""
     for part in parts:
         progress.set_postfix_str(part)
         yield part

@@ -1,4 +1,4 @@
-"""Where a stage keeps unfinished work: a folder per set of parameters, and a note beside it of what they are."""
+"""Where a stage keeps unfinished work: a folder per set of parameters, and a note of them next to it."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ NAMED, LONGEST = 5, 60
 
 
 def open_work(work: Path, run: Mapping[str, Any], **facts: Any) -> Path:
-    """Return the folder of the run that ``run`` identifies, ``work/<fingerprint>``; what it is of is noted beside it.
+    """Return the folder of the run that ``run`` identifies, ``work/<fingerprint>``; its parameters are noted next to it.
 
     Where the folder is new and there is unfinished work of other parameters, a line says which of them differ from
     those that were run last. ``facts`` are noted in place of hashes in ``run`` of the same name: what they are hashes of.
@@ -36,7 +36,7 @@ def open_work(work: Path, run: Mapping[str, Any], **facts: Any) -> Path:
         named += [f"{len(changed) - NAMED} more"] if len(changed) > NAMED else []
         tqdm.write(
             f"the unfinished work in {last.with_suffix('')} is of other parameters "
-            f"({'; '.join(named) or 'the password of an address'}); it is kept, this run begins anew"
+            f"({'; '.join(named) or 'the password of an address'}); it is kept, this run starts from scratch"
         )
     write_json(folder.with_suffix(".json"), noted)
     return folder

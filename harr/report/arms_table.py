@@ -13,7 +13,7 @@ AUDITS = ("repeated_queries", "answer_in_query")
 """Audits: metrics that are good where they are low."""
 SHOWN = (*ANSWERED, "fact_em", "fact_f1", "all_gold", "recall", "reward", *AUDITS, *RANKED)
 BESIDE = 5
-"""Number of metrics that stand beside the one that leads."""
+"""Number of metrics shown next to the leading one."""
 BOUND = (
     "takes for each kind of question the untrained arm that does best on it, chosen with the answers of these very "
     "questions: an upper bound of every rule over those arms"
@@ -21,7 +21,7 @@ BOUND = (
 
 
 def arms_part(name: str, summary: Summary, first: str, arms: Mapping[str, Arm]) -> dict[str, Any]:
-    """Return what is shown of one setting of one data set: its arms, and the kinds and hops of a few of them."""
+    """Return the content of one setting of one data set: its arms, and the kinds and hops of a few of them."""
     lead, baseline = headline(summary), baseline_of(summary)
     compared, basis = comparisons(summary, lead)
     few = list(dict.fromkeys([baseline, rival_of(summary, lead, arms), FULL, BEST_BY_KIND]))
@@ -84,7 +84,7 @@ def _block(
 def _columns(
     by_arm: Mapping[str, Mapping[str, Any]], lead: str, names: Sequence[str], size: int
 ) -> tuple[list[str], list[str]]:
-    """Return the metrics beside the lead, and those left out: that not every question has, that repeat one before
+    """Return the metrics next to the lead, and those left out: that not every question has, that repeat one before
     them, or beyond so many. One that is 0 for every arm is in neither."""
     columns, left_out, distinct = [], [], [[metrics[lead]["mean"] for metrics in by_arm.values()]]
     for name in names:

@@ -25,7 +25,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A chart with its title and a sentence on what it tells; ``percent``: values are shares."""
+    """A chart with its title and a sentence on what it shows; ``percent``: values are shares."""
 
     title: str
     says: str
@@ -101,7 +101,7 @@ def _axes(panel: Panel, marks: Sequence[tuple[float, float]], steps: Sequence[tu
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Return round numbers, evenly apart, from at or below ``low`` to at or above ``high``; 0 is one where it is near.
+    """Return evenly spaced round numbers, from at or below ``low`` to at or above ``high``; 0 is one where it is near.
 
     >>> ticks(0.03, 0.87), ticks(2.0, 2.0)
     ([0.0, 0.25, 0.5, 0.75, 1.0], [0.0, 0.5, 1.0, 1.5, 2.0])
@@ -124,7 +124,7 @@ def _whole_ticks(last: float) -> list[float]:
 
 
 def thin_points(points: Points) -> Points:
-    """Return at most :data:`MOST` points: means of so many neighbours as it takes.
+    """Return at most :data:`MOST` points: means of as many neighbours as needed.
 
     >>> len(thin_points(tuple((float(n), 1.0) for n in range(1000))))
     250

@@ -1,4 +1,4 @@
-"""What a training run tells of itself: a panel for every figure that its method has, and its seconds by phase."""
+"""Charts of a training run: a panel for every figure of its method, and its seconds by phase."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ FIGURES = {
     "play_seconds": ("Seconds of play", "Seconds a step in which its rollouts are played and rewarded"),
     "update_seconds": ("Seconds of update", "Seconds a step in which the weights learn from the rollouts"),
 }
-"""Figures of a step in the order of the page: title, and what it tells. A method has those that it writes."""
+"""Figures of a step in the order of the page: title and meaning. A method has those that it writes."""
 SHARED = frozenset({"zero_std_share", "clip_share"})
 """Figures that are shares."""
 PER_EPISODE = frozenset({"searches", "malformed"})
@@ -71,7 +71,7 @@ def _signals(rows: Rows, signal: str) -> Iterator[Panel]:
 
 
 def _validation(rows: Rows) -> Iterator[Panel]:
-    """Yield what the validation questions told after so many steps, and before the first."""
+    """Yield the panels of the validation: its score by step, and its seconds."""
     if not (played := points(rows)):
         return
     metric, n = leading(played[-1]), played[-1]["questions"]
@@ -113,7 +113,7 @@ def _update(row: Mapping[str, Any]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Steps of one phase and their seconds: of all, of play and update where rows tell them, and of the validation."""
+    """Steps of one phase and their seconds: of all, of play and update where rows have them, and of the validation."""
 
     name: str
     steps: int

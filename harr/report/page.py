@@ -61,7 +61,7 @@ def write_report(
         candidates: where was searched; metrics without prefix are of the first.
         occlusion: ``full`` with a part of its state left out, as in metrics/occlusion.json; may be empty.
         changed: as :func:`harr.report.differences.changes` returns it; may be empty.
-        signal: what the steps tell: ``reward``, or ``accuracy`` of preferences.
+        signal: figure of the steps: ``reward``, or ``accuracy`` of preferences.
     """
     lead, baseline = headline(summary), baseline_of(summary)
     text = render(
@@ -98,7 +98,7 @@ def _describe_start(baseline: str) -> dict[str, str]:
 
 
 def _training(curve: Sequence[Mapping[str, Any]], signal: str) -> dict[str, Any]:
-    """Return the panels of the training, whether it was one by preferences, and what validation told."""
+    """Return the panels of the training, whether it was one by preferences, and the validation."""
     panels, zero = training_panels(curve, signal) if curve else ([], [])
     cuts, last = [place + 1 for place in boundaries(curve)], max((row["step"] + 1 for row in curve), default=0)
     return {

@@ -1,4 +1,4 @@
-"""Four figures in one style. Each function writes an SVG and, beside it, the CSV that ``dvc plots`` shows.
+"""Four figures in one style. Each function writes an SVG and, next to it, the CSV that ``dvc plots`` shows.
 
 The SVG bytes depend on the rows only. Text stays text, and the colours have names, so that
 ``harr.report.page`` can swap them for those of its page.
@@ -34,7 +34,7 @@ PURPLE, SKY = "#b5578f", "#3f9bd1"
 OLIVE, TEAL, BROWN, SLATE = "#7a6a00", "#0b7a75", "#8c4a2f", "#4a5a78"
 EXTRA = ("#c2541b", "#6b4fa0", "#0f6f6f")
 COLOURS = {"ink": INK, "muted": MUTED, "grid": GRID, "blue": BLUE, "orange": ORANGE, "green": GREEN, "grey": GREY}
-"""Darkened Okabe-Ito colours by name: told apart with any colour vision; arms also differ in their marker."""
+"""Darkened Okabe-Ito colours by name: distinguishable with any colour vision; arms also differ in their marker."""
 OF_ARMS = COLOURS | {"purple": PURPLE, "sky": SKY, "olive": OLIVE, "teal": TEAL, "brown": BROWN, "slate": SLATE}
 """The colours that ``harr/arms.py`` names."""
 

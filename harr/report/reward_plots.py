@@ -101,7 +101,7 @@ def draw_reward_distribution(rows: Rows) -> Figure:
 
 
 def terms(rows: Rows) -> list[str]:
-    """Return the total, and every term that any step tells of."""
+    """Return the total, and every term of any step."""
     return list(dict.fromkeys([TOTAL, *(name for row in rows for name in row.get("quantiles", {}))]))
 
 
@@ -111,7 +111,7 @@ def mean_column(name: str) -> str:
 
 
 def curve(rows: Rows, name: str) -> tuple[Array, Array, Array]:
-    """Return steps that tell of a term, its means, and the means smoothed within each phase."""
+    """Return the steps that have a term, its means, and the means smoothed within each phase."""
     own = [row for row in rows if mean_column(name) in row]
     means = np.array([row[mean_column(name)] for row in own], dtype=float)
     phases = np.array([row.get("phase", 0.0) for row in own])

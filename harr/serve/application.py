@@ -128,7 +128,7 @@ def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 
 async def _answer_error(_: Request, error: Exception) -> Response:
-    """Tell what was wrong: with the request (422), with a server behind this one (503), or with what is here (500)."""
+    """Answer with the fault: of the request (422), of a server behind this one (503), or of this server (500)."""
     status = 422 if isinstance(error, ParamsError | CorpusError) else 503
     return _json(
         {"error": one_line(error, 300)}, status if status == 422 or isinstance(error, ServiceUnavailable) else 500
@@ -136,7 +136,7 @@ async def _answer_error(_: Request, error: Exception) -> Response:
 
 
 async def _answer_unknown(request: Request, error: Exception) -> Response:
-    """Tell that there is no such route, or no such method of it."""
+    """Answer that there is no such route, or no such method of it."""
     assert isinstance(error, HTTPException)
     message = f"{request.method} {request.url.path[:100]}: {error.detail}; the routes are in docs/serve.md"
     return _json({"error": message}, error.status_code, dict(error.headers or {}))

@@ -62,7 +62,7 @@ class SearchBody(BaseModel):
     @model_validator(mode="after")
     def _asks(self) -> "SearchBody":
         if self.hops and self.messages:
-            raise ValueError("hops and messages both tell what went before; send one of them")
+            raise ValueError("hops and messages both give the history; send one of them")
         if self.messages and not any(message.role == "user" for message in self.messages):
             raise ValueError("no message is the user's")
         if not (self.question or self.query or self.messages):

@@ -18,7 +18,7 @@ LAST = "serving.json"
 
 
 class Served(NamedTuple):
-    """What is served: its number, or name, and the hash of its files, as a registry begun anew gives numbers again."""
+    """What is served: its number, or name, and the hash of its files, as a fresh registry reuses numbers."""
 
     name: str
     digest: str = ""
@@ -35,7 +35,7 @@ class Follower:
         project: the folder of a project, whose registry it is.
         cache: where versions are downloaded to.
         load: takes the folder of a version, and its name.
-        renewed: tells whether the version of now must be loaded again, since the corpus is another one.
+        renewed: whether the current version must be loaded again, since the corpus changed.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Follower:
                 self.problem, self._unfit = "", (NONE, "")
             except HarrError as error:
                 self.problem = one_line(error, 300)
-            except Exception as error:  # whatever a library raises: the model of before goes on
+            except Exception as error:  # whatever a library raises, the old model stays
                 self.problem = f"{type(error).__name__}: {one_line(error, 300)}"
 
     def _look(self) -> tuple[Path, Served]:
@@ -120,7 +120,7 @@ class Follower:
         return fetch(self._client, registered, self._cache), version
 
     def _try_last(self, folder: Path, version: Served) -> bool:
-        """Return whether the version that was served last can be served now, too; if not, the registry is asked."""
+        """Try to load the version that was served last; return whether it can be served now."""
         try:
             self._take(folder, version)
         except HarrError:
@@ -142,7 +142,7 @@ class Follower:
                 self._prune({folder.name, before.name})
 
     def _prune(self, names: set[str]) -> None:
-        """Remove what was downloaded of this model, but for the version of now and the one before."""
+        """Remove downloaded versions of this model except those in ``names``."""
         name = self.model.removeprefix(SCHEME).partition("@")[0].partition("/")[0]
         downloaded = re.compile(rf"{re.escape(name)}-\d+-[0-9a-f]{{16}}")
         for folder in self._cache.iterdir():

@@ -28,7 +28,7 @@ class LoggedSearch:
     version: str
     """The version of the model that answered."""
     reads: str
-    """What its states tell (:func:`harr.rag.policies.state.reads`); two models with the same read the same states."""
+    """What its states contain (:func:`harr.rag.policies.state.reads`); two models with the same read the same states."""
     question: str = ""
     query: str = ""
     state: str = ""

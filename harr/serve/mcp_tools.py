@@ -34,7 +34,7 @@ class _OneLine(McpServer):
 
 
 def mcp_server(service: RetrieverService) -> McpServer:
-    """Return a server of the Model Context Protocol with one tool; each request stands for itself."""
+    """Return a server of the Model Context Protocol with one tool; requests are independent."""
     server = _OneLine(
         "harr",
         instructions=TOLD,

@@ -23,7 +23,7 @@ class Overloaded(Exception):
 
 
 class MicroBatcher(Generic[Item, Result]):
-    """A queue whose only worker, a thread, answers what has come in meanwhile at once, in the order of arrival.
+    """A queue whose only worker, a thread, answers all waiting requests as one batch, in the order of arrival.
 
     Args:
         answer: answers a batch, one for one.
@@ -116,7 +116,7 @@ class MicroBatcher(Generic[Item, Result]):
     def _settle(self, jobs: list[tuple[Sequence[Item], Future[list[Result]]]]) -> None:
         """Answer jobs together; where that fails, each for itself, so that one does not spoil the others.
 
-        Where a server behind this one is away, these and all that wait are told so at once.
+        Where a server behind this one is away, these and all waiting jobs fail at once.
         """
         live = [job for job in jobs if job[1].set_running_or_notify_cancel()]
         try:
@@ -140,7 +140,7 @@ class MicroBatcher(Generic[Item, Result]):
             at += len(items)
 
     def _refuse(self, jobs: list[tuple[Sequence[Item], Future[list[Result]]]], error: ServiceUnavailable) -> None:
-        """Tell these jobs, and all that wait, that nothing can be answered now."""
+        """Fail these jobs, and all waiting ones, with an error."""
         with self._changed:
             waiting = [job for job in self._jobs if job[1].set_running_or_notify_cancel()]
             self._jobs.clear()

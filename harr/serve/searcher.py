@@ -57,8 +57,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found, or the vector of a text; ``version``: of the model that read it; ``reads``: what its states
-    tell."""
+    """The passages, or the vector of a text; ``version``: of the model; ``reads``: the fields of its states."""
 
     version: str
     reads: str = ""

@@ -33,7 +33,7 @@ class RetrieverService:
         recording: Recording | None = None,
         observers: Sequence[str] = (),
     ) -> None:
-        """Take a searcher, who follows what it answers by, and what is logged.
+        """Take a searcher, its follower, and what is logged.
 
         ``observers`` are named as behind ``--observer`` (harr/serve/observer.py).
 
@@ -76,7 +76,7 @@ class RetrieverService:
         return response | ({"id": name} if name else {})
 
     def _log_search(self, log: TrafficLog, wanted: Search, answer: Answer, retrieval: Retrieval) -> str:
-        """Keep a search, and return its id, by which the application tells what became of it."""
+        """Log a search, and return its id, with which the application reports the outcome."""
         name = new_id()
         pool = self.searcher.ids(retrieval.pool)
         chosen = tuple(passage.id for passage in retrieval.passages)

@@ -12,7 +12,7 @@ T = TypeVar("T")
 MOST_BYTES = 64_000_000
 """The largest answer: 1,000 vectors of 4,096 numbers take 40 MB as text."""
 LONGEST_WAIT = 3600.0
-"""Seconds that a server's Retry-After may ask for; more is taken as so many."""
+"""Seconds that a server's Retry-After may ask for; more counts as this."""
 
 
 class AnswerTooLarge(httpx.RequestError):

@@ -45,7 +45,7 @@ gRPC's server in Milvus Lite takes that for an attack after some minutes of sile
 hangs up ("too_many_pings"). pymilvus then asks for the index once more, is let in when the build has ended, and fails
 with "index already exists"."""
 LITE = "milvus_lite"
-"""Beginning of the version that Milvus Lite tells, also as a server (`milvus-lite server`)."""
+"""Beginning of Milvus Lite's version, also as a server (`milvus-lite server`)."""
 FULL_TEXT_FROM = (2, 5)
 TRIED, TRIED_SECONDS = "harr_tried", 60
 """The collection that a kind of index is tried on, and the seconds that it may take; pymilvus waits for ever for an
@@ -284,7 +284,7 @@ def _is_away(error: Exception) -> bool:
 
 def _refuses(error: Exception) -> bool:
     """Return whether a server is there, and does not take the token."""
-    cause = error if isinstance(error, grpc.RpcError) else error.__cause__  # pymilvus tells any failure alike
+    cause = error if isinstance(error, grpc.RpcError) else error.__cause__  # pymilvus reports all failures the same way
     return isinstance(cause, grpc.RpcError) and cause.code() in REFUSALS
 
 

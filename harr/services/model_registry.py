@@ -1,4 +1,4 @@
-"""MLflow's model registry for whoever uses a model: which version a name and alias mean, and that version's folder.
+"""MLflow's model registry for users of a model: which version a name and alias mean, and that version's folder.
 
 MLflow is imported when a registry is opened, and by no other module of harr.
 """

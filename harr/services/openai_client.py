@@ -69,8 +69,8 @@ class Service:
 
     An attempt may take ``timeout_seconds``, whatever trickles in. Time-outs, refused connections and the answers 408,
     409, 429 and 5xx are tried again, with growing, jittered pauses, until ``deadline_seconds`` are over: a server may
-    be restarted meanwhile. Of several addresses of one model the least loaded is asked; one that does not answer rests,
-    which is told, and the attempt is made elsewhere. ``retries`` and ``timeouts`` count.
+    be restarted. Of several addresses of one model the least loaded is asked; one that does not answer rests,
+    which is printed, and the attempt is made elsewhere. ``retries`` and ``timeouts`` count.
 
     The key is read from the environment variable ``key_variable`` and appears in no message; nor does a password in
     the address.
@@ -104,7 +104,7 @@ class Service:
                     api_key=self._key,
                     timeout=self._timeout,
                     max_retries=0,
-                    http_client=bounded,  # of httpx, which OpenAI's client takes beside its own httpx2
+                    http_client=bounded,  # of httpx, which OpenAI's client takes as well as its own httpx2
                 ),
                 f"{name} at {bare(url)}",
             )

@@ -30,7 +30,7 @@ def expect(suite: str, frame: pd.DataFrame) -> dict[str, float]:
     """Check a table against a suite of tasks/expectations/suites.py and update the Data Docs.
 
     Returns:
-        How many rules held, under the name ``expected_<suite>``: a figure of the stage.
+        Number of rules that passed, under the name ``expected_<suite>``: a figure of the stage.
 
     Raises:
         ExpectationFailed: names each failed rule with its first offending rows.

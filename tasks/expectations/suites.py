@@ -27,7 +27,7 @@ ROW_KEYS = {
     "preferences": ["id"],
     "evaluation": ["arm", "id"],
 }
-"""Columns that tell a person which row offended."""
+"""Columns that identify an offending row."""
 
 SUITES: dict[str, list[Any]] = {
     "corpus": [

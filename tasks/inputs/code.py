@@ -16,7 +16,7 @@ from typing import Any
 
 PACKAGES = ("harr", "tasks")
 TEXTS = {".txt", ".j2", ".js", ".css", ".html"}
-"""Endings of the files beside a module that belong to it: prompts and templates."""
+"""Suffixes of the files next to a module that belong to it: prompts and templates."""
 Chosen = Mapping[tuple[str, str], frozenset[str]]
 """Keys that count, by module and table: ``{("harr.rag.pipelines", "PIPELINES"): {"react"}}``."""
 
@@ -87,7 +87,7 @@ class Code:
         return path.read_bytes()
 
     def _texts(self, name: str, tree: ast.Module) -> list[bytes]:
-        """Return the files beside a module, or below, whose names it mentions: prompts and templates."""
+        """Return the files next to a module, or below, whose names it mentions: prompts and templates."""
         folder = self._path(name).parent
         if folder not in self._beside:
             files = sorted(path for path in folder.rglob("*") if path.suffix in TEXTS)
@@ -123,7 +123,7 @@ def _folder(package: str) -> Path:
 
 
 def _optional(tree: ast.Module) -> Iterator[str]:
-    """Yield the packages that a module asks for by name (``harr.io.extras.optional``), which no import tells."""
+    """Yield the packages that a module asks for by name (``harr.io.extras.optional``), which no import shows."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "optional":
             yield from (str(one.value) for one in node.args[:1] if isinstance(one, ast.Constant))

@@ -1,11 +1,11 @@
-"""How often one test set was asked: every further candidate is held to a stricter level, until the set is used up.
+"""How often one test set was used: every further candidate is tested at a stricter level, until the set is used up.
 
 Of many equal candidates one in forty beats the champion by luck where each is tested at one-sided 2.5 %. So the level
 is spent: the j-th different candidate that is compared on the same questions is tested at ``ALPHA / (j (j + 1))``.
 That sums to ALPHA over all that may come. It is alpha-spending for tests that arrive one by one, the online Bonferroni
 procedure (Foster and Stine 2008, "Alpha-investing"; for the family-wise error Tian and Ramdas 2021, arXiv 1910.04900):
 by the union bound the chance that any candidate without merit is promoted is at most ALPHA, whatever their number. It
-holds as far as candidates are not fitted to the test questions; a verdict tells of these only whether it was yes or no.
+holds as far as candidates are not fitted to the test questions; a verdict reveals only yes or no.
 """
 
 import json
@@ -16,7 +16,7 @@ from tasks.registry.history import read_list
 from tasks.tracking.errors import look_up
 
 ALPHA = 0.025
-"""One-sided; the first candidate is thus held to an interval of 97.5 %."""
+"""One-sided; the first candidate is thus tested with an interval of 97.5 %."""
 MOST = 20
 """Candidates after which a test set is used up: the level is then below 1 in 17,000."""
 BEYOND = 10

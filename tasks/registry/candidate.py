@@ -29,7 +29,7 @@ def keep_candidate(params: Params, *, by_hand: bool = False) -> str:
 
     Raises:
         CorpusError: there is no model.
-        ParamsError: params.yaml was changed since the model was made, so that it does not tell how it was evaluated.
+        ParamsError: params.yaml was changed since the model was made, so that it does not describe the evaluation.
         DamagedFile: a file of the model or of its evaluation is missing or changed.
         ServiceUnavailable: a server did not answer.
     """

@@ -58,7 +58,7 @@ def describe(summary: Summary, what: str, name: str, number: str, *, loads: bool
 
 
 def _cut_lines(lines: list[str], most: int) -> Iterator[str]:
-    """Yield the first lines of so many characters; where some are left out, a line that says so."""
+    """Yield the first lines up to ``most`` characters; where some are left out, a line that says so."""
     left = most - len("... (metrics/evaluate.json)") - 20
     for line in lines:
         left -= len(line) + 1
@@ -69,7 +69,7 @@ def _cut_lines(lines: list[str], most: int) -> Iterator[str]:
 
 
 def _arms(part: Summary, lead: str) -> dict[str, str]:
-    """Return the arms that are told of, by what they are."""
+    """Return the arms of the tags, by the name of the tag."""
     arms = {
         "figure": FULL,
         "figure before training": baseline_of(part),

@@ -211,7 +211,7 @@ def _enough(rules: Mapping[str, Any], gains: Gains) -> Condition:
 
 
 def _attempts(number: int, candidate: Any) -> Condition:
-    """Ask that the test questions were not asked too often (tasks/registry/attempts.py), and tell how often."""
+    """Ask that the test questions were not used too often (tasks/registry/attempts.py), and say how often."""
     one_sided = attempts.level(number)
     state = f"number {number} on these questions, tested at one-sided {one_sided:.2g} of {attempts.ALPHA}"
     needed = f"at most {attempts.MOST}; then other test questions (download.seed, or a new file)"
@@ -235,7 +235,7 @@ def _same_rules(rules: Mapping[str, Any], champion: Any | None) -> Condition:
 
 
 def _expectations(candidate: Any) -> Condition:
-    """Ask that every suite of data expectations held in the run that made the version."""
+    """Ask that every suite of data expectations passed in the run that made the version."""
     try:
         counts = {str(suite): float(rules) for suite, rules in json.loads(candidate.tags["expectations"]).items()}
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError):

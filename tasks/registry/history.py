@@ -1,4 +1,4 @@
-"""The champions of a registered model in their order, kept beside the aliases, so that any can be gone back to.
+"""The champions of a registered model in their order, kept next to the aliases, so that any can be restored.
 
 An alias can be moved by anybody with MLflow's page or client, and goes with its version. So who was champion is noted
 as a tag of the registered model: where the alias says otherwise, it was moved by hand, or the version was deleted.
@@ -58,7 +58,7 @@ def describe_manual_move(past: list[str], champion: Any | None) -> str:
 def move(client: Any, name: str, version: str, past: list[str]) -> None:
     """Make a version the champion and note it; the one before becomes ``previous_champion``.
 
-    A kill in between is told by the tag MOVING, and :func:`champions` ends the move.
+    A kill in between leaves the tag MOVING, and :func:`champions` ends the move.
     """
     client.set_registered_model_tag(name, MOVING, version)
     before = look_up(client.get_model_version_by_alias, name, CHAMPION)

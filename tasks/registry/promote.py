@@ -135,7 +135,7 @@ def lock_promotion(client: Any, name: str) -> Iterator[None]:
 
     MLflow moves an alias without looking at its old value, but its store makes a registered model of
     a given name only once: the model ``<name>.promotion`` exists while somebody is at work here, and
-    whoever comes meanwhile waits. One whose process was of this machine and is gone, or that is older
+    others wait. One whose process was of this machine and is gone, or that is older
     than LEASE_SECONDS, belongs to a process that died; it is renamed after its time of creation, which
     also works only once, and deleted. So two never work at the same time unless one takes longer than
     LEASE_SECONDS, as where a champion is played again; it then looks who is champion before it moves the alias.
@@ -165,7 +165,7 @@ def lock_promotion(client: Any, name: str) -> Iterator[None]:
 
 
 def _has_died(mark: str) -> bool:
-    """Return whether a mark is of a process of this machine that is gone; of another machine's nobody here can tell."""
+    """Return whether a mark is of a process of this machine that is gone; processes of other machines are unknown."""
     holder = HOLDER.search(mark)
     return holder is not None and holder[2] == machine() and not is_alive(holder[1])
 

@@ -81,7 +81,7 @@ def register(
 
 
 def hashes(params: Params, kind: str, folder: Path, evaluation: Path) -> dict[str, str]:
-    """Return what a model and its evaluation are told by, as tags."""
+    """Return the hashes that identify a model and its evaluation, as tags."""
     rows = {name: sha256(path) for name, path in _rows(params, evaluation).items()}
     return {"kind": kind, "model": digest_of(folder), "results": fingerprint(rows)}
 

@@ -36,7 +36,7 @@ def errors_in_a_line() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error).__module__.startswith("httpx"):  # a process that stops need not tell a server that is away
+        if type(error).__module__.startswith("httpx"):  # a process that stops need not notify a server that is away
             progress.leave()
         if not (line := str(error) if isinstance(error, HarrError) else machine_fault(error)):
             raise

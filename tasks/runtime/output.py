@@ -41,7 +41,7 @@ def say(text: str) -> None:
 
 
 def width() -> int:
-    """Return how many columns there are: at most 100, and so many where nobody tells."""
+    """Return how many columns there are: at most 100, also where it is unknown."""
     return min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
 
 

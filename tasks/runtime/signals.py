@@ -32,7 +32,7 @@ RWLOCK = Path(".dvc/tmp/rwlock")
 
 
 class _Left:
-    """Whether this process has said that it was stopped, and the signal that did it."""
+    """Whether this process has printed that it was stopped, and the signal that did it."""
 
     reported = False
     number: int = signal.SIGTERM
@@ -131,5 +131,5 @@ def _leave(number: int) -> None:
 
 
 def _tell(line: str) -> None:
-    with contextlib.suppress(OSError):  # whoever read it may be gone
+    with contextlib.suppress(OSError):  # the reader may be gone
         print(line, file=sys.stderr)

@@ -22,7 +22,7 @@ from tasks.tracking.run import Run, tracked_run
 
 Work = Callable[[Params, Run], None]
 KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32", "LRU_CACHE_CAPACITY": "1"}
-"""How many kernels oneDNN, and torch beside it, keep for the shapes that they met, in a stage. Their own 1,024 take
+"""How many kernels oneDNN and torch keep for the shapes that they met, in a stage. Their own 1,024 take
 hundreds of MB in training, whose passes hardly ever have a shape twice (docs/performance.md). What the environment says
 stays."""
 PAUSES = (5.0, 30.0)
@@ -48,7 +48,7 @@ def run_stage(
     Args:
         stage: its name in dvc.yaml.
         work: what it does.
-        checks: it checks data; Great Expectations is loaded meanwhile in a process of its own.
+        checks: it checks data; Great Expectations is loaded in a process of its own.
         join: its plain work, for the further processes of `accelerate launch`; None: it is for one process only.
         end: forgets unfinished work, once the stage has reported.
     """

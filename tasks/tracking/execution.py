@@ -56,10 +56,10 @@ def recipe_here() -> str:
 
 
 def process_name(pid: int | None = None) -> str:
-    """Return what tells a process (without ``pid``, this one) from any other: machine, number and when it began.
+    """Return what identifies a process (without ``pid``, this one): machine, number and when it began.
 
-    It began so many clock ticks after the boot, whatever the clock of the machine says since; where the system does
-    not tell (macOS), at a second since 1970.
+    Its start is in clock ticks after the boot, whatever the clock of the machine says since; where the system has
+    none (macOS), in seconds since 1970.
 
     >>> process_name() == process_name(os.getpid()), is_alive(process_name())
     (True, True)

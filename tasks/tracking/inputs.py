@@ -1,7 +1,7 @@
 """What a stage reads stays as it is while it runs: DVC notes the hashes of dependencies only when the stage has ended.
 
 The parameters are one of them (data/inputs/<stage>.json, tasks/inputs), and a stage begins only with those that stand
-there. So dvc.lock certifies what was used, whatever happens to params.yaml meanwhile.
+there. So dvc.lock certifies what was used, whatever happens to params.yaml.
 """
 
 import hashlib
@@ -80,7 +80,7 @@ def check_unchanged(stage: str, before: Stamps) -> None:
 
 
 def check_settings(params: Params, *, but: str = "") -> None:
-    """Refuse to tell by params.yaml how a model was made where it is another since.
+    """Refuse to describe a model by a params.yaml that changed since it was made.
 
     Args:
         params: those of params.yaml.
@@ -93,7 +93,7 @@ def check_settings(params: Params, *, but: str = "") -> None:
     for stage in (name for name in READS if name not in (but, "report") and name in stages):  # a report makes no model
         path, digest = INPUTS / f"{stage}.json", find_hash(entries.get(stage), stage)
         if not digest:
-            raise ParamsError(f"{LOCK} does not tell with which parameters stage {stage} ran; run `dvc repro`")
+            raise ParamsError(f"{LOCK} does not name the parameters with which stage {stage} ran; run `dvc repro`")
         if not path.exists() or md5(path) != digest:
             raise ParamsError(f"stage {stage} did not run with what {path} says; run `dvc repro`")
         changed = describe_change(stage, params, values)

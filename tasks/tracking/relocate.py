@@ -32,7 +32,7 @@ SECONDS = 30.0
 
 
 def bring_home(address: str) -> None:
-    """Let the store of a checkout that was copied or moved keep its artifacts beside it, and say so on stderr.
+    """Let the store of a checkout that was copied or moved keep its artifacts next to it, and say so on stderr.
 
     Changed are places below the mlruns of the folder that it came from: one that is gone, or that has an mlflow.db of
     its own. Any other place, such as a disk for artifacts, was chosen by a person and stays.
@@ -65,7 +65,7 @@ def bring_home(address: str) -> None:
 
 @contextmanager
 def files_beside(address: str) -> Iterator[None]:
-    """Let a store that is opened in the block keep artifacts beside its database file, unless a variable says where.
+    """Let a store that is opened in the block keep artifacts next to its database file, unless a variable says where.
 
     MLflow would take the current folder: a worktree that shares the database of another, and is removed one day.
     """
@@ -80,7 +80,7 @@ def files_beside(address: str) -> Iterator[None]:
 
 
 def own_database(address: str) -> Path | None:
-    """Return the database file of an address whose artifacts belong beside it; None for any other store."""
+    """Return the database file of an address whose artifacts belong next to it; None for any other store."""
     path = Path(address.removeprefix("sqlite:///")).absolute()
     root = Path(os.environ.get(ARTIFACTS) or FILES).absolute()
     beside = address.startswith("sqlite:///") and "?" not in address and root == path.parent / FILES

@@ -80,7 +80,7 @@ class Report:
         write_json(self.path, asdict(self))
 
     def is_at_work(self) -> bool:
-        """Return whether the stage runs still; nobody here can tell of one on another machine."""
+        """Return whether the stage runs still; one on another machine is unknown."""
         return self.status == "RUNNING" and (self.host != platform.node() or is_alive(self.process))
 
 
@@ -149,7 +149,7 @@ def send(client: Any, run: Any, report: Report) -> list[str]:
         At most one line, of what was refused: a run that lacks a figure or a file is still a run.
 
     Raises:
-        ServiceUnavailable: the server does not answer; the report holds what it held.
+        ServiceUnavailable: the server does not answer; the report is unchanged.
     """
     refused = []
     for what, write in _writes(client, run, report):
@@ -201,7 +201,7 @@ def _upload(client: Any, key: str, path: Path, folder: str, digest: str) -> None
     """Keep a file or folder with a run.
 
     Raises:
-        Refused: it is gone, or has another ``digest``: a later run of the stage wrote it anew.
+        Refused: it is gone, or has another ``digest``: a later run of the stage rewrote it.
     """
     with uploading(str(path)):
         if digest and path.exists() and digest_of(path) != digest:
@@ -268,7 +268,7 @@ def send_left(client_for: Callable[[str], Any]) -> list[str]:
 
 
 def _send_late(client: Any, report: Report) -> list[str]:
-    """Send the report of a stage that is over; returns what is to be said of it."""
+    """Send the report of a stage that is over; returns a line to print."""
     with service():
         run = open_run(client, report)
     lines = [f"reported to MLflow: stage {report.stage}, {report.status}"]
@@ -304,7 +304,7 @@ def _remove_partial_notes() -> None:
 
 @contextlib.contextmanager
 def _lock_notes() -> Iterator[None]:
-    """Keep other processes from sending the same notes meanwhile."""
+    """Keep other processes from sending the same notes."""
     NOTES.mkdir(parents=True, exist_ok=True)
     folder = os.open(NOTES, os.O_RDONLY)
     try:

@@ -154,7 +154,7 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
 
 
 def _begin(stage: str, params: Params, address: str) -> Report:
-    """Note on disk that this process begins a stage: a kill leaves the note, and whoever comes next closes the run."""
+    """Note on disk that this process begins a stage: a kill leaves the note, and the next process closes the run."""
     now = time.time_ns()
     report = Report(
         name=f"{now}-{stage}-{os.getpid()}",
@@ -176,7 +176,7 @@ def _begin(stage: str, params: Params, address: str) -> Report:
 
 
 def flat_params(params: Params) -> dict[str, str]:
-    """Return all parameters as MLflow is told them: dotted names, short texts, no passwords."""
+    """Return all parameters for MLflow: dotted names, short texts, no passwords."""
     return {key: bare(str(value))[:500] for key, value in flatten(params.model_dump(mode="json"))}
 
 

@@ -28,13 +28,13 @@ def trajectories(
 ) -> list[Trajectory]:
     """Choose the episodes that are kept as traces: ``count`` per arm of ``full`` and its ``baseline``, spread evenly.
 
-    Both arms show the same questions, so that a person can read one beside the other.
+    Both arms show the same questions, so that a person can compare them.
 
     Args:
         episodes: those of the first seed per arm, in the order of the questions.
         rows: per arm one list of question rows per seed; those of the first seed give the metrics.
         count: 0 for none.
-        baseline: the arm that ``full`` is shown beside.
+        baseline: the arm to compare ``full`` with.
     """
     traces = []
     for arm in [arm for arm in (baseline, FULL) if arm in episodes and count]:

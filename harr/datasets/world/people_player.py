@@ -2,8 +2,8 @@
 
 The planner sees question and history, looks up step after step, and stops where one found nothing. The reader sees a
 sub-query and passages: it answers from the first passage that states the relation asked for and, where a person is
-named, is about that person. Of a pronoun or a description it cannot tell whom it means. Like an LLM they tell the
-prompts of ``harr/rag/pipelines/multistep.py`` apart by their text.
+named, is about that person. It cannot resolve a pronoun or a description. Like an LLM they distinguish the
+prompts of ``harr/rag/pipelines/multistep.py`` by their text.
 """
 
 import json
@@ -64,7 +64,7 @@ class Asked:
 
     @classmethod
     def read(cls, message: str) -> "Asked":
-        """Take a message apart."""
+        """Split a message into its parts."""
         head, _, passages = message.partition("\nPassages:\n")
         fields = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
         history = json.loads(fields.get("History", "[]"))
@@ -108,7 +108,7 @@ def plan(question: str, history: Sequence[Mapping[str, str]], references: Mappin
 
 
 def answer(question: str, history: Sequence[Mapping[str, str]]) -> str:
-    """Return what was found of what the question asks, in its order."""
+    """Return the answers to what the question asks, in its order."""
     _, names, _ = _replay(question, history)
     return join([names[leaf] for leaf in parse(question) or () if leaf in names]) or "unknown"
 
@@ -128,7 +128,7 @@ def look(sub_query: str, passages: Sequence[tuple[str, str]]) -> dict[str, str]:
 def _replay(
     question: str, history: Sequence[Mapping[str, Any]]
 ) -> tuple[tuple[Node, ...], dict[Node, str], Node | None]:
-    """Return the steps asked so far, what is known by node, and the next step; None after the last one or a failure."""
+    """Return the steps asked so far, the names by node, and the next step; None after the last one or a failure."""
     order = steps(question)
     asked = order[: len(history)]
     names: dict[Node, str] = {(step[0],): split_mention(step[0])[0] for step in order}

@@ -2,7 +2,7 @@
 
 A :data:`Node` is a person of the question, as named there, and relations to follow from them:
 ``("the painter Ada Brown", "rival", "summer home")``. A question is one or two nodes; its *steps* are the facts to look
-up on the way to them. The steps are taken in an order that the question's words do not tell.
+up on the way to them. The question's words do not give the order of the steps.
 """
 
 import random

@@ -56,7 +56,7 @@ def understand(sub_query: str) -> tuple[Fact, str] | None:
 def possessives(node: Node, asked: Sequence[Node], names: Mapping[Node, str]) -> dict[str, str]:
     """Return by kind the possessives that can be understood as ``node``, a person, after the steps ``asked``.
 
-    ``known`` are the names of the people found so far, those of the question included.
+    ``names`` are those of the people found so far, those of the question included.
 
     >>> x, rival = ("the painter Ada Brown",), ("the painter Ada Brown", "rival")
     >>> possessives(rival, [rival], {x: "Ada Brown", rival: "Clara Gray"})

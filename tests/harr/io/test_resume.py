@@ -1,4 +1,4 @@
-"""Unfinished work of other parameters: it is kept, and whoever begins anew beside it is told what differs."""
+"""Unfinished work of other parameters: it is kept, and a new run next to it prints what differs."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from harr.io.files import finish, note_published, read_json
 from harr.io.resume import open_work
 
-LAST = "it is kept, this run begins anew\n"
+LAST = "it is kept, this run starts from scratch\n"
 
 
 @pytest.mark.fault(21)

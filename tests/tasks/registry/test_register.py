@@ -251,7 +251,7 @@ def rows_of_another_arm() -> None:
     Path("data/evaluation/sha256sums.txt").unlink()
 
 
-LOST = r"dvc\.lock does not tell with which parameters stage train ran; run"
+LOST = r"dvc\.lock does not name the parameters with which stage train ran; run"
 FIGURE = r"{} is not what stage evaluate wrote; run `dvc checkout evaluate`"
 WRONG: dict[str, tuple[Callable[[], object], type[HarrError], str]] = {
     "game": (  # stage merge reads it, too, and does not begin
