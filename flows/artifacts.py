@@ -28,13 +28,13 @@ def with_progress(stages: Sequence[str]) -> Iterator[str]:
 
 
 def show_results(params: Params, servers: Mapping[str, str], home: Path, verdict: str) -> None:
-    """Write the run's artifact ``results``: what the promotion gate said, the arms, and the links.
+    """Write the run's artifact ``results``: the verdict of the promotion gate, the arms, and the links.
 
     Args:
         params: those of the run, in whose folder this is called.
         servers: addresses of what `harr up` started, by name.
         home: the folder in which it was started.
-        verdict: what the gate said, or "".
+        verdict: that of the gate, or "".
     """
     if flow_run.id:
         parts = [_verdict(verdict) if verdict else "", _arms(), _links(params, servers, home)]

@@ -51,14 +51,14 @@ def _gold(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Finding]
         return []
     findings = []
     for key, field in (("gold_ids", "supporting"), ("candidate_ids", "context_ids")):
-        named = [(split, q.id, pid) for split, asked in splits.items() for q in asked for pid in getattr(q, key)]
-        missing = [row for row in named if row[2] not in data.ids]
+        names = [(split, q.id, pid) for split, batch in splits.items() for q in batch for pid in getattr(q, key)]
+        missing = [row for row in names if row[2] not in data.ids]
         if missing:
             split, question, pid = missing[0]
-            what = f"{len(missing):,} of {len(named):,} are no passage; first {pid!r} of {split} question {question!r}"
+            what = f"{len(missing):,} of {len(names):,} are no passage; first {pid!r} of {split} question {question!r}"
             findings.append(fail(field, what, f"mend {field}, add the passages, or remove the questions"))
-        elif named:
-            findings.append(ok(field, f"all {len(named):,} are passages of {len(data.ids):,}"))
+        elif names:
+            findings.append(ok(field, f"all {len(names):,} are passages of {len(data.ids):,}"))
     return findings
 
 
@@ -79,11 +79,11 @@ def _reward(term: str, splits: Mapping[str, Sequence[Question]], pipeline: Pipel
         fix = "set reward.terms to recall or mrr, or a pipeline that answers"
         return [fail(subject, "the pipeline writes no answers, so that it is always 0", fix)]
     findings = []
-    for split, asked in splits.items():
-        lacking = [question for question in asked if not getattr(question, needs)]
+    for split, batch in splits.items():
+        lacking = [question for question in batch if not getattr(question, needs)]
         if lacking:
-            message = f"{len(lacking):,} of {len(asked):,} {split} questions have no {what}; first {lacking[0].id!r}"
-            report = fail if len(lacking) == len(asked) else warn
+            message = f"{len(lacking):,} of {len(batch):,} {split} questions have no {what}; first {lacking[0].id!r}"
+            report = fail if len(lacking) == len(batch) else warn
             other = "answer_f1" if needs == "gold_ids" else "recall"
             fix = f"add them, or set reward.terms to what the questions have, such as {other}"
             findings.append(report(subject, message, fix))
@@ -103,13 +103,13 @@ def _state_answer(answers: Sequence[str], texts: Sequence[str]) -> bool:
 
 def _answers(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Finding]:
     """Count the answers that stand in their gold passages, and those in the question; yes and no stand nowhere."""
-    asked = [question for questions in splits.values() for question in questions if statable(question.answers)]
-    leaking = [question for question in asked if states_answer(question.text, question.answers)]
+    pool = [question for questions in splits.values() for question in questions if statable(question.answers)]
+    leaking = [question for question in pool if states_answer(question.text, question.answers)]
     findings = []
     if leaking:
-        what = f"of {len(leaking):,} of {len(asked):,} questions stand in the question; first {leaking[0].id!r}"
-        findings.append(_flaw("answers", what, len(leaking), len(asked), "ask otherwise, or remove the questions"))
-    read = [q for q in asked if q.gold_ids and data.contents.keys() >= {*q.gold_ids}]
+        what = f"of {len(leaking):,} of {len(pool):,} questions stand in the question; first {leaking[0].id!r}"
+        findings.append(_flaw("answers", what, len(leaking), len(pool), "ask otherwise, or remove the questions"))
+    read = [q for q in pool if q.gold_ids and data.contents.keys() >= {*q.gold_ids}]
     lacking = [q for q in read if not _state_answer(q.answers, [data.contents[pid] for pid in q.gold_ids])]
     if lacking:
         what = f"of {len(lacking):,} of {len(read):,} questions stand in none of their gold passages; first "
@@ -126,7 +126,7 @@ def _flaw(subject: str, message: str, count: int, total: int, fix: str) -> Findi
 
 def _picks(splits: Mapping[str, Sequence[Question]], terms: Sequence[str], picks: int) -> list[Finding]:
     """Check that a pipeline that picks can find all gold."""
-    over = [q for asked in splits.values() for q in asked if picks and len(q.gold_documents) > picks]
+    over = [q for questions in splits.values() for q in questions if picks and len(q.gold_documents) > picks]
     if not over or not {"recall", "all_gold"} & {*terms}:
         return []
     most = max(len(question.gold_documents) for question in over)

@@ -268,7 +268,7 @@ def add_plugins(words: Sequence[str] = ()) -> None:
 
     A plug-in names its commands as entry points of the group ``harr.commands`` (docs/extend.md).
     """
-    if not {one.callback.__name__ for one in app.registered_commands if one.callback}.isdisjoint(words[:1]):
+    if not {command.callback.__name__ for command in app.registered_commands if command.callback}.isdisjoint(words[:1]):
         return
     for entry in sorted(entry_points(group="harr.commands"), key=lambda entry: entry.name):
         app.command(entry.name)(entry.load())
@@ -276,9 +276,9 @@ def add_plugins(words: Sequence[str] = ()) -> None:
 
 def main(*words: str) -> None:
     """Run `harr` with these words, or with those of the command line."""
-    given = words or sys.argv[1:]
-    add_plugins(given)
-    call(app, "harr", given)
+    arguments = words or sys.argv[1:]
+    add_plugins(arguments)
+    call(app, "harr", arguments)
 
 
 if __name__ == "__main__":

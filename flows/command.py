@@ -18,9 +18,9 @@ def call(app: typer.Typer, name: str, words: Iterable[str]) -> None:
     """Run an app as the command ``name``; exits with 2 for a wrong option."""
     if os.getcwd() not in sys.path:  # code of the project's own, as `python -m` finds it
         sys.path.append(os.getcwd())
-    given, commands = list(words), get_command(app)
+    arguments, commands = list(words), get_command(app)
     with errors_in_a_line():
-        commands(args=repeat_options(given, lists(commands, *given[:1])), prog_name=name)
+        commands(args=repeat_options(arguments, lists(commands, *arguments[:1])), prog_name=name)
 
 
 def lists(commands: Any, command: str = "") -> set[str]:

@@ -94,7 +94,7 @@ def _weights(path: Path) -> int:
     """Return the number of weights in a file of safetensors, by its head."""
     with path.open("rb") as file:
         head: Mapping[str, Any] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    return sum(math.prod(one["shape"]) for name, one in head.items() if name != "__metadata__")
+    return sum(math.prod(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__")
 
 
 def estimate_memory(
@@ -139,14 +139,14 @@ def _learning(params: Params, shape: Shape) -> float:
 def _pass(params: Params, shape: Shape, questions: Sequence[Question], text: float) -> float:
     """Return the bytes that a pass keeps for its gradient: of its states, and of two towers what was picked."""
     pipeline, train, reader = params.pipeline, params.train, params.retriever
-    asked = TOKENS_A_WORD * fmean(len(question.text.split()) for question in questions)
+    question_tokens = TOKENS_A_WORD * fmean(len(question.text.split()) for question in questions)
     picks = getattr(pipeline, "picks", 0)
     most = picks or getattr(pipeline, "max_hops", 0) or getattr(pipeline, "max_searches", 1)
     searches = picks or min(most, max(1.0, fmean(len(question.gold_ids) for question in questions) or most))
     if picks:
-        state = asked + (picks - 1) * min(text, reader.pick_tokens or text)
+        state = question_tokens + (picks - 1) * min(text, reader.pick_tokens or text)
     else:
-        state = asked * (1 + searches / 2) * (1.5 if reader.state == "json" else 1)
+        state = question_tokens * (1 + searches / 2) * (1.5 if reader.state == "json" else 1)
     rollouts = max(1.0, SHARED * getattr(train, "group_size", 1))
     distinct = getattr(train, "questions_per_step", 1) * (1 + rollouts * (searches - 1))
     states = min(getattr(train, "states_per_pass", 64), distinct)

@@ -133,6 +133,6 @@ def _end(number: int, _: object) -> None:
 
 def _take_stdout() -> int:
     """Return a descriptor of stdout for the protocol alone; what libraries print goes to stderr from now on."""
-    own = os.dup(1)
+    descriptor = os.dup(1)
     os.dup2(2, 1)
-    return own
+    return descriptor

@@ -48,17 +48,17 @@ def read_stages(root: Path) -> list[Stage]:
         raise HarrError("this folder is no DVC project; dvc init")
     written = _written_paths(root)
     changes = {} if written else _dvc_status(root)  # first of all: DVC says what is wrong with its files
-    declared = {name: one for name, one in (_mapping(root / "dvc.yaml").get("stages") or {}).items() if name != LOOK}
-    made = {name: _paths(stage, "outs", "metrics", "plots") for name, stage in declared.items()}
+    declared = {name: item for name, item in (_mapping(root / "dvc.yaml").get("stages") or {}).items() if name != LOOK}
+    outputs = {name: _paths(stage, "outs", "metrics", "plots") for name, stage in declared.items()}
     used = {name: _paths(stage, "deps") for name, stage in declared.items()}
-    if written and (asked := [name for name in declared if not written & (made[name] | used[name])]):
-        changes = _dvc_status(root, *asked)
+    if written and (untouched := [name for name in declared if not written & (outputs[name] | used[name])]):
+        changes = _dvc_status(root, *untouched)
     lock = read_lock(root)
     inputs = stale_inputs(root, lock)
     stages: dict[str, Stage] = {}
     for name in declared:
-        above = [one for one in stages if made[one] & used[name] and stages[one].state != "fresh"]
-        if written & made[name]:
+        above = [item for item in stages if outputs[item] & used[name] and stages[item].state != "fresh"]
+        if written & outputs[name]:
             stages[name] = Stage(name, "running")
         elif name not in lock:
             stages[name] = Stage(name, "never run")
@@ -120,7 +120,7 @@ def _written_paths(root: Path) -> set[str]:
     holders = read_state(path, f"{'rm -r' if path.is_dir() else 'rm'} .dvc/tmp/rwlock").get("write", {})
     here = root.resolve()
     alive = [Path(name) for name, holder in holders.items() if psutil.pid_exists(holder["pid"])]
-    return {one.relative_to(here).as_posix() for one in alive if one.is_relative_to(here)}
+    return {target.relative_to(here).as_posix() for target in alive if target.is_relative_to(here)}
 
 
 def _mapping(path: Path) -> dict[str, Any]:

@@ -44,11 +44,7 @@ def preview_lines(page: "Preview", export: Path | None) -> list[str]:
     return [
         f"{paint(f'{page.questions:,} {page.split} questions', BOLD)}{left_out}",
         f"corpus: {page.corpus}",
-        *[
-            f"{name}: " + ", ".join(f"{word} {n:,}" for word, n in counted.items())
-            for name, counted in counts
-            if counted
-        ],
+        *[f"{name}: " + ", ".join(f"{word} {n:,}" for word, n in tally.items()) for name, tally in counts if tally],
         "",
         *[
             f"{example['id']}: {example['question']}\n    {' | '.join(example['answers']) or paint('no gold answer', FAINT)}"
@@ -63,18 +59,18 @@ def check_lines(findings: Sequence["Finding"]) -> list[str]:
     """Return a line per finding, and under a problem its fix."""
     if not findings:
         return []
-    width = max(len(one.subject) for one in findings)
+    width = max(len(finding.subject) for finding in findings)
     lines = []
-    for one in findings:
-        level = paint(one.level) + " " * (4 - len(one.level))
-        lines.append(f"{level}  {one.subject:<{width}}  {one.found}")
-        lines += [f"{'':<4}  {'':<{width}}  {paint('fix:', BOLD)} {one.fix}"] if one.fix else []
+    for finding in findings:
+        level = paint(finding.level) + " " * (4 - len(finding.level))
+        lines.append(f"{level}  {finding.subject:<{width}}  {finding.found}")
+        lines += [f"{'':<4}  {'':<{width}}  {paint('fix:', BOLD)} {finding.fix}"] if finding.fix else []
     return [*lines, ""]
 
 
 def doctor_lines(findings: Sequence["Finding"]) -> list[str]:
     """Return a line per finding, under a problem its fix, and the sum at the end."""
-    count = {level: sum(one.level == level for one in findings) for level in COUNTED}
+    count = {level: sum(finding.level == level for finding in findings) for level in COUNTED}
     return [
         *check_lines(findings),
         ", ".join(f"{number} {COUNTED[level]}" for level, number in count.items() if number),

@@ -88,9 +88,9 @@ def _worker_settings() -> dict[str, str]:
     """Look for work every 5 s; cancel runs before they begin; say that runs live; keep temporary files where `down`
     finds them."""
     TEMPORARY.mkdir(parents=True, exist_ok=True)
-    own = {"TMPDIR": str(TEMPORARY.resolve())}
+    settings = {"TMPDIR": str(TEMPORARY.resolve())}
     looks = {"PREFECT_WORKER_QUERY_SECONDS": "5", "PREFECT_WORKER_ENABLE_CANCELLATION": "true"}
-    return {**own, **looks, "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS)}
+    return {**settings, **looks, "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS)}
 
 
 def down() -> None:
@@ -290,15 +290,15 @@ def _cancel() -> None:
     from prefect.states import Cancelling
 
     working = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING])
-    asked = FlowRunFilter(state=FlowRunFilterState(type=working))
+    running = FlowRunFilter(state=FlowRunFilterState(type=working))
     with get_client(sync_client=True) as client:
-        left = {run.id for run in client.read_flow_runs(flow_run_filter=asked)}
-        for flow_run in left:
+        pending = {run.id for run in client.read_flow_runs(flow_run_filter=running)}
+        for flow_run in pending:
             client.set_flow_run_state(flow_run, Cancelling(message="harr down"))
         deadline = time.monotonic() + CANCEL_SECONDS
-        while left and time.monotonic() < deadline:
+        while pending and time.monotonic() < deadline:
             time.sleep(0.2)
-            left = {one for one in left if not _has_ended(client, one)}
+            pending = {run_id for run_id in pending if not _has_ended(client, run_id)}
 
 
 def _has_ended(client: Any, flow_run: Any) -> bool:
@@ -309,7 +309,7 @@ def _has_ended(client: Any, flow_run: Any) -> bool:
 
 def _stop(notes: list[dict[str, Any]]) -> None:
     """Stop by TERM, wait, then KILL whatever is left, with all that these processes had started."""
-    leaders = [psutil.Process(pid_of(one["process"])) for one in notes if is_alive(one["process"])]
+    leaders = [psutil.Process(pid_of(note["process"])) for note in notes if is_alive(note["process"])]
     family = [child for leader in leaders for child in leader.children(recursive=True)]
     for leader in leaders:
         leader.send_signal(signal.SIGTERM)

@@ -70,13 +70,13 @@ def train_each(
     for name, seed, folder in runs:
         arm = params.evaluate.arm_table[name]
         tell(f"arm {name}, seed {seed}")
-        own = arm_params(params, arm)
-        asked = questions if arm.history or not params.filter.by_variant else filter_own_questions(own)
-        with open_setup(own, PLACES, asked, history=arm.history, validation=VALIDATION) as setup:
+        run_params = arm_params(params, arm)
+        run_questions = questions if arm.history or not params.filter.by_variant else filter_own_questions(run_params)
+        with open_setup(run_params, PLACES, run_questions, history=arm.history, validation=VALIDATION) as setup:
             method, section = methods[name]
             history = method.train(section, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
             count = len(setup.questions)
-            if asked != questions:
+            if run_questions != questions:
                 tell(f"arm {name} learnt from {count} questions that its own rollouts disagree on")
         figures[f"{folder.name}.{method.figure}{LAST}"] = mean_reward(history[-10:])
         runs_told[folder.name] = run_figures(history) | {"questions": float(count)}

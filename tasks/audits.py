@@ -20,10 +20,10 @@ def audit_functions(params: Params) -> dict[str, Callable[..., Any]]:
     Raises:
         ParamsError: one cannot be imported, or does not take the settings.
     """
-    named = params.evaluate.audits.items()
+    audits = params.evaluate.audits.items()
     return {
         name: function_of(name, key="evaluate.audits", shape=SHAPE, takes=3, settings=settings)
-        for name, settings in named
+        for name, settings in audits
     }
 
 

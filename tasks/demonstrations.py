@@ -51,9 +51,7 @@ def teacher_of(
     return LocalParams(kind="local", model=folder, chat_template_kwargs=settings, **sampling)
 
 
-def write_demonstrations(
-    params: Params, teacher: Teacher, teaching: Teaching, file: Path | None, out: Path
-) -> list[str]:
+def write_demonstrations(params: Params, teacher: Teacher, plan: Teaching, file: Path | None, out: Path) -> list[str]:
     """Play the training questions by ``teacher``, and write what is worth learning to the new file ``out``.
 
     What was written is remembered in work/completions, so that a killed command goes on where it was.
@@ -76,7 +74,7 @@ def write_demonstrations(
     if out.exists():
         raise CorpusError(f"{out} exists and is left as it is; remove it, or name another --out")
     questions = list(read_question_file(file)) if file else read_questions(QUESTIONS / "train.jsonl")
-    if not (questions := draw_questions(questions, teaching.count, params.seed)):
+    if not (questions := draw_questions(questions, plan.count, params.seed)):
         raise CorpusError(f"{file or QUESTIONS / 'train.jsonl'} holds no question; name a file with --questions")
     hidden = frozenset(
         q.identity for name in HIDDEN if (QUESTIONS / name).exists() for q in read_questions(QUESTIONS / name)
@@ -88,12 +86,12 @@ def write_demonstrations(
     where = params.evaluate.candidates[0]
     with open_players(params, PLACES, questions, candidates=where) as player:
         retriever = player(ARMS[FULL], None)
-        for sample in range(teaching.samples):
+        for sample in range(plan.samples):
             writer = build_reader(teacher, params.seed + sample, PLACES, "teacher")
-            desc = f"demonstrations {sample + 1}/{teaching.samples}"
+            desc = f"demonstrations {sample + 1}/{plan.samples}"
             episodes += Game(desc, pipeline, retriever, writer).play(questions, batch_size=params.evaluate.batch_size)
     rewards = [row.get("reward") for row in reward.means(episodes)]
-    choice = choose(episodes, rewards, at_least=teaching.at_least, each=teaching.each, hidden=hidden)
+    choice = choose(episodes, rewards, at_least=plan.at_least, each=plan.each, hidden=hidden)
     dropped = ", ".join(f"{count} {reason}" for reason, count in choice.dropped.most_common())
     if not choice.kept:
         raise CorpusError(

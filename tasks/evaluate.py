@@ -34,21 +34,19 @@ def summarise_arms(params: Params, rows: Mapping[str, list[Rows]]) -> dict[str, 
     from harr.evaluate.summary import summarise
 
     arms, resamples = params.evaluate.arm_table, params.evaluate.resamples
-    summary: dict[str, Any] = summarise(
-        rows, baseline=params.baseline, arms=arms, resamples=resamples, seed=params.seed
-    )
-    return summary
+    means: dict[str, Any] = summarise(rows, baseline=params.baseline, arms=arms, resamples=resamples, seed=params.seed)
+    return means
 
 
 def evaluation_frame(rows: Mapping[str, list[Rows]]) -> pd.DataFrame:
     """Return all rows of all arms and their seeds as one table for the suite ``evaluation``."""
     runs = [(arm, run, arm_rows) for arm, by_seed in rows.items() for run, arm_rows in enumerate(by_seed)]
-    asked = {row["id"] for _, _, arm_rows in runs for row in arm_rows}
+    ids = {row["id"] for _, _, arm_rows in runs for row in arm_rows}
     frame = pd.DataFrame(
         {
             "arm": f"{arm}-{run}",
             "id": row["id"],
-            "questions_missing": len(asked) - len(arm_rows),
+            "questions_missing": len(ids) - len(arm_rows),
             "recall": row.get("recall"),
             "answer_f1": row.get("answer_f1"),
         }
@@ -104,14 +102,14 @@ def evaluate_file(
         what = "is no file" if questions.exists() else "is missing"
         raise CorpusError(f"--questions {questions} {what}; name a file of questions (README: Your own data)")
     check_out(out, questions)
-    asked = list(read_question_file(questions))
-    if len({question.id for question in asked}) < max(1, len(asked)):
-        raise CorpusError(f"--questions {questions} {'repeats question ids' if asked else 'holds no question'}")
-    rows, _ = play_arms(params, asked, lambda step, values: None, model=model)
+    question_list = list(read_question_file(questions))
+    if len({question.id for question in question_list}) < max(1, len(question_list)):
+        raise CorpusError(f"--questions {questions} {'repeats question ids' if question_list else 'holds no question'}")
+    rows, _ = play_arms(params, question_list, lambda step, values: None, model=model)
     summary = summarise_arms(params, rows)
     write_json(out, round_figures(summary))
     if run:
-        write_runs(run, rows, asked, seed=params.seed)
+        write_runs(run, rows, question_list, seed=params.seed)
     print(table(summary))
 
 

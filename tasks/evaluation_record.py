@@ -69,9 +69,9 @@ def game(params: Params) -> dict[str, Any]:
     )
     evaluate, reward = values.pop("evaluate"), values.pop("reward")
     reader = {key: value for key, value in (evaluate["reader"] or {}).items() if key not in REACHED}
-    asked = {"max_questions": evaluate["max_questions"], "candidates": evaluate["candidates"], "reader": reader}
+    settings = {"max_questions": evaluate["max_questions"], "candidates": evaluate["candidates"], "reader": reader}
     judged = {"terms": sorted(reward["terms"]), "judge": reward["judge"], "reranker": reward["reranker"]}
-    return {**values, **asked, **judged, "sources": source_facts(params.sources) if params.sources else []}
+    return {**values, **settings, **judged, "sources": source_facts(params.sources) if params.sources else []}
 
 
 def rules(params: Params) -> dict[str, Any]:
@@ -126,9 +126,7 @@ def describe_corpus(facts: Mapping[str, Any]) -> str:
     'fedcba98 (1,010 passages); trained on 01234567 (1,000 passages)'
     """
     corpora = [
-        f"{corpus['identity'][:8]} ({corpus['passages']:,} passages)"
-        for corpus in (facts, facts.get("trained_on"))
-        if corpus
+        f"{row['identity'][:8]} ({row['passages']:,} passages)" for row in (facts, facts.get("trained_on")) if row
     ]
     if len(set(corpora)) == 1:
         return corpora[0] + (", on which it was trained" if len(corpora) > 1 else "")

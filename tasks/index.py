@@ -35,9 +35,9 @@ def index_passages(params: Params) -> dict[str, float]:
     other = other_index(params.index)
     build = other.build if other else build_index
     built = build(passages, vectors, params.index, INDEX, WORK / "index")
-    asked = [question.text for question in read_questions(QUESTIONS / "train.jsonl")]
+    questions = [question.text for question in read_questions(QUESTIONS / "train.jsonl")]
     built |= check_recall(
-        passages, vectors, params.index, INDEX, asked, partial(_as_queries, params), params.retriever.pool
+        passages, vectors, params.index, INDEX, questions, partial(_as_queries, params), params.retriever.pool
     )
     built |= build_words(passages, WORDS, WORK / "words")
     return built | build_mentions(passages, MENTIONS, WORK / "mentions")
@@ -56,8 +56,8 @@ def decide_training(params: Params) -> dict[str, float]:
 
     vectors = {name: value for name, value in vectors_manifest().items() if name in ("dtype", "encoder", "tokens")}
     index = {name: value for name, value in read_manifest(INDEX, REBUILD, shards=False).items() if name not in MOVES}
-    made = {"vectors": vectors, "index": index | kinds.read_search(INDEX, REBUILD)}
-    today = TrainedOn.of(Passages.open(CORPUS), [QUESTIONS / "train.jsonl", VALIDATION], made)
+    manifests = {"vectors": vectors, "index": index | kinds.read_search(INDEX, REBUILD)}
+    today = TrainedOn.of(Passages.open(CORPUS), [QUESTIONS / "train.jsonl", VALIDATION], manifests)
     try:
         changes = today.since(TrainedOn.open(TRAINED_ON))
     except DamagedFile:

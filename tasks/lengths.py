@@ -60,9 +60,7 @@ def play_lengths(
     mean = tokens_per_sentence(documents.noise(0), towers.actions.token_counts)
     lengths = sorted({*lengths, *(sentences_for(count, mean) for count in tokens)})
     check_lengths(documents, lengths)
-    data = documents.params.model_dump(
-        mode="json", exclude={"seed", "test_questions"}
-    )  # a log's name and length give them
+    data = documents.params.model_dump(mode="json", exclude={"seed", "test_questions"})  # the log's name has them
     picks = params.pipeline.picks
     width = {"beam": beam} if beam > 1 else {}
     _claim(out, {"towers": identity(towers), "picks": picks, "data": data, **width})

@@ -109,7 +109,7 @@ def _weights(weight: Any) -> str:
         return f"{weight:g}"
     several = weight if isinstance(weight, list) else [weight]
     ends = [f"from step {w['start']}" if w["end"] is None else f"steps {w['start']} to {w['end'] - 1}" for w in several]
-    return ", ".join(f"{one['weight']:g} ({steps})" for one, steps in zip(several, ends, strict=True))
+    return ", ".join(f"{term['weight']:g} ({steps})" for term, steps in zip(several, ends, strict=True))
 
 
 def _note(folder: Path, params: Params, sections: set[str]) -> None:
@@ -156,10 +156,10 @@ def version_tags(params: Params) -> dict[str, str]:
         StaleState: the model in models/ is not the one that was evaluated, or was evaluated with something else.
     """
     record, (_, folder) = check_played(params), trained_folder(params)
-    made = read_state(folder / "harr.json", "run `dvc repro -f -s merge`").get("adapter")
-    if record["model"] != made:
+    adapter = read_state(folder / "harr.json", "run `dvc repro -f -s merge`").get("adapter")
+    if record["model"] != adapter:
         raise StaleState(
-            f"{folder} was made of adapter {str(made)[:8]}, but {EVALUATION} was played with {str(record['model'])[:8]}"
+            f"{folder} was made of adapter {str(adapter)[:8]}, but {EVALUATION} was played with {str(record['model'])[:8]}"
             "; run `dvc repro`, or `dvc checkout` for what was there"
         )
     thresholds = params.tracking.model_dump(mode="json", include={"min_questions", "conditions"})

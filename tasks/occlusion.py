@@ -28,8 +28,8 @@ def play_occluded(
     from harr.compute import distributed
 
     runs = [run for run in arm_runs(params, model) if run.name == FULL]
-    played = params.evaluate.occlusion
-    figures = round_figures(_occlusion(params, questions, runs, rows[FULL], log)) if played else {}
+    occluded = params.evaluate.occlusion
+    figures = round_figures(_occlusion(params, questions, runs, rows[FULL], log)) if occluded else {}
     distributed.main_process_only(lambda: write_json(OCCLUSION, figures))
     return dict(figures)
 
@@ -62,9 +62,9 @@ def _occlusion(
             del retriever, game
             gc.collect()  # a model is a reference cycle; one is loaded at a time
     resamples, seed = section.resamples, params.seed
-    played = {FULL: full, **rows}
-    arms = dict.fromkeys(played, ARMS[FULL])
-    means = summarise(played, baseline=FULL, arms=arms, resamples=resamples, seed=seed)["arms"]
+    all_rows = {FULL: full, **rows}
+    arms = dict.fromkeys(all_rows, ARMS[FULL])
+    means = summarise(all_rows, baseline=FULL, arms=arms, resamples=resamples, seed=seed)["arms"]
     costs = {part: contrast(full, rows[part], resamples=resamples, seed=seed) for part in hidden}
     figures = {
         part: {

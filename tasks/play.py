@@ -63,12 +63,12 @@ def play_arms(
     first_episodes: dict[str, list[Episode]] = {}
     several = len(params.evaluate.candidates) > 1
     for candidates in params.evaluate.candidates:
-        asked = [q for q in questions if q.candidate_ids] if candidates == "question" else questions
-        with open_players(params, PLACES, asked, candidates=candidates) as player:
+        run_questions = [q for q in questions if q.candidate_ids] if candidates == "question" else questions
+        with open_players(params, PLACES, run_questions, candidates=candidates) as player:
             for run, run_rows in zip(runs, rows, strict=True):
                 desc = (str(run) if run.folder else run.name) + (f" ({candidates})" if several else "")
                 run_game = game(run, desc, player(run.arm, run.folder))
-                episodes, run_rows[candidates] = play_run(params, run, run_game, asked, reward, log)
+                episodes, run_rows[candidates] = play_run(params, run, run_game, run_questions, reward, log)
                 first_episodes.setdefault(run.name, episodes)
                 del run_game
                 if run.folder or writes:  # a model is a reference cycle; one is loaded at a time
@@ -103,9 +103,9 @@ def play_run(
     episodes, paid = choose_episodes(params, run, game, questions, groups, log)
     report_usage(log, **({str(run): game.generator} if params.writer_learns else {}), sources=game.retriever)
     lost = [step.retrieval.shortened for episode in episodes for step in episode.steps]
-    if dropped := sum(own.dropped for own in lost):
+    if dropped := sum(shortened.dropped for shortened in lost):
         print(f"{game.desc}: {dropped} hops left out of states longer than retriever.max_tokens")
-    if cut := sum(own.thought_cut for own in lost):
+    if cut := sum(shortened.thought_cut for shortened in lost):
         print(f"{game.desc}: {cut} thoughts cut in states longer than retriever.max_tokens")
     rows = game.rows(episodes, reward.means(episodes), picking=params.pipeline.name == "pick")
     if section.pass_at and not params.writer_learns:

@@ -59,5 +59,5 @@ def _count(path: Path) -> str:
 def _rivals(params: Params) -> str:
     from tasks.trained_runs import trained_runs
 
-    folders = {folder for own in trained_runs(params).values() for folder in own if not folder.is_relative_to(ADAPTER)}
+    folders = {folder for arm in trained_runs(params).values() for folder in arm if not folder.is_relative_to(ADAPTER)}
     return f"{len(folders)} run{'' if len(folders) == 1 else 's'}" if folders else "none is asked for"

@@ -55,13 +55,13 @@ def validation_summary(history: list[dict[str, Any]]) -> dict[str, float]:
     """
     from harr.rag.validation import best_point, leading, points
 
-    played = points(history)
-    if not played:
+    validated = points(history)
+    if not validated:
         return {}
-    best, metric = best_point(history), leading(played[-1])
-    ends = {"first": played[0], "last": played[-1], "best": best}
+    best, metric = best_point(history), leading(validated[-1])
+    ends = {"first": validated[0], "last": validated[-1], "best": best}
     figures = {f"validation_{name}_{metric}": point[metric] for name, point in ends.items()}
-    seconds = sum(point["seconds"] for point in played)
+    seconds = sum(point["seconds"] for point in validated)
     return figures | {"validation_best_step": best["step"], "validation_seconds": seconds}
 
 

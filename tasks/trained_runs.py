@@ -15,9 +15,9 @@ def trained_runs(params: Params) -> dict[str, list[Path]]:
     """Return the folders of every trained arm, one per seed; that of ``full`` with the first seed is stage train's."""
     seeds = range(params.seed, params.seed + params.evaluate.seeds)
     full = [ADAPTER, *(ARMS / f"{FULL}-{seed}" for seed in seeds[1:])]
-    own = {name: [ARMS / f"{name}-{seed}" for seed in seeds] for name in params.evaluate.arm_table} | {FULL: full}
+    folders = {name: [ARMS / f"{name}-{seed}" for seed in seeds] for name in params.evaluate.arm_table} | {FULL: full}
     return {
-        name: [folder / arm.inside for folder in full] if arm.inside else own[name]
+        name: [folder / arm.inside for folder in full] if arm.inside else folders[name]
         for name, arm in params.evaluate.arm_table.items()
         if arm.trained
     }

@@ -52,7 +52,7 @@ def _against_constraints(path: Path, have: Mapping[str, str], install: str) -> l
     if not path.exists():
         return []
     pins = [line.partition("==") for line in path.read_text(encoding="utf-8").splitlines() if "==" in line]
-    versions = [(name.strip(), wanted.strip(), have.get(canonicalize_name(name.strip()))) for name, _, wanted in pins]
+    versions = [(name.strip(), pinned.strip(), have.get(canonicalize_name(name.strip()))) for name, _, pinned in pins]
     other = [f"{name} {now} (pinned {want})" for name, want, now in versions if now and now.split("+")[0] != want]
     if other:
         more = f" and {len(other) - 4} more" if len(other) > 4 else ""
@@ -66,18 +66,18 @@ def installed_versions() -> dict[str, str]:
     >>> sorted({"fastapi", "prefect", "sqlalchemy"} - set(installed_versions()))
     []
     """
-    return {canonicalize_name(one.name): one.version for one in reversed(list(metadata.distributions())) if one.name}
+    return {canonicalize_name(d.name): d.version for d in reversed(list(metadata.distributions())) if d.name}
 
 
 def _direct(extra: str = "") -> set[str]:
     """Return the names of what harr requires, by itself and by an ``extra`` with those that it names."""
     try:
-        listed = [Requirement(line) for line in metadata.requires("harr") or ()]
+        declared = [Requirement(line) for line in metadata.requires("harr") or ()]
     except metadata.PackageNotFoundError:
         return set()
-    wanted = [one for one in listed if one.marker is None or one.marker.evaluate({"extra": extra})]
-    nested = {name for one in wanted if one.name == "harr" for name in one.extras}
-    return set().union({canonicalize_name(one.name) for one in wanted} - {"harr"}, *map(_direct, nested))
+    needed = [package for package in declared if package.marker is None or package.marker.evaluate({"extra": extra})]
+    nested = {name for package in needed if package.name == "harr" for name in package.extras}
+    return set().union({canonicalize_name(package.name) for package in needed} - {"harr"}, *map(_direct, nested))
 
 
 def check_disk(params: Params, root: Path, *, free: int) -> list[Finding]:

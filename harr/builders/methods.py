@@ -122,8 +122,8 @@ def arm_method(params: Params, name: str) -> tuple[Method, TrainParams]:
     section, arm = params.train, params.evaluate.arm_table[name]
     if not is_dotted(arm.method):
         return METHODS[arm.method] if arm.method else method_of(section), section
-    own = ArmTrainParams.of(section, arm.method, arm.settings)
-    return _import_method(own, f"evaluate.arms {name}"), own
+    arm_section = ArmTrainParams.of(section, arm.method, arm.settings)
+    return _import_method(arm_section, f"evaluate.arms {name}"), arm_section
 
 
 def _import_method(section: FunctionTrainParams, place: str) -> Method:

@@ -178,8 +178,8 @@ def open_samplers(params: Params, places: Places, trained: Path | None, samples:
 
 
 def _check_ids(questions: Sequence[Question], passages: Passages, places: Places) -> None:
-    named = {pid for question in questions for pid in (*question.gold_ids, *question.candidate_ids)}
-    missing = sorted(named - set(passages.rows_of(named)))
+    ids = {pid for question in questions for pid in (*question.gold_ids, *question.candidate_ids)}
+    missing = sorted(ids - set(passages.rows_of(ids)))
     if missing:
         raise CorpusError(
             f"{len(missing)} passage ids of the questions are not in {places.corpus} (first: {', '.join(missing[:3])})"

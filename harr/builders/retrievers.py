@@ -149,12 +149,12 @@ def source_retrievers(
     """Return all sources as one retriever, those of the ``web`` as they were opened; none of them learns."""
     from harr.rag.sources.router import Sources
 
-    own: dict[str, Retriever] = {}
+    by_tool: dict[str, Retriever] = {}
     for tool, source in sources.items():
         if isinstance(source, MilvusParams):
             index = _of_source(corpus.index, tool) if source.collection == "source" else corpus.index
-            own[tool] = fixed_retriever(section, section.search, encoder, replace(corpus, index=index), candidates)
-    return Sources(own, web, section.k)
+            by_tool[tool] = fixed_retriever(section, section.search, encoder, replace(corpus, index=index), candidates)
+    return Sources(by_tool, web, section.k)
 
 
 @dataclass(frozen=True)
@@ -198,12 +198,12 @@ def function_retriever(
         ParamsError: there is no such function, or it makes something else.
     """
     parts, sizes = (corpus.passages, corpus.vectors, corpus.index, encoder, base), (section.k, section.pool)
-    made = retriever_function(function, key)(RetrieverInputs(*parts, *sizes, candidates, settings))
-    if not callable(getattr(made, "retrieve", None)):
+    retriever = retriever_function(function, key)(RetrieverInputs(*parts, *sizes, candidates, settings))
+    if not callable(getattr(retriever, "retrieve", None)):
         raise ParamsError(
-            f"{key}: {function} makes {type(made).__name__} without a method retrieve; return a Retriever (harr.types)"
+            f"{key}: {function} makes {type(retriever).__name__} without a method retrieve; return a Retriever (harr.types)"
         )
-    return made
+    return retriever
 
 
 def retriever_function(function: str, key: str = "evaluate.arms") -> Callable[[RetrieverInputs], Any]:

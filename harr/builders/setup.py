@@ -18,13 +18,7 @@ from harr.builders.retrievers import (
     source_retrievers,
     towers_policy,
 )
-from harr.builders.writers import (
-    build_generator,
-    settings_of,
-    stamps,
-    writer_facts,
-    writer_folder,
-)
+from harr.builders.writers import build_generator, settings_of, stamps, writer_facts, writer_folder
 from harr.corpus.passages import Passages, read_questions
 from harr.embed.encoder import Encoder
 from harr.errors import ParamsError
@@ -163,7 +157,7 @@ def open_encoder(params: Params, corpus: Corpus, places: Places) -> Encoder:
 def _with_gold(questions: Sequence[Question], passages: Passages) -> list[Question]:
     """Return the questions whose gold passages are in the corpus: some may have gone since these were kept."""
     rows = passages.rows_of({pid for question in questions for pid in question.gold_ids})
-    left = [question for question in questions if all(pid in rows for pid in question.gold_ids)]
-    if len(left) < len(questions):
-        tqdm.write(f"{len(questions) - len(left)} of {len(questions)} questions left out: their gold passages are gone")
-    return left
+    good = [question for question in questions if all(pid in rows for pid in question.gold_ids)]
+    if len(good) < len(questions):
+        tqdm.write(f"{len(questions) - len(good)} of {len(questions)} questions left out: their gold passages are gone")
+    return good

@@ -186,8 +186,8 @@ def conversation(messages: Sequence[tuple[str, str]]) -> tuple[str, list[tuple[s
     return question, [(query, " ".join(replies)) for query, replies in before]
 
 
-def _as_search(one: Search | str) -> Search:
-    return Search(Question("", one), one) if isinstance(one, str) else one
+def _as_search(search: Search | str) -> Search:
+    return Search(Question("", search), search) if isinstance(search, str) else search
 
 
 def _corpus_of(project: Path) -> AbstractContextManager[Corpus]:
@@ -247,9 +247,9 @@ def _check_vectors(corpus: Corpus, facts: dict[str, Any], folder: Path, project:
     if corpus.check:
         corpus.check(folder, facts)
         return
-    made = corpus.vectors.manifest["encoder"]
-    if facts["documents"] != made:
+    identity = corpus.vectors.manifest["encoder"]
+    if facts["documents"] != identity:
         raise IndexMismatch(
             f"{folder} reads states for vectors of encoder {facts['documents']}, but those of {project} were made by "
-            f"{made}; name the project that it was trained in, or embed this corpus with the same section encoder"
+            f"{identity}; name the project that it was trained in, or embed this corpus with the same section encoder"
         )

@@ -77,11 +77,11 @@ def build_samplers(
 ) -> list[Generator]:
     """Return a language model that has learnt, by its folder, as it samples with each of these seeds."""
     settings, batch_size = settings_of(section), getattr(section, "batch_size", 0)
-    one = LanguageModel(*load_model(str(model), chat_template_kwargs=settings), name=str(model))
+    llm = LanguageModel(*load_model(str(model), chat_template_kwargs=settings), name=str(model))
     shape = {"model": str(model), "temperature": temperature, "max_tokens": max_tokens, "settings": settings}
     return [
         CachedGenerator(
-            LocalGenerator(one, temperature=temperature, max_tokens=max_tokens, batch_size=batch_size, seed=seed),
+            LocalGenerator(llm, temperature=temperature, max_tokens=max_tokens, batch_size=batch_size, seed=seed),
             places.completions / f"{fingerprint(['samples', shape, stamps(model), seed])}.sqlite",
         )
         for seed in seeds

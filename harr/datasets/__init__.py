@@ -52,8 +52,8 @@ def _of_hub(params: Any) -> str:
     >>> _of_hub(HubParams(dataset="hotpotqa", root="files"))
     'the paragraphs given with the questions of hotpotqa/hotpot_qa, from the folder files'
     """
-    given = {"wiki18": WIKI18[0], "wiki17": WIKI17[0]}.get(getattr(params, "passages", "wiki17"), "")
-    what = given or f"the paragraphs given with the questions of {FILES[params.dataset][0]}"
+    passages = {"wiki18": WIKI18[0], "wiki17": WIKI17[0]}.get(getattr(params, "passages", "wiki17"), "")
+    what = passages or f"the paragraphs given with the questions of {FILES[params.dataset][0]}"
     return f"{what}, from {f'the folder {params.root}' if params.root else 'the hub'}"
 
 
@@ -72,9 +72,9 @@ def of_noise(params: Any) -> str:
 
 
 def _function(params: Any) -> Source:
-    own, section = dataset_of(params)
+    record, section = dataset_of(params)
     if section is not params:
-        return own.load(section)
+        return record.load(section)
     settings = params.settings
     load = function_of(params.function, key="download.function", shape="returns a Source", takes=0, settings=settings)
     source = load(**settings)

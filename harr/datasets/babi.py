@@ -73,11 +73,11 @@ def _make_map(rng: random.Random) -> Story:
     way = rng.choice(tuple(OPPOSITE))
     events = []
     for end, toward in zip(ends, (way, OPPOSITE[way]), strict=True):
-        beside = Event(toward, end, middle)
-        events.append(beside if rng.random() < 2 / 3 else Event(OPPOSITE[toward], middle, end))
+        neighbour = Event(toward, end, middle)
+        events.append(neighbour if rng.random() < 2 / 3 else Event(OPPOSITE[toward], middle, end))
     rng.shuffle(events)
-    asked = rng.choice(events)
-    questions = (f"What is {asked.kind} of the {asked.what}?", f"What is the {asked.what} {OPPOSITE[asked.kind]} of?")
+    fact = rng.choice(events)
+    questions = (f"What is {fact.kind} of the {fact.what}?", f"What is the {fact.what} {OPPOSITE[fact.kind]} of?")
     facts = tuple(f"The {event.who} is {event.kind} of the {event.what}." for event in events)
     return _solved(4, rng.choice(questions), events, facts)
 
@@ -145,12 +145,12 @@ def _questions(task: int, rng: random.Random, events: Sequence[Event]) -> list[s
         gift = next((event for event in reversed(events) if event.kind == "give"), None)
         return [_ask_gift(rng, gift)] if gift else []
     if task == 1:
-        asked = [f"Where is {who}?" for who in PEOPLE]
+        questions = [f"Where is {who}?" for who in PEOPLE]
     elif task == 2:
-        asked = [f"Where is the {thing}?" for thing in THINGS]
+        questions = [f"Where is the {thing}?" for thing in THINGS]
     else:
-        asked = [f"Where was the {thing} before the {place}?" for thing in THINGS for place in PLACES]
-    return [question for question in asked if solve(task, question, events)]
+        questions = [f"Where was the {thing} before the {place}?" for thing in THINGS for place in PLACES]
+    return [question for question in questions if solve(task, question, events)]
 
 
 def _ask_gift(rng: random.Random, gift: Event) -> str:
@@ -167,9 +167,9 @@ def _solved(task: int, question: str, events: Sequence[Event], facts: tuple[str,
 
 
 def _story_of(row: Row, task: int) -> Story:
-    named = str(row.values.get("task") or f"qa{task}")
-    if named.split("_")[0] != f"qa{task}":
-        raise CorpusError(f"{row.place}: a story of {named!r}; expected qa{task}; set download.task to the file's task")
+    name = str(row.values.get("task") or f"qa{task}")
+    if name.split("_")[0] != f"qa{task}":
+        raise CorpusError(f"{row.place}: a story of {name!r}; expected qa{task}; set download.task to the file's task")
     facts, answers = row.strings("facts"), row.strings("answers")
     if not facts or not answers:
         raise CorpusError(f"{row.place}: a story with {len(facts)} facts and {len(answers)} answers; expected both")

@@ -116,7 +116,7 @@ def _moves(events: Sequence[Event], who: str, start: int, end: int) -> list[int]
 
 
 def _find_hold(events: Sequence[Event], thing: str) -> _Holding | None:
-    """Return the last time that somebody held a thing; None where nobody ever took it."""
+    """Return the last holding of a thing; None where nobody ever took it."""
     last = _latest(events, thing, ("get", "drop"), len(events))
     if last < 0:
         return None
@@ -167,9 +167,9 @@ def _solve_place(words: Sequence[str], events: Sequence[Event]) -> Solution:
     return None
 
 
-def _solve_gift(asked_for: str, named: dict[str, str], events: Sequence[Event]) -> Solution:
+def _solve_gift(asked_for: str, words: dict[str, str], events: Sequence[Event]) -> Solution:
     for i, event in reversed(list(enumerate(events))):
-        if event.kind == "give" and all(getattr(event, key) == word for key, word in named.items()):
+        if event.kind == "give" and all(getattr(event, key) == word for key, word in words.items()):
             return getattr(event, asked_for), (i,)
     return None
 

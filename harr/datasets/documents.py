@@ -73,7 +73,7 @@ def _passages(
 ) -> Iterator[Passage]:
     """Yield the passages of all files in the order of their paths, each title and text once.
 
-    ``known`` gets their ids, ``left_out`` a line a file that could not be read.
+    ``ids`` gets their ids, ``left_out`` a line a file that could not be read.
     """
     folder = Path(params.folder)
     if not folder.is_dir():

@@ -56,11 +56,11 @@ def download(
     sound = {split: with_sound_answers(items) for split, items in streams.items() if items is not None}
     emptied = sum(count for _, count in sound.values())
     checked = {split: check_questions(items, split, stored) for split, (items, _) in sound.items()}
-    train, validation, test = checked["train"], checked.get("validation"), checked["test"]
-    splits = divide(train, validation, test, params.validation_questions, getattr(params, "near_duplicates", ""))
+    train, dev, test = checked["train"], checked.get("validation"), checked["test"]
+    splits = divide(train, dev, test, params.validation_questions, getattr(params, "near_duplicates", ""))
     odd = {
         "answers_of_no_word": float(emptied),
-        "gold_not_given": float(count_missing_gold([*train, *(validation or ()), *test])),
+        "gold_not_given": float(count_missing_gold([*train, *(dev or ()), *test])),
     }
     for line in _warnings(odd, splits.figures):
         tqdm.write(line)

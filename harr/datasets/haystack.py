@@ -180,15 +180,15 @@ def stories(data: LongDocuments) -> dict[str, list[Story]]:
     params = data.params
 
     def of_split(split: str, count: int) -> list[Story]:
-        if listed := data.listed.get(split):
-            return _draw(listed(), split, count, params)
+        if read_file := data.listed.get(split):
+            return _draw(read_file(), split, count, params)
         return _take(_take_half(data.made(2 * _TRIES * count), split), split, count, params.sentences)
 
     test = of_split("test", params.test_questions)
     tested = {(story.question, story.facts) for story in test}
-    drawn = of_split("train", params.train_questions + params.validation_questions)
-    drawn = [story for story in drawn if (story.question, story.facts) not in tested]
-    train, validation = hold_out(drawn, params.validation_questions, params.seed)
+    train_stories = of_split("train", params.train_questions + params.validation_questions)
+    train_stories = [story for story in train_stories if (story.question, story.facts) not in tested]
+    train, validation = hold_out(train_stories, params.validation_questions, params.seed)
     validated = {(story.question, story.facts) for story in validation}
     train = [story for story in train if (story.question, story.facts) not in validated]
     return {"train": train, "validation": validation, "test": test}
@@ -247,8 +247,8 @@ def _question_id(data: LongDocuments, split: str, number: int) -> str:
 
 def _question(data: LongDocuments, qid: str, story: Story, noise: Sequence[str], sentences: int) -> Question:
     """Return the question of a story in its document; ``noise`` are ids of passages."""
-    named = replace(story, facts=_fact_ids(qid, story))
-    document, gold = hide(named, noise, sentences, random.Random(f"{data.params.seed}/{qid}"))
+    id_story = replace(story, facts=_fact_ids(qid, story))
+    document, gold = hide(id_story, noise, sentences, random.Random(f"{data.params.seed}/{qid}"))
     gold_ids = tuple(document[place] for place in gold)
     return Question(qid, story.question, story.answers, gold_ids, tuple(document), kind=data.name)
 

@@ -23,13 +23,13 @@ SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
 
 def people(params: PeopleParams) -> Source:
     """Open the people's world; nobody is linked to people of another split."""
-    made = People(params.people, params.relations, params.seed)
+    world = People(params.people, params.relations, params.seed)
     validating = params.validation_questions
     return Source(
-        passages=made.passages(),
-        train=made.questions("train", params.train_questions),
-        test=made.questions("test", params.test_questions),
-        validation=made.questions("validation", validating) if validating else None,
+        passages=world.passages(),
+        train=world.questions("train", params.train_questions),
+        test=world.questions("test", params.test_questions),
+        validation=world.questions("validation", validating) if validating else None,
     )
 
 
@@ -86,13 +86,13 @@ def read_own_questions(
     """Return the training, validation and test questions of the user's own files; None where no file of validation
     questions is named."""
     count = params.train_questions if params.validation else rows_to_read(params)
-    given = params.seed, params.columns if isinstance(params, JsonlParams) else {}
-    train = read_questions_where(params.train, params.train_where, count, *given)
-    test = read_questions_where(params.test, params.test_where, params.test_questions, *given)
+    rest = params.seed, params.columns if isinstance(params, JsonlParams) else {}
+    train = read_questions_where(params.train, params.train_where, count, *rest)
+    test = read_questions_where(params.test, params.test_where, params.test_questions, *rest)
     if not params.validation:
         return train, None, test
-    own = read_questions_where(params.validation, params.validation_where, params.validation_questions, *given)
-    return train, own, test
+    validation = read_questions_where(params.validation, params.validation_where, params.validation_questions, *rest)
+    return train, validation, test
 
 
 def rename_columns(row: Row, columns: Mapping[str, str]) -> Row:

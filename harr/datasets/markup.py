@@ -137,7 +137,7 @@ def markdown(data: bytes) -> tuple[str, list[Mark]]:
     """
     text = _decode(data)
     front = FRONT_MATTER.match(text)
-    named = TITLE.search(front[1]) if front else None
+    title = TITLE.search(front[1]) if front else None
     parser = optional("markdown_it", "documents").MarkdownIt("commonmark").enable("table")
     marks: list[Mark] = []
     level, cells, rows = 0, [""], False
@@ -157,7 +157,7 @@ def markdown(data: bytes) -> tuple[str, list[Mark]]:
             case "inline":
                 marks.append((level, _inline(token)))
                 level = 0
-    return named[1].strip("\"' ") if named else "", marks
+    return title[1].strip("\"' ") if title else "", marks
 
 
 def _inline(token: Any) -> str:

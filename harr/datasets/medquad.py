@@ -108,7 +108,7 @@ def _gather(params: MedQuADParams) -> tuple[list[Item], dict[str, float]]:
     """
     by_id: dict[str, Item] = {}
     rows = 0
-    renumbered: list[str] = []
+    twice: list[str] = []
     for item in _files(params):
         rows += 1
         if not item.answer:
@@ -122,20 +122,18 @@ def _gather(params: MedQuADParams) -> tuple[list[Item], dict[str, float]]:
                 )
             number += 1
             name = f"{item.id}~{number}"
-        renumbered += [f"{item.id} at {item.place}"] if name != item.id else []
+        twice += [f"{item.id} at {item.place}"] if name != item.id else []
         whole = name if params.documents == "answer" else hashlib.sha256(item.url.encode()).hexdigest()[:12]
         by_id[name] = replace(item, id=name, document=whole)
-    if renumbered:
-        tqdm.write(
-            f"question ids that another question has: {len(renumbered)}, first {renumbered[0]}; they were given a number"
-        )
+    if twice:
+        tqdm.write(f"question ids that another question has: {len(twice)}, first {twice[0]}; they were given a number")
     if not by_id:
         raise CorpusError(f"download: none of {rows} medquad rows has an answer; check the files that download names")
     unanswered = float(rows - len(by_id))
     return list(by_id.values()), {
         "rows": float(rows),
         "rows_without_answer": unanswered,
-        "ids_given_a_number": float(len(renumbered)),
+        "ids_given_a_number": float(len(twice)),
     }
 
 

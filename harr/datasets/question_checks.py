@@ -53,19 +53,17 @@ def find_near_duplicates(questions: Sequence[Question], others: Sequence[Questio
     {'a': 'b'}
     """
     words = [[_words(q) for q in side] for side in (questions, others)]
-    counts = Counter(word for side in words for question_words in side for word in question_words)
+    counts = Counter(word for side in words for bag in side for word in bag)
     postings: dict[str, list[int]] = {}
-    for place, question_words in enumerate(words[1]):
-        for word in _rarest(question_words, counts):
+    for place, bag in enumerate(words[1]):
+        for word in _rarest(bag, counts):
             postings.setdefault(word, []).append(place)
     near_ids: dict[str, str] = {}
-    for question, question_words in zip(questions, words[0], strict=True):
-        near = sorted({place for word in _rarest(question_words, counts) for place in postings.get(word, ())})
+    for question, bag in zip(questions, words[0], strict=True):
+        near = sorted({place for word in _rarest(bag, counts) for place in postings.get(word, ())})
         for place in near:
             other = words[1][place]
-            if len(question_words & other) >= ALIKE * len(question_words | other) and _same_answer(
-                question, others[place]
-            ):
+            if len(bag & other) >= ALIKE * len(bag | other) and _same_answer(question, others[place]):
                 near_ids[question.id] = others[place].id
                 break
     return near_ids

@@ -76,17 +76,17 @@ def scrape(urls: Iterable[str], params: ScrapeParams) -> tuple[Pages, dict[str, 
     A page that cannot be had is no error: it is kept with its reason, and the commonest reasons are printed.
     """
     pages = Pages(Path(params.pages))
-    wanted = list(dict.fromkeys(urls))
-    missing = [url for url in wanted if not pages.text(url)]
+    addresses = list(dict.fromkeys(urls))
+    missing = [url for url in addresses if not pages.text(url)]
     tried = set(missing)
-    with bar(total=len(wanted), initial=len(wanted) - len(missing), desc="pages", unit="page") as progress:
+    with bar(total=len(addresses), initial=len(addresses) - len(missing), desc="pages", unit="page") as progress:
         for url, text, reason in stoppable(_fetch(missing, params)):
             pages.keep(url, text, reason)
             progress.update()
     failed = {url: reason for url, reason in pages.failures().items() if url in tried}
     for reason, count in Counter(failed.values()).most_common(3):
         tqdm.write(f"{count} pages were not fetched: {reason}; the next run tries again")
-    return pages, {"pages": float(len(wanted) - len(failed)), "pages_failed": float(len(failed))}
+    return pages, {"pages": float(len(addresses) - len(failed)), "pages_failed": float(len(failed))}
 
 
 def _fetch(urls: Sequence[str], params: ScrapeParams) -> Iterator[tuple[str, str, str]]:
@@ -228,8 +228,8 @@ class _Guest:
 
     def _ask(self, url: str, deadline: float) -> httpx.Response:
         """Return an answer below 500 and not 429; anything else is asked for again until the deadline."""
-        left = deadline - time.monotonic()
-        return retry(lambda: self._try_once(url), left, _may_come, first=2.0, longest=30.0, sleep=self._stop.wait)
+        seconds = deadline - time.monotonic()
+        return retry(lambda: self._try_once(url), seconds, _may_come, first=2.0, longest=30.0, sleep=self._stop.wait)
 
     def _try_once(self, url: str) -> httpx.Response:
         host = self._host(url)

@@ -85,8 +85,8 @@ def hold_out(rows: Sequence[T], count: int, seed: int = 0) -> tuple[list[T], lis
             f"download.validation_questions {count} leaves none of {len(rows)} training questions; lower it, or widen "
             "the training questions"
         )
-    chosen = set(random.Random(f"{seed}/validation").sample(range(len(rows)), count))
-    return [row for i, row in enumerate(rows) if i not in chosen], [row for i, row in enumerate(rows) if i in chosen]
+    picks = set(random.Random(f"{seed}/validation").sample(range(len(rows)), count))
+    return [row for i, row in enumerate(rows) if i not in picks], [row for i, row in enumerate(rows) if i in picks]
 
 
 def rows_to_read(params: DrawnParams) -> int:

@@ -74,8 +74,8 @@ def judge_reply(reply: str, answers: Sequence[str], exam: Exam | None = None) ->
 
 def _judge_names(names: Sequence[str], reply: str, gold: str) -> dict[str, Any]:
     last = (reply.strip(" .").split() or [""])[-1]
-    given, wanted = ({name for name in names if name.lower() in text.lower()} for text in (reply, gold))
-    return verdict(last, last.lower() == gold.lower(), set_f1(given, wanted))
+    names_given, gold_names = ({name for name in names if name.lower() in text.lower()} for text in (reply, gold))
+    return verdict(last, last.lower() == gold.lower(), set_f1(names_given, gold_names))
 
 
 def verdict(answer: str, em: float, f1: float) -> dict[str, Any]:
@@ -83,6 +83,6 @@ def verdict(answer: str, em: float, f1: float) -> dict[str, Any]:
     return {"answer": answer, "answer_em": float(em), "answer_f1": f1}
 
 
-def set_f1(given: set[str], wanted: set[str]) -> float:
+def set_f1(answers: set[str], gold: set[str]) -> float:
     """Return the F1 of what a reply names against what it should; 1 where both are nothing."""
-    return 2 * len(given & wanted) / (len(given) + len(wanted)) if given or wanted else 1.0
+    return 2 * len(answers & gold) / (len(answers) + len(gold)) if answers or gold else 1.0

@@ -87,9 +87,9 @@ def pass_rates(
         return {}
     generator = torch.Generator().manual_seed(seed)
     sampled = replace(game.retriever, sampling=generator, temperature=temperature or game.retriever.temperature)
-    asked = [question for question in questions for _ in range(samples)]
-    with bar(total=len(asked), desc=f"{game.desc}: pass@k", unit="episode") as progress:
-        episodes = play(asked, game.pipeline, sampled, game.generator, ended=progress.update)
+    repeats = [question for question in questions for _ in range(samples)]
+    with bar(total=len(repeats), desc=f"{game.desc}: pass@k", unit="episode") as progress:
+        episodes = play(repeats, game.pipeline, sampled, game.generator, ended=progress.update)
     return rates([episodes[start : start + samples] for start in range(0, len(episodes), samples)], ks)
 
 

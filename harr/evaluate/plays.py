@@ -90,8 +90,8 @@ def question_table(
     if not arms:
         return {}
     ids = list(dict.fromkeys(row["id"] for arm in arms for row in rows[arm]))
-    drawn = set(random.Random(0).sample(ids, min(LISTED, len(ids))))
-    listed = [key for key in ids if key in drawn]
+    sample = set(random.Random(0).sample(ids, min(LISTED, len(ids))))
+    listed = [key for key in ids if key in sample]
     first, second = (name if name in arms else arms[end] for name, end in zip(pair, (0, -1), strict=True))
     head: dict[str, Any] = {"metric": words, "share": share, "arms": arms, "a": first, "b": second, "asked": len(ids)}
     games = {arm: {episode.question.id: episode for episode in episodes[arm]} for arm in arms}
@@ -130,8 +130,8 @@ def _body(
         pending, hops = list(episode.outcome.hops), []
         for step in episode.steps:
             hop = pending.pop(0) if pending and pending[0].query == step.search.query else None
-            reading = [texts(hop.answer), hop.status] if hop else [-1, ""]
-            hops.append([texts(step.search.query, QUESTION), *reading, [place(one) for one in step.retrieval.passages]])
+            note = [texts(hop.answer), hop.status] if hop else [-1, ""]
+            hops.append([texts(step.search.query, QUESTION), *note, [place(item) for item in step.retrieval.passages]])
         return [texts(episode.answer), hops]
 
     questions = []
@@ -145,9 +145,7 @@ def _body(
                 "gold": [cut(answer, ANSWER) for answer in question.answers[:5]],
                 "ids": list(question.gold_ids[:50]),
                 "kind": " ".join(filter(None, (question.setting, question.kind))),
-                "scores": [
-                    None if (one := arm_scores.get(key)) is None else round(one, 3) for arm_scores in scores.values()
-                ],
+                "scores": [None if (s := by_id.get(key)) is None else round(s, 3) for by_id in scores.values()],
                 "plays": plays if key in opened else {},
             }
         )

@@ -22,8 +22,8 @@ def repeated_queries(episode: Episode) -> float | None:
     >>> repeated_queries(Episode(question, tuple(Step(Search(question, query), Retrieval(())) for query in asked)))
     0.5
     """
-    asked = [(step.search.tool, normalise(step.search.query)) for step in episode.steps]
-    return 1.0 - len(set(asked)) / len(asked) if asked else None
+    queries = [(step.search.tool, normalise(step.search.query)) for step in episode.steps]
+    return 1.0 - len(set(queries)) / len(queries) if queries else None
 
 
 def answer_in_query(episode: Episode) -> float | None:

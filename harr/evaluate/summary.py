@@ -53,16 +53,16 @@ def summarise(
     """
     rows = {row["id"]: row for by_seed in runs.values() for row in by_seed[0]}
     settings = list(dict.fromkeys(row.get("setting", "") for row in rows.values()))
-    given = baseline, arms, resamples, seed
+    args = baseline, arms, resamples, seed
     if len(settings) < 2:
-        return _compare(_with_best_by_kind(runs, arms), *given)
-    summary = _compare(runs, *given, mixed=True)
+        return _compare(_with_best_by_kind(runs, arms), *args)
+    summary = _compare(runs, *args, mixed=True)
     of_each = {
         name: {arm: [[row for row in run if row.get("setting", "") == name] for run in of] for arm, of in runs.items()}
         for name in settings
     }
-    each = {name: {arm: of for arm, of in own.items() if of[0]} for name, own in of_each.items()}
-    return summary | {"settings": {name: _compare(_with_best_by_kind(own, arms), *given) for name, own in each.items()}}
+    each = {name: {arm: of for arm, of in sub.items() if of[0]} for name, sub in of_each.items()}
+    return summary | {"settings": {name: _compare(_with_best_by_kind(sub, arms), *args) for name, sub in each.items()}}
 
 
 def is_untrained(arm: str, arms: Mapping[str, Arm]) -> bool:
@@ -72,7 +72,7 @@ def is_untrained(arm: str, arms: Mapping[str, Arm]) -> bool:
 
 def rival_of(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> str:
     """Return the best arm without training; "" where there is none."""
-    means = {arm: own[lead]["mean"] for arm, own in summary["arms"].items() if is_untrained(arm, arms) and lead in own}
+    means = {arm: row[lead]["mean"] for arm, row in summary["arms"].items() if is_untrained(arm, arms) and lead in row}
     return max(means, key=means.__getitem__, default="")
 
 
@@ -94,8 +94,8 @@ def _with_best_by_kind(runs: Mapping[str, Runs], arms: Mapping[str, Arm]) -> Map
         return runs
     best: list[Row] = []
     for kind in kinds:
-        own = {name: [row for row in rows if row.get("kind", "") == kind] for name, rows in rivals.items()}
-        best += max(own.values(), key=lambda rows: sum(row.get(lead, 0.0) for row in rows))
+        by_arm = {name: [row for row in rows if row.get("kind", "") == kind] for name, rows in rivals.items()}
+        best += max(by_arm.values(), key=lambda rows: sum(row.get(lead, 0.0) for row in rows))
     return {**runs, BEST_BY_KIND: [best]}
 
 
@@ -137,11 +137,11 @@ def _compare(
 def _means_and_gains(values: Mapping[str, Mapping[str, Array]], baseline: str) -> Samples:
     """Return the samples of every arm, and those of its gains over the baseline."""
     theirs = values.get(baseline, {})
-    means = {("arms", arm, name, (arm,)): table for arm, own in values.items() for name, table in own.items()}
+    means = {("arms", arm, name, (arm,)): table for arm, tables in values.items() for name, table in tables.items()}
     return means | {
         ("paired", arm, name, (arm, baseline)): table - theirs[name]
-        for arm, own in values.items()
-        for name, table in own.items()
+        for arm, tables in values.items()
+        for name, table in tables.items()
         if arm != baseline and name in theirs
     }
 
@@ -149,10 +149,10 @@ def _means_and_gains(values: Mapping[str, Mapping[str, Array]], baseline: str) -
 def _contrasts(values: Mapping[str, Mapping[str, Array]]) -> Samples:
     """Return the samples of the gains of ``full`` over every other arm."""
     return {
-        (CONTRASTS, f"{FULL}-{arm}", name, (FULL, arm)): table - own[name]
-        for arm, own in values.items()
+        (CONTRASTS, f"{FULL}-{arm}", name, (FULL, arm)): table - tables[name]
+        for arm, tables in values.items()
         for name, table in values.get(FULL, {}).items()
-        if arm != FULL and name in own
+        if arm != FULL and name in tables
     }
 
 
@@ -162,10 +162,10 @@ def _kinds(values: Mapping[str, Mapping[str, Array]], lead: str, kinds: Sequence
     if not 1 < len(several) <= MOST_KINDS:
         return {}
     return {
-        ("kinds", kind, arm, (arm,)): np.where(np.asarray(kinds) == kind, own[lead], np.nan)
+        ("kinds", kind, arm, (arm,)): np.where(np.asarray(kinds) == kind, tables[lead], np.nan)
         for kind in several
-        for arm, own in values.items()
-        if lead in own
+        for arm, tables in values.items()
+        if lead in tables
     }
 
 
@@ -209,8 +209,8 @@ def contrast(ours: Runs, theirs: Runs, *, resamples: int, seed: int, tail: float
     draws = resample(list(samples.values()), golds, resamples=resamples, seed=seed)
     runs = [len(ours), len(theirs)] if max(len(ours), len(theirs)) > 1 else []
     cut = max(1, int(tail * (resamples + 1)))
-    own = enumerate(samples.items())
-    return {name: _cell("gain", table, draws, number, runs, cut) for number, (name, table) in own}
+    numbered = enumerate(samples.items())
+    return {name: _cell("gain", table, draws, number, runs, cut) for number, (name, table) in numbered}
 
 
 def parts_of(summary: Summary) -> dict[str, Summary]:
@@ -264,8 +264,8 @@ def _headlines(measured: Iterable[Mapping[str, int]]) -> list[str]:
     (['recall'], ['ndcg_at_10', 'recall'])
     """
     counts = list(measured)
-    every = {name for own in counts for name in own}
-    partly = {name for name in DEEP for own in counts if own.get(name, 0) < own.get("recall", 0)}
+    every = {name for sizes in counts for name in sizes}
+    partly = {name for name in DEEP for sizes in counts if sizes.get(name, 0) < sizes.get("recall", 0)}
     return [name for name in HEADLINES if name in every - partly]
 
 

@@ -86,10 +86,10 @@ def table(summary: Summary, width: int = 100, *, markdown: bool = False) -> str:
     without = {name: MEASURES[name] for name in ("recall_at_2", "recall_at_5")}
     without |= {"given_all_gold": "given gold", "given_recall": "given recall"}
     ranked = {name: MEASURES[name] for name in ("ndcg_at_10", "reciprocal_rank", "recall_at_10")} | {"recall": "recall"}
-    wanted = (
+    columns = (
         with_answers if lead == "answer_f1" else ranked if "ndcg_at_10" in headlines(flat_rows(summary)) else without
     )
-    extra = dict([(name, words) for name, words in wanted.items() if name in measured and name != lead][:3])
+    extra = dict([(name, words) for name, words in columns.items() if name in measured and name != lead][:3])
     while len(_grid(_arms(summary, lead, extra)).split("\n")[0]) > width and extra:
         extra.popitem()
     grid = grid_of(_arms(summary, lead, extra))
@@ -141,9 +141,9 @@ def _by_kind(summary: Summary) -> list[list[str]]:
     for kind, arms in kinds.items():
         others = [arm for arm in arms if arm not in (FULL, BEST_BY_KIND) and not (arm in ARMS and ARMS[arm].ceiling)]
         best = max(others, key=lambda arm: arms[arm]["mean"], default="")
-        own = percent(arms[FULL]["mean"]) if FULL in arms else "-"
+        full = percent(arms[FULL]["mean"]) if FULL in arms else "-"
         other = f"{best} {percent(arms[best]['mean'])}" if best else "-"
-        rows.append([kind or "none", str(max(cell["n"] for cell in arms.values())), own, other])
+        rows.append([kind or "none", str(max(cell["n"] for cell in arms.values())), full, other])
     return rows if kinds else []
 
 

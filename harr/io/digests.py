@@ -29,7 +29,7 @@ def find_paths(section: Mapping[str, Any]) -> Iterator[str]:
         elif isinstance(value, str) and name != "dataset":
             yield value
         elif isinstance(value, list | tuple):
-            yield from (one for one in value if isinstance(one, str))
+            yield from (item for item in value if isinstance(item, str))
 
 
 def look(section: Mapping[str, Any], root: Path, memo: Path) -> dict[str, str]:

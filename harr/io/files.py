@@ -297,13 +297,13 @@ def check_sums(folder: Path, rebuild: str, *names: str) -> None:
         return
     # Not read_text, which takes a carriage return for the end of a line, too.
     text = (place / SUMS).read_bytes().decode(errors="replace")
-    listed = {name: digest for digest, name in _LINE.findall(text)}
-    whole = "".join(f"{digest}  {name}\n" for name, digest in listed.items()) == text
-    emptied = not listed and len(list(place.iterdir())) > 1
-    if not whole or emptied or not listed.keys() >= set(names):
+    digests = {name: digest for digest, name in _LINE.findall(text)}
+    whole = "".join(f"{digest}  {name}\n" for name, digest in digests.items()) == text
+    emptied = not digests and len(list(place.iterdir())) > 1
+    if not whole or emptied or not digests.keys() >= set(names):
         raise DamagedFile(f"{place / SUMS} is damaged; run `{rebuild}`")
-    for name in names or listed:
-        check_shard(place / name, {"sha256": listed[name]}, rebuild)
+    for name in names or digests:
+        check_shard(place / name, {"sha256": digests[name]}, rebuild)
 
 
 def newest_sound(folders: Sequence[Path]) -> Path | None:

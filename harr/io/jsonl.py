@@ -71,9 +71,9 @@ class Row:
         >>> Row({"sources": ["a", "b"], "ok": True}, "f:1").matches({"sources": "b", "ok": True})
         True
         """
-        for key, wanted in where.items():
+        for key, expected in where.items():
             value = self.values.get(key)
-            if not (wanted in value if isinstance(value, list) else value == wanted):
+            if not (expected in value if isinstance(value, list) else value == expected):
                 return False
         return True
 

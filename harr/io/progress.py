@@ -166,7 +166,7 @@ def ask_to_stop(way: Callable[[], None]) -> bool:
 
 
 def leave() -> None:
-    """Leave as ``ask_to_stop`` said; nothing happens where no stop was asked for."""
+    """Leave as ``ask_to_stop`` demands; do nothing where no stop was asked for."""
     if _Stop.leave:
         _Stop.leave()
 

@@ -29,16 +29,16 @@ def open_work(work: Path, run: Mapping[str, Any], **facts: Any) -> Path:
     True
     """
     folder = work / fingerprint(run)
-    noted = json.loads(json.dumps(_strip_passwords({**run, **facts}), default=str))
+    note = json.loads(json.dumps(_strip_passwords({**run, **facts}), default=str))
     if not folder.exists() and (last := _last_note(work)):
-        changed = differences("", _read(last), noted)
-        named = [f"{name}: {_shorten(before)}, now {_shorten(now)}" for name, before, now in changed[:NAMED]]
-        named += [f"{len(changed) - NAMED} more"] if len(changed) > NAMED else []
+        changed = differences("", _read(last), note)
+        changes = [f"{name}: {_shorten(before)}, now {_shorten(now)}" for name, before, now in changed[:NAMED]]
+        changes += [f"{len(changed) - NAMED} more"] if len(changed) > NAMED else []
         tqdm.write(
             f"the unfinished work in {last.with_suffix('')} is of other parameters "
-            f"({'; '.join(named) or 'the password of an address'}); it is kept, this run starts from scratch"
+            f"({'; '.join(changes) or 'the password of an address'}); it is kept, this run starts from scratch"
         )
-    write_json(folder.with_suffix(".json"), noted)
+    write_json(folder.with_suffix(".json"), note)
     return folder
 
 

@@ -23,7 +23,7 @@ class ForeignArmParams(Section):
     retriever: Dotted | None = None
     """Class or function that makes its retriever, as ``package.module:name``."""
     method: Dotted | None = None
-    """Method that trains it beside ``full``, as train.function names one."""
+    """Method that trains it, as train.function names one."""
     player: Dotted | None = None
     """Function that makes what plays ``full``, where a language model learns."""
     settings: Plain = Field({})
@@ -80,7 +80,7 @@ class EvaluateParams(Section):
     """Model that answers from what a pipeline without answers (leret) has found, so that answers are scored; with null
     none are."""
     reranker: RerankerParams | None = None
-    """Model that orders passages anew for the arm rerank."""
+    """Model that reranks passages for the arm rerank."""
     occlusion: bool = False
     """Whether ``full`` also plays with a part of its state left out: the question, the history (or thought) or the
     query."""

@@ -46,12 +46,12 @@ def _kinds_items(section: str, kinds: Mapping[str, Sequence[str]], schema: Spec)
         }
         for kind in kinds
     }
-    counts = Counter(item for own in items.values() for item in own.values())
+    counts = Counter(item for names in items.values() for item in names.values())
     shared = [item for item, count in counts.items() if count > 1]
     if shared:
         yield from (f"### {section}: what several kinds have", "", *(line for item in shared for line in item), "")
-    for kind, chosen in kinds.items():
-        yield from (f"### {section}: {', '.join(chosen)}", "", *_prose(schema["$defs"][kind].get("description", "")))
+    for kind, users in kinds.items():
+        yield from (f"### {section}: {', '.join(users)}", "", *_prose(schema["$defs"][kind].get("description", "")))
         yield from (line for item in items[kind].values() if item not in shared for line in item)
         also = ", ".join(f"`{name}`" for name, item in items[kind].items() if item in shared)
         yield from ("", *(_prose(f"And, as above: {also}.") if also else ()))

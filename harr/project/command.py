@@ -44,10 +44,10 @@ def _init(words: list[str]) -> None:
 
 def _tell_other_version() -> None:
     """Say where the project's code is of another version than the library that it would run with."""
-    noted = Path(VERSION)
-    made = noted.read_text().strip() if noted.exists() else harr.__version__
-    if made != harr.__version__:
+    note = Path(VERSION)
+    version = note.read_text().strip() if note.exists() else harr.__version__
+    if version != harr.__version__:
         print(
-            f"this project is of harr {made}, and {harr.__version__} is installed; run `harr init --update .`",
+            f"this project is of harr {version}, and {harr.__version__} is installed; run `harr init --update .`",
             file=sys.stderr,
         )

@@ -29,7 +29,7 @@ def arms_part(name: str, summary: Summary, first: str, arms: Mapping[str, Arm]) 
         "name": name,
         "metric": label(lead),
         "baseline": baseline,
-        "blocks": [own for given in ("", "given_") if (own := _block(summary, lead, given, first, compared, arms))],
+        "blocks": [part for mode in ("", "given_") if (part := _block(summary, lead, mode, first, compared, arms))],
         "trained": FULL in summary["arms"] and bool(compared),
         "basis": basis,
         "kinds": _kinds(summary, few),
@@ -41,18 +41,16 @@ def _block(
     summary: Summary, lead: str, prefix: str, first: str, compared: Mapping[str, Any], arms: Mapping[str, Arm]
 ) -> dict[str, Any]:
     """Return one table, the best arm first; empty without a metric of this prefix."""
-    by_arm = {
-        arm: metrics for arm, metrics in summary["arms"].items() if any(name.startswith("given_") for name in metrics)
-    }
+    by_arm = {arm: row for arm, row in summary["arms"].items() if any(name.startswith("given_") for name in row)}
     by_arm = by_arm if prefix else summary["arms"]
-    measured = {name for metrics in by_arm.values() for name in metrics}
+    measured = {name for row in by_arm.values() for name in row}
     names = [prefix + name for name in SHOWN if prefix + name in measured]
     if not names:
         return {}
     leads = lead if lead in names else names[0]
-    by_arm = {arm: metrics for arm, metrics in by_arm.items() if leads in metrics}
-    size = max(metrics[leads]["n"] for metrics in by_arm.values())
-    by_arm = {arm: metrics for arm, metrics in by_arm.items() if metrics[leads]["n"] == size}
+    by_arm = {arm: row for arm, row in by_arm.items() if leads in row}
+    size = max(row[leads]["n"] for row in by_arm.values())
+    by_arm = {arm: row for arm, row in by_arm.items() if row[leads]["n"] == size}
     columns, left_out = _columns(by_arm, leads, names, size)
     order = sorted(by_arm, key=lambda arm: -by_arm[arm][leads]["mean"])
     own_lead = leads == lead
@@ -171,8 +169,8 @@ def _hops(summary: Summary, few: Sequence[str]) -> dict[str, Any]:
 def reward_gain(summary: Summary) -> str:
     """Return the mean reward of ``full`` and its gain over the baseline, as plain numbers: a total need not be a
     share; "" where it says no more than the metric that leads."""
-    own, gain = summary["arms"].get(FULL, {}).get("reward"), summary["paired"].get(FULL, {}).get("reward")
+    reward, gain = summary["arms"].get(FULL, {}).get("reward"), summary["paired"].get(FULL, {}).get("reward")
     lead = summary["arms"].get(FULL, {}).get(headline(summary))
-    if not own or not gain or (lead and abs(lead["mean"] - own["mean"]) < 1e-6):
+    if not reward or not gain or (lead and abs(lead["mean"] - reward["mean"]) < 1e-6):
         return ""
-    return f"{plain(own, 'mean', '.3f')}, gain {plain(gain, 'gain', '+.3f')}"
+    return f"{plain(reward, 'mean', '.3f')}, gain {plain(gain, 'gain', '+.3f')}"

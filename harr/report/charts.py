@@ -86,9 +86,9 @@ def draw(panel: Panel, last: float, boundaries: Sequence[float] = ()) -> Markup:
         if len(places) > 1:
             path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
             parts.append(f'<polyline class="{line.look}" points="{path}"/>')
-    named = escape(f"{panel.title} by step: {panel.ends if points else 'no value'}")
+    caption = escape(f"{panel.title} by step: {panel.ends if points else 'no value'}")
     inside = "".join(parts)
-    return Markup(f'<svg role="img" aria-label="{named}" viewBox="0 0 {WIDTH} {HEIGHT}">{inside}</svg>')
+    return Markup(f'<svg role="img" aria-label="{caption}" viewBox="0 0 {WIDTH} {HEIGHT}">{inside}</svg>')
 
 
 def _axes(panel: Panel, marks: Sequence[tuple[float, float]], steps: Sequence[tuple[float, float]]) -> Iterator[str]:

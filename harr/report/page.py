@@ -72,7 +72,7 @@ def write_report(
         reward=reward_gain(summary),
         metric=label(lead),
         once=len(_seeds(summary, lead)) < 2,
-        parts=[arms_part(name, own, candidates[0], arms) for name, own in parts_of(summary).items()],
+        parts=[arms_part(name, part, candidates[0], arms) for name, part in parts_of(summary).items()],
         occlusion=_occlusion(summary, occlusion, lead),
         **_training(curve, signal),
         **_describe_filter(filter_rows),

@@ -271,10 +271,10 @@ def _hop_panel(axes: Axes, setting: str, names: list[str], points: Rows) -> None
     sizes = {row["hop"]: row["n"] for row in points}
     apart = min(0.05, 0.5 / max(1, len(names)))
     for place, arm in enumerate(names):
-        own = [row for row in points if row["arm"] == arm]
+        part = [row for row in points if row["arm"] == arm]
         colour, marker = arm_style(arm, names)
-        x = [row["hop"] + apart * (place - (len(names) - 1) / 2) for row in own]
-        _intervals(axes, x, own, color=colour, marker=marker, markersize=6, linewidth=1.6, elinewidth=1.4, label=arm)
+        x = [row["hop"] + apart * (place - (len(names) - 1) / 2) for row in part]
+        _intervals(axes, x, part, color=colour, marker=marker, markersize=6, linewidth=1.6, elinewidth=1.4, label=arm)
     axes.set_xlim(0.7, last + 0.3)
     axes.set_ylim(-2, 102)
     axes.set_xticks(range(1, last + 1), [f"hop {hop}\nn = {sizes.get(hop, 0):,}" for hop in range(1, last + 1)])

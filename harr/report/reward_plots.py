@@ -84,10 +84,10 @@ def draw_reward_distribution(rows: Rows) -> Figure:
     title = f"Spread of the reward over episodes, by term ({_size(rows)})"
     figure, panels = _panels(title, names, rows)
     for name, panel in zip(names, panels, strict=True):
-        own = [row for row in rows if name in row.get("quantiles", {})]
-        if not own:
+        term_rows = [row for row in rows if name in row.get("quantiles", {})]
+        if not term_rows:
             continue
-        parts = [own[first : first + size] for first in range(0, len(own), size)]
+        parts = [term_rows[first : first + size] for first in range(0, len(term_rows), size)]
         steps = [np.mean([row["step"] for row in part]) for part in parts]
         bands = np.array([np.mean([row["quantiles"][name] for row in part], axis=0) for part in parts]).T
         means = [np.mean([row[mean_column(name)] for row in part]) for part in parts]
@@ -112,12 +112,12 @@ def mean_column(name: str) -> str:
 
 def curve(rows: Rows, name: str) -> tuple[Array, Array, Array]:
     """Return the steps that have a term, its means, and the means smoothed within each phase."""
-    own = [row for row in rows if mean_column(name) in row]
-    means = np.array([row[mean_column(name)] for row in own], dtype=float)
-    phases = np.array([row.get("phase", 0.0) for row in own])
+    term_rows = [row for row in rows if mean_column(name) in row]
+    means = np.array([row[mean_column(name)] for row in term_rows], dtype=float)
+    phases = np.array([row.get("phase", 0.0) for row in term_rows])
     cuts = np.flatnonzero(np.diff(phases)) + 1
     smoothed = np.concatenate([smooth(part, window(rows)) for part in np.split(means, cuts)])
-    return np.array([row["step"] for row in own], dtype=float), means, smoothed
+    return np.array([row["step"] for row in term_rows], dtype=float), means, smoothed
 
 
 def window(rows: Rows) -> int:

@@ -65,7 +65,7 @@ def _add_searches(app: FastAPI, service: RetrieverService) -> None:
 
     @app.post("/outcome", openapi_extra=_describe_body(OutcomeBody))
     async def outcome(request: Request) -> Response:
-        """Keep what became of a search."""
+        """Log the outcome of a search."""
         service.outcome(read_body(OutcomeBody, await request.body()))
         return _json({"kept": True})
 
@@ -75,9 +75,7 @@ def _add_searches(app: FastAPI, service: RetrieverService) -> None:
         body = read_body(EmbedBody, await request.body())
         inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
         answers = await service.ask([Ask("champion" if body.tower == "query" else "frozen", text) for text in inputs])
-        return _json(
-            {"vectors": [answer.vector for answer in answers], "versions": sorted({a.version for a in answers})}
-        )
+        return _json({"vectors": [a.vector for a in answers], "versions": sorted({a.version for a in answers})})
 
 
 def _add_pages(app: FastAPI, service: RetrieverService) -> None:
@@ -119,7 +117,7 @@ def _hits(answer: Answer, scored: bool) -> list[dict[str, Any]]:
     documents = [document_of_passage(passage) for passage in answer.found.passages]
     if not scored:
         return documents
-    return [{"document": one, "score": s} for one, s in zip(documents, answer.found.scores, strict=True)]
+    return [{"document": document, "score": s} for document, s in zip(documents, answer.found.scores, strict=True)]
 
 
 def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

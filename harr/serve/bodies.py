@@ -71,15 +71,15 @@ class SearchBody(BaseModel):
 
     def search(self, *, statuses: bool) -> Search:
         """Return the search; ``statuses``: whether the model reads FOUND of a hop."""
-        asked, hops = "", [(hop.query, hop.answer, str(hop.status)) for hop in self.hops]
+        last, hops = "", [(hop.query, hop.answer, str(hop.status)) for hop in self.hops]
         if self.messages:
-            asked, before = conversation([(message.role, message.text) for message in self.messages])
+            last, before = conversation([(message.role, message.text) for message in self.messages])
             hops = [(query, answer, "") for query, answer in before]
-        question = self.question or asked or self.query
+        question = self.question or last or self.query
         history = tuple(finish_hop(query, answer, status, statuses=statuses) for query, answer, status in hops)
         return Search(
             Question("", question),
-            self.query or asked or question,
+            self.query or last or question,
             history,
             frozenset(self.exclude),
             k=self.k or 0,
@@ -126,7 +126,7 @@ class OutcomeBody(BaseModel):
     @model_validator(mode="after")
     def _says(self) -> "OutcomeBody":
         if self.score is None and self.accepted is None and self.clicked is None:
-            raise ValueError("nothing is said of the search; send a score, accepted or clicked")
+            raise ValueError("no outcome is given; send a score, accepted or clicked")
         return self
 
     @property

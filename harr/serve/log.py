@@ -105,7 +105,7 @@ class TrafficLog:
         self.append(SEARCHES, row)
 
     def outcome(self, outcome: Feedback) -> None:
-        """Keep what became of a search."""
+        """Keep the outcome of a search."""
         self.append(OUTCOMES, outcome)
 
     def append(self, kind: str, record: Any) -> None:
@@ -148,7 +148,7 @@ def read_log(folder: Path) -> tuple[list[LoggedSearch], dict[str, Feedback]]:
         ParamsError: there is no log in it, or it cannot be read.
         DamagedFile: a line is none of ours, of another format, or there twice; nothing is half-read.
     """
-    searches = read_records(LoggedSearch, folder, SEARCHES, key=lambda one: one.id, fault=_search_fault)
+    searches = read_records(LoggedSearch, folder, SEARCHES, key=lambda search: search.id, fault=_search_fault)
     if not searches:
         raise ParamsError(f"{folder} holds no {SEARCHES}-*.jsonl; name the folder of `harr serve --log`")
     outcomes = read_records(Feedback, folder, OUTCOMES, fault=_outcome_fault)
@@ -239,7 +239,7 @@ def _fits(name: str, value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, KINDS[name]):
         return False
     if isinstance(value, list):
-        return all(isinstance(one, str) for one in value)
+        return all(isinstance(item, str) for item in value)
     return not isinstance(value, int | float) or abs(value) < LARGEST
 
 
@@ -248,21 +248,19 @@ def logprob_fault(logprob: float | None) -> str:
     return f"logprob is {logprob}, more than 0" if logprob is not None and logprob > 1e-3 else ""
 
 
-def _outcome_fault(one: Feedback) -> str:
-    return "" if 0.0 <= one.score <= 1.0 else f"score is {one.score}, not between 0 and 1"
+def _outcome_fault(outcome: Feedback) -> str:
+    return "" if 0.0 <= outcome.score <= 1.0 else f"score is {outcome.score}, not between 0 and 1"
 
 
-def _search_fault(search: LoggedSearch) -> str:
-    if message := logprob_fault(search.logprob):
+def _search_fault(row: LoggedSearch) -> str:
+    if message := logprob_fault(row.logprob):
         return message
-    if len(set(search.pool)) < len(search.pool) or (search.pool and search.pool[: len(search.chosen)] != search.chosen):
+    if len(set(row.pool)) < len(row.pool) or (row.pool and row.pool[: len(row.chosen)] != row.chosen):
         return "pool does not begin with chosen, or names a passage twice"
-    if not 0 <= search.kept <= (len(search.chosen) if search.pool else 0):
-        return f"kept is {search.kept}, and {len(search.chosen) if search.pool else 0} were chosen by chance"
+    if not 0 <= row.kept <= (len(row.chosen) if row.pool else 0):
+        return f"kept is {row.kept}, and {len(row.chosen) if row.pool else 0} were chosen by chance"
     return (
-        ""
-        if bool(search.pool) == (search.logprob is not None) or not search.chosen
-        else "pool without logprob, or the reverse"
+        "" if bool(row.pool) == (row.logprob is not None) or not row.chosen else "pool without logprob, or the reverse"
     )
 
 

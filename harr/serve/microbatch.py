@@ -100,9 +100,9 @@ class MicroBatcher(Generic[Item, Result]):
             while (
                 self.waiting < min(self._before, self._most)
                 and not self._closed
-                and (left := until - time.monotonic()) > 0
+                and (seconds := until - time.monotonic()) > 0
             ):
-                self._changed.wait(left)
+                self._changed.wait(seconds)
             jobs: list[tuple[Sequence[Item], Future[list[Result]]]] = []
             count = 0
             while self._jobs and (not jobs or count + len(self._jobs[0][0]) <= self._most):

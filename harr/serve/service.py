@@ -56,9 +56,9 @@ class RetrieverService:
     async def search(self, body: SearchBody) -> dict[str, Any]:
         """Return the passages for one search."""
         serving = self.searcher.serving
-        wanted = body.search(statuses=bool(serving and serving.statuses))
+        search = body.search(statuses=bool(serving and serving.statuses))
         explores = self._explore > 0 and body.model == "champion" and random.random() < self._explore
-        [answer] = await self.ask([Ask("explored" if explores else body.model, wanted)])
+        [answer] = await self.ask([Ask("explored" if explores else body.model, search)])
         retrieval = answer.found
         assert retrieval is not None
         if retrieval.kept == len(retrieval.passages):
@@ -70,26 +70,24 @@ class RetrieverService:
             "model": body.model,
             "version": answer.version,
         }
-        name = self._log_search(self.log, wanted, answer, retrieval) if self.log else ""
+        name = self._log_search(self.log, search, answer, retrieval) if self.log else ""
         for observer in self.observers.values():
             observer.answered(Answered(name, body, answer.version, retrieval))
         return response | ({"id": name} if name else {})
 
-    def _log_search(self, log: TrafficLog, wanted: Search, answer: Answer, retrieval: Retrieval) -> str:
+    def _log_search(self, log: TrafficLog, search: Search, answer: Answer, hits: Retrieval) -> str:
         """Log a search, and return its id, with which the application reports the outcome."""
         name = new_id()
-        pool = self.searcher.ids(retrieval.pool)
-        chosen = tuple(passage.id for passage in retrieval.passages)
-        texts = wanted.question.text, wanted.query, retrieval.state
+        pool = self.searcher.ids(hits.pool)
+        chosen = tuple(passage.id for passage in hits.passages)
+        texts = search.question.text, search.query, hits.state
         log.add_search(
-            LoggedSearch(
-                name, now(), answer.version, answer.reads, *texts, chosen, pool, retrieval.logprob, retrieval.kept
-            )
+            LoggedSearch(name, now(), answer.version, answer.reads, *texts, chosen, pool, hits.logprob, hits.kept)
         )
         return name
 
     def outcome(self, body: OutcomeBody) -> None:
-        """Keep what became of a search.
+        """Log the outcome of a search.
 
         Raises:
             ParamsError: this server keeps no log.

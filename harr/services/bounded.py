@@ -32,7 +32,7 @@ def bounded_client(seconds: float, *, secret: str = "") -> httpx.Client:
     It follows no redirect and asks for no compression, which can hide any size. Where an answer holds the ``secret``
     that was sent, also in the escapes of JSON, three asterisks take its place before anybody reads it.
     """
-    spelt = re.compile("".join(rf"(?:\\?{re.escape(one)}|(?i:\\u{ord(one):04x}))" for one in secret).encode())
+    spelt = re.compile("".join(rf"(?:\\?{re.escape(letter)}|(?i:\\u{ord(letter):04x}))" for letter in secret).encode())
 
     def read(answer: httpx.Response) -> None:
         stream, deadline, body = answer.stream, time.monotonic() + seconds, bytearray()

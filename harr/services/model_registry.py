@@ -65,13 +65,13 @@ def registry_address(project: Path) -> str:
         ModelError: there is none of them.
     """
     settings, database = project / "params.yaml", project / "mlflow.db"
-    named = (Params.load(settings).tracking.uri if settings.exists() else "") or os.environ.get("MLFLOW_TRACKING_URI")
-    if not named and not database.exists():
+    address = (Params.load(settings).tracking.uri if settings.exists() else "") or os.environ.get("MLFLOW_TRACKING_URI")
+    if not address and not database.exists():
         raise ModelError(
             f"no MLflow registry is known in {project.resolve()}; set MLFLOW_TRACKING_URI, or run this in the folder "
             "of a harr project"
         )
-    return named or f"sqlite:///{database.resolve()}"
+    return address or f"sqlite:///{database.resolve()}"
 
 
 def local_folder(uri: str, project: Path) -> Path:

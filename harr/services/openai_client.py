@@ -127,7 +127,7 @@ class Service:
     def _attempt(self, attempt: "Callable[[Client], Any]") -> Any:
         with self._lock:
             now = time.monotonic()
-            address = min(self._addresses, key=lambda one: (max(0.0, one.rests_until - now), one.load))
+            address = min(self._addresses, key=lambda each: (max(0.0, each.rests_until - now), each.load))
             address.load += 1
         try:
             return self._attempt_at(address, attempt)
@@ -144,7 +144,7 @@ class Service:
         with self._lock:
             now = time.monotonic()
             resting, address.rests_until = address.rests_until > now, now + REST_SECONDS
-            others = sum(one.rests_until <= now for one in self._addresses)
+            others = sum(other.rests_until <= now for other in self._addresses)
         if others and not resting:
             tqdm.write(f"{address.where} does not answer; {others} others are asked meanwhile", file=sys.stderr)
 

@@ -126,7 +126,7 @@ def _optional(tree: ast.Module) -> Iterator[str]:
     """Yield the packages that a module asks for by name (``harr.io.extras.optional``), which no import shows."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "optional":
-            yield from (str(one.value) for one in node.args[:1] if isinstance(one, ast.Constant))
+            yield from (str(argument.value) for argument in node.args[:1] if isinstance(argument, ast.Constant))
 
 
 def code_hash(tree: ast.AST, texts: Iterable[bytes] = ()) -> str:
@@ -164,7 +164,7 @@ def _write(node: Any, parts: list[str]) -> None:
 
 def _without_docstrings(body: Any) -> Any:
     """Return statements without those that are texts: docstrings of modules, classes, functions and attributes."""
-    return [one for one in body if not _is_docstring(one)] if isinstance(body, list) else body
+    return [statement for statement in body if not _is_docstring(statement)] if isinstance(body, list) else body
 
 
 def _is_docstring(node: ast.AST) -> bool:
@@ -174,7 +174,7 @@ def _is_docstring(node: ast.AST) -> bool:
 def _table(tree: ast.Module, name: str) -> ast.Dict:
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
             value = getattr(node, "value", None)
             if isinstance(value, ast.Dict):
                 return value

@@ -82,10 +82,10 @@ def reasons(before: Mapping[str, Any], now: Mapping[str, Any], values: Any) -> l
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any], part: str) -> Iterator[tuple[str, Any, Any]]:
-    one, other = before.get(part, {}), now.get(part, {})
-    for name in dict.fromkeys([*one, *other]):
-        if one.get(name) != other.get(name):
-            yield name, one.get(name), other.get(name)
+    old, new = before.get(part, {}), now.get(part, {})
+    for name in dict.fromkeys([*old, *new]):
+        if old.get(name) != new.get(name):
+            yield name, old.get(name), new.get(name)
 
 
 def _text_of(value: Any) -> str:

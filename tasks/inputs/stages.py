@@ -130,10 +130,10 @@ def list_entries(stage: str, params: Params) -> Chosen:
     """Return the entries of our tables that a run of a stage uses."""
     arms = params.evaluate.arm_table
     trained = {name for name, arm in arms.items() if arm.trained} | {"full"}
-    played = {"arms": trained, "evaluate": {*arms, "full"}, "report": {*arms, "full"}}.get(stage, {"full"})
+    arms_played = {"arms": trained, "evaluate": {*arms, "full"}, "report": {*arms, "full"}}.get(stage, {"full"})
     methods = {params.train.method} | {arms[name].method for name in trained & arms.keys() if stage == "arms"}
     return {
-        ("harr.arms", "ARMS"): frozenset(played),
+        ("harr.arms", "ARMS"): frozenset(arms_played),
         ("harr.builders.methods", "METHODS"): frozenset(methods),
         ("harr.datasets", "DATASETS"): frozenset({params.download.dataset}),
         ("harr.rag.pipelines", "PIPELINES"): frozenset({params.pipeline.name}),

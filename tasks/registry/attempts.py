@@ -25,15 +25,15 @@ BEYOND = 10
 
 def number_of(client: Any, version: Any) -> int:
     """Return which attempt this version's is against its test questions, from 1; the same evaluation counts once."""
-    past, own = _read_past(client, version)
-    return past.index(own) + 1 if own in past else len(past) + 1
+    past, mark = _read_past(client, version)
+    return past.index(mark) + 1 if mark in past else len(past) + 1
 
 
 def note(client: Any, version: Any) -> None:
     """Note that a version was compared on its test questions."""
-    past, own = _read_past(client, version)
-    if own not in past:
-        client.set_registered_model_tag(version.name, _tag(version), json.dumps([*past, own]))
+    past, mark = _read_past(client, version)
+    if mark not in past:
+        client.set_registered_model_tag(version.name, _tag(version), json.dumps([*past, mark]))
 
 
 def level(number: int) -> float:
@@ -56,8 +56,8 @@ def draws(number: int, resamples: int) -> int:
 
 def _read_past(client: Any, version: Any) -> tuple[list[str], str]:
     model = look_up(client.get_registered_model, version.name)
-    own = fingerprint([version.tags.get("model"), version.tags.get("results")])[:8]
-    return read_list(model.tags.get(_tag(version), "")) if model else [], own
+    mark = fingerprint([version.tags.get("model"), version.tags.get("results")])[:8]
+    return read_list(model.tags.get(_tag(version), "")) if model else [], mark
 
 
 def _tag(version: Any) -> str:

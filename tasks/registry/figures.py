@@ -59,10 +59,10 @@ def describe(summary: Summary, what: str, name: str, number: str, *, loads: bool
 
 def _cut_lines(lines: list[str], most: int) -> Iterator[str]:
     """Yield the first lines up to ``most`` characters; where some are left out, a line that says so."""
-    left = most - len("... (metrics/evaluate.json)") - 20
+    room = most - len("... (metrics/evaluate.json)") - 20
     for line in lines:
-        left -= len(line) + 1
-        if left < 0:
+        room -= len(line) + 1
+        if room < 0:
             yield "... (metrics/evaluate.json)"
             return
         yield line

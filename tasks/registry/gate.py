@@ -79,12 +79,12 @@ def judge(
     theirs = replay() if again and replay else rows_of(client, rival, arm)
     wrong = faults(ours, theirs)
     number = attempts.number_of(client, candidate)
-    drawn = {"resamples": attempts.draws(number, rules["resamples"]), "seed": rules["seed"]}
-    gains = contrast([ours], [theirs], **drawn, tail=attempts.level(number)) if not wrong and ours and theirs else {}
+    draws = {"resamples": attempts.draws(number, rules["resamples"]), "seed": rules["seed"]}
+    gains = contrast([ours], [theirs], **draws, tail=attempts.level(number)) if not wrong and ours and theirs else {}
     against = f"champion {champion.version}" if champion else f"its own arm {rules['baseline']} (no champion yet)"
     lacking = [
-        f"version {one.version} has no rows of arm {played}; add {played} to evaluate.arms and run `dvc repro`"
-        for one, played, rows in ((candidate, FULL, ours), (rival, arm, theirs))
+        f"version {version.version} has no rows of arm {played_arm}; add {played_arm} to evaluate.arms and run `dvc repro`"
+        for version, played_arm, rows in ((candidate, FULL, ours), (rival, arm, theirs))
         if not rows
     ]
     conditions = [
@@ -263,15 +263,11 @@ def _index(candidate: Any) -> Condition:
 
 
 def _ask_functions(
-    client: Any,
-    candidate: Any,
-    gains: Gains,
-    settings_by_name: Mapping[str, Mapping[str, Any]],
-    allowed: Container[str],
+    client: Any, candidate: Any, gains: Gains, calls: Mapping[str, Mapping[str, Any]], names: Container[str]
 ) -> Iterator[Condition]:
     """Ask the functions that a version was registered with; of a registry's word alone no code is run."""
-    for name, settings in settings_by_name.items():
-        if name in allowed:
+    for name, settings in calls.items():
+        if name in names:
             ask = function_of(name, key="tracking.conditions", shape=ASKS, takes=3, settings=settings)
             condition = ask(client, candidate, gains, **settings)
             if not isinstance(condition, Condition):
@@ -300,8 +296,8 @@ def record_of(client: Any, version: Any) -> dict[str, Any]:
 
 def read_registered(client: Any, version: Any, name: str) -> Any:
     """Return a file of the evaluation that was registered with a version; {} where it has none of that name."""
-    listed = {Path(file.path).name for file in client.list_artifacts(version.run_id, "evaluation")}
-    if name not in listed:
+    files = {Path(file.path).name for file in client.list_artifacts(version.run_id, "evaluation")}
+    if name not in files:
         return {}
     with tempfile.TemporaryDirectory() as place:
         folder = copy_artifacts(client, version.run_id, "evaluation", Path(place))

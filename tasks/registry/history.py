@@ -25,18 +25,18 @@ def champions(client: Any, name: str) -> list[str]:
     model = look_up(client.get_registered_model, name)
     if model is None:
         return []
-    noted = read_list(model.tags.get(TAG, ""))
+    past = read_list(model.tags.get(TAG, ""))
     version = look_up(client.get_model_version_by_alias, name, CHAMPION)
     now = str(version.version) if version else ""
     if MOVING in model.tags:
-        if now == model.tags[MOVING] and noted[-1:] != [now]:
-            noted = _note(client, name, [*noted, now])
+        if now == model.tags[MOVING] and past[-1:] != [now]:
+            past = _note(client, name, [*past, now])
         client.delete_registered_model_tag(name, MOVING)
-    if not noted and version and PROMOTED in version.tags:
+    if not past and version and PROMOTED in version.tags:
         before = look_up(client.get_model_version_by_alias, name, PREVIOUS)
         return [*([str(before.version)] if before else []), now]
-    left = version or any(look_up(client.get_model_version, name, number) for number in set(noted))
-    return noted if left else []
+    exists = version or any(look_up(client.get_model_version, name, number) for number in set(past))
+    return past if exists else []
 
 
 def describe_manual_move(past: list[str], champion: Any | None) -> str:

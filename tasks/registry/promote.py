@@ -111,8 +111,8 @@ def rollback(params: Params, *, to: str = "") -> str:
                 client.set_model_version_tag(name, champion.version, ROLLED_BACK, f"to version {previous.version}")
             move(client, name, str(previous.version), past)
             client.delete_registered_model_alias(name, PREVIOUS)
-    left = f" (was version {champion.version})" if champion else ""
-    return f"rolled back: champion of {name} is version {previous.version}{left}"
+    former = f" (was version {champion.version})" if champion else ""
+    return f"rolled back: champion of {name} is version {previous.version}{former}"
 
 
 def _find_former(client: Any, name: str, past: Sequence[str], to: str) -> Any:

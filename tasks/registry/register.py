@@ -91,7 +91,7 @@ def find_registered(client: Any, name: str, facts: Mapping[str, str], folder: Pa
     if look_up(client.get_registered_model, name) is None:
         return None
     same = client.search_model_versions(f"name = '{name}' and tags.model = '{facts['model']}'")
-    for version in sorted(same, key=lambda one: int(one.version), reverse=True):
+    for version in sorted(same, key=lambda candidate: int(candidate.version), reverse=True):
         if all(version.tags.get(key) == facts[key] for key in SAME if key in facts) and not _find_missing(
             client, version.run_id, facts["kind"], folder
         ):
@@ -157,11 +157,11 @@ def place_of(kind: str) -> str:
 def _find_missing(client: Any, run_id: str, kind: str, folder: Path) -> set[str]:
     """Return what a run lacks of a model folder and of what stands around it."""
     place = place_of(kind)
-    wanted = {f"{place}/{path.relative_to(folder).as_posix()}" for path in folder.rglob("*") if path.is_file()}
+    files = {f"{place}/{path.relative_to(folder).as_posix()}" for path in folder.rglob("*") if path.is_file()}
     if kind == "retriever":
-        wanted.add(f"{kind}/MLmodel")
+        files.add(f"{kind}/MLmodel")
     with uploading(str(folder)):
-        return wanted - set(_artifacts(client, run_id, kind))
+        return files - set(_artifacts(client, run_id, kind))
 
 
 def _artifacts(client: Any, run_id: str, folder: str) -> Iterator[str]:

@@ -48,9 +48,9 @@ def replay_of(client: Any, params: Params, candidate: Any, champion: Any) -> Cal
         player_fields = {name: section[name] for name in PLAYER if isinstance(section, dict) and name in section}
         alone = with_arms(params, [FULL])
         alone = alone.model_copy(update={"retriever": alone.retriever.model_copy(update=player_fields)})
-        asked = draw_test_questions(params, QUESTIONS / "test.jsonl")
+        questions = draw_test_questions(params, QUESTIONS / "test.jsonl")
         print(f"champion {champion.version} is played on the questions and corpus of version {candidate.version}")
-        rows, _ = play_arms(alone, asked, lambda step, values: None, model=folder)
+        rows, _ = play_arms(alone, questions, lambda step, values: None, model=folder)
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows[FULL][0])
         with tempfile.TemporaryDirectory() as place, uploading("gate"):
             path = Path(place) / f"champion-{champion.version}.jsonl"

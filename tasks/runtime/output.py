@@ -48,8 +48,8 @@ def width() -> int:
 def results(stage: str) -> list[str]:
     """Return what a stage has made, by dvc.yaml: folders first; none that only says that nothing was trained."""
     entry = read_yaml(Path("dvc.yaml"), mend="restore it")["stages"][stage] if Path("dvc.yaml").exists() else {}
-    made = [name for out in entry.get("outs", ()) for name in ([out] if isinstance(out, str) else out)]
-    folders = [name for name in made if not (name.startswith("metrics/") or Path(name, "untrained.json").exists())]
+    outputs = [name for out in entry.get("outs", ()) for name in ([out] if isinstance(out, str) else out)]
+    folders = [name for name in outputs if not (name.startswith("metrics/") or Path(name, "untrained.json").exists())]
     return [*folders, str(METRICS / f"{stage}.json")]
 
 
@@ -66,8 +66,8 @@ def end_of_run(params: Params) -> str:
     page = f"report: {REPORT.resolve()}" if REPORT.exists() else "no report page yet; run `dvc repro evaluate`"
     words = "\n".join(textwrap.fill(line, width()) for line in headline_words(summary).splitlines())
     installed, here = Path(sys.executable).with_name("harr"), Path.cwd()
-    named = "VIRTUAL_ENV" in os.environ or not installed.is_relative_to(here)
-    harr = "harr" if named else str(installed.relative_to(here))  # as the shell finds it
+    on_path = "VIRTUAL_ENV" in os.environ or not installed.is_relative_to(here)
+    harr = "harr" if on_path else str(installed.relative_to(here))  # as the shell finds it
     use = (
         ('harr ask "Who ...?"', "answer a question with it")
         if params.writer_learns

@@ -74,9 +74,9 @@ def follow() -> None:
     still importing is no parent any more; its lock file names it.
     """
     above = psutil.Process().parents() if "DVC_STAGE" in os.environ else []
-    leaders = {"dvc": next((one for one in above if _is_dvc(one)), None)}
+    leaders = {"dvc": next((process for process in above if _is_dvc(process)), None)}
     if number := os.environ.get(RUNNER, ""):
-        leaders["runner"] = next((one for one in above if str(one.pid) == number), None)
+        leaders["runner"] = next((process for process in above if str(process.pid) == number), None)
     if leaders["dvc"] or _dvc_has_died():
         threading.Thread(target=_follow, args=(leaders,), name="follow", daemon=True).start()
 
@@ -92,9 +92,9 @@ def _follow(leaders: Mapping[str, psutil.Process | None]) -> None:
 
 def _dvc_has_died() -> bool:
     """Return whether the DVC that has noted to write what this stage makes lives no more; every stage makes figures."""
-    made = (METRICS / f"{os.environ.get('DVC_STAGE')}.json").resolve()
+    output = (METRICS / f"{os.environ.get('DVC_STAGE')}.json").resolve()
     with contextlib.suppress(OSError, ValueError, KeyError):
-        return not psutil.pid_exists(json.loads(RWLOCK.read_text(encoding="utf-8"))["write"][made.as_posix()]["pid"])
+        return not psutil.pid_exists(json.loads(RWLOCK.read_text(encoding="utf-8"))["write"][output.as_posix()]["pid"])
     return False
 
 

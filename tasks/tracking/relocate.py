@@ -58,9 +58,9 @@ def bring_home(address: str) -> None:
             f"{database} was copied or moved, and its places of artifacts cannot be changed ({error}); let it be "
             "written, and run the same command again"
         ) from None
-    left = "" if any(here.glob("*/*")) else "; files of earlier runs were not copied along"
+    missing = "" if any(here.glob("*/*")) else "; files of earlier runs were not copied along"
     was = ", ".join(strangers)
-    print(f"{DATABASE} was copied or moved: its artifacts are in {here} now, not in {was}{left}", file=sys.stderr)
+    print(f"{DATABASE} was copied or moved: its artifacts are in {here} now, not in {was}{missing}", file=sys.stderr)
 
 
 @contextmanager
@@ -83,8 +83,8 @@ def own_database(address: str) -> Path | None:
     """Return the database file of an address whose artifacts belong next to it; None for any other store."""
     path = Path(address.removeprefix("sqlite:///")).absolute()
     root = Path(os.environ.get(ARTIFACTS) or FILES).absolute()
-    beside = address.startswith("sqlite:///") and "?" not in address and root == path.parent / FILES
-    return path if beside and path.is_file() else None
+    is_neighbour = address.startswith("sqlite:///") and "?" not in address and root == path.parent / FILES
+    return path if is_neighbour and path.is_file() else None
 
 
 def foreign_roots(database: Path) -> list[str]:

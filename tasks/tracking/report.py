@@ -90,7 +90,7 @@ def read_report(path: Path) -> Report:
     Raises:
         DamagedFile: it is damaged.
     """
-    kinds: dict[str, Any] = {one.name: get_origin(one.type) or one.type for one in fields(Report)}
+    kinds: dict[str, Any] = {field.name: get_origin(field.type) or field.type for field in fields(Report)}
     values = read_state(path, "what it holds for MLflow is not reported", **kinds)
     return Report(**{name: values[name] for name in kinds})
 
@@ -236,7 +236,7 @@ def send_reports() -> list[str]:
 
 
 def _client_here(local: str, address: str) -> Any:
-    """Return the client of an address; the one that is ``known`` here may carry a name and password."""
+    """Return the client of an address; the one that is ``local`` may carry a name and password."""
     return client_of(local if bare(local) == address else address)
 
 

@@ -39,9 +39,9 @@ def trajectories(
     traces = []
     for arm in [arm for arm in (baseline, FULL) if arm in episodes and count]:
         metrics = {row["id"]: row for row in rows[arm][0]}
-        played = episodes[arm]
-        chosen = sorted({place * len(played) // count for place in range(count)}) if played else []
-        traces += [_trajectory(arm, played[place], metrics[played[place].question.id]) for place in chosen]
+        arm_episodes = episodes[arm]
+        places = sorted({place * len(arm_episodes) // count for place in range(count)}) if arm_episodes else []
+        traces += [_trajectory(arm, arm_episodes[place], metrics[arm_episodes[place].question.id]) for place in places]
     return traces
 
 
@@ -121,26 +121,26 @@ def send_traces(client: Any, experiment: str, run: str, trajectories: Sequence[T
         store.log_spans(experiment, batch)
 
 
-def _key(run: str, one: Trajectory) -> str:
+def _key(run: str, trajectory: Trajectory) -> str:
     """Return 32 hexadecimal digits for a trace."""
-    return hashlib.sha256(f"{run} {one['arm']} {one['id']}".encode()).hexdigest()[:32]
+    return hashlib.sha256(f"{run} {trajectory['arm']} {trajectory['id']}".encode()).hexdigest()[:32]
 
 
-def _spans(key: str, one: Trajectory, start: int) -> list[Any]:
+def _spans(key: str, trajectory: Trajectory, start: int) -> list[Any]:
     """Return the root span with question, answer, gold and metrics, and under it a span a hop.
 
     No hop was timed, since all questions are played together; each is shown as one millisecond.
     """
-    length = 1_000_000 * max(1, len(one["hops"]))
-    gold = {"answers": one["gold_answers"], "passages": one["gold_ids"]}
+    length = 1_000_000 * max(1, len(trajectory["hops"]))
+    gold = {"answers": trajectory["gold_answers"], "passages": trajectory["gold_ids"]}
     root = _span(
         key,
         0,
-        one["arm"],
+        trajectory["arm"],
         "CHAIN",
         (start, start + length),
-        inputs={"question": one["question"]},
-        outputs={"answer": one["answer"], "gold": gold, "metrics": one["metrics"]},
+        inputs={"question": trajectory["question"]},
+        outputs={"answer": trajectory["answer"], "gold": gold, "metrics": trajectory["metrics"]},
     )
     hops = [
         _span(
@@ -154,7 +154,7 @@ def _spans(key: str, one: Trajectory, start: int) -> list[Any]:
             **{name: hop[name] for name in ("answer", "status") if hop.get(name)},
             **hop["choice"],
         )
-        for number, hop in enumerate(one["hops"], start=1)
+        for number, hop in enumerate(trajectory["hops"], start=1)
     ]
     return [root, *hops]
 

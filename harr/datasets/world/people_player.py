@@ -99,11 +99,11 @@ def plan(question: str, history: Sequence[Mapping[str, str]], references: Mappin
     """
     if parse(question) is None:
         return stop("nothing else to try") if history else ask(question, "search for the question itself")
-    asked, names, following = _replay(question, history)
+    done, names, following = _replay(question, history)
     if following is None:
         return stop("nothing is left to look up") | {"resolved": ""}
     people = {node: name for node, name in names.items() if not node[1:] or FACT[node[-1]].range == "person"}
-    text, resolved = sub_query(question, following, asked, people, references)
+    text, resolved = sub_query(question, following, done, people, references)
     return ask(text, f"look up the {following[-1]}") | {"resolved": resolved}
 
 
@@ -130,8 +130,8 @@ def _replay(
 ) -> tuple[tuple[Node, ...], dict[Node, str], Node | None]:
     """Return the steps asked so far, the names by node, and the next step; None after the last one or a failure."""
     order = steps(question)
-    asked = order[: len(history)]
+    done = order[: len(history)]
     names: dict[Node, str] = {(step[0],): split_mention(step[0])[0] for step in order}
-    names |= {step: hop["answer"] for step, hop in zip(asked, history, strict=False) if hop["status"] == "FOUND"}
-    goes_on = len(asked) < len(order) and all(step in names for step in asked)
-    return asked, names, order[len(asked)] if goes_on else None
+    names |= {step: hop["answer"] for step, hop in zip(done, history, strict=False) if hop["status"] == "FOUND"}
+    goes_on = len(done) < len(order) and all(step in names for step in done)
+    return done, names, order[len(done)] if goes_on else None

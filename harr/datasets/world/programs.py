@@ -64,10 +64,10 @@ def steps(question: str) -> tuple[Node, ...]:
     (('the painter Ada Brown', 'rival'), ('the painter Ada Brown', 'rival', 'summer home'))
     """
     leaves = parse(question) or ()
-    left = list(dict.fromkeys(leaf[:end] for leaf in leaves for end in range(2, len(leaf) + 1)))
+    pending = list(dict.fromkeys(leaf[:end] for leaf in leaves for end in range(2, len(leaf) + 1)))
     draw, ordered = random.Random(f"order {question}"), []
-    while left:
-        step = draw.choice([node for node in left if node[:-1] not in left])
-        left.remove(step)
+    while pending:
+        step = draw.choice([node for node in pending if node[:-1] not in pending])
+        pending.remove(step)
         ordered.append(step)
     return tuple(ordered)

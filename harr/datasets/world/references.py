@@ -49,12 +49,12 @@ def understand(sub_query: str) -> tuple[Fact, str] | None:
     if not match:
         return None
     whose = match[1]
-    named = whose.endswith("'s") and not whose.startswith("the ")
-    return FACT[match[2]], whose.removesuffix("'s") if named else ""
+    has_name = whose.endswith("'s") and not whose.startswith("the ")
+    return FACT[match[2]], whose.removesuffix("'s") if has_name else ""
 
 
-def possessives(node: Node, asked: Sequence[Node], names: Mapping[Node, str]) -> dict[str, str]:
-    """Return by kind the possessives that can be understood as ``node``, a person, after the steps ``asked``.
+def possessives(node: Node, done: Sequence[Node], names: Mapping[Node, str]) -> dict[str, str]:
+    """Return by kind the possessives that can be understood as ``node``, a person, after the steps ``done``.
 
     ``names`` are those of the people found so far, those of the question included.
 
@@ -65,9 +65,9 @@ def possessives(node: Node, asked: Sequence[Node], names: Mapping[Node, str]) ->
     name = names[node]
     described = {"description": f"the {node[-1]}'s"} if node[1:] else {"epithet": f"the {split_mention(node[0])[1]}'s"}
     by_kind = {"name": f"{name}'s", **described}
-    if asked and node == (last := asked[-1] if asked[-1] in names else asked[-1][:-1]):
+    if done and node == (last := done[-1] if done[-1] in names else done[-1][:-1]):
         by_kind |= {"pronoun": PRONOUNS[gender(name)]["their"], "ellipsis": "the"}
-    elif asked and node != last and _are_a_pair(node, asked[-1][:-1], names):
+    elif done and node != last and _are_a_pair(node, done[-1][:-1], names):
         by_kind["other"] = "the other one's"
     return by_kind
 
@@ -79,7 +79,7 @@ def _are_a_pair(one: Node, two: Node, names: Mapping[Node, str]) -> bool:
 
 
 def sub_query(
-    question: str, step: Node, asked: Sequence[Node], names: Mapping[Node, str], weights: Mapping[str, float]
+    question: str, step: Node, done: Sequence[Node], names: Mapping[Node, str], weights: Mapping[str, float]
 ) -> tuple[str, str]:
     """Return the sub-query for a step, and the same with the full name; kind and wording by the question's hash.
 
@@ -87,7 +87,7 @@ def sub_query(
     the name.
     """
     node, fact = step[:-1], FACT[step[-1]]
-    whose = possessives(node, asked, names)
+    whose = possessives(node, done, names)
     draw = random.Random(f"reference {question} {step}")
     kinds = [kind for kind in whose if weights.get(kind, 0) > 0] or ["name"]
     kind = draw.choices(kinds, [weights.get(kind, 1) for kind in kinds])[0]
