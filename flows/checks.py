@@ -32,7 +32,7 @@ def checks(data: Data, terms: Sequence[str], pipeline: PipelineFacts, min_questi
 
 
 def _documents(data: Data) -> list[Finding]:
-    """Report what was left out when passages and questions were read."""
+    """Report passages and questions that were left out when they were read."""
     findings = []
     if data.left_out:
         what = f"{len(data.left_out):,} cannot be read; first {data.left_out[0]}"
@@ -90,10 +90,10 @@ def _reward(term: str, splits: Mapping[str, Sequence[Question]], pipeline: Pipel
     return findings or [ok(subject, f"all questions have {what}")]
 
 
-def _state_answer(answers: Sequence[str], texts: Sequence[str]) -> bool:
+def _have_answer(answers: Sequence[str], texts: Sequence[str]) -> bool:
     """Return whether texts state an answer, of which each part (Bath; Leeds) may stand in a text of its own.
 
-    >>> _state_answer(["Bath; Leeds"], ["Born in Bath.", "Died in Leeds."]), _state_answer(["Bath; Leeds"], ["Born in Bath."])
+    >>> _have_answer(["Bath; Leeds"], ["Born in Bath.", "Died in Leeds."]), _have_answer(["Bath; Leeds"], ["Born in Bath."])
     (True, False)
     """
     return any(
@@ -110,7 +110,7 @@ def _answers(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Findi
         what = f"of {len(leaking):,} of {len(pool):,} questions stand in the question; first {leaking[0].id!r}"
         findings.append(_flaw("answers", what, len(leaking), len(pool), "ask otherwise, or remove the questions"))
     read = [q for q in pool if q.gold_ids and data.contents.keys() >= {*q.gold_ids}]
-    lacking = [q for q in read if not _state_answer(q.answers, [data.contents[pid] for pid in q.gold_ids])]
+    lacking = [q for q in read if not _have_answer(q.answers, [data.contents[pid] for pid in q.gold_ids])]
     if lacking:
         what = f"of {len(lacking):,} of {len(read):,} questions stand in none of their gold passages; first "
         fix = "mend answers or supporting; an answer should be worded as its passage words it"

@@ -22,7 +22,7 @@ class PageHandler(SimpleHTTPRequestHandler):
     """A handler that answers for files below SITES, for requests that name this machine by its own name."""
 
     def send_head(self) -> Any:
-        """Send what stands before a file and return it, or refuse."""
+        """Send the headers of a file and return it, or refuse."""
         path = normpath(unquote(urlsplit(self.path).path))
         if self.headers.get("Host", "").rpartition(":")[0] not in ("127.0.0.1", "localhost"):
             return self.send_error(403)

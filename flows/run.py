@@ -65,7 +65,7 @@ def keep_candidate(place: Path) -> None:
 
 
 def _make_candidate(place: Path, *, by_hand: bool = False) -> str:
-    """Make the model in models/ the candidate; returns what was done, "" where nothing was to do."""
+    """Make the model in models/ the candidate; returns a line on it, or "" if it was already."""
     from tasks.registry.candidate import has_model, keep_candidate
 
     with enter_folder(place):

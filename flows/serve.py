@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CONNECTIONS = 900
 """How many clients are connected at a time; a process may open 1,024 files on most machines."""
 DRAIN_SECONDS = 30
-"""How long a signal waits for what was asked; a request whose body never comes holds no server longer."""
+"""Seconds that a signal waits for open requests; a request whose body never comes holds no server longer."""
 
 
 def serve(

@@ -47,8 +47,8 @@ def preview_lines(page: "Preview", export: Path | None) -> list[str]:
         *[f"{name}: " + ", ".join(f"{word} {n:,}" for word, n in tally.items()) for name, tally in counts if tally],
         "",
         *[
-            f"{example['id']}: {example['question']}\n    {' | '.join(example['answers']) or paint('no gold answer', FAINT)}"
-            for example in page.examples
+            f"{row['id']}: {row['question']}\n    {' | '.join(row['answers']) or paint('no gold answer', FAINT)}"
+            for row in page.examples
         ],
         *([f"written: {export}"] if export else []),
         "",

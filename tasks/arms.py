@@ -24,7 +24,7 @@ LAST = "_last_10"
 def train_arms(params: Params, log: Log) -> dict[str, float]:
     """Train every arm and seed that stage train did not; each has the updates and questions of `full`.
 
-    Finished runs are kept under work/, so that a killed stage goes on with the next one.
+    Finished runs are kept under work/, so that a killed stage continues with the next one.
 
     Returns:
         Per run, the mean reward of its last ten steps, and the validation.
@@ -113,7 +113,7 @@ def filter_own_questions(params: Params) -> Path:
 
 
 def arms(params: Params, run: Run) -> None:
-    """Train the arms that `full` is compared with, over evaluate.seeds; nothing where none is asked for."""
+    """Train the arms that `full` is compared with, over evaluate.seeds; do nothing without one."""
     run.record("arms", train_arms(params, run.log))
 
 

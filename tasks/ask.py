@@ -1,4 +1,4 @@
-"""`harr ask`: one question, played by the pipeline of params.yaml with what was trained."""
+"""`harr ask`: one question, played by the pipeline of params.yaml with the trained model."""
 
 from pathlib import Path
 from typing import Any
@@ -51,10 +51,10 @@ def ask(params: Params, text: str, model: Path | None = None) -> Episode:
 
 
 def find_model(params: Params, model: Path | None) -> Path:
-    """Return the folder of what was trained: ``model``, or the merged model or adapter of this project.
+    """Return the folder of the trained model: ``model``, or the merged model or adapter of this project.
 
     Raises:
-        ModelError: there is none.
+        ModelError: no folder holds a model.
     """
     _, merged = trained_folder(params)
     folders = [model] if model else [merged, ADAPTER]
@@ -69,7 +69,7 @@ def find_model(params: Params, model: Path | None) -> Path:
 
 
 def as_json(episode: Episode) -> dict[str, Any]:
-    """Return an episode as one JSON object: its answer, its searches with what they found, and what was written."""
+    """Return an episode as one JSON object: its answer, its searches with their passages, and the replies."""
     return {
         "question": episode.question.text,
         "answer": episode.answer,

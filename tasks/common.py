@@ -12,7 +12,7 @@ from harr.rag.scoring.reward import Reward
 from harr.types import Generator, Log, Retriever
 
 SAMPLE = 200_000
-"""Larger tables are checked on so many rows, spread evenly."""
+"""Number of rows, spread evenly, that a larger table is checked on."""
 
 
 def forget(work: Path) -> None:

@@ -54,7 +54,7 @@ def teacher_of(
 def write_demonstrations(params: Params, teacher: Teacher, plan: Teaching, file: Path | None, out: Path) -> list[str]:
     """Play the training questions by ``teacher``, and write what is worth learning to the new file ``out``.
 
-    What was written is remembered in work/completions, so that a killed command goes on where it was.
+    What was written is remembered in work/completions, so that a killed command continues.
 
     Returns:
         How many were kept and dropped, and why, in lines.
@@ -112,7 +112,7 @@ def write_demonstrations(params: Params, teacher: Teacher, plan: Teaching, file:
 
 
 def teacher_pipeline(params: Params, teacher: Teacher) -> PipelineParams:
-    """Return section ``pipeline`` for the teacher: a server gets the form in the prompt, in its chat template if known."""
+    """Return section ``pipeline`` for the teacher: a server gets the form as text, in its chat template if known."""
     section = params.pipeline
     if isinstance(teacher, ServedParams) and hasattr(section, "thinking_tokens"):
         return section.model_copy(update={"template": "chat" if teacher.tokenizer else "plain"})

@@ -60,7 +60,7 @@ def vectors_frame() -> pd.DataFrame:
 
 
 def embed(params: Params, run: Run) -> None:
-    """Turn every passage into a vector; a killed run goes on at the shard where it was."""
+    """Turn every passage into a vector; a killed run continues at its last shard."""
     figures = embed_passages(params)
     run.record("embed", figures | expect("vectors", vectors_frame()))
     run.dataset("corpus", CORPUS, "corpus")

@@ -25,7 +25,7 @@ def summary_here() -> dict[str, Any]:
 
 
 def show(width: int = 100, *, markdown: bool = False) -> str:
-    """Return the arms table of the last evaluation, in so many columns if it can, or as Markdown.
+    """Return the arms table of the last evaluation, within ``width`` columns if possible, or as Markdown.
 
     Raises:
         DamagedFile: there is none, or it is damaged.

@@ -23,7 +23,7 @@ from tasks.tracking.run import Run
 
 
 def merge_adapter(params: Params) -> dict[str, float]:
-    """Write what was trained as a stock folder, models/retriever or models/llm, checked against the adapter.
+    """Write the trained model as a stock folder, models/retriever or models/llm, checked against the adapter.
 
     The other folder says in ``untrained.json`` who played there. A retriever has a tower of queries and one of
     documents, which is the base encoder, or the trained one of actions; ``merge.towers`` may leave it out.
@@ -156,10 +156,10 @@ def version_tags(params: Params) -> dict[str, str]:
         StaleState: the model in models/ is not the one that was evaluated, or was evaluated with something else.
     """
     record, (_, folder) = check_played(params), trained_folder(params)
-    adapter = read_state(folder / "harr.json", "run `dvc repro -f -s merge`").get("adapter")
-    if record["model"] != adapter:
+    source = read_state(folder / "harr.json", "run `dvc repro -f -s merge`").get("adapter")
+    if record["model"] != source:
         raise StaleState(
-            f"{folder} was made of adapter {str(adapter)[:8]}, but {EVALUATION} was played with {str(record['model'])[:8]}"
+            f"{folder} was made of adapter {str(source)[:8]}, but {EVALUATION} was played with {str(record['model'])[:8]}"
             "; run `dvc repro`, or `dvc checkout` for what was there"
         )
     thresholds = params.tracking.model_dump(mode="json", include={"min_questions", "conditions"})

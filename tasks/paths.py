@@ -45,5 +45,5 @@ CHECKS = Path("gx/uncommitted/data_docs/local_site/validations")
 
 
 def trained_folder(params: "Params") -> tuple[Literal["retriever", "llm"], Path]:
-    """Return what was trained, and where stage merge wrote it."""
+    """Return the kind of model that was trained, and where stage merge wrote it."""
     return ("llm", LLM) if params.writer_learns else ("retriever", RETRIEVER)

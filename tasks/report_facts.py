@@ -19,7 +19,7 @@ def _describe_groups() -> dict[str, str]:
 
 
 def run_facts(params: Params) -> dict[str, str]:
-    """Return what was run, in a person's words."""
+    """Return the facts of the run in words."""
     from harr.builders.methods import method_of
 
     vectors = vectors_manifest()

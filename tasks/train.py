@@ -99,7 +99,7 @@ def write_stats(history: list[dict[str, Any]]) -> Path:
 
 
 def train(params: Params, run: Run) -> None:
-    """Train the policy by the method of params.yaml; a killed run goes on at its last checkpoint."""
+    """Train the policy by the method of params.yaml; a killed run continues at its last checkpoint."""
     history = train_policy(params, run.log)
     figure = training_figure(params)
     run.record("train", summary(history, figure))

@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Finding:
-    """A thing that was looked at, what was found there, and for a problem the exact fix."""
+    """The subject of a check, its state, and for a problem the exact fix."""
 
     level: Level
     subject: str

@@ -52,7 +52,7 @@ class Method:
     Args:
         train: trains. prepare: what stage filter does for it.
         describe: section ``train`` as facts for the model card and the report; ``method`` is the first.
-        figure: the meaning of ``reward_mean`` in its rows. ``accuracy`` is of predictions: of tokens in even, of pairs in
+        figure: the meaning of ``reward_mean`` in its rows. ``accuracy`` is of predictions: of tokens in even, pairs in
             odd phases (``phase`` of a row).
         check: refuses questions that the method could not learn from, before any is played.
         settings: the class that its ``settings`` of params.yaml are read as; what does not fit is refused before

@@ -198,12 +198,12 @@ def function_retriever(
         ParamsError: there is no such function, or it makes something else.
     """
     parts, sizes = (corpus.passages, corpus.vectors, corpus.index, encoder, base), (section.k, section.pool)
-    retriever = retriever_function(function, key)(RetrieverInputs(*parts, *sizes, candidates, settings))
-    if not callable(getattr(retriever, "retrieve", None)):
+    value = retriever_function(function, key)(RetrieverInputs(*parts, *sizes, candidates, settings))
+    if not callable(getattr(value, "retrieve", None)):
         raise ParamsError(
-            f"{key}: {function} makes {type(retriever).__name__} without a method retrieve; return a Retriever (harr.types)"
+            f"{key}: {function} makes {type(value).__name__} without a method retrieve; return a Retriever (harr.types)"
         )
-    return retriever
+    return value
 
 
 def retriever_function(function: str, key: str = "evaluate.arms") -> Callable[[RetrieverInputs], Any]:

@@ -71,7 +71,7 @@ class TrainedRetriever:
         raise AssertionError
 
     def session(self, question: str) -> "Session":
-        """Begin a conversation about one question, which remembers what was asked and learnt."""
+        """Begin a conversation about one question, which remembers its hops."""
         return Session(self, Question("", question))
 
     def search(self, searches: Sequence[Search | str]) -> list[tuple[Passage, ...]]:
@@ -82,7 +82,7 @@ class TrainedRetriever:
         return [retrieval.passages for retrieval in self.retrieve([_as_search(search) for search in searches])]
 
     async def asearch(self, searches: Sequence[Search | str]) -> list[tuple[Passage, ...]]:
-        """Return what :meth:`search` does, in a thread, so that an event loop goes on."""
+        """Call :meth:`search` in a thread, so that an event loop is not blocked."""
         return await asyncio.to_thread(self.search, searches)
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
@@ -107,7 +107,7 @@ class TrainedRetriever:
 
 @dataclass
 class Session:
-    """One question, and what was asked and learnt about it so far; its next search reads all of that."""
+    """One question and its finished hops; the next search reads all of them."""
 
     retriever: TrainedRetriever
     question: Question
@@ -153,14 +153,14 @@ class Session:
         self._asked = None
 
     def picked(self, passages: Iterable[Passage]) -> None:
-        """Remember passages that were taken, in order, for a retriever of pipeline ``pick``; none is found again."""
+        """Remember picked passages, in order, for a retriever of pipeline ``pick``; they are not found again."""
         for passage in passages:
             self.hops.append(Hop("", passage.content))
             self.excluded.add(passage.id)
 
 
 def finish_hop(query: str, answer: str, status: str, *, statuses: bool) -> Hop:
-    """Return what was asked and learnt, for a retriever whose states have a hop's status (``statuses``) or not.
+    """Return a finished hop, for a retriever whose states have a hop's status (``statuses``) or not.
 
     >>> finish_hop("Who?", "", "", statuses=True).status, finish_hop("Who?", "Ada", "", statuses=False).status
     ('NOT_FOUND', '')
@@ -201,7 +201,7 @@ def read_facts(folder: Path) -> tuple[dict[str, Any], RetrieverParams]:
     """Return harr.json of a trained retriever, and the section in it.
 
     Raises:
-        ModelError: there is none that this version reads, or the folder is of another method.
+        ModelError: this version reads no such file, or the folder is of another method.
     """
     path = folder / "harr.json"
     if not path.exists():

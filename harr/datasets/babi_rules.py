@@ -90,7 +90,7 @@ def event_of(sentence: str) -> Event | None:
 
 
 def check_task(task: int) -> None:
-    """Stop at a task that is none of the five."""
+    """Refuse a task other than the five."""
     if task not in TASKS:
         raise CorpusError(f"task {task} is unknown; expected a bAbI task from 1 to 5")
 

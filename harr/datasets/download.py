@@ -10,7 +10,7 @@ from tqdm import tqdm
 from harr.corpus.passages import Passages, write_passages, write_questions
 from harr.datasets import DATASETS
 from harr.datasets.chunks import Spans
-from harr.datasets.question_checks import count_missing_gold, with_sound_answers
+from harr.datasets.question_checks import count_ungiven, with_sound_answers
 from harr.datasets.splits import divide
 from harr.errors import CorpusError
 from harr.io.files import publish, write_text
@@ -58,10 +58,7 @@ def download(
     checked = {split: check_questions(items, split, stored) for split, (items, _) in sound.items()}
     train, dev, test = checked["train"], checked.get("validation"), checked["test"]
     splits = divide(train, dev, test, params.validation_questions, getattr(params, "near_duplicates", ""))
-    odd = {
-        "answers_of_no_word": float(emptied),
-        "gold_not_given": float(count_missing_gold([*train, *(dev or ()), *test])),
-    }
+    odd = {"answers_of_no_word": float(emptied), "gold_not_given": float(count_ungiven([*train, *(dev or ()), *test]))}
     for line in _warnings(odd, splits.figures):
         tqdm.write(line)
     for split in ("train", "validation", "test"):

@@ -36,7 +36,7 @@ as much of it."""
 
 @dataclass(frozen=True, slots=True)
 class Exam:
-    """How a language model answers a question from what was picked, and is judged.
+    """How a language model answers a question from the picks, and is judged.
 
     Args:
         prompt: messages, the system's and the user's, with ``---`` between, ``$passages`` and ``$question``.
@@ -54,8 +54,8 @@ class LongDocuments:
     Args:
         params: section ``download``, or the settings of another package's data set.
         name: the kind of its questions, with which their ids begin.
-        made: ``made(count)`` makes about so many stories, without an order.
-        noise: ``noise(sentences)`` is what stands between the facts; of what is made twice as much at least.
+        made: ``made(count)`` makes about ``count`` stories, without an order.
+        noise: ``noise(sentences)`` is the text between the facts; made noise is at least twice as long.
         listed: by split, the stories of files, of which some are drawn; those of a split without files are made.
         exam: how a language model is asked (`harr lengths --answers`).
     """

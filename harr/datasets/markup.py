@@ -161,7 +161,7 @@ def markdown(data: bytes) -> tuple[str, list[Mark]]:
 
 
 def _inline(token: Any) -> str:
-    """Return the words of a line: of a link its text, of an image what stands for it."""
+    """Return the words of a line: the text of a link, the alternative text of an image."""
     text_types = {"text", "code_inline", "image", "text_special"}
     return _fold(
         "".join(part.content if part.type in text_types else " " * ("break" in part.type) for part in token.children)

@@ -205,7 +205,7 @@ def _of_xml(path: Path, root: Path) -> Iterator[Item]:
 
 
 def _under(element: ElementTree.Element, path: str) -> str:
-    """Return the text of an element, white space folded; "" where there is none."""
+    """Return the text of an element, white space folded; "" without one."""
     child = element.find(path)
     return "" if child is None else " ".join("".join(child.itertext()).split())
 

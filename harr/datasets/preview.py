@@ -102,5 +102,5 @@ def preview(params: DatasetParams, split: str, questions: Sequence[Question], le
 
 
 def _counts(words: Sequence[str]) -> dict[str, int]:
-    """Return how often each stands there, the most frequent first; nothing where none is given."""
+    """Return how often each name occurs, the most frequent first, without the empty one."""
     return dict(Counter(word for word in words if word).most_common())

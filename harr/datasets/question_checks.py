@@ -35,7 +35,7 @@ def with_sound_answers(questions: Iterable[Question]) -> tuple[list[Question], i
     return sound, changed
 
 
-def count_missing_gold(questions: Iterable[Question]) -> int:
+def count_ungiven(questions: Iterable[Question]) -> int:
     """Return of how many questions a gold passage is not among the given ones, so that it cannot be found there."""
     return sum(bool(q.candidate_ids) and not {*q.gold_ids} <= {*q.candidate_ids} for q in questions)
 

@@ -60,7 +60,7 @@ class Pages:
         return str(row[0]) if row and _digest(row[0]) == row[1] else ""
 
     def keep(self, url: str, text: str, reason: str) -> None:
-        """Keep a page's text, or the reason why there is none; it is on disk when this returns."""
+        """Keep a page's text, or the reason of its absence; it is on disk when this returns."""
         fetched = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         values = (url, reason, _digest(text), text, fetched)
         self._database.execute("insert or replace into page values (?, ?, ?, ?, ?)", values)

@@ -1,4 +1,4 @@
-"""Training, validation and test questions: none is in two of them."""
+"""Disjoint training, validation and test questions."""
 
 import random
 from collections.abc import Sequence

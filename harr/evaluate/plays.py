@@ -17,7 +17,7 @@ from harr.types import Episode
 
 BYTES = 2_000_000
 LISTED = 10_000
-"""Most questions that the table lists; of more, so many at random."""
+"""Maximum number of questions in the table; of more, a random sample."""
 LENGTHS = (600, 300, 150, 80)
 """Characters of a passage: the first of these with which all fits."""
 QUESTION, ANSWER = 400, 200
@@ -34,7 +34,7 @@ class Table:
     places: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, text: str | None, most: int = ANSWER) -> int:
-        """Return the number of a text, cut to so many characters; -1 of none."""
+        """Return the number of a text, cut to ``most`` characters; -1 without one."""
         if text is None:
             return -1
         return self.places.setdefault(cut(text, most), len(self.places))
@@ -57,7 +57,7 @@ def plays_of(
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text of at most so many characters; a longer one ends in three dots.
+    """Cut a text to at most ``most`` characters; a longer one ends in three dots.
 
     >>> cut("abcdef", 4), cut("abcd", 4)
     ('abc…', 'abcd')

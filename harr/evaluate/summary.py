@@ -66,12 +66,12 @@ def summarise(
 
 
 def is_untrained(arm: str, arms: Mapping[str, Arm]) -> bool:
-    """Return whether an arm is one that anybody has without training, and no ceiling."""
+    """Return whether an arm needs no training and is no upper bound."""
     return arm in arms and not arms[arm].trained and not arms[arm].ceiling
 
 
 def rival_of(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> str:
-    """Return the best arm without training; "" where there is none."""
+    """Return the best arm without training, or ""."""
     means = {arm: row[lead]["mean"] for arm, row in summary["arms"].items() if is_untrained(arm, arms) and lead in row}
     return max(means, key=means.__getitem__, default="")
 
@@ -270,7 +270,7 @@ def _headlines(measured: Iterable[Mapping[str, int]]) -> list[str]:
 
 
 def baseline_of(summary: Summary) -> str:
-    """Return the arm that the others are compared with; "" where there is none.
+    """Return the arm that the others are compared with, or "".
 
     >>> baseline_of({"arms": {"frozen": {}, "full": {}}, "paired": {"full": {}}})
     'frozen'

@@ -147,7 +147,7 @@ def fingerprint(value: Any) -> str:
 
 
 def publish(folder: Path, out: Path) -> None:
-    """Note the hash of every file of a finished folder in it, and rename it to ``out``, replacing what was there.
+    """Note the hash of every file of a finished folder in it, and rename it to ``out``, replacing an older one.
 
     What was there is renamed to a hidden name, and deleted only when the new folder has its place: after a kill in
     between, the next call ends the work. Where ``out`` is a link, its target is replaced; where it is on another disk

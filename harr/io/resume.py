@@ -15,10 +15,10 @@ NAMED, LONGEST = 5, 60
 
 
 def open_work(work: Path, run: Mapping[str, Any], **facts: Any) -> Path:
-    """Return the folder of the run that ``run`` identifies, ``work/<fingerprint>``; its parameters are noted next to it.
+    """Return the folder of the run that ``run`` identifies, ``work/<fingerprint>``; and note its parameters next to it.
 
     Where the folder is new and there is unfinished work of other parameters, a line says which of them differ from
-    those that were run last. ``facts`` are noted in place of hashes in ``run`` of the same name: what they are hashes of.
+    those that were run last. ``facts`` are noted in place of hashes in ``run`` of the same name.
     The notes of published work are removed by :func:`harr.io.files.finish`, with the work. Of an address only what is
     no secret is noted.
 
@@ -56,7 +56,7 @@ def differences(key: str, before: Any, now: Any) -> list[tuple[str, Any, Any]]:
 
 
 def _last_note(work: Path) -> Path | None:
-    """Return the note of the unfinished work that was begun or taken up last; None where there is none."""
+    """Return the note of the unfinished work that was begun or taken up last, or None."""
     notes = [note for note in work.glob("*.json") if note.with_suffix("").is_dir()]
     open_ = [note for note in notes if not note.with_suffix(".published").exists()]
     return max(open_, key=lambda note: note.stat().st_mtime_ns, default=None)

@@ -251,9 +251,9 @@ def filter_samples_what_learns(params: "Params") -> None:
         raise ValueError(f"filter.preferences is for train.method {methods(prefers=True)}; leave it out")
     sampled = {name: getattr(section, name) for name in ("temperature", "max_tokens")}
     if train.learns != LANGUAGE_MODEL:
-        if unused := sampled.keys() & section.model_fields_set:
+        if names := sampled.keys() & section.model_fields_set:
             raise ValueError(
-                f"filter.{min(unused)} is for train.method {methods(learns=LANGUAGE_MODEL, prefers=False)}; leave it out"
+                f"filter.{min(names)} is for train.method {methods(learns=LANGUAGE_MODEL, prefers=False)}; leave it out"
             )
         return
     learning = {name: getattr(train, name) for name in sampled}

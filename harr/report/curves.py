@@ -92,15 +92,12 @@ def _figures(rows: Rows) -> Iterator[Panel]:
 
 def _panel(rows: Rows, name: str, title: str, says: str, percent: bool = False) -> Panel:
     """Return the panel of one figure: each step, and its mean over neighbouring steps of the same phase."""
-    present = [row for row in rows if name in row]
-    shares = [max(1.0, row.get("episodes", 1.0)) if name in PER_EPISODE else 1.0 for row in present]
-    values = np.array([row[name] / share for row, share in zip(present, shares, strict=True)], dtype=float)
-    present, values = (
-        [row for row, ok in zip(present, np.isfinite(values), strict=True) if ok],
-        values[np.isfinite(values)],
-    )
-    steps = [float(row["step"]) + 1 for row in present]
-    cuts = np.flatnonzero(np.diff([row.get("phase", 0.0) for row in present])) + 1
+    hits = [row for row in rows if name in row]
+    shares = [max(1.0, row.get("episodes", 1.0)) if name in PER_EPISODE else 1.0 for row in hits]
+    values = np.array([row[name] / share for row, share in zip(hits, shares, strict=True)], dtype=float)
+    hits, values = ([row for row, ok in zip(hits, np.isfinite(values), strict=True) if ok], values[np.isfinite(values)])
+    steps = [float(row["step"]) + 1 for row in hits]
+    cuts = np.flatnonzero(np.diff([row.get("phase", 0.0) for row in hits])) + 1
     wide = window(rows)
     lines = [Line("each step", tuple(zip(steps, values.tolist(), strict=True)))]
     if wide > 1:

@@ -30,7 +30,7 @@ def changes(
     Questions are paired by id where words and gold answers are the same.
 
     Args:
-        champion: whom to compare with.
+        champion: the version to compare with.
         params: flat parameters of this run, as text.
         rows: question rows of the first run of ``full``.
         resamples: number of bootstrap draws.

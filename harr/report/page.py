@@ -55,7 +55,7 @@ def write_report(
         filter_rows: one row per question that the filter tried; may be empty.
         rows: question rows by arm, of its first run; the best paid of ``full`` are shown where queries are written.
         questions: as :func:`harr.evaluate.plays.plays_of` returns it, of the same run.
-        facts: names and values of what was run.
+        facts: names and values of the run.
         links: names of further pages and their addresses relative to ``out``.
         arms: the record of every arm by its name.
         candidates: where was searched; metrics without prefix are of the first.

@@ -1,4 +1,4 @@
-"""reports/preferences.html: what was tried, how often it paid, and examples; one self-contained page."""
+"""reports/preferences.html: queries tried, how often they paid, and examples; one self-contained page."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

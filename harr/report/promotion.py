@@ -8,7 +8,7 @@ from harr.report.html import render
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One thing that must hold before a candidate becomes champion: what was found, and what is needed."""
+    """One thing that must hold before a candidate becomes champion: its state and the requirement."""
 
     name: str
     found: str
@@ -47,7 +47,7 @@ class Verdict:
     Args:
         name: name of the registered model.
         version: number of the candidate.
-        against: whom it was compared with, in words.
+        against: the version or arm it was compared with, in words.
         conditions: all of them, also those that hold.
         gains: paired gains per metric, as from ``evaluate.contrast``.
         facts: further names and values, such as fingerprints.

@@ -60,7 +60,7 @@ class Follower:
         self._thread = threading.Thread(target=self._follow, name="follow", daemon=True)
 
     def start(self) -> None:
-        """Load the version of now, or the one that was served last, and begin to look.
+        """Load the current version, or the one that was served last, and begin to poll.
 
         Raises:
             HarrError: there is no such model, or it cannot be loaded.
@@ -101,7 +101,7 @@ class Follower:
                 self.problem = f"{type(error).__name__}: {one_line(error, 300)}"
 
     def _look(self) -> tuple[Path, Served]:
-        """Return the folder of the version of now, and which it is; one that is served already is not fetched."""
+        """Return the folder and name of the current version; one that is served already is not fetched."""
         if not is_registered(self.model):
             folder = Path(self.model).expanduser()
             if not (folder / SUMS).exists():

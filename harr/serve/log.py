@@ -1,4 +1,4 @@
-"""A folder of searches that were answered, and of what became of them: JSON lines, a file a day of each."""
+"""A folder of answered searches and their outcomes: JSON lines, a file a day of each."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class LoggedSearch:
     version: str
     """The version of the model that answered."""
     reads: str
-    """What its states contain (:func:`harr.rag.policies.state.reads`); two models with the same read the same states."""
+    """What its states contain (:func:`harr.rag.policies.state.reads`); equal ones read the same states."""
     question: str = ""
     query: str = ""
     state: str = ""

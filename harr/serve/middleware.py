@@ -23,7 +23,7 @@ Asgi = Callable[..., Any]
 
 
 class Door:
-    """An ASGI middleware: refuses in one line what may not come in, and counts what was answered."""
+    """An ASGI middleware: refuses bad requests in one line, and counts the answered ones."""
 
     def __init__(self, app: Asgi, *, token: str, loopback: bool, counted: Callable[[str, int, float], None]) -> None:
         self._app, self._loopback, self._counted = app, loopback, counted

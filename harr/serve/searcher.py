@@ -105,8 +105,8 @@ class Searcher:
         A corpus that the stages rebuilt is opened with it.
 
         Raises:
-            ModelError, IndexMismatch, DamagedFile: as :meth:`TrainedRetriever.load`; the model of before goes on, over
-                the corpus of before.
+            ModelError, IndexMismatch, DamagedFile: as :meth:`TrainedRetriever.load`; the old model stays, over
+                the old corpus.
         """
         place, manifests = folder.resolve(), self._read_manifests()
         facts, section = read_facts(place)
@@ -148,7 +148,7 @@ class Searcher:
         return self._read_manifests() not in (self._made, ())
 
     def _read_manifests(self) -> tuple[bytes, ...]:
-        """Return what the stages say of the corpus of now; () while one of them is at work, or where there are none."""
+        """Return the manifests of the current corpus; () while a stage writes them, or where they are missing."""
         places = Places.of_project(self.project)
         with suppress(OSError):
             return tuple((folder / "manifest.json").read_bytes() for folder in (places.corpus, places.vectors))

@@ -62,7 +62,7 @@ def registry_address(project: Path) -> str:
     """Return where a project's registry is: tracking.uri of its params.yaml, MLFLOW_TRACKING_URI, or its mlflow.db.
 
     Raises:
-        ModelError: there is none of them.
+        ModelError: none of them exists.
     """
     settings, database = project / "params.yaml", project / "mlflow.db"
     address = (Params.load(settings).tracking.uri if settings.exists() else "") or os.environ.get("MLFLOW_TRACKING_URI")

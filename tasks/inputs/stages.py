@@ -116,7 +116,7 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def at(values: Any, name: str) -> Any:
-    """Return the value at a dotted name; None where there is none.
+    """Return the value at a dotted name, or None.
 
     >>> at({"train": {"steps": 3}}, "train.steps"), at({}, "train.steps")
     (3, None)

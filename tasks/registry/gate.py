@@ -83,8 +83,8 @@ def judge(
     gains = contrast([ours], [theirs], **draws, tail=attempts.level(number)) if not wrong and ours and theirs else {}
     against = f"champion {champion.version}" if champion else f"its own arm {rules['baseline']} (no champion yet)"
     lacking = [
-        f"version {version.version} has no rows of arm {played_arm}; add {played_arm} to evaluate.arms and run `dvc repro`"
-        for version, played_arm, rows in ((candidate, FULL, ours), (rival, arm, theirs))
+        f"version {version.version} has no rows of arm {name}; add {name} to evaluate.arms and run `dvc repro`"
+        for version, name, rows in ((candidate, FULL, ours), (rival, arm, theirs))
         if not rows
     ]
     conditions = [

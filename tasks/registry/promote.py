@@ -27,7 +27,7 @@ HOLDER = re.compile(r"\(((\w+)-\d+-\d+)\)$")
 def outcome_of(
     what: Literal["promote", "rollback"], params: Params, *, again: bool = False, to: str = ""
 ) -> tuple[bool, str]:
-    """Return whether the alias moved, and what was done or why not: a refusal is an answer, and no failure."""
+    """Return whether the alias moved, and a line on why: a refusal is an answer, not a failure."""
     try:
         return True, promote(params, again=again) if what == "promote" else rollback(params, to=to)
     except PromotionRefused as refusal:
@@ -134,7 +134,7 @@ def lock_promotion(client: Any, name: str) -> Iterator[None]:
     """Let one promotion or rollback of a model work at a time, on every machine that shares the store.
 
     MLflow moves an alias without looking at its old value, but its store makes a registered model of
-    a given name only once: the model ``<name>.promotion`` exists while somebody is at work here, and
+    a given name only once: the model ``<name>.promotion`` exists while a promotion runs, and
     others wait. One whose process was of this machine and is gone, or that is older
     than LEASE_SECONDS, belongs to a process that died; it is renamed after its time of creation, which
     also works only once, and deleted. So two never work at the same time unless one takes longer than
@@ -142,7 +142,7 @@ def lock_promotion(client: Any, name: str) -> Iterator[None]:
     One that dies between the two aliases leaves both at the old champion, and the next promotion goes on.
 
     Raises:
-        PromotionRefused: another was at work for WAIT_SECONDS.
+        PromotionRefused: another ran for WAIT_SECONDS.
     """
     lock, deadline = f"{name}.promotion", time.monotonic() + WAIT_SECONDS
     mark = f"A promotion under way, by {this_process()} ({process_name()})"

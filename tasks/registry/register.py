@@ -155,7 +155,7 @@ def place_of(kind: str) -> str:
 
 
 def _find_missing(client: Any, run_id: str, kind: str, folder: Path) -> set[str]:
-    """Return what a run lacks of a model folder and of what stands around it."""
+    """Return the files of a model folder, and those around it, that a run lacks."""
     place = place_of(kind)
     files = {f"{place}/{path.relative_to(folder).as_posix()}" for path in folder.rglob("*") if path.is_file()}
     if kind == "retriever":

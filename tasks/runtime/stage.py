@@ -89,7 +89,7 @@ def perform(stage: str, work: Work, *, checks: bool = False) -> None:
 def _retry_work(work: Callable[[], None]) -> None:
     """Do a stage's work; where a server does not answer, go on after a pause. A wrong input gets no better by waiting.
 
-    Of several processes none goes on: the others have ended with the same error.
+    Several processes do not retry: the others have ended with the same error.
     """
     for pause in PAUSES if process_count() == 1 else ():
         try:

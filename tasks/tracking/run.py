@@ -103,7 +103,7 @@ class Run:
         self.report.artifacts.append([str(path), folder, ""])
 
     def headline(self, figures: Mapping[str, float], note: str) -> None:
-        """Report what stands on the run of the whole execution: a few figures, and a description in Markdown."""
+        """Report the content of the run of the whole execution: a few figures, and a description in Markdown."""
         self.report.headline, self.report.note = dict(figures), note
 
     def tag(self, **tags: str) -> None:

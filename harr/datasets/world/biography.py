@@ -56,7 +56,7 @@ REMARKS = (
     "It is told in a memoir by {m}.",
     "{m} wrote about it years later.",
 )
-"""How a passage ends: with another person, {m}, of whom it states nothing."""
+"""Last sentences of passages: each mentions another person, {m}, without a fact."""
 
 
 def state(fact: Fact, pick: int, subject: str, object_: str) -> str:

@@ -51,7 +51,7 @@ class People:
                 self._link(person, [other for other in people if other != person], rng)
 
     def _link(self, person: int, others: list[int], rng: np.random.Generator) -> None:
-        """Draw the objects of a person's relations, all different, and whom each passage mentions at its end."""
+        """Draw the objects of a person's relations, all different, and the last person that each passage mentions."""
         ranges = [fact.range for fact in self.facts]
         friends = rng.permutation(others)[: ranges.count("person")].tolist()
         drawn = {kind: rng.permutation(_PLACES).tolist() for kind in self.places} | {"person": list(friends)}
