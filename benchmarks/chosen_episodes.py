@@ -34,12 +34,12 @@ from harr.arms import ARMS, FULL
 from harr.builders.pipeline import build_pipeline
 from harr.builders.places import Places
 from harr.builders.players import open_players, open_samplers, open_writer
-from harr.builders.writers import written_by
+from harr.builders.writers import writer_facts
 from harr.compute.products import by_onednn
 from harr.corpus.passages import read_questions
 from harr.evaluate.intervals import resample
 from harr.evaluate.play import Game
-from harr.evaluate.samples import Group, majority, play_samples, written_tokens
+from harr.evaluate.samples import Group, count_tokens, majority, play_samples
 from harr.io.files import draft, write_json
 from harr.io.progress import bar
 from harr.params import Params
@@ -237,7 +237,7 @@ def main() -> None:
     print("the commonest score is {commonest:.1%}".format(**tried), flush=True)
     questions = list(read_questions(Path("data/questions/test.jsonl")))
     found, groups = choices(params, places, small, questions)
-    tokens, golds = written_by(params.generator, places).tokens, [question.gold_ids for question in questions]
+    tokens, golds = writer_facts(params.generator, places).tokens, [question.gold_ids for question in questions]
     right = {name: [100 * float(answer_em(one) or 0.0) for one in choice.episodes] for name, choice in found.items()}
     right["pass@n"] = [100.0 * any(answer_em(episode) == 1.0 for episode in group) for group in groups]
     kept: dict[str, Any] = {"grader": tried}
@@ -246,7 +246,7 @@ def main() -> None:
         draws = resample([values, ahead], golds, resamples=RESAMPLES, seed=0)
         em, gain = ([mean, *limits] for mean, limits in zip(draws.means.tolist(), draws.interval(), strict=True))
         choice = found.get(name, Choice([], groups))
-        wrote = fmean(written_tokens(group, tokens) for group in choice.played)
+        wrote = fmean(count_tokens(group, tokens) for group in choice.played)
         kept[name] = {"em": em, "ahead": gain, "n": len(values), "written": wrote, **choice.grader}
         told = "{:5.1f} [{:.1f}, {:.1f}]".format(*em), "{:+5.1f} [{:+.1f}, {:+.1f}]".format(*gain)
         grader = " + ".join(f"{key.split('_')[0]} {value:.0f}" for key, value in choice.grader.items())

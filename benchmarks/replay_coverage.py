@@ -131,7 +131,7 @@ def compare(folder: Path, logs: int, rows: int, k: int) -> None:
             searches, worth = drawn(base, asked, number)
             log = TrafficLog(Recording(folder / f"log-{number}"))
             for one, score in zip(searches, worth, strict=True):
-                log.searched(one)
+                log.add_search(one)
                 log.outcome(Feedback(one.id, 0.0, score))
             read = read_log(folder / f"log-{number}")
             for name, policy in policies.items():

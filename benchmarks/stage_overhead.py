@@ -28,7 +28,7 @@ def start(stage: str) -> None:
         print(json.dumps(spent.user + spent.system), file=sys.stderr, flush=True)
         os._exit(0)
 
-    running._patiently = end
+    running._retry_work = end
     sys.argv = [f"tasks.{stage}"]
     runpy.run_module(f"tasks.{stage}", run_name="__main__", alter_sys=True)
 

@@ -121,7 +121,7 @@ def a_day(policy: DensePolicy, log: TrafficLog, seed: int, number: int) -> float
             name, chosen = f"{number}-{explored:d}-{place}", tuple(passage.id for passage in one.passages)
             pool = tuple(passage.id for passage in policy.passages.take(one.pool))
             row = LoggedSearch(name, float(number), f"{number}", told, text, text, one.state, chosen, pool, one.logprob)
-            log.searched(row)
+            log.add_search(row)
             log.outcome(Feedback(name, float(number), float(chosen[0] == wanted)))
             accepted += chosen[0] == wanted
     return accepted / SEARCHES
@@ -190,7 +190,7 @@ def copy_best(folder: Path, name: str) -> None:
     log = TrafficLog(Recording(folder / f"{name}-log"))
     for one in searches:
         if not one.pool:
-            log.searched(one)
+            log.add_search(one)
             log.outcome(outcomes[one.id])
 
 

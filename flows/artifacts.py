@@ -28,22 +28,22 @@ def with_progress(stages: Sequence[str]) -> Iterator[str]:
 
 
 def show_results(params: Params, servers: Mapping[str, str], home: Path, verdict: str) -> None:
-    """Write the run's artifact ``results``: what the promotion gate said, the arms, and the links.
+    """Write the run's artifact ``results``: the verdict of the promotion gate, the arms, and the links.
 
     Args:
         params: those of the run, in whose folder this is called.
         servers: addresses of what `harr up` started, by name.
         home: the folder in which it was started.
-        verdict: what the gate said, or "".
+        verdict: that of the gate, or "".
     """
     if flow_run.id:
         parts = [_verdict(verdict) if verdict else "", _arms(), _links(params, servers, home)]
         create_markdown_artifact("\n\n".join(part for part in parts if part), key="results")
 
 
-def _verdict(told: str) -> str:
+def _verdict(text: str) -> str:
     """Return the gate's text with its conditions as a list: it separates them by line ends or semicolons."""
-    head, *more = re.split(r"\n|; ", told)
+    head, *more = re.split(r"\n|; ", text)
     return "\n".join([f"## Promotion\n**{head}**\n", *(f"- {line}" for line in more if line.strip())])
 
 
@@ -91,6 +91,6 @@ def _mlflow_page(params: Params, server: str) -> str:
         experiment = client.get_experiment_by_name(params.tracking.experiment)
         if not experiment:
             raise LookupError("nothing was reported to it yet")
-        named = f"tags.`harr.execution` = '{flow_run.id}'"
-        found = client.search_runs([experiment.experiment_id], named, max_results=1)
-    return f"{bare(server).rstrip('/')}/#/experiments/{experiment.experiment_id}/runs/{found[0].info.run_id}"
+        filter_string = f"tags.`harr.execution` = '{flow_run.id}'"
+        runs = client.search_runs([experiment.experiment_id], filter_string, max_results=1)
+    return f"{bare(server).rstrip('/')}/#/experiments/{experiment.experiment_id}/runs/{runs[0].info.run_id}"

@@ -132,12 +132,12 @@ def preview(
             write_questions(questions, export)
         except OSError as error:
             raise CorpusError(f"{export}: cannot be written ({error.strerror}); name another file") from None
-    found = preview(params.download, split, questions, left_out, examples)
-    told = checks(data, list(params.reward.terms), params.pipeline, params.tracking.min_questions)
-    told += memory_check(params, data, memory_limit(psutil.virtual_memory().total))
-    lines = [*preview_lines(found, export), *check_lines(told)]
-    shown = asdict(found) | {"checks": [asdict(one) for one in told]}
-    show(shown, lines, as_json=as_json, code=int(any(one.level == "fail" for one in told)))
+    page = preview(params.download, split, questions, left_out, examples)
+    findings = checks(data, list(params.reward.terms), params.pipeline, params.tracking.min_questions)
+    findings += memory_check(params, data, memory_limit(psutil.virtual_memory().total))
+    lines = [*preview_lines(page, export), *check_lines(findings)]
+    answer = asdict(page) | {"checks": [asdict(finding) for finding in findings]}
+    show(answer, lines, as_json=as_json, code=int(any(finding.level == "fail" for finding in findings)))
 
 
 @app.command()
@@ -244,9 +244,9 @@ def doctor(as_json: AsJson = False) -> None:
     from flows.terminal import doctor_lines, show
 
     findings = examine(Path(), os.environ)
-    found = {"findings": [asdict(one) for one in findings]}
-    code = int(any(one.level == "fail" for one in findings))
-    show(found, doctor_lines(findings), as_json=as_json, code=code)
+    answer = {"findings": [asdict(finding) for finding in findings]}
+    code = int(any(finding.level == "fail" for finding in findings))
+    show(answer, doctor_lines(findings), as_json=as_json, code=code)
 
 
 @app.command()
@@ -255,8 +255,8 @@ def status(as_json: AsJson = False) -> None:
     from flows.status import status
     from flows.terminal import show, status_lines
 
-    found = status(Path(), os.environ)
-    show(asdict(found), status_lines(found), as_json=as_json)
+    state = status(Path(), os.environ)
+    show(asdict(state), status_lines(state), as_json=as_json)
 
 
 for command in (*llm.COMMANDS, *towers.COMMANDS):
@@ -268,7 +268,7 @@ def add_plugins(words: Sequence[str] = ()) -> None:
 
     A plug-in names its commands as entry points of the group ``harr.commands`` (docs/extend.md).
     """
-    if not {one.callback.__name__ for one in app.registered_commands if one.callback}.isdisjoint(words[:1]):
+    if not {command.callback.__name__ for command in app.registered_commands if command.callback}.isdisjoint(words[:1]):
         return
     for entry in sorted(entry_points(group="harr.commands"), key=lambda entry: entry.name):
         app.command(entry.name)(entry.load())
@@ -276,9 +276,9 @@ def add_plugins(words: Sequence[str] = ()) -> None:
 
 def main(*words: str) -> None:
     """Run `harr` with these words, or with those of the command line."""
-    given = words or sys.argv[1:]
-    add_plugins(given)
-    call(app, "harr", given)
+    arguments = words or sys.argv[1:]
+    add_plugins(arguments)
+    call(app, "harr", arguments)
 
 
 if __name__ == "__main__":

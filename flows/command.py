@@ -18,29 +18,29 @@ def call(app: typer.Typer, name: str, words: Iterable[str]) -> None:
     """Run an app as the command ``name``; exits with 2 for a wrong option."""
     if os.getcwd() not in sys.path:  # code of the project's own, as `python -m` finds it
         sys.path.append(os.getcwd())
-    given, commands = list(words), get_command(app)
+    arguments, commands = list(words), get_command(app)
     with errors_in_a_line():
-        commands(args=repeated(given, lists(commands, *given[:1])), prog_name=name)
+        commands(args=repeat_options(arguments, lists(commands, *arguments[:1])), prog_name=name)
 
 
 def lists(commands: Any, command: str = "") -> set[str]:
     """Return the options of a command, one of click's ``commands``, that take several values."""
-    known: dict[str, Any] = getattr(commands, "commands", {})
-    options = known[command].params if command in known else []
+    table: dict[str, Any] = getattr(commands, "commands", {})
+    options = table[command].params if command in table else []
     return {name for option in options if getattr(option, "multiple", False) for name in option.opts}
 
 
-def repeated(words: Iterable[str], lists: Container[str]) -> list[str]:
+def repeat_options(words: Iterable[str], lists: Container[str]) -> list[str]:
     """Return the words of a command line with the name of an option before each of its values, as typer wants it.
 
-    >>> repeated(["--arms", "bm25", "full", "--out", "mine.json"], {"--arms"})
+    >>> repeat_options(["--arms", "bm25", "full", "--out", "mine.json"], {"--arms"})
     ['--arms', 'bm25', '--arms', 'full', '--out', 'mine.json']
     """
-    found, option = [], ""
+    result, option = [], ""
     for before, word in pairwise(["", *words]):
         if word.startswith("-"):
             option = word
         elif option in lists and before != option:
-            found.append(option)
-        found.append(word)
-    return found
+            result.append(option)
+        result.append(word)
+    return result

@@ -9,7 +9,7 @@ from harr.params import Params
 from tasks.lengths import ask_reader, play_lengths
 
 SENTENCES = (100, 1000, 10_000, 40_000)
-"""Lengths that are played where none is named; 40,000 sentences of a book are about a million tokens."""
+"""Default lengths; 40,000 sentences of a book are about a million tokens."""
 
 
 def play(file: Path, lengths: Sequence[int] | None, tokens: Sequence[int] | None, out: Path, **options: Any) -> None:

@@ -27,8 +27,8 @@ def ask(
         from tasks import ask as asked
 
         episode = asked.ask(Params.load(), question, model)
-        told = asked.as_json(episode)
-        print(json.dumps(told, indent=2, ensure_ascii=False) if as_json else "\n".join(asked.lines(episode)))
+        answer = asked.as_json(episode)
+        print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else "\n".join(asked.lines(episode)))
 
     run_command(body)
 
@@ -60,8 +60,8 @@ def demonstrations(
 
         params = Params.load()
         teacher = teacher_of(params, model, base_url, tokenizer, temperature, max_tokens)
-        told = Teaching(samples, each, at_least, count)
-        print(*write_demonstrations(params, teacher, told, questions, out), sep="\n")
+        teaching = Teaching(samples, each, at_least, count)
+        print(*write_demonstrations(params, teacher, teaching, questions, out), sep="\n")
 
     run_command(body)
 

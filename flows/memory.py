@@ -1,4 +1,4 @@
-"""About how much memory stages embed, train and evaluate hold at most, told before anything is computed.
+"""Estimate the peak memory of stages embed, train and evaluate before anything is computed.
 
 What grows with a recipe is counted from its parameters and its questions; what does not (libraries, tracker, report)
 was measured once. docs/performance.md compares the sums with what stages took. On a GPU all but libraries and index
@@ -56,22 +56,22 @@ class Shape:
 
 
 def memory_check(params: Params, data: Data, here: float) -> list[Finding]:
-    """Return what the stages will hold, beside the bytes that are ``here``; nothing where that cannot be told."""
+    """Return what the stages will hold against the bytes that are ``here``; nothing where that is unknown."""
     shape, questions = shape_of(params.encoder.model), data.splits.train
     if shape is None or not questions:
         return []
     words = fmean(len(text.split()) for text in data.contents.values()) if data.contents else WORDS
-    told = estimate_memory(params, shape, questions, passages=len(data.ids or ()), words=words)
-    found = "about " + ", ".join(f"{count / 1e9:.1f} GB to {stage}" for stage, count in told.items())
-    found += "" if data.ids is not None or params.index.uri else ", and what the index takes"
-    if max(told.values()) <= here:
-        return [ok("memory", found)]
+    estimate = estimate_memory(params, shape, questions, passages=len(data.ids or ()), words=words)
+    message = "about " + ", ".join(f"{count / 1e9:.1f} GB to {stage}" for stage, count in estimate.items())
+    message += "" if data.ids is not None or params.index.uri else ", and what the index takes"
+    if max(estimate.values()) <= here:
+        return [ok("memory", message)]
     fix = "lower train.states_per_pass, set train.gradient_checkpointing or index.uri, or run where there is more"
-    return [warn("memory", f"{found}; {here / 1e9:.1f} GB here", fix)]
+    return [warn("memory", f"{message}; {here / 1e9:.1f} GB here", fix)]
 
 
 def shape_of(model: str) -> Shape | None:
-    """Return the shape of a model that is on this machine; None of one that is not, or tells no layers."""
+    """Return the shape of a model that is on this machine; None of one that is not, or names no layers."""
     folder = Path(model).expanduser()
     try:
         if model == PACKAGED or folder.is_dir():
@@ -79,22 +79,22 @@ def shape_of(model: str) -> Shape | None:
         else:
             name = model if "/" in model else f"sentence-transformers/{model}"
             folder = Path(snapshot_download(name, local_files_only=True))
-        told = next(
-            found
+        config = next(
+            values
             for path in sorted(folder.rglob("config.json"))
-            if "hidden_size" in (found := json.loads(path.read_text(encoding="utf-8")))
+            if "hidden_size" in (values := json.loads(path.read_text(encoding="utf-8")))
         )
         weights = sum(map(_weights, folder.rglob("*.safetensors")))
-        return Shape(weights, told["hidden_size"], told["intermediate_size"], told["num_hidden_layers"])
+        return Shape(weights, config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"])
     except (HarrError, OSError, ValueError, KeyError, TypeError, StopIteration):
         return None
 
 
 def _weights(path: Path) -> int:
-    """Return the number of weights in a file of safetensors, as its head tells."""
+    """Return the number of weights in a file of safetensors, by its head."""
     with path.open("rb") as file:
         head: Mapping[str, Any] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    return sum(math.prod(one["shape"]) for name, one in head.items() if name != "__metadata__")
+    return sum(math.prod(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__")
 
 
 def estimate_memory(
@@ -114,17 +114,17 @@ def estimate_memory(
     rows = min(passages or params.embed.shard_size, params.embed.shard_size)
     shard = rows * (4 * shape.width + 8 * words)
     reading = 8 * (shape.inner + 4 * shape.width)  # a token of a pass without gradient, in two layers
-    told = {"embed": BASE["embed"] + (6 if half else 4) * shape.weights + shard}
-    told["embed"] += params.embed.batch_size * text * reading
+    estimate = {"embed": BASE["embed"] + (6 if half else 4) * shape.weights + shard}
+    estimate["embed"] += params.embed.batch_size * text * reading
     if params.writer_learns:
-        return told
+        return estimate
     index = 0.0 if params.index.uri else MILVUS_LITE * 4 * passages * shape.width
     towers = 2 if params.train.positions or getattr(params.train, "critic", "") == "encoder" else 1
     models = towers * 4 * shape.weights
-    told["train"] = BASE["train"] + index + models + towers * _learning(params, shape)
-    told["train"] += KEPT * _pass(params, shape, questions, text)
-    told["evaluate"] = BASE["evaluate"] + index + 2 * models  # the base, and a trained arm
-    return told
+    estimate["train"] = BASE["train"] + index + models + towers * _learning(params, shape)
+    estimate["train"] += KEPT * _pass(params, shape, questions, text)
+    estimate["evaluate"] = BASE["evaluate"] + index + 2 * models  # the base, and a trained arm
+    return estimate
 
 
 def _learning(params: Params, shape: Shape) -> float:
@@ -139,14 +139,14 @@ def _learning(params: Params, shape: Shape) -> float:
 def _pass(params: Params, shape: Shape, questions: Sequence[Question], text: float) -> float:
     """Return the bytes that a pass keeps for its gradient: of its states, and of two towers what was picked."""
     pipeline, train, reader = params.pipeline, params.train, params.retriever
-    asked = TOKENS_A_WORD * fmean(len(question.text.split()) for question in questions)
+    question_tokens = TOKENS_A_WORD * fmean(len(question.text.split()) for question in questions)
     picks = getattr(pipeline, "picks", 0)
     most = picks or getattr(pipeline, "max_hops", 0) or getattr(pipeline, "max_searches", 1)
     searches = picks or min(most, max(1.0, fmean(len(question.gold_ids) for question in questions) or most))
     if picks:
-        state = asked + (picks - 1) * min(text, reader.pick_tokens or text)
+        state = question_tokens + (picks - 1) * min(text, reader.pick_tokens or text)
     else:
-        state = asked * (1 + searches / 2) * (1.5 if reader.state == "json" else 1)
+        state = question_tokens * (1 + searches / 2) * (1.5 if reader.state == "json" else 1)
     rollouts = max(1.0, SHARED * getattr(train, "group_size", 1))
     distinct = getattr(train, "questions_per_step", 1) * (1 + rollouts * (searches - 1))
     states = min(getattr(train, "states_per_pass", 64), distinct)

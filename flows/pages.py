@@ -19,10 +19,10 @@ SERVED = re.compile(rf"/({re.escape(str(RUNS))}/[^/.][^/]*/)?({'|'.join(map(re.e
 
 
 class PageHandler(SimpleHTTPRequestHandler):
-    """A handler that answers for files below SITES, to whoever asks for this machine by its own name."""
+    """A handler that answers for files below SITES, for requests that name this machine by its own name."""
 
     def send_head(self) -> Any:
-        """Send what stands before a file and return it, or refuse."""
+        """Send the headers of a file and return it, or refuse."""
         path = normpath(unquote(urlsplit(self.path).path))
         if self.headers.get("Host", "").rpartition(":")[0] not in ("127.0.0.1", "localhost"):
             return self.send_error(403)
@@ -40,14 +40,14 @@ class PageHandler(SimpleHTTPRequestHandler):
     def _list(self) -> None:
         """Send the first page: a link to each page that a person begins with."""
         homes = [Path(), *sorted(path for path in RUNS.glob("*") if path.is_dir())]
-        found = [page for home in homes for site in SITES for page in [home / site / "index.html"] if page.exists()]
-        links = "".join(f'<li><a href="/{quote(page.as_posix())}">{escape(page.as_posix())}</a>' for page in found)
+        pages = [page for home in homes for site in SITES for page in [home / site / "index.html"] if page.exists()]
+        links = "".join(f'<li><a href="/{quote(page.as_posix())}">{escape(page.as_posix())}</a>' for page in pages)
         style = "body{font:16px sans-serif;margin:2em;line-height:1.6}"
-        shown = f"<ul>{links}</ul>" if found else "<p>No page yet; run <code>harr run</code>.</p>"
+        listing = f"<ul>{links}</ul>" if pages else "<p>No page yet; run <code>harr run</code>.</p>"
         body = (
             f"<!doctype html><meta name=viewport content=width=device-width><title>harr</title><style>{style}</style>"
         )
-        content = f"{body}<h1>Pages of {escape(Path().resolve().name)}</h1>{shown}".encode()
+        content = f"{body}<h1>Pages of {escape(Path().resolve().name)}</h1>{listing}".encode()
         self.send_response(200)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))

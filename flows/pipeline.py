@@ -79,14 +79,14 @@ def promotion(
         again: play the champion again, on the candidate's corpus and questions.
         to: the version to roll back to; "" is the one before.
     """
-    moved, told = run.promote(recipe, back=back, again=again, to=to)
+    moved, message = run.promote(recipe, back=back, again=again, to=to)
     if not moved:
-        return Completed(name="Kept", message=f"kept: {told}", data=told)
-    print(told)
+        return Completed(name="Kept", message=f"kept: {message}", data=message)
+    print(message)
     return None
 
 
 def _show(place: Path, verdict: str = "") -> None:
     servers, home = addresses(), Path().resolve()
-    with run.inside(place):
+    with run.enter_folder(place):
         show_results(Params.load(), servers, home, verdict)

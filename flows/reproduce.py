@@ -60,19 +60,19 @@ def reproduce(stages: Sequence[str], place: Path, execution: str, say: Callable[
             mend_lock(place)
             raise
     if code:
-        named = f"stage {' '.join(stages)}" if stages else "a stage"
+        label = f"stage {' '.join(stages)}" if stages else "a stage"
         why = last.removeprefix("error: ") if last.startswith("error: ") else f"exit {code}; its message is above"
-        raise StageFailed(f"{named} failed: {why}; later stages did not run{_remedy_without_git(place)}")
+        raise StageFailed(f"{label} failed: {why}; later stages did not run{_remedy_without_git(place)}")
 
 
 def _environment(execution: str) -> dict[str, str]:
     """Return the variables of DVC: this Python first on PATH, since dvc.yaml says `python`, and one store of MLflow."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT__")}
-    if own.get("TMPDIR") == str(TEMPORARY.resolve()):
-        del own["TMPDIR"]  # a stage's sockets need a short path
-    path = os.pathsep.join([str(Path(sys.executable).parent), own.get("PATH", "")])
-    named = {"HARR_EXECUTION": execution} if execution else {}
-    return {**own, "PATH": path, **store_variables(), "PYTHONUNBUFFERED": "1", RUNNER: str(os.getpid()), **named}
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT__")}
+    if env.get("TMPDIR") == str(TEMPORARY.resolve()):
+        del env["TMPDIR"]  # a stage's sockets need a short path
+    path = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", "")])
+    extra = {"HARR_EXECUTION": execution} if execution else {}
+    return {**env, "PATH": path, **store_variables(), "PYTHONUNBUFFERED": "1", RUNNER: str(os.getpid()), **extra}
 
 
 def _stop(process: "subprocess.Popen[str]") -> None:

@@ -47,9 +47,9 @@ def finish(place: Path, *, promote: bool) -> str:
     keep_candidate(place)
     if not promote:
         return ""
-    with inside(place):
-        moved, told = outcome_of("promote", Params.load())
-    verdict = told if moved else f"kept: {told}"
+    with enter_folder(place):
+        moved, message = outcome_of("promote", Params.load())
+    verdict = message if moved else f"kept: {message}"
     print(verdict)
     return verdict
 
@@ -65,10 +65,10 @@ def keep_candidate(place: Path) -> None:
 
 
 def _make_candidate(place: Path, *, by_hand: bool = False) -> str:
-    """Make the model in models/ the candidate; returns what was done, "" where nothing was to do."""
+    """Make the model in models/ the candidate; returns a line on it, or "" if it was already."""
     from tasks.registry.candidate import has_model, keep_candidate
 
-    with inside(place):
+    with enter_folder(place):
         params = Params.load()
         return keep_candidate(params, by_hand=by_hand) if by_hand or has_model(params) else ""
 
@@ -81,7 +81,7 @@ def promote(recipe: str, *, back: bool = False, again: bool = False, to: str = "
     place.mkdir(parents=True, exist_ok=True)
     if not back:
         keep_candidate(place)
-    with inside(place):
+    with enter_folder(place):
         return outcome_of("rollback" if back else "promote", params, again=again, to=to)
 
 
@@ -113,14 +113,14 @@ def run_promotion(recipe: str, back: bool, again: bool = False, to: str = "") ->
     Raises:
         PromotionRefused: the champion is kept.
     """
-    moved, told = promote(recipe, back=back, again=again, to=to)
+    moved, message = promote(recipe, back=back, again=again, to=to)
     if not moved:
-        raise PromotionRefused(told)
-    print(told)
+        raise PromotionRefused(message)
+    print(message)
 
 
 @contextlib.contextmanager
-def inside(place: Path) -> Iterator[None]:
+def enter_folder(place: Path) -> Iterator[None]:
     """Work in a recipe's folder, with this folder's MLflow store."""
     before = dict(os.environ)
     os.environ.update(store_variables())

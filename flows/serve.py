@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CONNECTIONS = 900
 """How many clients are connected at a time; a process may open 1,024 files on most machines."""
 DRAIN_SECONDS = 30
-"""How long a signal waits for what was asked; a request whose body never comes holds no server longer."""
+"""Seconds that a signal waits for open requests; a request whose body never comes holds no server longer."""
 
 
 def serve(
@@ -51,7 +51,7 @@ def serve(
             f"--host {host} is reached from other machines, and ${token_variable} holds no token; set it, or leave "
             "--host at 127.0.0.1"
         )
-    listener = None if stdio else _bound(host, port)
+    listener = None if stdio else _bind(host, port)
     from harr.serve.application import application  # not before: torch takes its time
     from harr.serve.follower import Follower
     from harr.serve.mcp_tools import mcp_server, over_stdio
@@ -60,8 +60,8 @@ def serve(
 
     followed = model or f"models:/{Params.load(project / 'params.yaml').tracking.registered_model}@{CHAMPION}"
     searcher = Searcher(project, dtype, recording.explore_after if recording else 0)
-    follower = Follower(followed, project, project / CACHE, searcher.load, searcher.changed)
-    out = _own_stdout() if stdio else -1
+    follower = Follower(followed, project, project / CACHE, searcher.load, searcher.has_changed)
+    out = _take_stdout() if stdio else -1
     follower.start()
     service = RetrieverService(searcher, follower, room=room, recording=recording, observers=observers)
     if listener is None:
@@ -70,10 +70,10 @@ def serve(
         finally:
             service.close()
         return
-    told = f"version {service.health()['version']} of {followed}, {searcher.passages} passages"
+    label = f"version {service.health()['version']} of {followed}, {searcher.passages} passages"
     page = f"http://{_url_host(host)}:{listener.getsockname()[1]}"
     app = application(service, token=token, loopback=loopback)
-    _over_http(app, listener, f"{told}: {page}   Ctrl-C stops it")
+    _over_http(app, listener, f"{label}: {page}   Ctrl-C stops it")
 
 
 def is_loopback(host: str) -> bool:
@@ -93,7 +93,7 @@ def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int) -> socket.socket:
     """Return a socket that has the address but does not listen yet: nobody is let in before the model is there."""
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -104,14 +104,14 @@ def _bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _over_http(app: "FastAPI", listener: socket.socket, told: str) -> None:
+def _over_http(app: "FastAPI", listener: socket.socket, line: str) -> None:
     """Answer until a signal, and print a line once somebody is let in."""
     import uvicorn
 
     class Telling(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            print(told, flush=True)
+            print(line, flush=True)
 
     config = uvicorn.Config(
         app,
@@ -131,8 +131,8 @@ def _end(number: int, _: object) -> None:
     raise SystemExit(0 if number == signal.SIGTERM else 130)
 
 
-def _own_stdout() -> int:
+def _take_stdout() -> int:
     """Return a descriptor of stdout for the protocol alone; what libraries print goes to stderr from now on."""
-    own = os.dup(1)
+    descriptor = os.dup(1)
     os.dup2(2, 1)
-    return own
+    return descriptor

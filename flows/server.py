@@ -46,8 +46,8 @@ def prefect_command(port: int) -> tuple[list[str], dict[str, str]]:
     url = f"http://127.0.0.1:{port}/api"
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     # In memory, the places that tasks hold would be taken for ever once the server is started again.
-    kept = {"PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem"}
-    return command, {**os.environ, **kept, "PREFECT_API_URL": url, "PREFECT_SERVER_UI_API_URL": url}
+    settings = {"PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem"}
+    return command, {**os.environ, **settings, "PREFECT_API_URL": url, "PREFECT_SERVER_UI_API_URL": url}
 
 
 def mlflow_command(port: int) -> tuple[list[str], dict[str, str]]:

@@ -15,12 +15,12 @@ from harr.io.digests import look
 from harr.io.files import read_state
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
-from tasks.inputs.differences import locked, noted_hash, stale
+from tasks.inputs.differences import explain_stale, find_hash, read_lock
 from tasks.inputs.stages import all_inputs
 from tasks.paths import INPUTS, SETTINGS, STATE
 
 SECONDS = 60
-"""DVC may take so long: it waits while another DVC is at work, and hashes what changed."""
+"""Time limit of DVC: it waits while another DVC runs, and hashes what changed."""
 LOOK = "inputs"
 """The entry of dvc.yaml that always runs, and makes nothing but what the others are compared by."""
 MEND = "bring it back with git (`git checkout` it), or correct it by hand"
@@ -46,27 +46,27 @@ def read_stages(root: Path) -> list[Stage]:
     """
     if not (root / ".dvc").is_dir():
         raise HarrError("this folder is no DVC project; dvc init")
-    written = _written(root)
+    written = _written_paths(root)
     changes = {} if written else _dvc_status(root)  # first of all: DVC says what is wrong with its files
-    declared = {name: one for name, one in (_mapping(root / "dvc.yaml").get("stages") or {}).items() if name != LOOK}
-    made = {name: _paths(stage, "outs", "metrics", "plots") for name, stage in declared.items()}
+    declared = {name: item for name, item in (_mapping(root / "dvc.yaml").get("stages") or {}).items() if name != LOOK}
+    outputs = {name: _paths(stage, "outs", "metrics", "plots") for name, stage in declared.items()}
     used = {name: _paths(stage, "deps") for name, stage in declared.items()}
-    if written and (asked := [name for name in declared if not written & (made[name] | used[name])]):
-        changes = _dvc_status(root, *asked)
-    lock = locked(root)
+    if written and (untouched := [name for name in declared if not written & (outputs[name] | used[name])]):
+        changes = _dvc_status(root, *untouched)
+    lock = read_lock(root)
     inputs = stale_inputs(root, lock)
-    found: dict[str, Stage] = {}
+    stages: dict[str, Stage] = {}
     for name in declared:
-        above = [one for one in found if made[one] & used[name] and found[one].state != "fresh"]
-        if written & made[name]:
-            found[name] = Stage(name, "running")
+        above = [item for item in stages if outputs[item] & used[name] and stages[item].state != "fresh"]
+        if written & outputs[name]:
+            stages[name] = Stage(name, "running")
         elif name not in lock:
-            found[name] = Stage(name, "never run")
-        elif told := [*inputs.get(name, ()), *_reasons(changes.get(name, ()), name)]:
-            found[name] = Stage(name, "changed", tuple(told))
+            stages[name] = Stage(name, "never run")
+        elif reasons := [*inputs.get(name, ()), *_reasons(changes.get(name, ()), name)]:
+            stages[name] = Stage(name, "changed", tuple(reasons))
         else:
-            found[name] = Stage(name, "follows", (above[0],)) if above else Stage(name, "fresh")
-    return list(found.values())
+            stages[name] = Stage(name, "follows", (above[0],)) if above else Stage(name, "fresh")
+    return list(stages.values())
 
 
 def _dvc_status(root: Path, *stages: str) -> dict[str, Any]:
@@ -89,11 +89,11 @@ def _dvc_status(root: Path, *stages: str) -> dict[str, Any]:
 
 def stale_inputs(root: Path, lock: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return why the inputs of a stage that ran are others now: parameters, code, packages and local files."""
-    if not any(noted_hash(entry, stage) for stage, entry in lock.items()):
+    if not any(find_hash(entry, stage) for stage, entry in lock.items()):
         return {}
     params = Params.load(root / SETTINGS)
     files = look(params.download.model_dump(mode="json"), root, root / STATE / "files.json")
-    return stale(all_inputs(params, files), root)
+    return explain_stale(all_inputs(params, files), root)
 
 
 def _reasons(changes: Iterable[Any], stage: str) -> Iterator[str]:
@@ -108,7 +108,7 @@ def _reasons(changes: Iterable[Any], stage: str) -> Iterator[str]:
                 yield path if what == "modified" else f"{path} ({what})"
 
 
-def _written(root: Path) -> set[str]:
+def _written_paths(root: Path) -> set[str]:
     """Return the paths that a running stage writes, as DVC's lock file names them.
 
     Raises:
@@ -117,10 +117,10 @@ def _written(root: Path) -> set[str]:
     path = root / ".dvc/tmp/rwlock"
     if not path.exists():
         return set()
-    held = read_state(path, f"{'rm -r' if path.is_dir() else 'rm'} .dvc/tmp/rwlock").get("write", {})
+    holders = read_state(path, f"{'rm -r' if path.is_dir() else 'rm'} .dvc/tmp/rwlock").get("write", {})
     here = root.resolve()
-    alive = [Path(name) for name, holder in held.items() if psutil.pid_exists(holder["pid"])]
-    return {one.relative_to(here).as_posix() for one in alive if one.is_relative_to(here)}
+    alive = [Path(name) for name, holder in holders.items() if psutil.pid_exists(holder["pid"])]
+    return {target.relative_to(here).as_posix() for target in alive if target.is_relative_to(here)}
 
 
 def _mapping(path: Path) -> dict[str, Any]:

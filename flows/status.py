@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flows import stages
-from flows.doctor.finding import DEADLINE_SECONDS, broken, in_background, size
+from flows.doctor.finding import DEADLINE_SECONDS, describe_failure, size, start_in_background
 from flows.versions import Version, model_here, read_versions
 from harr.errors import DamagedFile, HarrError, bare
 from harr.io.files import read_state
@@ -56,11 +56,11 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
     params = Params.load(root / "params.yaml")
     address = address_of(params, environment)
     begun: dict[str, Future[Any]] = {
-        "stages": in_background(lambda: stages.read_stages(root)),
-        "training": in_background(lambda: _since_training(root, params.index.retrain_after)),
-        "MLflow": in_background(lambda: read_versions(root, address, params)),
-        "model": in_background(lambda: model_here(root, params)),
-        "unfinished": in_background(lambda: (*unfinished(root), *map(str, unsent(root)))),
+        "stages": start_in_background(lambda: stages.read_stages(root)),
+        "training": start_in_background(lambda: _since_training(root, params.index.retrain_after)),
+        "MLflow": start_in_background(lambda: read_versions(root, address, params)),
+        "model": start_in_background(lambda: model_here(root, params)),
+        "unfinished": start_in_background(lambda: (*list_unfinished(root), *map(str, list_unsent(root)))),
     }
     read: dict[str, Any] = {"stages": (), "training": "", "MLflow": (), "model": "", "unfinished": ()}
     trouble = []
@@ -68,14 +68,14 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
         try:
             read[name] = future.result(DEADLINE_SECONDS)
         except Exception as error:
-            problem = broken(name, error)
+            problem = describe_failure(name, error)
             trouble.append(f"{name}: {problem.found}; {problem.fix}")
     return Status(
         stages=tuple(_stage(stage, root) for stage in read["stages"]),
         model=params.tracking.registered_model,
         headline=params.headline,
         versions=read["MLflow"],
-        stray=_stray(read["MLflow"], read["model"], trained_folder(params)[1]),
+        stray=_describe_stray(read["MLflow"], read["model"], trained_folder(params)[1]),
         unfinished=read["unfinished"],
         training=read["training"],
         trouble=" | ".join(trouble),
@@ -83,17 +83,17 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
 
 
 def _since_training(root: Path, limit: float) -> str:
-    """Return how much of the corpus changed since training began with it, as stage index told; empty where it did not.
+    """Return how much of the corpus changed since training began with it, by stage index; empty where it did not.
 
     Raises:
         DamagedFile: metrics/index.json is damaged.
     """
     path = root / METRICS / "index.json"
-    told = read_state(path, "run `dvc repro -f -s index`") if path.exists() else {}
-    if f"{SINCE}_passages" not in told:
+    figures = read_state(path, "run `dvc repro -f -s index`") if path.exists() else {}
+    if f"{SINCE}_passages" not in figures:
         return ""
-    changes = [f"{int(told.get(f'{SINCE}_{name}', 0)):,} {name}" for name in ("added", "removed", "changed")]
-    passages, share = int(told[f"{SINCE}_passages"]), 100 * told.get(f"{SINCE}_share", 0.0)
+    changes = [f"{int(figures.get(f'{SINCE}_{name}', 0)):,} {name}" for name in ("added", "removed", "changed")]
+    passages, share = int(figures[f"{SINCE}_passages"]), 100 * figures.get(f"{SINCE}_share", 0.0)
     return (
         f"{', '.join(changes)} of {passages:,} passages since training ({share:.1f} %); trained again above "
         f"{100 * limit:g} % (index.retrain_after), or by `harr run --again`"
@@ -107,10 +107,10 @@ def _stage(stage: stages.Stage, root: Path) -> StageStatus:
     return StageStatus(stage.name, stage.state, stage.reasons, ended)
 
 
-def _stray(versions: tuple[Version, ...], here: str, folder: Path) -> str:
+def _describe_stray(versions: tuple[Version, ...], here: str, folder: Path) -> str:
     """Return that the model in models/ is no version with an alias, so that somebody changed or exchanged it."""
-    known = {one.model for one in versions if one.model}
-    if not here or not known or here in known:
+    models = {version.model for version in versions if version.model}
+    if not here or not models or here in models:
         return ""
     back = "`dvc checkout merge` puts it back, or `harr record --register` registers it"
     return f"{folder} holds none of these models; {back}"
@@ -129,9 +129,9 @@ class Unsent:
         return f"{self.place}: {what}; `harr record`"
 
 
-def unsent(root: Path) -> list[Unsent]:
+def list_unsent(root: Path) -> list[Unsent]:
     """Return what waits in work/mlflow, a note per stage (tasks/tracking/report.py), here and in recipes' folders."""
-    found = []
+    notes = []
     for folder in [root / NOTES, *sorted(root.glob(f"{RUNS}/*/{NOTES}"))]:
         stages: dict[str, list[str]] = {}
         for path in sorted(folder.glob("*.json")):
@@ -142,11 +142,11 @@ def unsent(root: Path) -> list[Unsent]:
             if note["status"] != "RUNNING":
                 stages.setdefault(note["address"], []).append(note["stage"])
         place = str(folder.relative_to(root))
-        found += [Unsent(place, address, tuple(dict.fromkeys(names))) for address, names in stages.items()]
-    return found
+        notes += [Unsent(place, address, tuple(dict.fromkeys(names))) for address, names in stages.items()]
+    return notes
 
 
-def unfinished(root: Path) -> list[str]:
+def list_unfinished(root: Path) -> list[str]:
     """Return what work/ keeps, a line a folder: unfinished or earlier work, completions."""
     lines = []
     for folder in sorted(set((root / "work").glob("*")) - {root / NOTES}):

@@ -23,13 +23,13 @@ BOLD, FAINT = 1, 2
 COUNTED = {"ok": "ok", "warn": "to look at", "fail": "to mend"}
 
 
-def show(found: Mapping[str, Any], lines: Sequence[str], *, as_json: bool, code: int = 0) -> None:
+def show(answer: Mapping[str, Any], lines: Sequence[str], *, as_json: bool, code: int = 0) -> None:
     """Print an answer as JSON or as lines, with the time it took, and leave the process with ``code``."""
     try:
-        took = painted(f"{time.time() - psutil.Process().create_time():.2f} s", FAINT)
-        print(json.dumps(found, indent=2, ensure_ascii=False) if as_json else "\n".join([*lines, took]))
+        took = paint(f"{time.time() - psutil.Process().create_time():.2f} s", FAINT)
+        print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else "\n".join([*lines, took]))
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read it has seen enough
+    except BrokenPipeError:  # the reader has seen enough
         pass
     except OSError as error:
         print(f"error: the output cannot be written ({error.strerror}); write it to another place", file=sys.stderr)
@@ -37,18 +37,18 @@ def show(found: Mapping[str, Any], lines: Sequence[str], *, as_json: bool, code:
     os._exit(code)  # a server's name that is still being looked up would keep the interpreter waiting
 
 
-def preview_lines(shown: "Preview", export: Path | None) -> list[str]:
+def preview_lines(page: "Preview", export: Path | None) -> list[str]:
     """Return a split in words: numbers first, then examples."""
-    left_out = f"  ({shown.left_out:,} more stand in another split)" if shown.left_out else ""
-    counts = [("level", shown.levels), ("kind", shown.kinds)]
+    left_out = f"  ({page.left_out:,} more stand in another split)" if page.left_out else ""
+    counts = [("level", page.levels), ("kind", page.kinds)]
     return [
-        f"{painted(f'{shown.questions:,} {shown.split} questions', BOLD)}{left_out}",
-        f"corpus: {shown.corpus}",
-        *[f"{name}: " + ", ".join(f"{word} {n:,}" for word, n in found.items()) for name, found in counts if found],
+        f"{paint(f'{page.questions:,} {page.split} questions', BOLD)}{left_out}",
+        f"corpus: {page.corpus}",
+        *[f"{name}: " + ", ".join(f"{word} {n:,}" for word, n in tally.items()) for name, tally in counts if tally],
         "",
         *[
-            f"{one['id']}: {one['question']}\n    {' | '.join(one['answers']) or painted('no gold answer', FAINT)}"
-            for one in shown.examples
+            f"{row['id']}: {row['question']}\n    {' | '.join(row['answers']) or paint('no gold answer', FAINT)}"
+            for row in page.examples
         ],
         *([f"written: {export}"] if export else []),
         "",
@@ -59,18 +59,18 @@ def check_lines(findings: Sequence["Finding"]) -> list[str]:
     """Return a line per finding, and under a problem its fix."""
     if not findings:
         return []
-    width = max(len(one.subject) for one in findings)
+    width = max(len(finding.subject) for finding in findings)
     lines = []
-    for one in findings:
-        level = painted(one.level) + " " * (4 - len(one.level))
-        lines.append(f"{level}  {one.subject:<{width}}  {one.found}")
-        lines += [f"{'':<4}  {'':<{width}}  {painted('fix:', BOLD)} {one.fix}"] if one.fix else []
+    for finding in findings:
+        level = paint(finding.level) + " " * (4 - len(finding.level))
+        lines.append(f"{level}  {finding.subject:<{width}}  {finding.found}")
+        lines += [f"{'':<4}  {'':<{width}}  {paint('fix:', BOLD)} {finding.fix}"] if finding.fix else []
     return [*lines, ""]
 
 
 def doctor_lines(findings: Sequence["Finding"]) -> list[str]:
     """Return a line per finding, under a problem its fix, and the sum at the end."""
-    count = {level: sum(one.level == level for one in findings) for level in COUNTED}
+    count = {level: sum(finding.level == level for finding in findings) for level in COUNTED}
     return [
         *check_lines(findings),
         ", ".join(f"{number} {COUNTED[level]}" for level, number in count.items() if number),
@@ -79,7 +79,7 @@ def doctor_lines(findings: Sequence["Finding"]) -> list[str]:
 
 def status_lines(state: "Status") -> list[str]:
     """Return the sections of `harr status`, each a table."""
-    stages = [(one.name, painted(one.state), moment(one.ended), shortened(one.reasons)) for one in state.stages]
+    stages = [(one.name, paint(one.state), moment(one.ended), shorten(one.reasons)) for one in state.stages]
     versions = [
         (
             one.alias,
@@ -92,12 +92,12 @@ def status_lines(state: "Status") -> list[str]:
     ]
     return [
         *section("stages", stages, "dvc.yaml names none"),
-        *([painted("fail") + f"  {state.trouble}", ""] if state.trouble else []),
+        *([paint("fail") + f"  {state.trouble}", ""] if state.trouble else []),
         *section(
             "corpus", [(state.training,)] if state.training else [], "as it was when training began, or not trained yet"
         ),
         *section(f"model {state.model}", versions, "none registered yet"),
-        *([f"  {painted('warn')}  {state.stray}", ""] if state.stray else []),
+        *([f"  {paint('warn')}  {state.stray}", ""] if state.stray else []),
         *section("unfinished", [(one,) for one in state.unfinished], "nothing"),
     ]
 
@@ -111,13 +111,13 @@ def section(title: str, rows: Sequence[Sequence[str]], empty: str) -> list[str]:
     widths = [max(map(visible, column)) for column in zip(*rows, strict=True)]
     padded = [[cell + " " * (wide - visible(cell)) for cell, wide in zip(row, widths, strict=True)] for row in rows]
     lines = ["  ".join(row) for row in padded]
-    return [painted(title, BOLD), *(f"  {line}".rstrip() for line in lines or [painted(empty, FAINT)]), ""]
+    return [paint(title, BOLD), *(f"  {line}".rstrip() for line in lines or [paint(empty, FAINT)]), ""]
 
 
-def shortened(reasons: Sequence[str]) -> str:
+def shorten(reasons: Sequence[str]) -> str:
     """Return the first few reasons.
 
-    >>> shortened(["a", "b", "c", "d", "e"])
+    >>> shorten(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
     """
     return ", ".join(reasons[:3]) + (f" and {len(reasons) - 3} more" if len(reasons) > 3 else "")
@@ -133,7 +133,7 @@ def visible(text: str) -> int:
     return len(text.split("m", 1)[1]) - len("\033[0m") if text.startswith("\033[") else len(text)
 
 
-def painted(text: str, code: int | None = None) -> str:
+def paint(text: str, code: int | None = None) -> str:
     """Return a text in a colour, or a state in its own, where stdout is a terminal and NO_COLOR is unset."""
     code = COLOURS.get(text, 0) if code is None else code
     return f"\033[{code}m{text}\033[0m" if sys.stdout.isatty() and "NO_COLOR" not in os.environ else text

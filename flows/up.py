@@ -25,7 +25,7 @@ from flows.pages import pages_command
 from flows.server import TEMPORARY, UP, addresses, healthy, listens, mlflow_command, prefect_command
 from harr.errors import HarrError, ServiceUnavailable
 from harr.io.files import read_json, write_json
-from harr.io.progress import bar, shown_parts
+from harr.io.progress import bar, show_parts
 from harr.params import Params
 from harr.services.model_registry import CHAMPION, open_registry, registry_address, resolve
 from tasks.paths import INDEX
@@ -36,7 +36,7 @@ STOP_SECONDS = 20.0
 CANCEL_SECONDS = 45.0
 """The worker gives a cancelled run 30 s."""
 HEARTBEAT_SECONDS, SILENT_SECONDS = 30, 95
-"""How often a run tells Prefect that it lives; one that has not for so long has crashed."""
+"""Seconds between two heartbeats of a run, and without one until it counts as crashed."""
 POOLS = ("cpu", "gpu")
 PARTS = ("servers", "deployments", "workers", "harr serve")
 
@@ -53,8 +53,8 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int, pages_port: int) ->
     if "Prefect" in started:
         url = f"{started['Prefect']['page']}/api"
     os.environ["PREFECT_API_URL"] = url
-    shown = bar(total=len(PARTS), desc="harr up", unit="part")
-    parts = shown_parts(shown, PARTS)
+    progress = bar(total=len(PARTS), desc="harr up", unit="part")
+    parts = show_parts(progress, PARTS)
     try:
         next(parts)
         _start_servers(started, prefect_port, mlflow_port, pages_port)
@@ -78,7 +78,7 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int, pages_port: int) ->
             _forget()
         raise
     finally:
-        shown.close()
+        progress.close()
     for name, page in addresses().items():
         print(f"{name:<8} {page}")
     print(f"workers  cpu, gpu ({f'{limit} GPUs' if limit else 'no GPU is visible: on the CPU'}); logs in .harr")
@@ -88,9 +88,9 @@ def _worker_settings() -> dict[str, str]:
     """Look for work every 5 s; cancel runs before they begin; say that runs live; keep temporary files where `down`
     finds them."""
     TEMPORARY.mkdir(parents=True, exist_ok=True)
-    own = {"TMPDIR": str(TEMPORARY.resolve())}
+    settings = {"TMPDIR": str(TEMPORARY.resolve())}
     looks = {"PREFECT_WORKER_QUERY_SECONDS": "5", "PREFECT_WORKER_ENABLE_CANCELLATION": "true"}
-    return {**own, **looks, "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS)}
+    return {**settings, **looks, "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS)}
 
 
 def down() -> None:
@@ -257,21 +257,21 @@ def _deploy() -> None:
 
 
 def _watch_runs() -> None:
-    """Have Prefect mark a run as Crashed that tells no more that it lives: its process was killed, or its machine."""
+    """Have Prefect mark a run without heartbeat as Crashed: its process was killed, or its machine."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.objects import StateType
     from prefect.events.actions import ChangeFlowRunState
     from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
     from prefect.events.schemas.events import ResourceSpecification
 
-    name, told = "crashed runs", "prefect.flow-run."
-    ends = {f"{told}{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed", "Kept")}
+    name, prefix = "crashed runs", "prefect.flow-run."
+    ends = {f"{prefix}{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed", "Kept")}
     trigger = EventTrigger(
         posture=Posture.Proactive,
-        match=ResourceSpecification({"prefect.resource.id": f"{told}*"}),
+        match=ResourceSpecification({"prefect.resource.id": f"{prefix}*"}),
         for_each={"prefect.resource.id"},
-        after={f"{told}heartbeat"},
-        expect={f"{told}heartbeat", *ends},
+        after={f"{prefix}heartbeat"},
+        expect={f"{prefix}heartbeat", *ends},
         threshold=1,
         within=timedelta(seconds=SILENT_SECONDS),
     )
@@ -283,25 +283,25 @@ def _watch_runs() -> None:
 
 
 def _cancel() -> None:
-    """Cancel runs as the button in Prefect does; wait until the worker has said that they are gone."""
+    """Cancel runs as the button in Prefect does; wait until the worker reports that they are gone."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
     from prefect.client.schemas.objects import StateType
     from prefect.states import Cancelling
 
     working = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING])
-    asked = FlowRunFilter(state=FlowRunFilterState(type=working))
+    running = FlowRunFilter(state=FlowRunFilterState(type=working))
     with get_client(sync_client=True) as client:
-        left = {run.id for run in client.read_flow_runs(flow_run_filter=asked)}
-        for flow_run in left:
+        pending = {run.id for run in client.read_flow_runs(flow_run_filter=running)}
+        for flow_run in pending:
             client.set_flow_run_state(flow_run, Cancelling(message="harr down"))
         deadline = time.monotonic() + CANCEL_SECONDS
-        while left and time.monotonic() < deadline:
+        while pending and time.monotonic() < deadline:
             time.sleep(0.2)
-            left = {one for one in left if not _ended(client, one)}
+            pending = {run_id for run_id in pending if not _has_ended(client, run_id)}
 
 
-def _ended(client: Any, flow_run: Any) -> bool:
+def _has_ended(client: Any, flow_run: Any) -> bool:
     """Return whether a run is in a final state: a worker that is stopped before would leave it Cancelling for ever."""
     state = client.read_flow_run(flow_run).state
     return bool(state and state.is_final())
@@ -309,7 +309,7 @@ def _ended(client: Any, flow_run: Any) -> bool:
 
 def _stop(notes: list[dict[str, Any]]) -> None:
     """Stop by TERM, wait, then KILL whatever is left, with all that these processes had started."""
-    leaders = [psutil.Process(pid_of(one["process"])) for one in notes if is_alive(one["process"])]
+    leaders = [psutil.Process(pid_of(note["process"])) for note in notes if is_alive(note["process"])]
     family = [child for leader in leaders for child in leader.children(recursive=True)]
     for leader in leaders:
         leader.send_signal(signal.SIGTERM)

@@ -51,12 +51,12 @@ def _versions(client: Any, params: Params) -> tuple[Version, ...]:
     name = params.tracking.registered_model
     model, versions = look_up(client.get_registered_model, name), []
     for alias, number in sorted(model.aliases.items()) if model else ():
-        one = client.get_model_version(name, number)
-        figures = _figures(client, one.run_id or "", params.headline)
+        version = client.get_model_version(name, number)
+        figures = _figures(client, version.run_id or "", params.headline)
         figure = sum(figures) / len(figures) if figures else None
-        index, created = one.tags.get("index", ""), one.creation_timestamp / 1000
-        told = alias, str(number), one.run_id or "", index, created, figure, len(figures)
-        versions.append(Version(*told, one.tags.get("model", "")))
+        index, created = version.tags.get("index", ""), version.creation_timestamp / 1000
+        facts = alias, str(number), version.run_id or "", index, created, figure, len(figures)
+        versions.append(Version(*facts, version.tags.get("model", "")))
     return tuple(versions)
 
 

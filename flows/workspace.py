@@ -1,4 +1,4 @@
-"""Where a recipe runs: in a folder of its own, so that params.yaml and the results beside it stay as they are.
+"""Where a recipe runs: in a folder of its own, so that params.yaml and its results stay as they are.
 
 The folder .harr/runs/<recipe> holds a copy of the code, the recipe as params.yaml, and its own data, models and
 metrics. DVC's cache and MLflow's store are shared with the tree it was made from, so nothing is computed twice.

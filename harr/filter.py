@@ -20,7 +20,7 @@ from harr.corpus.passages import write_questions
 from harr.errors import CorpusError
 from harr.io.files import draft, fingerprint, note_published, write_text
 from harr.io.progress import bar, stoppable
-from harr.io.resume import unfinished
+from harr.io.resume import open_work
 from harr.params.filter import FilterParams
 from harr.rag.rollout import play
 from harr.rag.setup import Setup
@@ -42,12 +42,12 @@ def filter_questions(
         CorpusError: no question was kept.
     """
     identity = {"params": params.model_dump(), "setup": setup.identity, "seed": seed}
-    run = distributed.main_process_only(lambda: unfinished(work, identity, setup=setup.readable_identity))
+    run = distributed.main_process_only(lambda: open_work(work, identity, setup=setup.readable_identity))
     order = np.random.default_rng(seed).permutation(len(setup.questions))
     questions = [setup.questions[i] for i in order]
     rows: list[dict[str, Any]] = []
     main = distributed.is_main()
-    with bar(total=min(params.target, len(questions)), desc="filter: kept", unit="question", shown=main) as progress:
+    with bar(total=min(params.target, len(questions)), desc="filter: kept", unit="question", visible=main) as progress:
         for number, first in stoppable(enumerate(range(0, len(questions), params.batch_size))):
             shard = run / f"batch-{number:05d}.jsonl"
             found = read_batch(shard)

@@ -24,19 +24,19 @@ LAST = "_last_10"
 def train_arms(params: Params, log: Log) -> dict[str, float]:
     """Train every arm and seed that stage train did not; each has the updates and questions of `full`.
 
-    Finished runs are kept under work/, so that a killed stage goes on with the next one.
+    Finished runs are kept under work/, so that a killed stage continues with the next one.
 
     Returns:
-        Per run, the mean reward of its last ten steps, and what validation told.
+        Per run, the mean reward of its last ten steps, and the validation.
     """
     shutil.rmtree(DRAFT, ignore_errors=True)
-    figures, told = train_each(params, log, print) if due(params) else ({"runs": 0.0, "steps": 0.0}, {})
-    write_json(DRAFT / TOLD, told)
+    figures, notes = train_each(params, log, print) if list_due(params) else ({"runs": 0.0, "steps": 0.0}, {})
+    write_json(DRAFT / TOLD, notes)
     publish(DRAFT, ARMS)
     return figures
 
 
-def due(params: Params) -> list[tuple[str, int, Path]]:
+def list_due(params: Params) -> list[tuple[str, int, Path]]:
     """Return arm, seed and folder of every run that stage train did not make."""
     return [
         (name, seed, folder)
@@ -59,7 +59,7 @@ def train_each(
     from harr.builders.setup import open_setup
     from harr.corpus.passages import read_questions
 
-    runs, questions = due(params), FILTERED / "questions.jsonl"
+    runs, questions = list_due(params), FILTERED / "questions.jsonl"
     methods = {name: arm_method(params, name) for name, _, _ in runs}
     for method, _ in methods.values():
         if method.check:
@@ -70,13 +70,13 @@ def train_each(
     for name, seed, folder in runs:
         arm = params.evaluate.arm_table[name]
         tell(f"arm {name}, seed {seed}")
-        own = arm_params(params, arm)
-        asked = questions if arm.history or not params.filter.by_variant else own_questions(own)
-        with open_setup(own, PLACES, asked, history=arm.history, validation=VALIDATION) as setup:
+        run_params = arm_params(params, arm)
+        run_questions = questions if arm.history or not params.filter.by_variant else filter_own_questions(run_params)
+        with open_setup(run_params, PLACES, run_questions, history=arm.history, validation=VALIDATION) as setup:
             method, section = methods[name]
             history = method.train(section, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
             count = len(setup.questions)
-            if asked != questions:
+            if run_questions != questions:
                 tell(f"arm {name} learnt from {count} questions that its own rollouts disagree on")
         figures[f"{folder.name}.{method.figure}{LAST}"] = mean_reward(history[-10:])
         runs_told[folder.name] = run_figures(history) | {"questions": float(count)}
@@ -96,7 +96,7 @@ def run_figures(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {"zero_std_share": fmean(row["zero_std_share"] for row in history)}
 
 
-def own_questions(params: Params) -> Path:
+def filter_own_questions(params: Params) -> Path:
     """Return the questions that a retriever without history learns from: filtered by its own rollouts, once for all
     seeds, with the budget of stage filter.
     """
@@ -113,7 +113,7 @@ def own_questions(params: Params) -> Path:
 
 
 def arms(params: Params, run: Run) -> None:
-    """Train the arms that `full` is compared with, over evaluate.seeds; nothing where none is asked for."""
+    """Train the arms that `full` is compared with, over evaluate.seeds; do nothing without one."""
     run.record("arms", train_arms(params, run.log))
 
 

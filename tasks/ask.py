@@ -1,4 +1,4 @@
-"""`harr ask`: one question, played by the pipeline of params.yaml with what was trained."""
+"""`harr ask`: one question, played by the pipeline of params.yaml with the trained model."""
 
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def ask(params: Params, text: str, model: Path | None = None) -> Episode:
             "harr ask searches the corpus, and params.yaml picks from passages that come with each question; set "
             "retriever.candidates and evaluate.candidates: corpus"
         )
-    folder, arm, writes = trained_model(params, model), ARMS[FULL], params.writer_learns
+    folder, arm, writes = find_model(params, model), ARMS[FULL], params.writer_learns
     pipeline = build_pipeline(params.pipeline, params.generator, PLACES)
     reader = build_reader(params.evaluate.reader, params.seed, PLACES)
     writer = (
@@ -50,15 +50,15 @@ def ask(params: Params, text: str, model: Path | None = None) -> Episode:
     return episode
 
 
-def trained_model(params: Params, model: Path | None) -> Path:
-    """Return the folder of what was trained: ``model``, or the merged model or adapter of this project.
+def find_model(params: Params, model: Path | None) -> Path:
+    """Return the folder of the trained model: ``model``, or the merged model or adapter of this project.
 
     Raises:
-        ModelError: there is none.
+        ModelError: no folder holds a model.
     """
     _, merged = trained_folder(params)
-    known = [model] if model else [merged, ADAPTER]
-    for folder in known:
+    folders = [model] if model else [merged, ADAPTER]
+    for folder in folders:
         if any((folder / name).exists() for name in ("config.json", "adapter_config.json", "modules.json")):
             return folder
     raise ModelError(
@@ -69,7 +69,7 @@ def trained_model(params: Params, model: Path | None) -> Path:
 
 
 def as_json(episode: Episode) -> dict[str, Any]:
-    """Return an episode as one JSON object: its answer, its searches with what they found, and what was written."""
+    """Return an episode as one JSON object: its answer, its searches with their passages, and the replies."""
     return {
         "question": episode.question.text,
         "answer": episode.answer,
@@ -89,14 +89,14 @@ def as_json(episode: Episode) -> dict[str, Any]:
 
 def lines(episode: Episode) -> list[str]:
     """Return an episode in lines: every search with its passages, then the answer."""
-    told = []
+    lines = []
     for step in episode.steps:
         tool = f" ({step.search.tool})" if step.search.tool else ""
-        told.append(f"search{tool}: {step.search.query}")
-        told += [f"  {step.retrieval.error}"] if step.retrieval.error else []
+        lines.append(f"search{tool}: {step.search.query}")
+        lines += [f"  {step.retrieval.error}"] if step.retrieval.error else []
         for number, passage in enumerate(step.retrieval.passages, start=1):
             text = " ".join(passage.text.split())
-            told.append(f"  {number}. [{passage.id}] {passage.title}: {text[:SHOWN]}{'...' if text[SHOWN:] else ''}")
+            lines.append(f"  {number}. [{passage.id}] {passage.title}: {text[:SHOWN]}{'...' if text[SHOWN:] else ''}")
     if episode.answer is None:
-        return [*told, "this pipeline searches and gives no answer"]
-    return [*told, f"answer: {episode.answer}" if episode.answer else "no answer"]
+        return [*lines, "this pipeline searches and gives no answer"]
+    return [*lines, f"answer: {episode.answer}" if episode.answer else "no answer"]

@@ -20,10 +20,10 @@ def audit_functions(params: Params) -> dict[str, Callable[..., Any]]:
     Raises:
         ParamsError: one cannot be imported, or does not take the settings.
     """
-    named = params.evaluate.audits.items()
+    audits = params.evaluate.audits.items()
     return {
         name: function_of(name, key="evaluate.audits", shape=SHAPE, takes=3, settings=settings)
-        for name, settings in named
+        for name, settings in audits
     }
 
 
@@ -35,7 +35,7 @@ def play_audits(
     Raises:
         ParamsError: one returns something else.
     """
-    told = {}
+    results = {}
     for name, function in audit_functions(params).items():
         audit = function(params, rows, episodes, **params.evaluate.audits[name])
         if not isinstance(audit, Audit):
@@ -43,5 +43,5 @@ def play_audits(
         for line in audit.alarms.values():
             print(f"alarm: {line}")
         log(0, dict(audit.figures))
-        told[name] = asdict(audit)
-    return told
+        results[name] = asdict(audit)
+    return results

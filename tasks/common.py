@@ -12,7 +12,7 @@ from harr.rag.scoring.reward import Reward
 from harr.types import Generator, Log, Retriever
 
 SAMPLE = 200_000
-"""Larger tables are checked on so many rows, spread evenly."""
+"""Number of rows, spread evenly, that a larger table is checked on."""
 
 
 def forget(work: Path) -> None:
@@ -33,11 +33,11 @@ def even_sample(rows: int) -> NDArray[np.int64]:
 
 def report_usage(log: Log, **players: Generator | Retriever | Reward | None) -> None:
     """Print and log what a stage asked of its generator, judge and sources: requests, those from the cache, tokens."""
-    for player, asked in players.items():
-        used: Mapping[str, float] = getattr(asked, "usage", dict)()
+    for player, source in players.items():
+        used: Mapping[str, float] = getattr(source, "usage", dict)()
         if any(used.values()):
-            told = ", ".join(f"{count:,.0f} {name.replace('_', ' ')}" for name, count in used.items())
-            print(f"{player}: {told}")
+            counts = ", ".join(f"{count:,.0f} {name.replace('_', ' ')}" for name, count in used.items())
+            print(f"{player}: {counts}")
             log(0, {f"{player.replace(' ', '_')}.{name.replace(' ', '_')}": count for name, count in used.items()})
 
 

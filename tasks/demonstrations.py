@@ -13,7 +13,7 @@ from harr.params.generator import FunctionGeneratorParams, LocalParams, ServedPa
 from harr.params.pipeline import PipelineParams
 from harr.params.servers import ServerParams
 from harr.types import Episode, Pipeline, Question
-from tasks.ask import trained_model
+from tasks.ask import find_model
 from tasks.paths import PLACES, QUESTIONS
 
 Teacher = ServedParams | LocalParams | FunctionGeneratorParams
@@ -46,15 +46,15 @@ def teacher_of(
         )
     if is_dotted(model):
         return FunctionGeneratorParams(kind="function", function=model)
-    folder = model or str(trained_model(params, None))
+    folder = model or str(find_model(params, None))
     settings = getattr(params.generator, "chat_template_kwargs", {})
     return LocalParams(kind="local", model=folder, chat_template_kwargs=settings, **sampling)
 
 
-def write_demonstrations(params: Params, teacher: Teacher, told: Teaching, file: Path | None, out: Path) -> list[str]:
+def write_demonstrations(params: Params, teacher: Teacher, plan: Teaching, file: Path | None, out: Path) -> list[str]:
     """Play the training questions by ``teacher``, and write what is worth learning to the new file ``out``.
 
-    What was written is remembered in work/completions, so that a killed command goes on where it was.
+    What was written is remembered in work/completions, so that a killed command continues.
 
     Returns:
         How many were kept and dropped, and why, in lines.
@@ -74,24 +74,24 @@ def write_demonstrations(params: Params, teacher: Teacher, told: Teaching, file:
     if out.exists():
         raise CorpusError(f"{out} exists and is left as it is; remove it, or name another --out")
     questions = list(read_question_file(file)) if file else read_questions(QUESTIONS / "train.jsonl")
-    if not (questions := draw_questions(questions, told.count, params.seed)):
+    if not (questions := draw_questions(questions, plan.count, params.seed)):
         raise CorpusError(f"{file or QUESTIONS / 'train.jsonl'} holds no question; name a file with --questions")
     hidden = frozenset(
         q.identity for name in HIDDEN if (QUESTIONS / name).exists() for q in read_questions(QUESTIONS / name)
     )
     learner = build_pipeline(params.pipeline, params.generator, PLACES)
-    pipeline = build_pipeline(asked_as(params, teacher), teacher, PLACES)
+    pipeline = build_pipeline(teacher_pipeline(params, teacher), teacher, PLACES)
     reward = build_reward(params.reward, params.encoder, params.seed, PLACES)
     episodes: list[Episode] = []
     where = params.evaluate.candidates[0]
     with open_players(params, PLACES, questions, candidates=where) as player:
         retriever = player(ARMS[FULL], None)
-        for sample in range(told.samples):
+        for sample in range(plan.samples):
             writer = build_reader(teacher, params.seed + sample, PLACES, "teacher")
-            desc = f"demonstrations {sample + 1}/{told.samples}"
+            desc = f"demonstrations {sample + 1}/{plan.samples}"
             episodes += Game(desc, pipeline, retriever, writer).play(questions, batch_size=params.evaluate.batch_size)
     rewards = [row.get("reward") for row in reward.means(episodes)]
-    choice = choose(episodes, rewards, at_least=told.at_least, each=told.each, hidden=hidden)
+    choice = choose(episodes, rewards, at_least=plan.at_least, each=plan.each, hidden=hidden)
     dropped = ", ".join(f"{count} {reason}" for reason, count in choice.dropped.most_common())
     if not choice.kept:
         raise CorpusError(
@@ -111,8 +111,8 @@ def write_demonstrations(params: Params, teacher: Teacher, told: Teaching, file:
     ]
 
 
-def asked_as(params: Params, teacher: Teacher) -> PipelineParams:
-    """Return section ``pipeline`` as the teacher is asked: a server is told the form, in its chat template if known."""
+def teacher_pipeline(params: Params, teacher: Teacher) -> PipelineParams:
+    """Return section ``pipeline`` for the teacher: a server gets the form as text, in its chat template if known."""
     section = params.pipeline
     if isinstance(teacher, ServedParams) and hasattr(section, "thinking_tokens"):
         return section.model_copy(update={"template": "chat" if teacher.tokenizer else "plain"})

@@ -29,13 +29,13 @@ def corpus_frame() -> pd.DataFrame:
 
     passages = Passages.open(CORPUS)
     rows = even_sample(len(passages)).tolist()
-    found = passages.take(rows)
+    sample = passages.take(rows)
     return pd.DataFrame(
         {
             "row": rows,
-            "id": [passage.id for passage in found],
-            "text": [passage.text for passage in found],
-            "words": [len(passage.text.split()) for passage in found],
+            "id": [passage.id for passage in sample],
+            "text": [passage.text for passage in sample],
+            "words": [len(passage.text.split()) for passage in sample],
         }
     )
 
@@ -51,8 +51,8 @@ def questions_frame(params: Params) -> pd.DataFrame:
 
     passages = Passages.open(CORPUS)
     splits = {split: read_questions(QUESTIONS / f"{split}.jsonl") for split in SPLITS}
-    known = passages.rows_of({pid for questions in splits.values() for q in questions for pid in q.gold_ids})
-    asked = Counter(name for questions in splits.values() for name in {q.identity for q in questions})
+    gold_rows = passages.rows_of({pid for questions in splits.values() for q in questions for pid in q.gold_ids})
+    splits_of = Counter(name for questions in splits.values() for name in {q.identity for q in questions})
     apart = dataset_of(params.download)[0].apart
     gold = Counter(pid for questions in splits.values() for pid in {pid for q in questions for pid in q.gold_ids})
     return pd.DataFrame(
@@ -61,8 +61,8 @@ def questions_frame(params: Params) -> pd.DataFrame:
             "id": question.id,
             "question": question.text,
             "targets": len(question.answers) + len(question.gold_ids) + len(question.notes),
-            "missing_gold": sum(pid not in known for pid in question.gold_ids),
-            "in_other_split": asked[question.identity] > 1,
+            "missing_gold": sum(pid not in gold_rows for pid in question.gold_ids),
+            "in_other_split": splits_of[question.identity] > 1,
             "gold_elsewhere": sum(apart and gold[pid] > 1 for pid in question.gold_ids),
         }
         for split, questions in splits.items()
@@ -73,8 +73,8 @@ def questions_frame(params: Params) -> pd.DataFrame:
 def download(params: Params, run: Run) -> None:
     """Fetch or make the corpus and its questions, and check them."""
     figures = download_corpus(params)
-    held = expect("corpus", corpus_frame()) | expect("questions", questions_frame(params))
-    run.record("download", figures | held)
+    counts = expect("corpus", corpus_frame()) | expect("questions", questions_frame(params))
+    run.record("download", figures | counts)
     run.dataset("corpus", CORPUS, "corpus")
     run.dataset("questions", QUESTIONS, "questions")
 

@@ -16,7 +16,7 @@ from tasks.tracking.run import Run
 
 
 def vectors_manifest() -> dict[str, Any]:
-    """Return what is told of the published vectors, compared with its hash; the vectors themselves are not read.
+    """Return the manifest of the published vectors, compared with its hash; the vectors themselves are not read.
 
     Raises:
         DamagedFile: it is missing or changed. IndexMismatch: they are of another corpus than the one that is here.
@@ -60,7 +60,7 @@ def vectors_frame() -> pd.DataFrame:
 
 
 def embed(params: Params, run: Run) -> None:
-    """Turn every passage into a vector; a killed run goes on at the shard where it was."""
+    """Turn every passage into a vector; a killed run continues at its last shard."""
     figures = embed_passages(params)
     run.record("embed", figures | expect("vectors", vectors_frame()))
     run.dataset("corpus", CORPUS, "corpus")

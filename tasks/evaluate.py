@@ -17,12 +17,12 @@ from harr.params import Params
 from harr.types import Episode
 from tasks.audits import audit_functions, play_audits
 from tasks.evaluation_outputs import PLAYS
-from tasks.evaluation_record import FIGURES, PLAYED, corpus_facts, describe_corpus, figures, played
+from tasks.evaluation_record import FIGURES, PLAYED, corpus_facts, describe_corpus, figures, record_game
 from tasks.expectations.process import expect
 from tasks.headline import arm_figures, evaluation_note, headline_figures, headline_words
 from tasks.occlusion import play_occluded
 from tasks.paths import AUDITS, EVALUATION, HEADLINE, METRICS, QUESTIONS, WORK
-from tasks.play import Rows, asked_questions, play_arms, rounded, with_arms
+from tasks.play import Rows, draw_test_questions, play_arms, round_figures, with_arms
 from tasks.runtime.output import say
 from tasks.runtime.stage import main
 from tasks.tracking.run import Run
@@ -34,19 +34,19 @@ def summarise_arms(params: Params, rows: Mapping[str, list[Rows]]) -> dict[str, 
     from harr.evaluate.summary import summarise
 
     arms, resamples = params.evaluate.arm_table, params.evaluate.resamples
-    found: dict[str, Any] = summarise(rows, baseline=params.baseline, arms=arms, resamples=resamples, seed=params.seed)
-    return found
+    means: dict[str, Any] = summarise(rows, baseline=params.baseline, arms=arms, resamples=resamples, seed=params.seed)
+    return means
 
 
 def evaluation_frame(rows: Mapping[str, list[Rows]]) -> pd.DataFrame:
     """Return all rows of all arms and their seeds as one table for the suite ``evaluation``."""
     runs = [(arm, run, arm_rows) for arm, by_seed in rows.items() for run, arm_rows in enumerate(by_seed)]
-    asked = {row["id"] for _, _, arm_rows in runs for row in arm_rows}
+    ids = {row["id"] for _, _, arm_rows in runs for row in arm_rows}
     frame = pd.DataFrame(
         {
             "arm": f"{arm}-{run}",
             "id": row["id"],
-            "questions_missing": len(asked) - len(arm_rows),
+            "questions_missing": len(ids) - len(arm_rows),
             "recall": row.get("recall"),
             "answer_f1": row.get("answer_f1"),
         }
@@ -64,8 +64,10 @@ def write_evaluation(
     from harr.evaluate.plays import plays_of
     from harr.evaluate.summary import CONTRASTS
 
-    write_json(METRICS / "evaluate.json", rounded({name: part for name, part in summary.items() if name != CONTRASTS}))
-    write_json(METRICS / "contrasts.json", rounded(summary[CONTRASTS]))
+    write_json(
+        METRICS / "evaluate.json", round_figures({name: part for name, part in summary.items() if name != CONTRASTS})
+    )
+    write_json(METRICS / "contrasts.json", round_figures(summary[CONTRASTS]))
     with draft(WORK / "evaluate" / "evaluation", EVALUATION) as folder:
         for arm, by_seed in rows.items():
             for seed, arm_rows in enumerate(by_seed, start=params.seed):
@@ -74,8 +76,8 @@ def write_evaluation(
         write_json(folder / "trajectories.json", trajectories(episodes, baseline=params.baseline, seed=params.seed))
         first = {arm: by_seed[0] for arm, by_seed in rows.items()}
         write_json(folder / PLAYS, plays_of(summary, first, episodes, params.evaluate.arm_table))
-        write_json(folder / AUDITS, rounded(summary.get("audits", {})))
-        write_json(folder / PLAYED, played(params) | {FIGURES: figures()})
+        write_json(folder / AUDITS, round_figures(summary.get("audits", {})))
+        write_json(folder / PLAYED, record_game(params) | {FIGURES: figures()})
     write_json(HEADLINE, headline_figures(summary))
 
 
@@ -100,14 +102,14 @@ def evaluate_file(
         what = "is no file" if questions.exists() else "is missing"
         raise CorpusError(f"--questions {questions} {what}; name a file of questions (README: Your own data)")
     check_out(out, questions)
-    asked = list(read_question_file(questions))
-    if len({question.id for question in asked}) < max(1, len(asked)):
-        raise CorpusError(f"--questions {questions} {'repeats question ids' if asked else 'holds no question'}")
-    rows, _ = play_arms(params, asked, lambda step, values: None, model=model)
+    question_list = list(read_question_file(questions))
+    if len({question.id for question in question_list}) < max(1, len(question_list)):
+        raise CorpusError(f"--questions {questions} {'repeats question ids' if question_list else 'holds no question'}")
+    rows, _ = play_arms(params, question_list, lambda step, values: None, model=model)
     summary = summarise_arms(params, rows)
-    write_json(out, rounded(summary))
+    write_json(out, round_figures(summary))
     if run:
-        write_runs(run, rows, asked, seed=params.seed)
+        write_runs(run, rows, question_list, seed=params.seed)
     print(table(summary))
 
 
@@ -132,7 +134,7 @@ def check_out(out: Path, questions: Path) -> None:
 def evaluate(params: Params, run: Run) -> None:
     """Play every arm on the test questions; write rows and metrics."""
     audit_functions(params)  # before anything is played
-    questions = asked_questions(params, QUESTIONS / "test.jsonl")
+    questions = draw_test_questions(params, QUESTIONS / "test.jsonl")
     rows, episodes = play_arms(params, questions, run.log, model=None)
     summary = {**summarise_arms(params, rows), **expect("evaluation", evaluation_frame(rows))}
     summary["corpus"] = corpus_facts()
@@ -152,13 +154,13 @@ def evaluate(params: Params, run: Run) -> None:
 
 def join(params: Params) -> None:
     """Do what every further process of `accelerate launch -m tasks.evaluate` does: it plays what the main one plays."""
-    questions = asked_questions(params, QUESTIONS / "test.jsonl")
-    rows, episodes = play_arms(params, questions, unlogged, model=None)
-    play_audits(params, rows, episodes, unlogged)
-    play_occluded(params, questions, rows, unlogged, model=None)
+    questions = draw_test_questions(params, QUESTIONS / "test.jsonl")
+    rows, episodes = play_arms(params, questions, log_nothing, model=None)
+    play_audits(params, rows, episodes, log_nothing)
+    play_occluded(params, questions, rows, log_nothing, model=None)
 
 
-def unlogged(step: int, values: Mapping[str, float]) -> None:
+def log_nothing(step: int, values: Mapping[str, float]) -> None:
     """Log nothing: the main process does."""
 
 

@@ -25,7 +25,7 @@ def summary_here() -> dict[str, Any]:
 
 
 def show(width: int = 100, *, markdown: bool = False) -> str:
-    """Return the arms table of the last evaluation, in so many columns if it can, or as Markdown.
+    """Return the arms table of the last evaluation, within ``width`` columns if possible, or as Markdown.
 
     Raises:
         DamagedFile: there is none, or it is damaged.
@@ -34,8 +34,8 @@ def show(width: int = 100, *, markdown: bool = False) -> str:
 
     summary = summary_here()
     try:
-        told = f"\n\ncorpus {describe_corpus(summary['corpus'])}" if "corpus" in summary else ""
-        return table(summary, width, markdown=markdown) + told
+        corpus = f"\n\ncorpus {describe_corpus(summary['corpus'])}" if "corpus" in summary else ""
+        return table(summary, width, markdown=markdown) + corpus
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, HarrError):
             raise

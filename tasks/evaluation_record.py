@@ -1,6 +1,6 @@
-"""What an evaluation was played with: one record beside its rows, which whoever uses the rows compares.
+"""What an evaluation was played with: one record next to its rows, which every user of the rows compares.
 
-Files know their own hashes; this is what holds them together. Stage evaluate writes the record, stage merge and the
+Files know their own hashes; this ties them together. Stage evaluate writes the record, stage merge and the
 registry compare it with what lies here, a version carries it, and the gate reads it and no params.yaml.
 """
 
@@ -36,7 +36,7 @@ REACHED = ("server", "batch_size")
 AGAIN = "run `dvc repro -f -s evaluate`"
 
 
-def played(params: Params) -> dict[str, Any]:
+def record_game(params: Params) -> dict[str, Any]:
     """Return the record of an evaluation that is played here and now; what is not here is None."""
     facts, test = corpus_facts(), QUESTIONS / "test.jsonl"
     return {
@@ -69,9 +69,9 @@ def game(params: Params) -> dict[str, Any]:
     )
     evaluate, reward = values.pop("evaluate"), values.pop("reward")
     reader = {key: value for key, value in (evaluate["reader"] or {}).items() if key not in REACHED}
-    asked = {"max_questions": evaluate["max_questions"], "candidates": evaluate["candidates"], "reader": reader}
+    settings = {"max_questions": evaluate["max_questions"], "candidates": evaluate["candidates"], "reader": reader}
     judged = {"terms": sorted(reward["terms"]), "judge": reward["judge"], "reranker": reward["reranker"]}
-    return {**values, **asked, **judged, "sources": source_facts(params.sources) if params.sources else []}
+    return {**values, **settings, **judged, "sources": source_facts(params.sources) if params.sources else []}
 
 
 def rules(params: Params) -> dict[str, Any]:
@@ -125,10 +125,12 @@ def describe_corpus(facts: Mapping[str, Any]) -> str:
     >>> describe_corpus({"identity": "fedcba9876543210", "passages": 1010, "trained_on": was})
     'fedcba98 (1,010 passages); trained on 01234567 (1,000 passages)'
     """
-    told = [f"{one['identity'][:8]} ({one['passages']:,} passages)" for one in (facts, facts.get("trained_on")) if one]
-    if len(set(told)) == 1:
-        return told[0] + (", on which it was trained" if len(told) > 1 else "")
-    return "; trained on ".join(told)
+    corpora = [
+        f"{row['identity'][:8]} ({row['passages']:,} passages)" for row in (facts, facts.get("trained_on")) if row
+    ]
+    if len(set(corpora)) == 1:
+        return corpora[0] + (", on which it was trained" if len(corpora) > 1 else "")
+    return "; trained on ".join(corpora)
 
 
 def same_game(record: dict[str, Any]) -> str:
@@ -155,7 +157,7 @@ def check_played(params: Params) -> dict[str, Any]:
         DamagedFile: as :func:`read_played` says; or the list of hashes is gone, and rows may have been exchanged; or
             the figures in metrics/ are not those of the rows.
     """
-    here, record = played(params), read_played()
+    here, record = record_game(params), read_played()
     if not (EVALUATION / SUMS).exists():
         raise DamagedFile(f"{EVALUATION / SUMS} is missing, which tells rows that were played; {AGAIN}")
     changed = [words for name, words in WORDS.items() if here[name] is not None and record.get(name) != here[name]]

@@ -37,7 +37,7 @@ def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
 
 
 def join_filtered(folders: Sequence[Path]) -> str:
-    """Join the parts of leret that several machines sampled to data/filtered, with all that the stage writes beside it.
+    """Join the parts of leret that several machines sampled to data/filtered, with all other outputs of the stage.
 
     Returns:
         What was joined, in a line.
@@ -59,8 +59,8 @@ def filter(params: Params, run: Run) -> None:
     """Keep the training questions whose rollouts disagree; of leret, the prompts whose queries do."""
     figures = filter_training_questions(params, run.log)
     suite = filter_suite(params)
-    held = expect(suite, preferences_frame() if suite == "preferences" else filtered_frame())
-    run.record("filter", figures | held)
+    counts = expect(suite, preferences_frame() if suite == "preferences" else filtered_frame())
+    run.record("filter", figures | counts)
     run.artifact(plot_filter(), "plots")
     if suite == "preferences":
         run.artifact(write_preferences_page())
@@ -73,8 +73,8 @@ def join(params: Params) -> None:
 
 
 def join_parts(folders: Sequence[Path]) -> None:
-    """Write data/filtered from the folders of all parts, and say what DVC must be told."""
-    with locks.alone("filter"):
+    """Write data/filtered from the folders of all parts, and print the commands for DVC."""
+    with locks.lock_stage("filter"):
         print(join_filtered(folders))
     print("now: dvc commit -f filter")
 

@@ -9,7 +9,7 @@ from tasks.paths import FILTERED, PLOTS, PREFERENCES_PAGE
 
 
 def statistics_rows() -> list[dict[str, object]]:
-    """Return what was tried, one row per question."""
+    """Return the questions that were played, one row each."""
     check_sums(FILTERED, "dvc repro -f -s filter")
     return read_jsonl(FILTERED / "statistics.jsonl")
 

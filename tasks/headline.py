@@ -20,12 +20,12 @@ def headline_figures(summary: Summary) -> dict[str, float]:
     figures: dict[str, float] = {}
     for setting, part, lead in scored_parts(summary):
         cell, gain = part["arms"][FULL][lead], comparisons(part, lead)[0].get(rival_of(part, lead, ARMS), {})
-        told = {lead: cell["mean"], "low": cell["low"], "high": cell["high"]}
-        told |= {name: gain[key] for name, key in GAIN.items() if gain}
-        told |= {"n": cell["n"], "runs": len(cell["seeds"])}
+        values = {lead: cell["mean"], "low": cell["low"], "high": cell["high"]}
+        values |= {name: gain[key] for name, key in GAIN.items() if gain}
+        values |= {"n": cell["n"], "runs": len(cell["seeds"])}
         if setting:
-            told = {f"{setting}.{name}": told[name] for name in (lead, "gain", "n") if name in told}
-        figures |= {plain_name(name): round(value, 3) for name, value in told.items()}
+            values = {f"{setting}.{name}": values[name] for name in (lead, "gain", "n") if name in values}
+        figures |= {plain_name(name): round(value, 3) for name, value in values.items()}
     return figures
 
 
@@ -39,14 +39,14 @@ def headline_words(summary: Summary) -> str:
         before, cell, other = f"{setting}: " if setting else "", part["arms"][FULL][lead], rival_of(part, lead, ARMS)
         count = len(cell["seeds"])
         on = f"on {cell['n']} questions" + (f", {count} run{'s' if count > 1 else ''}" if count else "")
-        points, shown = (" points of ", spread) if is_share(lead) else (" of ", plain)
+        points, write = (" points of ", spread) if is_share(lead) else (" of ", plain)
         if not (gain := comparisons(part, lead)[0].get(other)):
             level = f"{percent(cell['mean'])} %" if is_share(lead) else f"{cell['mean']:.3f}"
             lines.append(f"{before}{FULL} has {level} {label(lead)} {on}.")
             continue
         verdict = "beats" if gain["low"] > 0 else "stays behind" if gain["high"] < 0 else "is not told apart from"
-        told = shown(gain, "gain", "+.1f" if is_share(lead) else "+.3f").replace(" [", f"{points}{label(lead)} [")
-        lines.append(f"{before}{FULL} {verdict} {other}, the best arm without training: {told} {on}.")
+        words = write(gain, "gain", "+.1f" if is_share(lead) else "+.3f").replace(" [", f"{points}{label(lead)} [")
+        lines.append(f"{before}{FULL} {verdict} {other}, the best arm without training: {words} {on}.")
     return "\n".join(lines)
 
 
@@ -70,13 +70,13 @@ def evaluation_note(summary: Summary) -> str:
 def arm_figures(summary: Summary) -> dict[str, float]:
     """Return what MLflow draws of an evaluation: every metric of ``full``, and of every other arm the leading ones,
     with the range of the runs where there are several."""
-    shown = headlines(flat_rows(summary))
+    leads = headlines(flat_rows(summary))
     figures: dict[str, float] = {}
     for arm, metrics in summary["arms"].items():
         for name, cell in metrics.items():
-            if arm == FULL or name in shown:
+            if arm == FULL or name in leads:
                 figures[f"{arm}.{name}"] = cell["mean"]
-                if name in shown and len(cell["seeds"]) > 1:
+                if name in leads and len(cell["seeds"]) > 1:
                     ends = {"min": min(cell["seeds"]), "max": max(cell["seeds"])}
                     figures |= {f"{arm}.{name}.seeds_{end}": value for end, value in ends.items()}
     return figures

@@ -35,9 +35,9 @@ def index_passages(params: Params) -> dict[str, float]:
     other = other_index(params.index)
     build = other.build if other else build_index
     built = build(passages, vectors, params.index, INDEX, WORK / "index")
-    asked = [question.text for question in read_questions(QUESTIONS / "train.jsonl")]
+    questions = [question.text for question in read_questions(QUESTIONS / "train.jsonl")]
     built |= check_recall(
-        passages, vectors, params.index, INDEX, asked, partial(_as_queries, params), params.retriever.pool
+        passages, vectors, params.index, INDEX, questions, partial(_as_queries, params), params.retriever.pool
     )
     built |= build_words(passages, WORDS, WORK / "words")
     return built | build_mentions(passages, MENTIONS, WORK / "mentions")
@@ -54,10 +54,10 @@ def decide_training(params: Params) -> dict[str, float]:
     from harr.index import kinds
     from harr.services.milvus_client import REBUILD
 
-    vectors = {name: told for name, told in vectors_manifest().items() if name in ("dtype", "encoder", "tokens")}
-    index = {name: told for name, told in read_manifest(INDEX, REBUILD, shards=False).items() if name not in MOVES}
-    made = {"vectors": vectors, "index": index | kinds.read_search(INDEX, REBUILD)}
-    today = TrainedOn.of(Passages.open(CORPUS), [QUESTIONS / "train.jsonl", VALIDATION], made)
+    vectors = {name: value for name, value in vectors_manifest().items() if name in ("dtype", "encoder", "tokens")}
+    index = {name: value for name, value in read_manifest(INDEX, REBUILD, shards=False).items() if name not in MOVES}
+    manifests = {"vectors": vectors, "index": index | kinds.read_search(INDEX, REBUILD)}
+    today = TrainedOn.of(Passages.open(CORPUS), [QUESTIONS / "train.jsonl", VALIDATION], manifests)
     try:
         changes = today.since(TrainedOn.open(TRAINED_ON))
     except DamagedFile:
@@ -65,10 +65,10 @@ def decide_training(params: Params) -> dict[str, float]:
     again = changes is None or changes.enough(0.0 if params.train.prefers else params.index.retrain_after)
     if again:
         today.save(TRAINED_ON, WORK / "trained_on")
-    told = {"passages": float(len(today.marks[0]))}
+    figures = {"passages": float(len(today.marks[0]))}
     if changes and not again:
-        told = {name: float(getattr(changes, name)) for name in ("passages", "added", "removed", "changed", "share")}
-    return {"trains_again": float(again), **{f"{SINCE}_{name}": value for name, value in told.items()}}
+        figures = {name: float(getattr(changes, name)) for name in ("passages", "added", "removed", "changed", "share")}
+    return {"trains_again": float(again), **{f"{SINCE}_{name}": value for name, value in figures.items()}}
 
 
 def _as_queries(params: Params, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -80,7 +80,7 @@ def _as_queries(params: Params, texts: Sequence[str]) -> NDArray[np.float32]:
 
 
 def index_frame(figures: Mapping[str, float]) -> pd.DataFrame:
-    """Return what every collection counts beside corpus and vectors, for the suite ``index``: every passage must be
+    """Return what every collection counts next to corpus and vectors, for the suite ``index``: every passage must be
     found."""
     from harr.corpus.passages import Passages
     from harr.services.milvus_client import REBUILD

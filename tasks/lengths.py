@@ -1,4 +1,4 @@
-"""Evaluation over lengths, beside the stages: a trained retriever in documents of every length."""
+"""Evaluation over lengths, outside the stages: a trained retriever in documents of every length."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def play_lengths(
     eval_seed{seed}_ns{sentences}.jsonl; one that is there is continued.
 
     Raises:
-        ParamsError: the data set has no stories that could be told in longer documents.
+        ParamsError: the data set has no stories to hide in longer documents.
         CorpusError: a document shorter than its story, or noise shorter than a document; before anything is encoded.
     """
     from harr.builders.retrievers import trained_towers
@@ -47,26 +47,26 @@ def play_lengths(
     from harr.params.pipeline import PickParams
     from harr.report.plots import lengths_plot
 
-    found, section = dataset_of(params.download)
-    if not found.stories or not isinstance(params.pipeline, PickParams):
+    dataset, section = dataset_of(params.download)
+    if not dataset.stories or not isinstance(params.pipeline, PickParams):
         raise ParamsError(
             "evaluation over lengths needs a data set of stories, such as download.dataset babilong, and pipeline.name "
             "pick; see recipes/qrag_babilong_small.yaml"
         )
-    told = found.stories(
+    documents = dataset.stories(
         section.model_copy(update={"seed": seed, "test_questions": questions or section.test_questions})
     )
     towers = trained_towers(params.encoder, params.retriever, model or ADAPTER)
-    mean = tokens_per_sentence(told.noise(0), towers.actions.token_counts)
+    mean = tokens_per_sentence(documents.noise(0), towers.actions.token_counts)
     lengths = sorted({*lengths, *(sentences_for(count, mean) for count in tokens)})
-    check_lengths(told, lengths)
-    data = told.params.model_dump(mode="json", exclude={"seed", "test_questions"})  # a log's name and length tell them
+    check_lengths(documents, lengths)
+    data = documents.params.model_dump(mode="json", exclude={"seed", "test_questions"})  # the log's name has them
     picks = params.pipeline.picks
-    told_beam = {"beam": beam} if beam > 1 else {}
-    _claim(out, {"towers": identity(towers), "picks": picks, "data": data, **told_beam})
+    width = {"beam": beam} if beam > 1 else {}
+    _claim(out, {"towers": identity(towers), "picks": picks, "data": data, **width})
     for sentences in lengths:
         log = out / f"eval_seed{seed}_ns{sentences}.jsonl"
-        _play_length(told, sentences, towers, params.embed, log, picks=picks, beam=beam)
+        _play_length(documents, sentences, towers, params.embed, log, picks=picks, beam=beam)
     logs = {int(log.stem.rpartition("ns")[2]): whole_lines(log) for log in out.glob(f"eval_seed{seed}_ns*.jsonl")}
     table = [
         {"sentences": row["sentences"], "tokens": round(row["sentences"] * mean), **row}
@@ -78,21 +78,21 @@ def play_lengths(
 
 
 def _claim(out: Path, game: dict[str, Any]) -> None:
-    """Logs of one folder are all of one model and one game, which ``game.json`` there tells.
+    """Make sure that all logs of a folder are of one model and one game, which its ``game.json`` names.
 
     Raises:
         ParamsError: the folder holds logs of another.
     """
     path = out / "game.json"
-    known = read_state(path, f"give another --out, or delete {out}") if path.exists() else game
-    if differing := [key for key, value in known.items() if value != game[key]]:
+    facts = read_state(path, f"give another --out, or delete {out}") if path.exists() else game
+    if differing := [key for key, value in facts.items() if value != game[key]]:
         others = ", ".join(differing)
         raise ParamsError(f"{out} holds logs of another run (other {others}); give another --out, or delete it")
     write_json(path, game)
 
 
 def _play_length(
-    told: "LongDocuments",
+    documents: "LongDocuments",
     sentences: int,
     towers: "TwoTowerPolicy",
     embed: EmbedParams,
@@ -102,23 +102,23 @@ def _play_length(
     beam: int,
 ) -> None:
     """Play one length into its log. Noise that all its documents share is encoded first, in shards on disk."""
-    from harr.datasets.haystack import SHARED, longer, noise_for, stories
+    from harr.datasets.haystack import SHARED, noise_for, stories, stretch_stories
     from harr.evaluate.lengths import on_disk, play_documents, whole_lines
     from harr.rag.policies.sentence_vectors import Sentences
 
-    stories_told = len(stories(told)["test"])
-    if len(whole_lines(log)) >= stories_told:
+    count = len(stories(documents)["test"])
+    if len(whole_lines(log)) >= count:
         return
-    noise, shards = noise_for(told, sentences), WORK / "lengths" / f"ns{sentences}"
+    noise, shards = noise_for(documents, sentences), WORK / "lengths" / f"ns{sentences}"
     shared = sentences > SHARED
     towers.sentences = on_disk(noise, towers.actions, embed, shards) if shared else Sentences()
     play_documents(
-        longer(told, sentences, noise),
+        stretch_stories(documents, sentences, noise),
         towers,
         log,
         picks=picks,
         beam=beam,
-        total=stories_told,
+        total=count,
         desc=f"{sentences:,} sentences",
     )
     if shared:
@@ -133,7 +133,7 @@ def ask_reader(params: Params, logs: Sequence[Path], keep: "Rule" = "all", limit
     (:mod:`harr.evaluate.answers`).
 
     Raises:
-        ParamsError: a log is missing, or its name tells no length; or there is no generator.
+        ParamsError: a log is missing, or its name gives no length; or there is no generator.
     """
     from harr.builders.writers import build_generator
     from harr.evaluate.answers import exam_of, read_answers

@@ -23,7 +23,7 @@ from tasks.tracking.run import Run
 
 
 def merge_adapter(params: Params) -> dict[str, float]:
-    """Write what was trained as a stock folder, models/retriever or models/llm, checked against the adapter.
+    """Write the trained model as a stock folder, models/retriever or models/llm, checked against the adapter.
 
     The other folder says in ``untrained.json`` who played there. A retriever has a tower of queries and one of
     documents, which is the base encoder, or the trained one of actions; ``merge.towers`` may leave it out.
@@ -62,13 +62,13 @@ def _merge_retriever(params: Params, facts: Mapping[str, Any]) -> dict[str, floa
 
 
 def loading_facts(params: Params, states: EncoderParams) -> dict[str, Any]:
-    """Return what whoever loads the retriever needs to use it as it was trained; no address, and no path.
+    """Return what a user of the retriever needs to search as in training; no address, and no path.
 
     ``retriever`` is that section, ``encoder`` what reads ``states`` in the shape of its section; with ``statuses`` a
     finished hop says FOUND or not.
     """
     elsewhere = {"encoder", "function", "settings"} | ({"weights"} if params.retriever.fusion == "rrf" else set())
-    told = {"max_tokens", "query_prompt", "plain_prompt", "passage_prompt", "normalize"}
+    fields = {"max_tokens", "query_prompt", "plain_prompt", "passage_prompt", "normalize"}
     return {
         "format": FORMAT,
         "dataset": params.download.dataset,
@@ -77,12 +77,12 @@ def loading_facts(params: Params, states: EncoderParams) -> dict[str, Any]:
         "statuses": params.pipeline.tells_status,
         "towers": params.merge.towers,
         "retriever": params.retriever.model_dump(mode="json", exclude=elsewhere),
-        "encoder": states.model_dump(mode="json", include=told),
+        "encoder": states.model_dump(mode="json", include=fields),
     }
 
 
 def training_facts(params: Params) -> dict[str, str]:
-    """Return what a card says of the training: no address of a server is told, and no path of this machine."""
+    """Return what a card says of the training, without addresses of servers and paths of this machine."""
     from harr.builders.methods import method_of
     from harr.merge.card import plain_name
 
@@ -109,7 +109,7 @@ def _weights(weight: Any) -> str:
         return f"{weight:g}"
     several = weight if isinstance(weight, list) else [weight]
     ends = [f"from step {w['start']}" if w["end"] is None else f"steps {w['start']} to {w['end'] - 1}" for w in several]
-    return ", ".join(f"{one['weight']:g} ({steps})" for one, steps in zip(several, ends, strict=True))
+    return ", ".join(f"{term['weight']:g} ({steps})" for term, steps in zip(several, ends, strict=True))
 
 
 def _note(folder: Path, params: Params, sections: set[str]) -> None:
@@ -124,7 +124,7 @@ def register_model(run: Run, params: Params) -> str:
 
     Raises:
         StaleState: the evaluation is of another model than the merged one, or of another corpus than is here.
-        ParamsError: a stage before ran with other parameters, so that those of today do not tell of its work.
+        ParamsError: a stage before ran with other parameters, so that params.yaml does not describe its work.
     """
     from tasks.registry.register import register
 
@@ -142,24 +142,24 @@ def summary() -> dict[str, Any]:
         DamagedFile: stage evaluate left none, or they are damaged.
     """
     again = "run `dvc repro -f -s evaluate`"
-    found = read_state(METRICS / "evaluate.json", again, arms=dict, paired=dict)
+    figures = read_state(METRICS / "evaluate.json", again, arms=dict, paired=dict)
     # The contrasts of several settings stand with each of them.
-    return found if "settings" in found else {**found, "contrasts": read_state(METRICS / "contrasts.json", again)}
+    return figures if "settings" in figures else {**figures, "contrasts": read_state(METRICS / "contrasts.json", again)}
 
 
 def version_tags(params: Params) -> dict[str, str]:
     """Return the fingerprints of a version: of data, index, parameters, code and game, and the rules of its promotion.
 
-    The expectations that held are figures of the stages before, so DVC ties them to the data.
+    The expectations that passed are figures of earlier stages, so DVC ties them to the data.
 
     Raises:
         StaleState: the model in models/ is not the one that was evaluated, or was evaluated with something else.
     """
     record, (_, folder) = check_played(params), trained_folder(params)
-    made = read_state(folder / "harr.json", "run `dvc repro -f -s merge`").get("adapter")
-    if record["model"] != made:
+    source = read_state(folder / "harr.json", "run `dvc repro -f -s merge`").get("adapter")
+    if record["model"] != source:
         raise StaleState(
-            f"{folder} was made of adapter {str(made)[:8]}, but {EVALUATION} was played with {str(record['model'])[:8]}"
+            f"{folder} was made of adapter {str(source)[:8]}, but {EVALUATION} was played with {str(record['model'])[:8]}"
             "; run `dvc repro`, or `dvc checkout` for what was there"
         )
     thresholds = params.tracking.model_dump(mode="json", include={"min_questions", "conditions"})
@@ -171,14 +171,14 @@ def version_tags(params: Params) -> dict[str, str]:
         "questions": record["questions"],
         "evaluation": same_game(record),
         "rules": json.dumps({**record["rules"], **thresholds}, sort_keys=True),
-        "expectations": json.dumps(held_expectations(params)),
+        "expectations": json.dumps(count_expectations(params)),
         "params": fingerprint(params.model_dump(mode="json")),
         **revisions(),
     }
 
 
-def held_expectations(params: Params) -> dict[str, float]:
-    """Return how many rules of every suite held in the run that made this model; 0 where there is no result."""
+def count_expectations(params: Params) -> dict[str, float]:
+    """Return how many rules of every suite passed in the run that made this model; 0 where there is no result."""
     suites = {
         "corpus": "download",
         "questions": "download",
@@ -187,11 +187,11 @@ def held_expectations(params: Params) -> dict[str, float]:
         filter_suite(params): "filter",
         "evaluation": "evaluate",
     }
-    told: dict[str, dict[str, Any]] = {stage: {} for stage in suites.values()}
-    for stage in told:
+    figures: dict[str, dict[str, Any]] = {stage: {} for stage in suites.values()}
+    for stage in figures:
         if (path := METRICS / f"{stage}.json").exists():
-            told[stage] = read_state(path, f"run `dvc repro -f -s {stage}`")
-    return {suite: float(told[stage].get(f"expected_{suite}", 0)) for suite, stage in suites.items()}
+            figures[stage] = read_state(path, f"run `dvc repro -f -s {stage}`")
+    return {suite: float(figures[stage].get(f"expected_{suite}", 0)) for suite, stage in suites.items()}
 
 
 def merge(params: Params, run: Run) -> None:

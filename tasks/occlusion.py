@@ -10,7 +10,7 @@ from harr.io.files import write_json
 from harr.params import Params
 from harr.types import Log, Question
 from tasks.paths import OCCLUSION, PLACES
-from tasks.play import Rows, arm_pipelines, arm_runs, rounded
+from tasks.play import Rows, arm_pipelines, arm_runs, round_figures
 
 if TYPE_CHECKING:
     from harr.evaluate.play import ArmRun
@@ -28,8 +28,8 @@ def play_occluded(
     from harr.compute import distributed
 
     runs = [run for run in arm_runs(params, model) if run.name == FULL]
-    played = params.evaluate.occlusion
-    figures = rounded(_occlusion(params, questions, runs, rows[FULL], log)) if played else {}
+    occluded = params.evaluate.occlusion
+    figures = round_figures(_occlusion(params, questions, runs, rows[FULL], log)) if occluded else {}
     distributed.main_process_only(lambda: write_json(OCCLUSION, figures))
     return dict(figures)
 
@@ -47,25 +47,25 @@ def _occlusion(
     section, pipeline = params.evaluate, params.pipeline
     hidden = hidden_parts(params.retriever.state, writes_queries=pipeline.writes_queries)
     where = "corpus" if "corpus" in section.candidates else "question"  # its metrics have no prefix
-    asked = [q for q in questions if q.candidate_ids] if where == "question" else questions
+    played_questions = [q for q in questions if q.candidate_ids] if where == "question" else questions
     reward = build_reward(params.reward, params.encoder, params.seed, PLACES)
     generator = build_generator(params.generator, params.seed, PLACES)
-    found: dict[str, list[Rows]] = {part: [] for part in hidden}
-    with open_players(params, PLACES, asked, candidates=where) as player:
+    rows: dict[str, list[Rows]] = {part: [] for part in hidden}
+    with open_players(params, PLACES, played_questions, candidates=where) as player:
         for run in runs:
             retriever = player(run.arm, run.folder)
             for part, hide in hidden.items():
                 desc = f"{run} without the {part}"
                 game = Game(desc, arm_pipelines(params)[FULL], Rewritten(retriever, hide), generator)
-                episodes = game.play(asked, batch_size=section.batch_size)
-                found[part].append(game.rows(episodes, reward.means(episodes), picking=pipeline.name == "pick"))
+                episodes = game.play(played_questions, batch_size=section.batch_size)
+                rows[part].append(game.rows(episodes, reward.means(episodes), picking=pipeline.name == "pick"))
             del retriever, game
             gc.collect()  # a model is a reference cycle; one is loaded at a time
     resamples, seed = section.resamples, params.seed
-    played = {FULL: full, **found}
-    arms = dict.fromkeys(played, ARMS[FULL])
-    means = summarise(played, baseline=FULL, arms=arms, resamples=resamples, seed=seed)["arms"]
-    costs = {part: contrast(full, found[part], resamples=resamples, seed=seed) for part in hidden}
+    all_rows = {FULL: full, **rows}
+    arms = dict.fromkeys(all_rows, ARMS[FULL])
+    means = summarise(all_rows, baseline=FULL, arms=arms, resamples=resamples, seed=seed)["arms"]
+    costs = {part: contrast(full, rows[part], resamples=resamples, seed=seed) for part in hidden}
     figures = {
         part: {
             name: {**values, "cost": gain["gain"], "cost_low": gain["low"], "cost_high": gain["high"]}

@@ -19,12 +19,12 @@ VECTORS, INDEX, MENTIONS, WORDS = PLACES.vectors, PLACES.index, PLACES.mentions,
 TRAINED_ON = Path("data/trained_on")
 """What stages filter, train and arms answer to (harr/corpus/changes.py)."""
 SINCE = "since_training"
-"""How the figures in metrics/index.json begin that tell what changed since it was written."""
+"""Prefix of the figures in metrics/index.json on what changed since it was written."""
 FILTERED, EVALUATION = Path("data/filtered"), Path("data/evaluation")
 GENERATOR, ADAPTER, ARMS = PLACES.generator, Path("models/adapter"), Path("models/arms")
 RETRIEVER, LLM, LENGTHS = Path("models/retriever"), Path("models/llm"), Path("models/lengths")
 AUDITS = "audits.json"
-"""The file of an evaluation that says what is held against ``full`` (tasks/audits.py)."""
+"""The file of an evaluation with the findings against ``full`` (tasks/audits.py)."""
 METRICS, PLOTS, REPORTS = Path("metrics"), Path("plots"), Path("reports")
 OCCLUSION = METRICS / "occlusion.json"
 HEADLINE = METRICS / "headline.json"
@@ -37,7 +37,7 @@ REPORT, PREFERENCES_PAGE = REPORTS / "index.html", REPORTS / "preferences.html"
 WORK = Path("work")
 """Unfinished work: a folder per stage, outside of what DVC deletes before a run."""
 STATE = Path(".harr")
-"""What commands tell each other: locks, processes, servers."""
+"""What commands share: locks, processes, servers."""
 NOTES, RUNS = WORK / "mlflow", STATE / "runs"
 """What MLflow has not received (tasks/tracking/report.py), and the folders of recipes, each with the same paths."""
 CHECKS = Path("gx/uncommitted/data_docs/local_site/validations")
@@ -45,5 +45,5 @@ CHECKS = Path("gx/uncommitted/data_docs/local_site/validations")
 
 
 def trained_folder(params: "Params") -> tuple[Literal["retriever", "llm"], Path]:
-    """Return what was trained, and where stage merge wrote it."""
+    """Return the kind of model that was trained, and where stage merge wrote it."""
     return ("llm", LLM) if params.writer_learns else ("retriever", RETRIEVER)

@@ -14,7 +14,7 @@ from harr.types import Episode, Log, Pipeline, Question, Retriever
 from tasks.common import report_usage
 from tasks.embed import vectors_manifest
 from tasks.paths import FILTERED, PLACES
-from tasks.samples import chosen, play_samples_of, player_of, with_samples
+from tasks.samples import choose_episodes, play_samples_of, player_of, with_samples
 from tasks.trained_runs import trained_runs
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Row = dict[str, Any]
 Rows = list[Row]
 
 
-def asked_questions(params: Params, path: Path) -> list[Question]:
+def draw_test_questions(params: Params, path: Path) -> list[Question]:
     """Return the questions that every arm plays."""
     from harr.corpus.passages import read_questions
     from harr.corpus.sample import draw_questions
@@ -48,7 +48,7 @@ def play_arms(
     from harr.evaluate.rows import join_candidates
 
     for arm in params.evaluate.arm_table.values():
-        if arm.player:  # one that does not fit is told before any other arm is played
+        if arm.player:  # a wrong one ends the stage before any arm is played
             player_of(arm)
     runs, pipelines, writes = arm_runs(params, model), arm_pipelines(params), params.writer_learns
     reward = build_reward(params.reward, params.encoder, params.seed, PLACES)
@@ -60,24 +60,24 @@ def play_arms(
         return Game(desc, pipelines[run.name], retriever, writer, reader)
 
     rows: list[dict[str, Rows]] = [{} for _ in runs]
-    shown: dict[str, list[Episode]] = {}
+    first_episodes: dict[str, list[Episode]] = {}
     several = len(params.evaluate.candidates) > 1
     for candidates in params.evaluate.candidates:
-        asked = [q for q in questions if q.candidate_ids] if candidates == "question" else questions
-        with open_players(params, PLACES, asked, candidates=candidates) as player:
-            for run, found in zip(runs, rows, strict=True):
+        run_questions = [q for q in questions if q.candidate_ids] if candidates == "question" else questions
+        with open_players(params, PLACES, run_questions, candidates=candidates) as player:
+            for run, run_rows in zip(runs, rows, strict=True):
                 desc = (str(run) if run.folder else run.name) + (f" ({candidates})" if several else "")
-                own = game(run, desc, player(run.arm, run.folder))
-                episodes, found[candidates] = play_run(params, run, own, asked, reward, log)
-                shown.setdefault(run.name, episodes)
-                del own
+                run_game = game(run, desc, player(run.arm, run.folder))
+                episodes, run_rows[candidates] = play_run(params, run, run_game, run_questions, reward, log)
+                first_episodes.setdefault(run.name, episodes)
+                del run_game
                 if run.folder or writes:  # a model is a reference cycle; one is loaded at a time
                     gc.collect()
     report_usage(log, generator=generator, reader=reader, judge=reward)
     by_arm: dict[str, list[Rows]] = {run.name: [] for run in runs}
     for run, by_candidates in zip(runs, rows, strict=True):
         by_arm[run.name].append(join_candidates(by_candidates))
-    return by_arm, shown
+    return by_arm, first_episodes
 
 
 def arm_runs(params: Params, model: Path | None) -> "list[ArmRun]":
@@ -100,12 +100,12 @@ def play_run(
 
     section = params.evaluate
     groups = play_samples_of(params, run, game, questions)
-    episodes, paid = chosen(params, run, game, questions, groups, log)
+    episodes, paid = choose_episodes(params, run, game, questions, groups, log)
     report_usage(log, **({str(run): game.generator} if params.writer_learns else {}), sources=game.retriever)
     lost = [step.retrieval.shortened for episode in episodes for step in episode.steps]
-    if dropped := sum(own.dropped for own in lost):
+    if dropped := sum(shortened.dropped for shortened in lost):
         print(f"{game.desc}: {dropped} hops left out of states longer than retriever.max_tokens")
-    if cut := sum(own.thought_cut for own in lost):
+    if cut := sum(shortened.thought_cut for shortened in lost):
         print(f"{game.desc}: {cut} thoughts cut in states longer than retriever.max_tokens")
     rows = game.rows(episodes, reward.means(episodes), picking=params.pipeline.name == "pick")
     if section.pass_at and not params.writer_learns:
@@ -139,16 +139,16 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
     }
 
 
-def rounded(value: Any) -> Any:
+def round_figures(value: Any) -> Any:
     """Round figures to six decimals, so that a file changes only when a result does.
 
-    >>> rounded({"mean": 0.12345678, "n": 3})
+    >>> round_figures({"mean": 0.12345678, "n": 3})
     {'mean': 0.123457, 'n': 3}
     """
     if isinstance(value, dict):
-        return {key: rounded(part) for key, part in value.items()}
+        return {key: round_figures(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [rounded(part) for part in value]
+        return [round_figures(part) for part in value]
     return round(value, 6) if isinstance(value, float) else value
 
 
@@ -160,12 +160,12 @@ def with_arms(params: Params, arms: Sequence[str]) -> Params:
         ParamsError: an arm does not go with the other parameters.
     """
     values = params.model_dump(exclude_unset=True)
-    own = {arm.name: arm.model_dump() for arm in params.evaluate.arms if not isinstance(arm, str)}
-    values["evaluate"] = {**values.get("evaluate", {}), "arms": tuple(own.get(name, name) for name in arms)}
+    by_name = {arm.name: arm.model_dump() for arm in params.evaluate.arms if not isinstance(arm, str)}
+    values["evaluate"] = {**values.get("evaluate", {}), "arms": tuple(by_name.get(name, name) for name in arms)}
     if FULL not in arms:
         values["evaluate"].pop("occlusion", None)
     try:
         return Params.model_validate(values)
     except ValueError as error:  # pydantic's, which alone knows what is wrong
-        said = [describe_fault(fault, Params) for fault in getattr(error, "errors", list)()]
-        raise ParamsError("; ".join(f"--arms {' '.join(arms)}: {fault}" for fault in said)) from None
+        faults = [describe_fault(fault, Params) for fault in getattr(error, "errors", list)()]
+        raise ParamsError("; ".join(f"--arms {' '.join(arms)}: {fault}" for fault in faults)) from None

@@ -52,7 +52,7 @@ def draw_report(params: Params) -> dict[str, float]:
 
 
 def _links(params: Params) -> dict[str, str]:
-    """Return the names and addresses of the pages beside the report."""
+    """Return the names and addresses of the other pages."""
     links = {"Preferences between queries": write_preferences_page().name} if params.train.prefers else {}
     return links | {f"Checks of {suite}": f"../{page}" for suite, page in data_docs().items()}
 

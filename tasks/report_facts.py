@@ -9,24 +9,24 @@ from tasks.tracking.fingerprints import revisions
 from tasks.trained_runs import read_run_figures
 
 
-def _told_groups() -> dict[str, str]:
+def _describe_groups() -> dict[str, str]:
     """Return, of the runs of stage arms, how much each had to learn from."""
     runs = [
-        f"{run} {100 * told['zero_std_share']:.0f} % ({told['questions']:.0f} questions)"
-        for run, told in read_run_figures().items()
+        f"{run} {100 * figures['zero_std_share']:.0f} % ({figures['questions']:.0f} questions)"
+        for run, figures in read_run_figures().items()
     ]
     return {"Groups of the arms whose rollouts were all rewarded alike": ", ".join(runs)} if runs else {}
 
 
 def run_facts(params: Params) -> dict[str, str]:
-    """Return what was run, in a person's words."""
+    """Return the facts of the run in words."""
     from harr.builders.methods import method_of
 
     vectors = vectors_manifest()
     filtered = read_state(METRICS / "filter.json", "run `dvc repro -f -s filter`", kept=float, tried=float)
     revision = revisions()
-    told = method_of(params.train).describe(params.train)
-    method = told.pop("method")
+    facts = method_of(params.train).describe(params.train)
+    method = facts.pop("method")
     over = "seeds and questions" if params.evaluate.seeds > 1 else "questions"
     edited = " (edited)" if revision["harr.edited"] == "true" else ""
     return {
@@ -40,9 +40,9 @@ def run_facts(params: Params) -> dict[str, str]:
         "Generator": params.generator.kind,
         **({"Reader": params.evaluate.reader.kind} if params.evaluate.reader else {}),
         "Retriever": f"{params.retriever.k} of {params.retriever.pool}, temperature {params.retriever.temperature}",
-        "Training": "; ".join([method, *(f"{name} {value}" for name, value in told.items())]),
+        "Training": "; ".join([method, *(f"{name} {value}" for name, value in facts.items())]),
         "Training questions": f"{filtered['kept']:.0f} kept of {filtered['tried']:.0f} tried",
-        **_told_groups(),
+        **_describe_groups(),
         "Seed": str(params.seed),
         "Trained arms": f"{params.evaluate.seeds} seed(s) each; intervals are over {over}",
         "Git revision": revision["mlflow.source.git.commit"][:12] + edited,

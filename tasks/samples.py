@@ -56,18 +56,18 @@ def play_samples_of(params: Params, run: "ArmRun", game: "Game", questions: Sequ
     They are remembered, so that arms of one model share them.
     """
     from harr.builders.players import open_samplers
-    from harr.builders.writers import untaught_folder
+    from harr.builders.writers import base_folder
     from harr.evaluate.samples import play_samples
 
     section = params.evaluate
     if run.arm.player or not (params.writer_learns and (run.arm.votes or section.pass_at)):
         return []
-    folder = untaught_folder(params.generator, PLACES) if run.arm.untaught else run.folder
+    folder = base_folder(params.generator, PLACES) if run.arm.untaught else run.folder
     writers = open_samplers(params, PLACES, folder, section.samples)
     return play_samples(questions, game, writers, batch_size=section.batch_size)
 
 
-def chosen(
+def choose_episodes(
     params: Params, run: "ArmRun", game: "Game", questions: Sequence[Question], groups: Groups, log: Log
 ) -> tuple[list[Episode], Groups]:
     """Return the episode that the arm chooses of every question, and all that was played for it."""
@@ -89,17 +89,15 @@ def with_samples(params: Params, rows: list[Row], groups: Groups, played: Groups
 
     ``played``: all that was played for the chosen episodes.
     """
-    from harr.builders.writers import written_by
+    from harr.builders.writers import writer_facts
     from harr.evaluate.play import rates
-    from harr.evaluate.samples import written_tokens
+    from harr.evaluate.samples import count_tokens
 
     section = params.evaluate
     if groups and section.pass_at:
-        found = rates(groups, section.pass_at)
-        rows = [row | found[row["id"]] for row in rows]
+        pass_rates = rates(groups, section.pass_at)
+        rows = [row | pass_rates[row["id"]] for row in rows]
     if any(arm.votes or arm.player for arm in section.arm_table.values()):
-        tokens = written_by(params.generator, PLACES).tokens
-        rows = [
-            row | {"written_tokens": written_tokens(group, tokens)} for row, group in zip(rows, played, strict=True)
-        ]
+        tokens = writer_facts(params.generator, PLACES).tokens
+        rows = [row | {"written_tokens": count_tokens(group, tokens)} for row, group in zip(rows, played, strict=True)]
     return rows

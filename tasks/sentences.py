@@ -14,7 +14,7 @@ SENTENCES: dict[str, Callable[[Params], str]] = {
     "index": lambda own: f"put the vectors of {_passages()} into {own.index.uri or 'Milvus Lite'}",
     "generator": lambda own: f"prepare the generator of answers: kind {own.generator.kind}",
     "filter": lambda own: f"choose what to learn from, out of {_questions('train')}",
-    "train": lambda own: f"train the {own.train.learns.replace('_', ' ')} by {own.train.method}{_kept_questions()}",
+    "train": lambda own: f"train the {own.train.learns.replace('_', ' ')} by {own.train.method}{_describe_filter()}",
     "arms": lambda own: f"train the rivals of full: {_rivals(own)}",
     "evaluate": lambda own: f"play {len(own.evaluate.arm_table)} arms on {_questions('test')}",
     "report": lambda own: f"draw what {len(own.evaluate.arm_table)} arms have reached",
@@ -32,8 +32,8 @@ def description(stage: str, params: Params) -> str:
     """
     if stage == "register":
         return "Register the model in models/, which another folder or an earlier run made."
-    said = SENTENCES[stage](params) if stage in SENTENCES else ""
-    return f"{said[:1].upper()}{said[1:]}{'.' if said else ''}"
+    sentence = SENTENCES[stage](params) if stage in SENTENCES else ""
+    return f"{sentence[:1].upper()}{sentence[1:]}{'.' if sentence else ''}"
 
 
 def _passages() -> str:
@@ -46,7 +46,7 @@ def _questions(split: str) -> str:
     return f"{_count(QUESTIONS / f'{split}.jsonl')}{split} questions"
 
 
-def _kept_questions() -> str:
+def _describe_filter() -> str:
     return f" on {count}questions" if (count := _count(FILTERED / "questions.jsonl")) else ""
 
 
@@ -59,5 +59,5 @@ def _count(path: Path) -> str:
 def _rivals(params: Params) -> str:
     from tasks.trained_runs import trained_runs
 
-    folders = {folder for own in trained_runs(params).values() for folder in own if not folder.is_relative_to(ADAPTER)}
+    folders = {folder for arm in trained_runs(params).values() for folder in arm if not folder.is_relative_to(ADAPTER)}
     return f"{len(folders)} run{'' if len(folders) == 1 else 's'}" if folders else "none is asked for"

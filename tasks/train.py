@@ -14,7 +14,7 @@ from tasks.runtime.stage import main
 from tasks.tracking.run import Run
 
 LAST = ("beta", "target_margin_nats", "margin_nats", "held_out_accuracy")
-"""Figures of the last step that tell a run of leret from others."""
+"""Figures of the last step that only runs of leret have."""
 
 
 def train_policy(params: Params, log: Log) -> list[dict[str, Any]]:
@@ -41,9 +41,9 @@ def summary(history: list[dict[str, Any]], figure: str = "reward") -> dict[str, 
         ends = {"first": history[:10], "last": history[-10:]}
         rewards = {f"reward_{name}_10": mean_reward(rows) for name, rows in ends.items()}
     last = {name: history[-1][name] for name in LAST if name in history[-1]}
-    told = {"steps": float(len(history)), **rewards, **last, "seconds": sum(row["seconds"] for row in history)}
+    figures = {"steps": float(len(history)), **rewards, **last, "seconds": sum(row["seconds"] for row in history)}
     raised = [{"alarm_step": float(number)} for number, row in enumerate(history, 1) if row.get("alarm")]
-    return told | validation_summary(history) | (raised[0] if raised else {})
+    return figures | validation_summary(history) | (raised[0] if raised else {})
 
 
 def validation_summary(history: list[dict[str, Any]]) -> dict[str, float]:
@@ -55,14 +55,14 @@ def validation_summary(history: list[dict[str, Any]]) -> dict[str, float]:
     """
     from harr.rag.validation import best_point, leading, points
 
-    played = points(history)
-    if not played:
+    validated = points(history)
+    if not validated:
         return {}
-    best, metric = best_point(history), leading(played[-1])
-    ends = {"first": played[0], "last": played[-1], "best": best}
-    told = {f"validation_{name}_{metric}": point[metric] for name, point in ends.items()}
-    seconds = sum(point["seconds"] for point in played)
-    return told | {"validation_best_step": best["step"], "validation_seconds": seconds}
+    best, metric = best_point(history), leading(validated[-1])
+    ends = {"first": validated[0], "last": validated[-1], "best": best}
+    figures = {f"validation_{name}_{metric}": point[metric] for name, point in ends.items()}
+    seconds = sum(point["seconds"] for point in validated)
+    return figures | {"validation_best_step": best["step"], "validation_seconds": seconds}
 
 
 def mean_reward(rows: list[dict[str, Any]]) -> float:
@@ -75,7 +75,7 @@ def mean_reward(rows: list[dict[str, Any]]) -> float:
 
 
 def training_figure(params: Params) -> str:
-    """Return what the rows of training tell: ``reward``, or ``accuracy``."""
+    """Return the figure of the rows of training: ``reward``, or ``accuracy``."""
     from harr.builders.methods import method_of
 
     return method_of(params.train).figure
@@ -99,7 +99,7 @@ def write_stats(history: list[dict[str, Any]]) -> Path:
 
 
 def train(params: Params, run: Run) -> None:
-    """Train the policy by the method of params.yaml; a killed run goes on at its last checkpoint."""
+    """Train the policy by the method of params.yaml; a killed run continues at its last checkpoint."""
     history = train_policy(params, run.log)
     figure = training_figure(params)
     run.record("train", summary(history, figure))

@@ -1,4 +1,4 @@
-"""Which runs are trained, where they lie, and what they told."""
+"""Which runs are trained, where they lie, and their figures."""
 
 from pathlib import Path
 
@@ -8,22 +8,22 @@ from harr.params import Params
 from tasks.paths import ADAPTER, ARMS
 
 TOLD = "runs.json"
-"""The file of models/arms with what its runs told."""
+"""The file of models/arms with the figures of its runs."""
 
 
 def trained_runs(params: Params) -> dict[str, list[Path]]:
     """Return the folders of every trained arm, one per seed; that of ``full`` with the first seed is stage train's."""
     seeds = range(params.seed, params.seed + params.evaluate.seeds)
     full = [ADAPTER, *(ARMS / f"{FULL}-{seed}" for seed in seeds[1:])]
-    own = {name: [ARMS / f"{name}-{seed}" for seed in seeds] for name in params.evaluate.arm_table} | {FULL: full}
+    folders = {name: [ARMS / f"{name}-{seed}" for seed in seeds] for name in params.evaluate.arm_table} | {FULL: full}
     return {
-        name: [folder / arm.inside for folder in full] if arm.inside else own[name]
+        name: [folder / arm.inside for folder in full] if arm.inside else folders[name]
         for name, arm in params.evaluate.arm_table.items()
         if arm.trained
     }
 
 
 def read_run_figures() -> dict[str, dict[str, float]]:
-    """Return what stage arms told of its runs (:func:`tasks.arms.run_figures`), by the name of their folder."""
+    """Return the figures of stage arms' runs (:func:`tasks.arms.run_figures`), by the name of their folder."""
     path = ARMS / TOLD
     return read_json(path) if path.exists() else {}

@@ -25,7 +25,7 @@ from tasks.index import decide_training, index_passages
 from tasks.merge import merge_adapter
 from tasks.occlusion import play_occluded
 from tasks.paths import METRICS, QUESTIONS
-from tasks.play import asked_questions, play_arms
+from tasks.play import draw_test_questions, play_arms
 from tasks.report import draw_report
 from tasks.train import plot_training, train_policy, training_figure, write_stats
 
@@ -87,7 +87,7 @@ def run_stages(params: Params, world: Path | None = None) -> Ran:
     write_stats(history)
     plot_training(history, training_figure(params))
     trained = train_arms(params, nothing)
-    asked = asked_questions(params, QUESTIONS / "test.jsonl")
+    asked = draw_test_questions(params, QUESTIONS / "test.jsonl")
     rows, episodes = play_arms(params, asked, nothing, model=None)
     summary = summarise_arms(params, rows) | {"corpus": corpus_facts()}
     summary["audits"] = play_audits(params, rows, episodes, nothing)

@@ -201,7 +201,7 @@ def test_what_is_in_the_way_is_one_line(
         assert said in ended(lambda place=place: write_text(Path(place), "x"), capsys)  # type: ignore[misc]
     assert Path("file").read_text() == "mine"
     (locks.LOCKS / "generator").mkdir(parents=True)
-    said = ended(lambda: locks.alone("generator").__enter__(), capsys)
+    said = ended(lambda: locks.lock_stage("generator").__enter__(), capsys)
     assert said.startswith("error: .harr/locks/generator: a folder is where a file belongs; what is finished is kept;")
     assert "loop: its links lead in a circle; what is finished" in ended(Path("loop").read_text, capsys)
     said = machine_fault(OSError(errno.EXDEV, "Invalid cross-device link", "work/a", None, "data/a"))
@@ -210,15 +210,15 @@ def test_what_is_in_the_way_is_one_line(
 
 @pytest.mark.fault(10)
 def test_the_second_process_is_told_who_has_the_lock(workplace: Path) -> None:
-    with locks.alone("embed"):
-        with pytest.raises(InUse) as error, locks.alone("embed"):
+    with locks.lock_stage("embed"):
+        with pytest.raises(InUse) as error, locks.lock_stage("embed"):
             pass
         said = str(error.value)
         assert re.search(rf"is locked by pid {os.getpid()} on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d \(alive\)", said)
         assert said.startswith("stage embed in ") and said.endswith("wait for its end, or stop it")
-        with locks.alone("index"):
+        with locks.lock_stage("index"):
             pass
-    with locks.alone("embed"):
+    with locks.lock_stage("embed"):
         pass
     assert locks.owner(locks.LOCKS / "embed") == "a process that has just begun"  # nothing is left of its note
     assert locks.owner(Path("nowhere")) == "a process that has just begun"

@@ -19,7 +19,7 @@ from harr.params.generator import ServedParams, TrainedParams
 from harr.params.pipeline import SearchR1Params
 from harr.params.servers import ServerParams
 from tasks.paths import GENERATOR, PLACES, QUESTIONS, WORK
-from tasks.play import asked_questions, play_arms
+from tasks.play import draw_test_questions, play_arms
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(4 * START)]
 TEMPLATE = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
@@ -74,7 +74,7 @@ def test_stage_filter_keeps_the_same_and_every_arm_plays_the_same(project: Path,
         with open_setup(params, PLACES, QUESTIONS / "train.jsonl") as setup:
             filtered = FilterParams(group_size=4, batch_size=12, keep="disagreeing")
             kept.append(try_questions(filtered, setup, setup.questions, seed=0))
-        questions = asked_questions(params, QUESTIONS / "test.jsonl")
+        questions = draw_test_questions(params, QUESTIONS / "test.jsonl")
         played.append(play_arms(params, questions, nothing, model=None))
     assert kept[0] == kept[1] and len(kept[0]) == 12
     assert played[0] == played[1]

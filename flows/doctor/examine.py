@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from flows.doctor import machine, servers
-from flows.doctor.finding import DEADLINE_SECONDS, Finding, broken, fail, in_background, ok, warn
+from flows.doctor.finding import DEADLINE_SECONDS, Finding, describe_failure, fail, ok, start_in_background, warn
 from harr.errors import HarrError, ParamsError
 from harr.params import Params
 from harr.params.fields import Section
@@ -36,11 +36,11 @@ def examine(root: Path, environment: Mapping[str, str]) -> list[Finding]:
         findings = [
             fail("params.yaml", "; ".join(str(error).splitlines()), "correct it, or copy one of recipes/*.yaml")
         ]
-    for name, future in [(name, in_background(check)) for name, check in checks]:
+    for name, future in [(name, start_in_background(check)) for name, check in checks]:
         try:
             findings += future.result(DEADLINE_SECONDS)
         except Exception as error:
-            findings.append(broken(name, error))
+            findings.append(describe_failure(name, error))
     return findings
 
 

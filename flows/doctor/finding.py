@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Finding:
-    """A thing that was looked at, what was found there, and for a problem the exact fix."""
+    """The subject of a check, its state, and for a problem the exact fix."""
 
     level: Level
     subject: str
@@ -24,40 +24,40 @@ class Finding:
     fix: str = ""
 
 
-def ok(subject: str, found: str) -> Finding:
+def ok(subject: str, state: str) -> Finding:
     """Return that there is nothing to do."""
-    return Finding("ok", subject, found)
+    return Finding("ok", subject, state)
 
 
-def warn(subject: str, found: str, fix: str) -> Finding:
+def warn(subject: str, state: str, fix: str) -> Finding:
     """Return that it works, but not as it should, or not for long."""
-    return Finding("warn", subject, found, fix)
+    return Finding("warn", subject, state, fix)
 
 
-def fail(subject: str, found: str, fix: str) -> Finding:
+def fail(subject: str, state: str, fix: str) -> Finding:
     """Return that the pipeline stops here, or gives wrong results."""
-    return Finding("fail", subject, found, fix)
+    return Finding("fail", subject, state, fix)
 
 
-def broken(name: str, error: Exception) -> Finding:
+def describe_failure(name: str, error: Exception) -> Finding:
     """Return what kept a check from being made, in a line.
 
-    >>> broken("stages", KeyError("path")).found
+    >>> describe_failure("stages", KeyError("path")).found
     "cannot be looked at (KeyError: 'path')"
-    >>> broken("index", HarrError("manifest.json is damaged; dvc repro index")).fix
+    >>> describe_failure("index", HarrError("manifest.json is damaged; dvc repro index")).fix
     'dvc repro index'
     """
     text = one_line(error, 500)
     if isinstance(error, TimeoutError):
         return warn(name, "no answer in time (a name that is looked up slowly?)", "check its address")
     if isinstance(error, HarrError):
-        found, _, fix = text.rpartition("; ")
+        message, _, fix = text.rpartition("; ")
         level = warn if isinstance(error, InUse) else fail
-        return level(name, found or text, fix if found else "mend or remove what it names")
+        return level(name, message or text, fix if message else "mend or remove what it names")
     return fail(name, f"cannot be looked at ({type(error).__name__}: {text[:300]})", "mend or remove what it reads")
 
 
-def in_background(body: Callable[[], Value]) -> Future[Value]:
+def start_in_background(body: Callable[[], Value]) -> Future[Value]:
     """Start a function in a thread that never keeps the process from ending; its result or error comes later."""
     future: Future[Value] = Future()
 

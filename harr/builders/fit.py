@@ -17,7 +17,7 @@ def facts_of(folder: Path) -> dict[str, Any]:
 
 
 def made_for(model: str) -> str:
-    """Return the identity of the encoder whose vectors a folder reads states for; empty where it tells none."""
+    """Return the identity of the encoder whose vectors a folder reads states for; empty where it has none."""
     return str(facts_of(find_folder(model, "retriever.encoder")).get("documents", ""))
 
 
@@ -41,30 +41,30 @@ def check_encoder(encoder: Encoder, model: str, made_by: str, vectors: Path) -> 
         )
     if not model:
         return
-    if not (wanted := made_for(model)):
+    if not (expected := made_for(model)):
         raise ModelError(
             f"retriever.encoder {model} does not say whose vectors it reads states for; run `harr bridge --model "
             f"{model}`, and name the folder that it writes"
         )
-    if wanted != made_by:
+    if expected != made_by:
         raise IndexMismatch(
-            f"retriever.encoder {model} reads states for vectors of encoder {wanted}, but {vectors} was made by "
+            f"retriever.encoder {model} reads states for vectors of encoder {expected}, but {vectors} was made by "
             f"{made_by}; run `harr bridge` again, or name another folder"
         )
 
 
-def check_trained(folder: Path, given: Mapping[str, Any]) -> None:
+def check_trained(folder: Path, values: Mapping[str, Any]) -> None:
     """Refuse a model that was trained with other settings than it would play with.
 
     Args:
         folder: an adapter or a merged model.
-        given: what params.yaml says now, by the name in harr.json.
+        values: those of params.yaml, by the name in harr.json.
 
     Raises:
         ModelError: names the first that differs, and where it stands in params.yaml.
     """
     facts = facts_of(folder)
-    for name, value in given.items():
+    for name, value in values.items():
         if (trained := facts.get(name, value)) != value:
             key = f"{'encoder' if name == 'normalize' else 'retriever'}.{name}"
             raise ModelError(

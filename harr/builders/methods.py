@@ -52,7 +52,7 @@ class Method:
     Args:
         train: trains. prepare: what stage filter does for it.
         describe: section ``train`` as facts for the model card and the report; ``method`` is the first.
-        figure: what its rows tell as ``reward_mean``. ``accuracy`` is of predictions: of tokens in even, of pairs in
+        figure: the meaning of ``reward_mean`` in its rows. ``accuracy`` is of predictions: of tokens in even, pairs in
             odd phases (``phase`` of a row).
         check: refuses questions that the method could not learn from, before any is played.
         settings: the class that its ``settings`` of params.yaml are read as; what does not fit is refused before
@@ -110,7 +110,7 @@ def method_of(section: TrainParams) -> Method:
         ParamsError: the method of another package cannot be imported, is neither a record nor a function, or takes
             other settings.
     """
-    return _foreign(section, "train") if isinstance(section, FunctionTrainParams) else METHODS[section.method]
+    return _import_method(section, "train") if isinstance(section, FunctionTrainParams) else METHODS[section.method]
 
 
 def arm_method(params: Params, name: str) -> tuple[Method, TrainParams]:
@@ -122,20 +122,20 @@ def arm_method(params: Params, name: str) -> tuple[Method, TrainParams]:
     section, arm = params.train, params.evaluate.arm_table[name]
     if not is_dotted(arm.method):
         return METHODS[arm.method] if arm.method else method_of(section), section
-    own = ArmTrainParams.of(section, arm.method, arm.settings)
-    return _foreign(own, f"evaluate.arms {name}"), own
+    arm_section = ArmTrainParams.of(section, arm.method, arm.settings)
+    return _import_method(arm_section, f"evaluate.arms {name}"), arm_section
 
 
-def _foreign(section: FunctionTrainParams, place: str) -> Method:
+def _import_method(section: FunctionTrainParams, place: str) -> Method:
     """Return the method of another package; ``place`` of params.yaml names it."""
     key = f"{place}.{'method' if isinstance(section, ArmTrainParams) else 'function'}"
-    found = import_named(section.function, key=key)
-    if not (isinstance(found, Method) or callable(found)):
+    value = import_named(section.function, key=key)
+    if not (isinstance(value, Method) or callable(value)):
         raise ParamsError(
-            f"{key}: {section.function} is {type(found).__name__}; give a Method (harr/builders/methods.py), "
+            f"{key}: {section.function} is {type(value).__name__}; give a Method (harr/builders/methods.py), "
             "or its function train(params, setup, out, work, log, seed)"
         )
-    method = found if isinstance(found, Method) else Method(found)
+    method = value if isinstance(value, Method) else Method(value)
     if method.settings:
         read_section(method.settings, section.settings, f"{place}.settings")
     return method

@@ -1,4 +1,4 @@
-"""An encoder of another kind as an arm beside ours: static, larger or older, over the same passages."""
+"""An encoder of another kind as an arm to compare with: static, larger or older, over the same passages."""
 
 from collections.abc import Sequence
 
@@ -33,9 +33,9 @@ class OtherEncoder:
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Return the best ``k`` passages per search, by cosine with the query alone."""
         return [
-            found
+            retrieval
             for first in range(0, len(searches), BATCH)
-            for found in self._retrieve(searches[first : first + BATCH])
+            for retrieval in self._retrieve(searches[first : first + BATCH])
         ]
 
     def _retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
@@ -44,9 +44,9 @@ class OtherEncoder:
         ranked = []
         for search, scores_N in zip(searches, scores_QN, strict=True):
             row_of = self.inputs.passages.rows_of([*search.exclude_ids, *search.question.candidate_ids])
-            given = self.inputs.candidates == "question"
-            wanted = [row for name, row in row_of.items() if name in search.question.candidate_ids]
-            allowed_N = np.isin(self.rows_N, wanted) if given else np.full(len(self.rows_N), fill_value=True)
+            only_candidates = self.inputs.candidates == "question"
+            rows = [row for name, row in row_of.items() if name in search.question.candidate_ids]
+            allowed_N = np.isin(self.rows_N, rows) if only_candidates else np.full(len(self.rows_N), fill_value=True)
             allowed_N &= ~np.isin(self.rows_N, [row_of[name] for name in search.exclude_ids if name in row_of])
             best = np.argsort(-np.where(allowed_N, scores_N, -np.inf), kind="stable")[: allowed_N.sum()]
             best = best[: search.k or self.inputs.k]

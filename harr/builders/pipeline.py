@@ -4,7 +4,7 @@ from functools import partial
 
 from harr.builders.encoder import build_encoder
 from harr.builders.places import Places
-from harr.builders.writers import GeneratorSection, build_judge, written_by
+from harr.builders.writers import GeneratorSection, build_judge, writer_facts
 from harr.compute import distributed
 from harr.params.embed import EncoderParams
 from harr.params.pipeline import PickParams, PipelineParams
@@ -23,7 +23,7 @@ def build_pipeline(section: PipelineParams, generator: GeneratorSection, places:
     Raises:
         ModelError: ``pipeline.template`` is chat, and the model has no chat template that can be used.
     """
-    pipeline = PIPELINES[section.name](section, written_by(generator, places))
+    pipeline = PIPELINES[section.name](section, writer_facts(generator, places))
     return thinking(pipeline, tokens) if (tokens := getattr(section, "thinking_tokens", 0)) else pipeline
 
 

@@ -22,7 +22,7 @@ from harr.builders.retrievers import (
     towers_policy,
 )
 from harr.builders.setup import open_encoder
-from harr.builders.writers import build_samplers, build_writer, untaught_folder, writer_folder
+from harr.builders.writers import base_folder, build_samplers, build_writer, writer_folder
 from harr.compute.precision import resolved
 from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
@@ -164,7 +164,7 @@ def open_writer(params: Params, places: Places, arm: Arm, trained: Path | None) 
     ``untaught`` writes as before stage generator, where what that stage left is an arm of its own (not of LeReT).
     """
     section = params.generator
-    begun = untaught_folder if arm.untaught and "warmstart" in params.train.arms else writer_folder
+    begun = base_folder if arm.untaught and "warmstart" in params.train.arms else writer_folder
     max_tokens = getattr(params.train, "max_tokens", 0)
     return build_writer(section, trained or begun(section, places), max_tokens, params.seed, places)
 
@@ -178,8 +178,8 @@ def open_samplers(params: Params, places: Places, trained: Path | None, samples:
 
 
 def _check_ids(questions: Sequence[Question], passages: Passages, places: Places) -> None:
-    named = {pid for question in questions for pid in (*question.gold_ids, *question.candidate_ids)}
-    missing = sorted(named - set(passages.rows_of(named)))
+    ids = {pid for question in questions for pid in (*question.gold_ids, *question.candidate_ids)}
+    missing = sorted(ids - set(passages.rows_of(ids)))
     if missing:
         raise CorpusError(
             f"{len(missing)} passage ids of the questions are not in {places.corpus} (first: {', '.join(missing[:3])})"

@@ -80,20 +80,20 @@ def fixed_retriever(
         return MentionRetriever(corpus.index, corpus.passages, corpus.mentions(), section.k, candidates)
     sparse = BM25Retriever(corpus.index, corpus.passages, section.k, candidates)
     dense = replace(dense_policy(section, encoder, corpus, candidates, history=False), fusion=DENSE)
-    found: Retriever = dense if search == "dense" else sparse
+    retriever: Retriever = dense if search == "dense" else sparse
     if search == "hybrid":
         fusion = fusion_of("hybrid", section.fusion, section.weights)
-        found = HybridRetriever(dense, sparse, fusion, k=section.k, depth=section.pool)
+        retriever = HybridRetriever(dense, sparse, fusion, k=section.k, depth=section.pool)
     if section.function:
         parts = section, encoder, corpus, candidates
-        return function_retriever(section.function, section.settings, found, *parts, key="retriever.function")
-    return found
+        return function_retriever(section.function, section.settings, retriever, *parts, key="retriever.function")
+    return retriever
 
 
 def reranked_retriever(
     section: RetrieverParams, reranker: RerankerParams, encoder: Encoder, corpus: Corpus, candidates: str
 ) -> Retriever:
-    """Return one that orders the pool of ``retriever.search`` anew by the reranker of section ``evaluate``."""
+    """Return one that reranks the pool of ``retriever.search`` by the reranker of section ``evaluate``."""
     base = fixed_retriever(section, section.search, encoder, corpus, candidates)
     score = open_reranker(reranker, "evaluate.reranker")
     return Reranked(base, score, k=section.k, depth=section.pool)
@@ -111,7 +111,7 @@ def dense_policy(
 ) -> DensePolicy:
     """Return one that ranks by the encoder, with the ``history`` or without it; it samples where it has a ``seed``.
 
-    ``trained`` is the folder that the encoder is from; its term beside the vector is read there.
+    ``trained`` is the folder that the encoder is from; its term besides the vector is read there.
     """
     evidence = None
     if section.evidence and (trained or seed is not None):
@@ -149,12 +149,12 @@ def source_retrievers(
     """Return all sources as one retriever, those of the ``web`` as they were opened; none of them learns."""
     from harr.rag.sources.router import Sources
 
-    own: dict[str, Retriever] = {}
+    by_tool: dict[str, Retriever] = {}
     for tool, source in sources.items():
         if isinstance(source, MilvusParams):
             index = _of_source(corpus.index, tool) if source.collection == "source" else corpus.index
-            own[tool] = fixed_retriever(section, section.search, encoder, replace(corpus, index=index), candidates)
-    return Sources(own, web, section.k)
+            by_tool[tool] = fixed_retriever(section, section.search, encoder, replace(corpus, index=index), candidates)
+    return Sources(by_tool, web, section.k)
 
 
 @dataclass(frozen=True)
@@ -174,11 +174,11 @@ class RetrieverInputs:
     k: int
     """Passages that a search returns, unless it wants another number (``Search.k``)."""
     pool: int
-    """Passages of ``base`` that whoever orders them anew asks for (``retriever.pool``)."""
+    """Number of passages of ``base`` to rerank (``retriever.pool``)."""
     candidates: str
     """``corpus``, or ``question``: only the passages given with a question (``Question.candidate_ids``)."""
     settings: Mapping[str, Any]
-    """The ``settings`` beside its name in params.yaml."""
+    """The ``settings`` next to its name in params.yaml."""
 
 
 def function_retriever(
@@ -198,12 +198,12 @@ def function_retriever(
         ParamsError: there is no such function, or it makes something else.
     """
     parts, sizes = (corpus.passages, corpus.vectors, corpus.index, encoder, base), (section.k, section.pool)
-    made = retriever_function(function, key)(RetrieverInputs(*parts, *sizes, candidates, settings))
-    if not callable(getattr(made, "retrieve", None)):
+    value = retriever_function(function, key)(RetrieverInputs(*parts, *sizes, candidates, settings))
+    if not callable(getattr(value, "retrieve", None)):
         raise ParamsError(
-            f"{key}: {function} makes {type(made).__name__} without a method retrieve; return a Retriever (harr.types)"
+            f"{key}: {function} makes {type(value).__name__} without a method retrieve; return a Retriever (harr.types)"
         )
-    return made
+    return value
 
 
 def retriever_function(function: str, key: str = "evaluate.arms") -> Callable[[RetrieverInputs], Any]:
@@ -228,15 +228,14 @@ def search_identity(index: str, section: RetrieverParams) -> str:
 
 
 def _of_source(index: PassageIndex, source: str) -> PassageIndex:
-    """Return a source's part of the index, which the main process alone has; where there is none, all processes are
-    told."""
-    held: list[PassageIndex] = []
-    distributed.main_process_only(lambda: held.append(index.of_source(source)))
-    return held[0] if held else index
+    """Return a source's part of the index, which the main process alone opens; an error reaches all processes."""
+    parts: list[PassageIndex] = []
+    distributed.main_process_only(lambda: parts.append(index.of_source(source)))
+    return parts[0] if parts else index
 
 
 def trained_towers(encoder: EncoderParams, section: RetrieverParams, folder: Path) -> TwoTowerPolicy:
-    """Return the towers of a trained adapter or of a merged model, without a corpus: whoever plays brings documents.
+    """Return the towers of a trained adapter or of a merged model, without a corpus: the caller brings documents.
 
     Raises:
         ModelError: the folder holds no tower of actions; it was trained by another method.

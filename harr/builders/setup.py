@@ -18,13 +18,7 @@ from harr.builders.retrievers import (
     source_retrievers,
     towers_policy,
 )
-from harr.builders.writers import (
-    build_generator,
-    settings_of,
-    stamps,
-    writer_folder,
-    written_by,
-)
+from harr.builders.writers import build_generator, settings_of, stamps, writer_facts, writer_folder
 from harr.corpus.passages import Passages, read_questions
 from harr.embed.encoder import Encoder
 from harr.errors import ParamsError
@@ -61,13 +55,13 @@ def open_setup(
     with open_corpus(params.index, places) as corpus:
         encoder = open_encoder(params, corpus, places)
         game = params.model_dump(include={"retriever", "pipeline", "generator", "reward"}, mode="json")
-        if params.retriever.encoder:  # a folder may be made anew
+        if params.retriever.encoder:  # a folder may be rewritten
             game["retriever"]["encoder"] = encoder.identity
         if params.sources:
             game["sources"] = source_facts(params.sources)
         writer, writes = writer_folder(params.generator, places), params.writer_learns
         if writes and params.pipeline.converses:
-            written_by(params.generator, places).check()
+            writer_facts(params.generator, places).check()
         facts = {
             "game": game,
             "history": history,
@@ -162,8 +156,8 @@ def open_encoder(params: Params, corpus: Corpus, places: Places) -> Encoder:
 
 def _with_gold(questions: Sequence[Question], passages: Passages) -> list[Question]:
     """Return the questions whose gold passages are in the corpus: some may have gone since these were kept."""
-    known = passages.rows_of({pid for question in questions for pid in question.gold_ids})
-    left = [question for question in questions if all(pid in known for pid in question.gold_ids)]
-    if len(left) < len(questions):
-        tqdm.write(f"{len(questions) - len(left)} of {len(questions)} questions left out: their gold passages are gone")
-    return left
+    rows = passages.rows_of({pid for question in questions for pid in question.gold_ids})
+    good = [question for question in questions if all(pid in rows for pid in question.gold_ids)]
+    if len(good) < len(questions):
+        tqdm.write(f"{len(questions) - len(good)} of {len(questions)} questions left out: their gold passages are gone")
+    return good

@@ -71,7 +71,7 @@ class TrainedRetriever:
         raise AssertionError
 
     def session(self, question: str) -> "Session":
-        """Begin a conversation about one question, which remembers what was asked and learnt."""
+        """Begin a conversation about one question, which remembers its hops."""
         return Session(self, Question("", question))
 
     def search(self, searches: Sequence[Search | str]) -> list[tuple[Passage, ...]]:
@@ -79,10 +79,10 @@ class TrainedRetriever:
 
         The searches of sessions come from :meth:`Session.asking`.
         """
-        return [found.passages for found in self.retrieve([_as_search(one) for one in searches])]
+        return [retrieval.passages for retrieval in self.retrieve([_as_search(search) for search in searches])]
 
     async def asearch(self, searches: Sequence[Search | str]) -> list[tuple[Passage, ...]]:
-        """Return what :meth:`search` does, in a thread, so that an event loop goes on."""
+        """Call :meth:`search` in a thread, so that an event loop is not blocked."""
         return await asyncio.to_thread(self.search, searches)
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
@@ -107,7 +107,7 @@ class TrainedRetriever:
 
 @dataclass
 class Session:
-    """One question, and what was asked and learnt about it so far; its next search reads all of that."""
+    """One question and its finished hops; the next search reads all of them."""
 
     retriever: TrainedRetriever
     question: Question
@@ -141,7 +141,7 @@ class Session:
     def learned(self, answer: str, status: str = "") -> None:
         """Remember what the last search taught; "" where its passages did not say.
 
-        ``status`` is FOUND, NOT_FOUND or AMBIGUOUS, for a retriever whose states tell it; without it the answer
+        ``status`` is FOUND, NOT_FOUND or AMBIGUOUS, for a retriever whose states have it; without it the answer
         decides.
 
         Raises:
@@ -149,26 +149,26 @@ class Session:
         """
         if self._asked is None:
             raise ParamsError("learned() without a search before it; call search() first")
-        self.hops.append(finished(self._asked, answer, status, statuses=self.retriever.statuses))
+        self.hops.append(finish_hop(self._asked, answer, status, statuses=self.retriever.statuses))
         self._asked = None
 
     def picked(self, passages: Iterable[Passage]) -> None:
-        """Remember passages that were taken, in order, for a retriever of pipeline ``pick``; none is found again."""
+        """Remember picked passages, in order, for a retriever of pipeline ``pick``; they are not found again."""
         for passage in passages:
             self.hops.append(Hop("", passage.content))
             self.excluded.add(passage.id)
 
 
-def finished(query: str, answer: str, status: str, *, statuses: bool) -> Hop:
-    """Return what was asked and learnt, for a retriever whose states tell a hop's status (``statuses``) or not.
+def finish_hop(query: str, answer: str, status: str, *, statuses: bool) -> Hop:
+    """Return a finished hop, for a retriever whose states have a hop's status (``statuses``) or not.
 
-    >>> finished("Who?", "", "", statuses=True).status, finished("Who?", "Ada", "", statuses=False).status
+    >>> finish_hop("Who?", "", "", statuses=True).status, finish_hop("Who?", "Ada", "", statuses=False).status
     ('NOT_FOUND', '')
     """
     return Hop(query, answer, (status or ("FOUND" if answer else "NOT_FOUND")) if statuses else "")
 
 
-def conversation(said: Sequence[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
+def conversation(messages: Sequence[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
     """Return the last message of the user, and every earlier one with the reply to it, of roles and texts.
 
     What is neither the user's nor the assistant's is left out, as a system message.
@@ -177,17 +177,17 @@ def conversation(said: Sequence[tuple[str, str]]) -> tuple[str, list[tuple[str, 
     ('Where was she born?', [('Who founded Acme?', 'Ada Brown')])
     """
     turns: list[tuple[str, list[str]]] = []
-    for role, text in said:
+    for role, text in messages:
         if role == "user":
             turns.append((text, []))
         elif role == "assistant" and turns:
             turns[-1][1].append(text)
-    *before, (asked, _) = turns
-    return asked, [(query, " ".join(replies)) for query, replies in before]
+    *before, (question, _) = turns
+    return question, [(query, " ".join(replies)) for query, replies in before]
 
 
-def _as_search(one: Search | str) -> Search:
-    return Search(Question("", one), one) if isinstance(one, str) else one
+def _as_search(search: Search | str) -> Search:
+    return Search(Question("", search), search) if isinstance(search, str) else search
 
 
 def _corpus_of(project: Path) -> AbstractContextManager[Corpus]:
@@ -201,7 +201,7 @@ def read_facts(folder: Path) -> tuple[dict[str, Any], RetrieverParams]:
     """Return harr.json of a trained retriever, and the section in it.
 
     Raises:
-        ModelError: there is none that this version reads, or the folder is of another method.
+        ModelError: this version reads no such file, or the folder is of another method.
     """
     path = folder / "harr.json"
     if not path.exists():
@@ -247,9 +247,9 @@ def _check_vectors(corpus: Corpus, facts: dict[str, Any], folder: Path, project:
     if corpus.check:
         corpus.check(folder, facts)
         return
-    made = corpus.vectors.manifest["encoder"]
-    if facts["documents"] != made:
+    identity = corpus.vectors.manifest["encoder"]
+    if facts["documents"] != identity:
         raise IndexMismatch(
             f"{folder} reads states for vectors of encoder {facts['documents']}, but those of {project} were made by "
-            f"{made}; name the project that it was trained in, or embed this corpus with the same section encoder"
+            f"{identity}; name the project that it was trained in, or embed this corpus with the same section encoder"
         )

@@ -38,10 +38,10 @@ GeneratorSection = Reader | ScriptedParams | TrainedParams | WarmstartParams | N
 def build_generator(section: GeneratorSection, seed: int, places: Places) -> Generator | None:
     """Return the player that writes, where the pipeline needs one.
 
-    What a server or a local model wrote is kept in ``places.completions``, for all stages; a model that changes its
-    folder starts anew.
+    What a server or a local model wrote is kept in ``places.completions``, for all stages; another model
+    folder starts a new cache.
     """
-    return None if section.kind == "none" else _shared(lambda: _writer(section, seed, places))
+    return None if section.kind == "none" else _share(lambda: _writer(section, seed, places))
 
 
 def build_reader(
@@ -51,18 +51,18 @@ def build_reader(
     name: str = "evaluate.reader",
 ) -> Generator | None:
     """Return the model of ``evaluate.reader``, or of another section, ``name``, with such a model; it writes its most
-    likely tokens unless told otherwise."""
-    return None if section is None else _shared(lambda: _writer(_greedy(section), seed, places, name))
+    likely tokens unless a temperature is set."""
+    return None if section is None else _share(lambda: _writer(_greedy(section), seed, places, name))
 
 
 def build_judge(section: ServedParams | LocalParams | None, seed: int, places: Places) -> Generator | None:
     """Return the model that grades answers; it writes its most likely tokens unless its temperature is given.
 
-    Verdicts are kept as completions are; one that cannot be read is not, and is asked for anew by a later stage.
+    Verdicts are kept as completions are; one that cannot be read is not, and a later stage asks again.
     """
     if section is None:
         return None
-    return _shared(lambda: _writer(_greedy(section), seed, places, "reward.judge", readable))
+    return _share(lambda: _writer(_greedy(section), seed, places, "reward.judge", readable))
 
 
 def build_writer(section: GeneratorSection, model: Path, max_tokens: int, seed: int, places: Places) -> Generator:
@@ -77,11 +77,11 @@ def build_samplers(
 ) -> list[Generator]:
     """Return a language model that has learnt, by its folder, as it samples with each of these seeds."""
     settings, batch_size = settings_of(section), getattr(section, "batch_size", 0)
-    one = LanguageModel(*load_model(str(model), chat_template_kwargs=settings), name=str(model))
+    llm = LanguageModel(*load_model(str(model), chat_template_kwargs=settings), name=str(model))
     shape = {"model": str(model), "temperature": temperature, "max_tokens": max_tokens, "settings": settings}
     return [
         CachedGenerator(
-            LocalGenerator(one, temperature=temperature, max_tokens=max_tokens, batch_size=batch_size, seed=seed),
+            LocalGenerator(llm, temperature=temperature, max_tokens=max_tokens, batch_size=batch_size, seed=seed),
             places.completions / f"{fingerprint(['samples', shape, stamps(model), seed])}.sqlite",
         )
         for seed in seeds
@@ -95,7 +95,7 @@ def _greedy(section: Reader) -> Reader:
     return section.model_copy(update={"temperature": 0.0})
 
 
-def _shared(make: Callable[[], Generator]) -> Generator:
+def _share(make: Callable[[], Generator]) -> Generator:
     return SharedGenerator(make) if distributed.count() > 1 else make()
 
 
@@ -120,10 +120,10 @@ def _writer(
             )(**section.settings)
             return player
         case "server":
-            writer, known = ServerGenerator(section, seed=seed, name=name), section.server.urls[0]
+            writer, identity = ServerGenerator(section, seed=seed, name=name), section.server.urls[0]
         case "local" | "trained" | "warmstart":
             folder = writer_folder(section, places)
-            known = stamps(folder)
+            identity = stamps(folder)
             writer = LocalGenerator(
                 str(folder),
                 temperature=section.temperature,
@@ -135,7 +135,7 @@ def _writer(
     shape = section.model_dump(include={"kind", "model", "temperature", "max_tokens", "extra_body"})
     if settings := settings_of(section):
         shape["chat_template_kwargs"] = settings
-    return CachedGenerator(writer, places.completions / f"{fingerprint([shape, known, seed])}.sqlite", keep)
+    return CachedGenerator(writer, places.completions / f"{fingerprint([shape, identity, seed])}.sqlite", keep)
 
 
 def writer_folder(section: GeneratorSection, places: Places) -> Path:
@@ -143,7 +143,7 @@ def writer_folder(section: GeneratorSection, places: Places) -> Path:
     return Path(section.model).expanduser() if section.kind == "local" else places.generator
 
 
-def untaught_folder(section: GeneratorSection, places: Places) -> Path:
+def base_folder(section: GeneratorSection, places: Places) -> Path:
     """Return the folder of the model that ``writer_folder`` was before stage generator taught it."""
     match section.kind:
         case "trained":
@@ -166,7 +166,7 @@ def settings_of(section: GeneratorSection) -> dict[str, Any]:
     return getattr(section, "chat_template_kwargs", {})
 
 
-def written_by(section: GeneratorSection, places: Places) -> WriterFacts:
+def writer_facts(section: GeneratorSection, places: Places) -> WriterFacts:
     """Return what a pipeline may ask of the model that writes; its tokenizer is read when needed."""
     if isinstance(section, ServedParams):
         name, settings = section.tokenizer, section.extra_body.get("chat_template_kwargs", {})

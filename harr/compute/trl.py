@@ -21,7 +21,7 @@ from trl.trainer.sft_trainer import SFTTrainer
 from harr.compute import distributed
 from harr.compute.checkpoints import Checkpoints
 from harr.errors import HarrError
-from harr.io.progress import bar, stop_asked, stoppable
+from harr.io.progress import bar, should_stop, stoppable
 from harr.params.generator import WarmstartParams
 from harr.params.train import LeReTParams
 from harr.types import Log
@@ -113,7 +113,7 @@ class StepCallback(TrainerCallback):
         if done and self.main:
             print(f"resuming {desc} at step {done}/{steps} ({done / steps:.1%})")
         self._left = stoppable(range(done, steps))
-        self.progress = bar(total=steps, desc=desc, unit="step", initial=done, shown=self.main)
+        self.progress = bar(total=steps, desc=desc, unit="step", initial=done, visible=self.main)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Play the validation questions before the first step."""
@@ -147,7 +147,7 @@ class StepCallback(TrainerCallback):
             with computing(self.learning.model):
                 self.validation.enter(row, last=last)
             self.whole = True
-        if last or stop_asked() or done % self.every == 0:
+        if last or should_stop() or done % self.every == 0:
             self.save()
         if self.stopped:
             control.should_training_stop = True

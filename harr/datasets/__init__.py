@@ -27,7 +27,7 @@ class Dataset:
 
     Args:
         load: section ``download`` becomes a :class:`Source`. That of a data set which is ``cut`` is also given what
-            tells the tokens of a text.
+            returns the spans of a text's tokens.
         origin: where its passages come from, in words.
         cut: whether documents are cut into chunks of tokens.
         vast: whether its questions can be read alone: passages may be millions.
@@ -52,8 +52,8 @@ def _of_hub(params: Any) -> str:
     >>> _of_hub(HubParams(dataset="hotpotqa", root="files"))
     'the paragraphs given with the questions of hotpotqa/hotpot_qa, from the folder files'
     """
-    given = {"wiki18": WIKI18[0], "wiki17": WIKI17[0]}.get(getattr(params, "passages", "wiki17"), "")
-    what = given or f"the paragraphs given with the questions of {FILES[params.dataset][0]}"
+    passages = {"wiki18": WIKI18[0], "wiki17": WIKI17[0]}.get(getattr(params, "passages", "wiki17"), "")
+    what = passages or f"the paragraphs given with the questions of {FILES[params.dataset][0]}"
     return f"{what}, from {f'the folder {params.root}' if params.root else 'the hub'}"
 
 
@@ -72,9 +72,9 @@ def of_noise(params: Any) -> str:
 
 
 def _function(params: Any) -> Source:
-    own, section = dataset_of(params)
+    record, section = dataset_of(params)
     if section is not params:
-        return own.load(section)
+        return record.load(section)
     settings = params.settings
     load = function_of(params.function, key="download.function", shape="returns a Source", takes=0, settings=settings)
     source = load(**settings)
@@ -110,15 +110,15 @@ def dataset_of(params: DatasetParams) -> tuple[Dataset, Any]:
         ParamsError: the record of another package cannot be imported, or takes other settings.
     """
     if isinstance(params, FunctionDatasetParams):
-        found = import_named(params.function, key="download.function")
-        if isinstance(found, Dataset) and found.settings:
+        record = import_named(params.function, key="download.function")
+        if isinstance(record, Dataset) and record.settings:
             values = {"validation_questions": params.validation_questions, **params.settings}
-            return found, read_section(found.settings, values, "download.settings")
+            return record, read_section(record.settings, values, "download.settings")
     return DATASETS[params.dataset], params
 
 
 def open_spans(section: DatasetParams) -> Spans | None:
-    """Return what tells the tokens of a text, where documents are cut by them.
+    """Return the function that splits a text into tokens, for data sets that cut documents.
 
     Raises:
         ModelError: there is no such tokenizer.

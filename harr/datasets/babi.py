@@ -73,17 +73,17 @@ def _make_map(rng: random.Random) -> Story:
     way = rng.choice(tuple(OPPOSITE))
     events = []
     for end, toward in zip(ends, (way, OPPOSITE[way]), strict=True):
-        beside = Event(toward, end, middle)
-        events.append(beside if rng.random() < 2 / 3 else Event(OPPOSITE[toward], middle, end))
+        neighbour = Event(toward, end, middle)
+        events.append(neighbour if rng.random() < 2 / 3 else Event(OPPOSITE[toward], middle, end))
     rng.shuffle(events)
-    asked = rng.choice(events)
-    questions = (f"What is {asked.kind} of the {asked.what}?", f"What is the {asked.what} {OPPOSITE[asked.kind]} of?")
+    fact = rng.choice(events)
+    questions = (f"What is {fact.kind} of the {fact.what}?", f"What is the {fact.what} {OPPOSITE[fact.kind]} of?")
     facts = tuple(f"The {event.who} is {event.kind} of the {event.what}." for event in events)
     return _solved(4, rng.choice(questions), events, facts)
 
 
 def _make_story(task: int, rng: random.Random) -> Story:
-    """Let people act, two facts at a time, until the question that is to be kept."""
+    """Let people act, two facts at a time, until the question can be asked."""
     people = GIVERS if task == 5 else PEOPLE
     at = {name: rng.choice(PLACES) for name in (*people, *THINGS)}
     holder: dict[str, str] = {}
@@ -145,12 +145,12 @@ def _questions(task: int, rng: random.Random, events: Sequence[Event]) -> list[s
         gift = next((event for event in reversed(events) if event.kind == "give"), None)
         return [_ask_gift(rng, gift)] if gift else []
     if task == 1:
-        asked = [f"Where is {who}?" for who in PEOPLE]
+        questions = [f"Where is {who}?" for who in PEOPLE]
     elif task == 2:
-        asked = [f"Where is the {thing}?" for thing in THINGS]
+        questions = [f"Where is the {thing}?" for thing in THINGS]
     else:
-        asked = [f"Where was the {thing} before the {place}?" for thing in THINGS for place in PLACES]
-    return [question for question in asked if solve(task, question, events)]
+        questions = [f"Where was the {thing} before the {place}?" for thing in THINGS for place in PLACES]
+    return [question for question in questions if solve(task, question, events)]
 
 
 def _ask_gift(rng: random.Random, gift: Event) -> str:
@@ -167,9 +167,9 @@ def _solved(task: int, question: str, events: Sequence[Event], facts: tuple[str,
 
 
 def _story_of(row: Row, task: int) -> Story:
-    named = str(row.values.get("task") or f"qa{task}")
-    if named.split("_")[0] != f"qa{task}":
-        raise CorpusError(f"{row.place}: a story of {named!r}; expected qa{task}; set download.task to the file's task")
+    name = str(row.values.get("task") or f"qa{task}")
+    if name.split("_")[0] != f"qa{task}":
+        raise CorpusError(f"{row.place}: a story of {name!r}; expected qa{task}; set download.task to the file's task")
     facts, answers = row.strings("facts"), row.strings("answers")
     if not facts or not answers:
         raise CorpusError(f"{row.place}: a story with {len(facts)} facts and {len(answers)} answers; expected both")
@@ -191,13 +191,13 @@ def _read_text(path: Path) -> Iterator[Story]:
             line = raw.decode("utf-8", "replace").strip()
             if not line:
                 continue
-            found = re.fullmatch(r"(\d+) ([^\t]*\S)\s*?(?:\t([^\t]+)\t([\d ]+))?", line)
-            if not found:
+            match = re.fullmatch(r"(\d+) ([^\t]*\S)\s*?(?:\t([^\t]+)\t([\d ]+))?", line)
+            if not match:
                 raise CorpusError(
                     f"{place}: {line[:40]!r} is neither a fact (`1 Mary moved to the bathroom.`) nor a question "
                     "(number, question, tab, answer, tab, fact numbers)"
                 )
-            start, text, answer, names = int(found[1]), found[2], found[3], found[4]
+            start, text, answer, names = int(match[1]), match[2], match[3], match[4]
             if start not in (1, before + 1):
                 raise CorpusError(f"{place}: line number {start} in its story; expected {before + 1}, or 1 to begin")
             facts, before = ({} if start == 1 else facts), start
@@ -208,8 +208,8 @@ def _read_text(path: Path) -> Iterator[Story]:
             yield Story(" ".join(text.split()), (answer.strip(),), tuple(facts.values()), gold)
 
 
-def _positions(names: Sequence[int], known: list[int], place: str) -> tuple[int, ...]:
+def _positions(names: Sequence[int], numbers: list[int], place: str) -> tuple[int, ...]:
     for name in names:
-        if name not in known:
-            raise CorpusError(f"{place}: supporting fact {name} is outside the story; expected one of {known}")
-    return tuple(known.index(name) for name in names)
+        if name not in numbers:
+            raise CorpusError(f"{place}: supporting fact {name} is outside the story; expected one of {numbers}")
+    return tuple(numbers.index(name) for name in names)

@@ -81,8 +81,8 @@ def event_of(sentence: str) -> Event | None:
     >>> event_of("Call me Ishmael.")
     """
     for kind, pattern in _FACTS.items():
-        if found := pattern.search(sentence):
-            parts = found.groups()
+        if match := pattern.search(sentence):
+            parts = match.groups()
             if kind == "lies":
                 return Event(parts[1], parts[0], parts[2])
             return Event(kind, parts[0], parts[2], parts[3] if kind == "give" else "")
@@ -90,7 +90,7 @@ def event_of(sentence: str) -> Event | None:
 
 
 def check_task(task: int) -> None:
-    """Stop at a task that is none of the five."""
+    """Refuse a task other than the five."""
     if task not in TASKS:
         raise CorpusError(f"task {task} is unknown; expected a bAbI task from 1 to 5")
 
@@ -103,10 +103,10 @@ def solve(task: int, question: str, events: Sequence[Event]) -> Solution:
     5: the last gift of the persons and things named.
     """
     for form, pattern in enumerate(_QUESTIONS[task]):
-        if found := pattern.fullmatch(question.strip()):
+        if match := pattern.fullmatch(question.strip()):
             if task == 5:
-                return _solve_gift(_ASKED_FOR[form], found.groupdict(), events)
-            return _SOLVERS[task](found.groups(), events)
+                return _solve_gift(_ASKED_FOR[form], match.groupdict(), events)
+            return _SOLVERS[task](match.groups(), events)
     return None
 
 
@@ -115,8 +115,8 @@ def _moves(events: Sequence[Event], who: str, start: int, end: int) -> list[int]
     return [i for i in range(start, end) if events[i].kind == "move" and events[i].who == who]
 
 
-def _holding(events: Sequence[Event], thing: str) -> _Holding | None:
-    """Return the last time that somebody held a thing; None where nobody ever took it."""
+def _find_hold(events: Sequence[Event], thing: str) -> _Holding | None:
+    """Return the last holding of a thing; None where nobody ever took it."""
     last = _latest(events, thing, ("get", "drop"), len(events))
     if last < 0:
         return None
@@ -138,20 +138,20 @@ def _solve_person(words: Sequence[str], events: Sequence[Event]) -> Solution:
 def _solve_thing(words: Sequence[str], events: Sequence[Event]) -> Solution:
     """Answer where a thing is: one whose holder did not move since taking it has no known place in the official
     files."""
-    held = _holding(events, words[0])
-    if held is None:
+    hold = _find_hold(events, words[0])
+    if hold is None:
         return None
-    dropped = held.last == held.end
-    moves = _moves(events, held.who, 0 if dropped else held.taken, held.end)
-    return (events[moves[-1]].what, (held.last, moves[-1])) if moves else None
+    dropped = hold.last == hold.end
+    moves = _moves(events, hold.who, 0 if dropped else hold.taken, hold.end)
+    return (events[moves[-1]].what, (hold.last, moves[-1])) if moves else None
 
 
 def _solve_before(words: Sequence[str], events: Sequence[Event]) -> Solution:
-    held = _holding(events, words[0])
-    stops = _moves(events, held.who, held.taken, held.end) if held else []
+    hold = _find_hold(events, words[0])
+    stops = _moves(events, hold.who, hold.taken, hold.end) if hold else []
     for before, arrival in reversed(list(pairwise(stops))):
-        if held and events[arrival].what == words[1]:
-            return events[before].what, (held.last, arrival, before)
+        if hold and events[arrival].what == words[1]:
+            return events[before].what, (hold.last, arrival, before)
     return None
 
 
@@ -167,9 +167,9 @@ def _solve_place(words: Sequence[str], events: Sequence[Event]) -> Solution:
     return None
 
 
-def _solve_gift(asked_for: str, named: dict[str, str], events: Sequence[Event]) -> Solution:
+def _solve_gift(asked_for: str, words: dict[str, str], events: Sequence[Event]) -> Solution:
     for i, event in reversed(list(enumerate(events))):
-        if event.kind == "give" and all(getattr(event, key) == word for key, word in named.items()):
+        if event.kind == "give" and all(getattr(event, key) == word for key, word in words.items()):
             return getattr(event, asked_for), (i,)
     return None
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 Spans = Callable[[str], Sequence[tuple[int, int]]]
-"""Where every token of a text begins and ends, in characters; special tokens are not told."""
+"""Where every token of a text begins and ends, in characters; special tokens are left out."""
 
 
 def chunks(text: str, spans: Spans, limit: int, *, header: str = "") -> Iterator[str]:
@@ -49,7 +49,7 @@ def _end(text: str, tokens: Sequence[tuple[int, int]], start: int, room: int) ->
 
 
 def prefix(fields: Sequence[str], synonyms: Sequence[str], spans: Spans, limit: int) -> str:
-    """Return what is known of a document, as the first line of its chunks: fields and up to three synonyms.
+    """Return the first line of a document's chunks: fields and up to three synonyms.
 
     Empty ones are left out, and the last ones where the line would have more than ``limit`` tokens.
 
@@ -58,7 +58,7 @@ def prefix(fields: Sequence[str], synonyms: Sequence[str], spans: Spans, limit: 
     'Disease | Disorders | AML | ANLL | c'
     'Disease | Disorders'
     """
-    known = [part for part in (*fields, *synonyms[:3]) if part]
-    while known and len(spans(" | ".join(known))) > limit:
-        known.pop()
-    return " | ".join(known)
+    parts = [part for part in (*fields, *synonyms[:3]) if part]
+    while parts and len(spans(" | ".join(parts))) > limit:
+        parts.pop()
+    return " | ".join(parts)

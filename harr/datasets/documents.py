@@ -9,7 +9,7 @@ from reprlib import repr as short
 from tqdm import tqdm
 
 from harr.datasets.chunks import Spans, chunks
-from harr.datasets.local import own_questions
+from harr.datasets.local import read_own_questions
 from harr.datasets.markup import KINDS, Part, read_parts
 from harr.datasets.source import Source
 from harr.errors import CorpusError
@@ -36,18 +36,18 @@ def documents(params: DocumentsParams, spans: Spans) -> Source:
     """
     figures: dict[str, float] = {}
     left_out: list[str] = []
-    known: set[str] = set()
-    train, validation, test = own_questions(params)
+    ids: set[str] = set()
+    train, validation, test = read_own_questions(params)
 
-    def keep_answerable(asked: Iterable[Question], split: str, files: Sequence[str]) -> Iterator[Question]:
+    def keep_answerable(questions: Iterable[Question], split: str, files: Sequence[str]) -> Iterator[Question]:
         for file in files:
             if not Path(file).is_file():
                 raise CorpusError(
                     f"download.{split}: {file} is missing; write questions with `harr questions`, or name your own"
                 )
         gone = []
-        for question in asked:
-            if known.issuperset(question.gold_ids):
+        for question in questions:
+            if ids.issuperset(question.gold_ids):
                 yield question
             else:
                 gone.append(question.id)
@@ -59,7 +59,7 @@ def documents(params: DocumentsParams, spans: Spans) -> Source:
             )
 
     return Source(
-        passages=_passages(params, spans, known, left_out, figures),
+        passages=_passages(params, spans, ids, left_out, figures),
         train=keep_answerable(train, "train", params.train),
         test=keep_answerable(test, "test", params.test),
         validation=None if validation is None else keep_answerable(validation, "validation", params.validation),
@@ -69,23 +69,23 @@ def documents(params: DocumentsParams, spans: Spans) -> Source:
 
 
 def _passages(
-    params: DocumentsParams, spans: Spans, known: set[str], left_out: list[str], figures: dict[str, float]
+    params: DocumentsParams, spans: Spans, ids: set[str], left_out: list[str], figures: dict[str, float]
 ) -> Iterator[Passage]:
     """Yield the passages of all files in the order of their paths, each title and text once.
 
-    ``known`` gets their ids, ``left_out`` a line a file that could not be read.
+    ``ids`` gets their ids, ``left_out`` a line a file that could not be read.
     """
     folder = Path(params.folder)
     if not folder.is_dir():
         what = "is no folder" if folder.exists() else "is missing"
         raise CorpusError(f"download.folder: {folder} {what}; name the folder of your documents")
-    seen: set[bytes] = set()
+    digests: set[bytes] = set()
     count: Counter[str] = Counter()
 
-    def refused(error: OSError) -> None:
+    def note_unreadable(error: OSError) -> None:
         left_out.append(f"{_name(Path(error.filename), folder)}: cannot be read ({error.strerror})")
 
-    for path in files_below(folder, refused):
+    for path in files_below(folder, note_unreadable):
         name = _name(path, folder)
         try:
             parts = read_parts(path)
@@ -95,16 +95,16 @@ def _passages(
         count["documents"] += 1
         for passage in cut(name, parts, spans, params.chunk_tokens):
             digest = hashlib.sha256(passage.content.encode()).digest()[:16]
-            if digest in seen:
+            if digest in digests:
                 count["equal_passages_left_out"] += 1
                 continue
-            seen.add(digest)
-            known.add(passage.id)
+            digests.add(digest)
+            ids.add(passage.id)
             yield passage
     figures |= {name: float(count[name]) for name in ("documents", "equal_passages_left_out")}
     if not count["documents"]:
-        found = f"none of its {len(left_out)} files can be read (first: {left_out[0]})" if left_out else "it is empty"
-        raise CorpusError(f"download.folder: {folder}: {found}; expected files named {', '.join(KINDS)}")
+        problem = f"none of its {len(left_out)} files can be read (first: {left_out[0]})" if left_out else "it is empty"
+        raise CorpusError(f"download.folder: {folder}: {problem}; expected files named {', '.join(KINDS)}")
 
 
 def _name(path: Path, folder: Path) -> str:

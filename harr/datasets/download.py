@@ -10,7 +10,7 @@ from tqdm import tqdm
 from harr.corpus.passages import Passages, write_passages, write_questions
 from harr.datasets import DATASETS
 from harr.datasets.chunks import Spans
-from harr.datasets.question_checks import gold_not_given, with_sound_answers
+from harr.datasets.question_checks import count_ungiven, with_sound_answers
 from harr.datasets.splits import divide
 from harr.errors import CorpusError
 from harr.io.files import publish, write_text
@@ -31,7 +31,7 @@ def download(
     No question is in two splits (same text; of a story, same story): training questions that are also validation or
     test questions are left out and counted, and validation questions that are also test questions.
     data/questions/validation.jsonl is empty where none were asked for.
-    ``spans`` tells the tokens of a text, for a data set that is cut into chunks.
+    ``spans`` finds the tokens of a text, for a data set that is cut into chunks.
 
     Returns:
         Counts of passages and questions, and the mean length of a passage in words; and what the data set counts.
@@ -40,8 +40,8 @@ def download(
         CorpusError: a file is missing or damaged, or a row is wrong; nothing is published.
     """
     shutil.rmtree(work, ignore_errors=True)
-    found = DATASETS[params.dataset]
-    source = found.load(params, spans) if found.cut else found.load(params)
+    dataset = DATASETS[params.dataset]
+    source = dataset.load(params, spans) if dataset.cut else dataset.load(params)
     words: list[int] = []
     with bar(source.passages, desc="passages", unit="passage") as stream:
         write_passages(unique_passages(stream, words), work / "corpus", searchable=source.searchable)
@@ -52,13 +52,13 @@ def download(
     if not words:
         raise CorpusError("download: no passages; check download.passages in params.yaml")
     stored = Passages.open(work / "corpus")
-    given = {"test": source.test, "train": source.train, "validation": source.validation}
-    sound = {split: with_sound_answers(asked) for split, asked in given.items() if asked is not None}
+    streams = {"test": source.test, "train": source.train, "validation": source.validation}
+    sound = {split: with_sound_answers(items) for split, items in streams.items() if items is not None}
     emptied = sum(count for _, count in sound.values())
-    checked = {split: check_questions(asked, split, stored) for split, (asked, _) in sound.items()}
-    train, own, test = checked["train"], checked.get("validation"), checked["test"]
-    splits = divide(train, own, test, params.validation_questions, getattr(params, "near_duplicates", ""))
-    odd = {"answers_of_no_word": float(emptied), "gold_not_given": float(gold_not_given([*train, *(own or ()), *test]))}
+    checked = {split: check_questions(items, split, stored) for split, (items, _) in sound.items()}
+    train, dev, test = checked["train"], checked.get("validation"), checked["test"]
+    splits = divide(train, dev, test, params.validation_questions, getattr(params, "near_duplicates", ""))
+    odd = {"answers_of_no_word": float(emptied), "gold_not_given": float(count_ungiven([*train, *(dev or ()), *test]))}
     for line in _warnings(odd, splits.figures):
         tqdm.write(line)
     for split in ("train", "validation", "test"):
@@ -119,25 +119,25 @@ def check_questions(questions: Iterable[Question], split: str, passages: Passage
     Raises:
         CorpusError: no question, two with one id, or an id of a passage that is not in the corpus.
     """
-    kept: dict[str, Question] = {}
+    by_id: dict[str, Question] = {}
     for question in questions:
-        if question.id in kept:
+        if question.id in by_id:
             raise CorpusError(f"download: question id {short(question.id)} stands twice in the {split} questions")
         if not (question.answers or question.gold_ids or (question.notes and split == "train")):
             raise CorpusError(
                 f"download: {split} question {short(question.id)} has neither answers nor supporting passages"
             )
-        kept[question.id] = question
-    if not kept:
+        by_id[question.id] = question
+    if not by_id:
         raise CorpusError(f"download: no {split} questions; check download.{split} and download.{split}_where")
-    _check_known({q.id: q.gold_ids for q in kept.values()}, "supporting", split, passages)
-    _check_known({q.id: q.candidate_ids for q in kept.values()}, "context_ids", split, passages)
-    return list(kept.values())
+    _check_known({q.id: q.gold_ids for q in by_id.values()}, "supporting", split, passages)
+    _check_known({q.id: q.candidate_ids for q in by_id.values()}, "context_ids", split, passages)
+    return list(by_id.values())
 
 
-def _check_known(named: Mapping[str, tuple[str, ...]], field: str, split: str, passages: Passages) -> None:
-    known = passages.rows_of({pid for ids in named.values() for pid in ids})
-    missing = [(qid, pid) for qid, ids in named.items() for pid in ids if pid not in known]
+def _check_known(ids_by_question: Mapping[str, tuple[str, ...]], field: str, split: str, passages: Passages) -> None:
+    rows = passages.rows_of({pid for ids in ids_by_question.values() for pid in ids})
+    missing = [(qid, pid) for qid, ids in ids_by_question.items() for pid in ids if pid not in rows]
     if missing:
         qid, pid = missing[0]
         raise CorpusError(

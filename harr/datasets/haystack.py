@@ -36,7 +36,7 @@ as much of it."""
 
 @dataclass(frozen=True, slots=True)
 class Exam:
-    """How a language model answers a question from what was picked, and is judged.
+    """How a language model answers a question from the picks, and is judged.
 
     Args:
         prompt: messages, the system's and the user's, with ``---`` between, ``$passages`` and ``$question``.
@@ -49,13 +49,13 @@ class Exam:
 
 @dataclass(frozen=True, slots=True)
 class LongDocuments:
-    """A data set of stories, each told in a document of any length.
+    """A data set of stories, each hidden in a document of any length.
 
     Args:
         params: section ``download``, or the settings of another package's data set.
         name: the kind of its questions, with which their ids begin.
-        made: ``made(count)`` makes about so many stories, without an order.
-        noise: ``noise(sentences)`` is what stands between the facts; of what is made twice as much at least.
+        made: ``made(count)`` makes about ``count`` stories, without an order.
+        noise: ``noise(sentences)`` is the text between the facts; made noise is at least twice as long.
         listed: by split, the stories of files, of which some are drawn; those of a split without files are made.
         exam: how a language model is asked (`harr lengths --answers`).
     """
@@ -147,7 +147,7 @@ def documents(data: LongDocuments) -> Source:
     Raises:
         CorpusError: a file or the noise is missing or wrong, or too few stories fit into a document.
     """
-    params, told = data.params, stories(data)
+    params, by_split = data.params, stories(data)
     noise = data.noise(params.sentences)
     ids = [f"n{row:07d}" for row in range(len(noise))]
     half = len(ids) // 2
@@ -156,12 +156,12 @@ def documents(data: LongDocuments) -> Source:
 
     def passages() -> Iterator[Passage]:
         yield from map(Passage, ids, noise)
-        for split, own in told.items():
-            for number, story in enumerate(own):
+        for split, split_stories in by_split.items():
+            for number, story in enumerate(split_stories):
                 yield from map(Passage, _fact_ids(_question_id(data, split, number), story), story.facts)
 
     def questions(split: str) -> Iterator[Question]:
-        for number, story in enumerate(told[split]):
+        for number, story in enumerate(by_split[split]):
             yield _question(data, _question_id(data, split, number), story, halves[split], params.sentences)
 
     return Source(
@@ -180,17 +180,17 @@ def stories(data: LongDocuments) -> dict[str, list[Story]]:
     params = data.params
 
     def of_split(split: str, count: int) -> list[Story]:
-        if listed := data.listed.get(split):
-            return _draw(listed(), split, count, params)
-        return _take(_half(data.made(2 * _TRIES * count), split), split, count, params.sentences)
+        if read_file := data.listed.get(split):
+            return _draw(read_file(), split, count, params)
+        return _take(_take_half(data.made(2 * _TRIES * count), split), split, count, params.sentences)
 
     test = of_split("test", params.test_questions)
-    known = {(story.question, story.facts) for story in test}
-    learnt = of_split("train", params.train_questions + params.validation_questions)
-    learnt = [story for story in learnt if (story.question, story.facts) not in known]
-    train, validation = hold_out(learnt, params.validation_questions, params.seed)
-    held = {(story.question, story.facts) for story in validation}
-    train = [story for story in train if (story.question, story.facts) not in held]
+    tested = {(story.question, story.facts) for story in test}
+    train_stories = of_split("train", params.train_questions + params.validation_questions)
+    train_stories = [story for story in train_stories if (story.question, story.facts) not in tested]
+    train, validation = hold_out(train_stories, params.validation_questions, params.seed)
+    validated = {(story.question, story.facts) for story in validation}
+    train = [story for story in train if (story.question, story.facts) not in validated]
     return {"train": train, "validation": validation, "test": test}
 
 
@@ -214,14 +214,16 @@ def check_lengths(data: LongDocuments, lengths: Iterable[int]) -> None:
     if min(lengths) < max(facts):
         raise CorpusError(f"length {min(lengths)}: a story has {max(facts)} facts; ask for documents at least as long")
     needed = max(lengths) - min(facts)
-    if not is_dotted(data.params.noise) and (found := len(noise_for(data, max(lengths)))) < needed:
+    if not is_dotted(data.params.noise) and (count := len(noise_for(data, max(lengths)))) < needed:
         raise CorpusError(
-            f"length {max(lengths)}: needs {needed} sentences of noise, found {found} in the second half of "
+            f"length {max(lengths)}: needs {needed} sentences of noise, found {count} in the second half of "
             f"{data.params.noise} (training has the first); name a longer text in download.noise or a shorter length"
         )
 
 
-def longer(data: LongDocuments, sentences: int, noise: Sequence[str]) -> Iterator[tuple[Question, tuple[Passage, ...]]]:
+def stretch_stories(
+    data: LongDocuments, sentences: int, noise: Sequence[str]
+) -> Iterator[tuple[Question, tuple[Passage, ...]]]:
     """Yield the test stories once more, each in a document of ``sentences`` sentences, with its passages in order.
 
     ``noise`` is that of :func:`noise_for`. Only one document exists at a time.
@@ -229,14 +231,14 @@ def longer(data: LongDocuments, sentences: int, noise: Sequence[str]) -> Iterato
     Raises:
         CorpusError: the noise is shorter than the document, or the document shorter than a story.
     """
-    known = {f"n{row:07d}": Passage(f"n{row:07d}", text) for row, text in enumerate(noise)}
-    kept = list(known)
+    passages = {f"n{row:07d}": Passage(f"n{row:07d}", text) for row, text in enumerate(noise)}
+    ids = list(passages)
     for number, story in enumerate(stories(data)["test"]):
-        question = _question(data, _question_id(data, "test", number), story, kept, sentences)
+        question = _question(data, _question_id(data, "test", number), story, ids, sentences)
         facts = {
             name: Passage(name, text) for name, text in zip(_fact_ids(question.id, story), story.facts, strict=True)
         }
-        yield question, tuple(facts.get(name) or known[name] for name in question.candidate_ids)
+        yield question, tuple(facts.get(name) or passages[name] for name in question.candidate_ids)
 
 
 def _question_id(data: LongDocuments, split: str, number: int) -> str:
@@ -245,13 +247,13 @@ def _question_id(data: LongDocuments, split: str, number: int) -> str:
 
 def _question(data: LongDocuments, qid: str, story: Story, noise: Sequence[str], sentences: int) -> Question:
     """Return the question of a story in its document; ``noise`` are ids of passages."""
-    told = replace(story, facts=_fact_ids(qid, story))
-    document, gold = hide(told, noise, sentences, random.Random(f"{data.params.seed}/{qid}"))
+    id_story = replace(story, facts=_fact_ids(qid, story))
+    document, gold = hide(id_story, noise, sentences, random.Random(f"{data.params.seed}/{qid}"))
     gold_ids = tuple(document[place] for place in gold)
     return Question(qid, story.question, story.answers, gold_ids, tuple(document), kind=data.name)
 
 
-def _half(stories: Iterable[Story], split: str) -> Iterator[Story]:
+def _take_half(stories: Iterable[Story], split: str) -> Iterator[Story]:
     """Yield the stories of a split: a story, asked the same question, is always in the same one."""
     for story in stories:
         key = "\n".join((story.question, *story.facts))
@@ -261,17 +263,17 @@ def _half(stories: Iterable[Story], split: str) -> Iterator[Story]:
 
 def _take(stories: Iterable[Story], split: str, count: int, sentences: int) -> list[Story]:
     """Return the first ``count`` stories that fit into a document; made ones have no order."""
-    kept: list[Story] = []
-    longer = 0
+    fitting: list[Story] = []
+    too_long = 0
     for story in stories:
-        if len(kept) == count:
+        if len(fitting) == count:
             break
         if len(story.facts) <= sentences:
-            kept.append(story)
+            fitting.append(story)
         else:
-            longer += 1
-    _check_count(len(kept), longer, split, sentences, at_least=count)
-    return kept
+            too_long += 1
+    _check_count(len(fitting), too_long, split, sentences, at_least=count)
+    return fitting
 
 
 def _draw(stories: Iterable[Story], split: str, count: int, params: HaystackParams) -> list[Story]:
@@ -282,15 +284,15 @@ def _draw(stories: Iterable[Story], split: str, count: int, params: HaystackPara
     return list(draw_rows(fitting, count, params.seed))
 
 
-def _check_count(kept: int, longer: int, split: str, sentences: int, *, at_least: int) -> None:
+def _check_count(fitting: int, too_long: int, split: str, sentences: int, *, at_least: int) -> None:
     """Make sure that enough stories fit into a document.
 
     Raises:
         CorpusError: says how many do.
     """
-    if kept < at_least:
+    if fitting < at_least:
         raise CorpusError(
-            f"download: {kept} of {kept + longer} {split} stories fit into {sentences} sentences, expected "
+            f"download: {fitting} of {fitting + too_long} {split} stories fit into {sentences} sentences, expected "
             f"{at_least} that fit; raise download.sentences"
         )
 

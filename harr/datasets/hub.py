@@ -66,8 +66,8 @@ def hover(params: HoverParams) -> Source:
 
         def questions() -> Iterator[Question]:
             claims = map(wiki17.claim, chain.from_iterable(map(read_rows, paths)))
-            wanted = (claim for claim in claims if int(claim.kind[0]) in params.hops)
-            return iter(draw_rows(wanted, limit, params.seed, lambda claim: claim.kind))
+            rows = (claim for claim in claims if int(claim.kind[0]) in params.hops)
+            return iter(draw_rows(rows, limit, params.seed, lambda claim: claim.kind))
 
         return questions
 
@@ -99,7 +99,7 @@ def bare(params: HubParams) -> Source:
         return _source(params, _bare_row)
     opened = {name: _source(params.model_copy(update={"dataset": name}), convert) for name, convert in ALL.items()}
 
-    def named(split: str) -> Iterator[Question]:  # two of them number their questions alike
+    def named(split: str) -> Iterator[Question]:  # two of them use the same question numbers
         for name, source in opened.items():
             yield from (replace(question, id=f"{name}-{question.id}") for question in getattr(source, split))
 
@@ -111,8 +111,8 @@ def _source(params: HubParams, convert: Callable[[Row], Read]) -> Source:
 
     def read(pattern: str, limit: int, levels: tuple[str, ...] = ()) -> Iterator[Read]:
         rows = chain.from_iterable(map(read_rows, fetch(repository, pattern, params.root)))
-        wanted = (row for row in rows if not levels or row.values.get("level") in levels)
-        return (convert(row) for row in draw_rows(wanted, limit, params.seed, _kind))
+        matching = (row for row in rows if not levels or row.values.get("level") in levels)
+        return (convert(row) for row in draw_rows(matching, limit, params.seed, _kind))
 
     def train_rows() -> Iterator[Read]:
         return read(train, rows_to_read(params), params.train_level)
@@ -127,7 +127,7 @@ def _source(params: HubParams, convert: Callable[[Row], Read]) -> Source:
             lambda: _questions(train_rows()), lambda: _questions(test_rows()), _articles(params.root)
         )
     return Source(
-        passages=_distinct(chain(train_rows(), test_rows())),
+        passages=_drop_repeats(chain(train_rows(), test_rows())),
         train=_questions(train_rows()),
         test=_questions(test_rows()),
     )
@@ -181,7 +181,7 @@ def fetch(repository: str, pattern: str, root: str) -> list[Path]:
     return paths
 
 
-def _distinct(reads: Iterable[Read]) -> Iterator[Passage]:
+def _drop_repeats(reads: Iterable[Read]) -> Iterator[Passage]:
     seen: set[str] = set()
     for _, passages in reads:
         for passage in passages:
@@ -231,10 +231,10 @@ def _bare_row(row: Row) -> Read:
 
 
 def _question(row: Row, answers: tuple[str, ...], gold: tuple[str, ...], passages: list[Passage]) -> Question:
-    given = tuple(dict.fromkeys(passage.id for passage in passages))
+    candidates = tuple(dict.fromkeys(passage.id for passage in passages))
     level = str(row.values.get("level") or "")
     text = row.text("question", "question")
-    return Question(row.text("id", "question"), text, answers, gold, given, _kind(row), level)
+    return Question(row.text("id", "question"), text, answers, gold, candidates, _kind(row), level)
 
 
 def _kind(row: Row) -> str:

@@ -23,13 +23,13 @@ SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
 
 def people(params: PeopleParams) -> Source:
     """Open the people's world; nobody is linked to people of another split."""
-    made = People(params.people, params.relations, params.seed)
+    world = People(params.people, params.relations, params.seed)
     validating = params.validation_questions
     return Source(
-        passages=made.passages(),
-        train=made.questions("train", params.train_questions),
-        test=made.questions("test", params.test_questions),
-        validation=made.questions("validation", validating) if validating else None,
+        passages=world.passages(),
+        train=world.questions("train", params.train_questions),
+        test=world.questions("test", params.test_questions),
+        validation=world.questions("validation", validating) if validating else None,
     )
 
 
@@ -52,7 +52,7 @@ def jsonl(params: JsonlParams) -> Source:
 
     def rows() -> Iterator[Row]:
         for path in params.passages:
-            yield from (renamed(row, params.columns) for row in read_rows(Path(path), leave_out))
+            yield from (rename_columns(row, params.columns) for row in read_rows(Path(path), leave_out))
 
     def passages() -> Iterator[Passage]:
         for row in rows():
@@ -69,7 +69,7 @@ def jsonl(params: JsonlParams) -> Source:
                 held_back.add(passage.id)
             yield passage
 
-    train, validation, test = own_questions(params)
+    train, validation, test = read_own_questions(params)
     return Source(
         passages=passages(),
         train=train,
@@ -80,30 +80,30 @@ def jsonl(params: JsonlParams) -> Source:
     )
 
 
-def own_questions(
+def read_own_questions(
     params: OwnQuestionsParams,
 ) -> tuple[Iterator[Question], Iterator[Question] | None, Iterator[Question]]:
     """Return the training, validation and test questions of the user's own files; None where no file of validation
     questions is named."""
     count = params.train_questions if params.validation else rows_to_read(params)
-    given = params.seed, params.columns if isinstance(params, JsonlParams) else {}
-    train = read_questions_where(params.train, params.train_where, count, *given)
-    test = read_questions_where(params.test, params.test_where, params.test_questions, *given)
+    rest = params.seed, params.columns if isinstance(params, JsonlParams) else {}
+    train = read_questions_where(params.train, params.train_where, count, *rest)
+    test = read_questions_where(params.test, params.test_where, params.test_questions, *rest)
     if not params.validation:
         return train, None, test
-    own = read_questions_where(params.validation, params.validation_where, params.validation_questions, *given)
-    return train, own, test
+    validation = read_questions_where(params.validation, params.validation_where, params.validation_questions, *rest)
+    return train, validation, test
 
 
-def renamed(row: Row, columns: Mapping[str, str]) -> Row:
+def rename_columns(row: Row, columns: Mapping[str, str]) -> Row:
     """Return a row under our names; ``columns`` has theirs, and a dot in one leads into a field of fields.
 
     >>> row = Row({"_id": "q1", "answers": {"text": ["Ada"]}}, "train.parquet: row 1")
-    >>> dict(renamed(row, {"id": "_id", "answers": "answers.text"}).values)
+    >>> dict(rename_columns(row, {"id": "_id", "answers": "answers.text"}).values)
     {'_id': 'q1', 'answers': ['Ada'], 'id': 'q1'}
     """
-    found = {ours: _within(row.values, theirs.split(".")) for ours, theirs in columns.items()}
-    return Row({**row.values, **{ours: value for ours, value in found.items() if value is not None}}, row.place)
+    values = {ours: _within(row.values, theirs.split(".")) for ours, theirs in columns.items()}
+    return Row({**row.values, **{ours: value for ours, value in values.items() if value is not None}}, row.place)
 
 
 def _within(value: Any, path: Sequence[str]) -> Any:
@@ -156,10 +156,10 @@ def question_of(row: Row) -> Question:
 
 def _grades(row: Row) -> dict[str, int]:
     """Return the passages that are judged relevant, each with its grade, the best first."""
-    found = row.values.get("grades") or {}
-    if not isinstance(found, dict) or not all(type(grade) is int for grade in found.values()):
-        raise CorpusError(f"{row.place}: grades is {str(found)[:60]!r}; expected {{passage id: whole number}}")
-    return {fold(name): grade for name, grade in sorted(found.items(), key=lambda own: -own[1]) if grade > 0}
+    grades = row.values.get("grades") or {}
+    if not isinstance(grades, dict) or not all(type(grade) is int for grade in grades.values()):
+        raise CorpusError(f"{row.place}: grades is {str(grades)[:60]!r}; expected {{passage id: whole number}}")
+    return {fold(name): grade for name, grade in sorted(grades.items(), key=lambda item: -item[1]) if grade > 0}
 
 
 def read_question_file(path: Path) -> Iterator[Question]:
@@ -175,15 +175,15 @@ def read_questions_where(
     columns: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Question]:
     """Yield ``limit`` (0: all) questions of several files whose rows match, drawn by ``seed``; ``columns``: see
-    :func:`renamed`.
+    :func:`rename_columns`.
 
     Files in different folders are of different data sets: their questions' settings begin with the folder's name.
 
     Raises:
         CorpusError: names the place of a row without id, question or answer, or with an id that another row has.
     """
-    found = _matching(paths, where, columns)
-    yield from draw_questions(list(found), limit, seed) if limit else found
+    questions = _matching(paths, where, columns)
+    yield from draw_questions(list(questions), limit, seed) if limit else questions
 
 
 def _matching(paths: Sequence[str], where: Mapping[str, Any], columns: Mapping[str, str]) -> Iterator[Question]:
@@ -191,7 +191,7 @@ def _matching(paths: Sequence[str], where: Mapping[str, Any], columns: Mapping[s
     places: dict[str, str] = {}
     several = len({Path(path).parent for path in paths}) > 1
     for path in paths:
-        for row in (renamed(row, columns) for row in read_rows(Path(path))):
+        for row in (rename_columns(row, columns) for row in read_rows(Path(path))):
             if not row.matches(where):
                 continue
             question = question_of(row)

@@ -36,7 +36,7 @@ Mark = tuple[int, str]
 
 
 def read_parts(path: Path) -> list[Part]:
-    """Return the parts of a document that hold text, by the kind that the end of its name tells (:data:`KINDS`).
+    """Return the parts of a document that hold text, by the suffix of its name (:data:`KINDS`).
 
     The first heading is the title of the document: what its metadata say, else its first heading of the first level,
     else the name of the file.
@@ -51,7 +51,7 @@ def read_parts(path: Path) -> list[Part]:
     data = _bytes(path)
     try:
         title, marks = KINDS[kind](data)
-        parts = list(_parts(title or _first(marks) or _folded(path.stem), marks))
+        parts = list(_parts(title or _first_heading(marks) or _fold(path.stem), marks))
     except (CorpusError, MissingExtra):
         raise
     except RecursionError:
@@ -98,12 +98,12 @@ def _parts(title: str, marks: Iterable[Mark]) -> Iterator[Part]:
         yield part()
 
 
-def _first(marks: Iterable[Mark]) -> str:
+def _first_heading(marks: Iterable[Mark]) -> str:
     """Return the first heading of the first level."""
     return next((text for level, text in marks if level == 1), "")
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     """Return a text on one line; what no file can hold, or would act on a terminal, is left out."""
     return " ".join(CONTROL.sub(" ", text.encode("utf-8", "replace").decode()).split())
 
@@ -113,7 +113,7 @@ def _lines(text: str) -> str:
     return "\n".join(line for line in (CONTROL.sub(" ", line).rstrip() for line in text.splitlines()) if line)
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     """Return a text in UTF-8, or in UTF-16 with its mark."""
     wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:
@@ -127,7 +127,7 @@ def _decoded(data: bytes) -> str:
 
 def plain(data: bytes) -> tuple[str, list[Mark]]:
     """Return the paragraphs of a text: empty lines part them."""
-    return "", [(0, _folded(block)) for block in re.split(r"\n[ \t]*\n", _decoded(data))]
+    return "", [(0, _fold(block)) for block in re.split(r"\n[ \t]*\n", _decode(data))]
 
 
 def markdown(data: bytes) -> tuple[str, list[Mark]]:
@@ -135,9 +135,9 @@ def markdown(data: bytes) -> tuple[str, list[Mark]]:
 
     The title is that of its front matter, which is not text.
     """
-    text = _decoded(data)
+    text = _decode(data)
     front = FRONT_MATTER.match(text)
-    named = TITLE.search(front[1]) if front else None
+    title = TITLE.search(front[1]) if front else None
     parser = optional("markdown_it", "documents").MarkdownIt("commonmark").enable("table")
     marks: list[Mark] = []
     level, cells, rows = 0, [""], False
@@ -157,14 +157,14 @@ def markdown(data: bytes) -> tuple[str, list[Mark]]:
             case "inline":
                 marks.append((level, _inline(token)))
                 level = 0
-    return named[1].strip("\"' ") if named else "", marks
+    return title[1].strip("\"' ") if title else "", marks
 
 
 def _inline(token: Any) -> str:
-    """Return the words of a line: of a link its text, of an image what stands for it."""
-    said = {"text", "code_inline", "image", "text_special"}
-    return _folded(
-        "".join(part.content if part.type in said else " " * ("break" in part.type) for part in token.children)
+    """Return the words of a line: the text of a link, the alternative text of an image."""
+    text_types = {"text", "code_inline", "image", "text_special"}
+    return _fold(
+        "".join(part.content if part.type in text_types else " " * ("break" in part.type) for part in token.children)
     )
 
 
@@ -175,12 +175,12 @@ def html(data: bytes) -> tuple[str, list[Mark]]:
     one is.
     """
     library = optional("trafilatura", "documents")
-    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # what is wrong is told by us
+    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # we report what is wrong
     config = optional("trafilatura.settings", "documents").use_config()
     config.read_dict({"DEFAULT": {"MIN_EXTRACTED_SIZE": "1", "MIN_OUTPUT_SIZE": "1"}})
     how = {"output_format": "markdown", "include_comments": False, "fast": True}
     found = library.extract_with_metadata(data, config=config, **how)
-    return (_folded(found.title or ""), markdown(found.text.encode())[1]) if found else ("", [])
+    return (_fold(found.title or ""), markdown(found.text.encode())[1]) if found else ("", [])
 
 
 def pdf(data: bytes) -> tuple[str, list[Mark]]:
@@ -201,12 +201,12 @@ def pdf(data: bytes) -> tuple[str, list[Mark]]:
     heads: dict[int, list[Mark]] = {}
     for level, entry in _bookmarks(reader.outline, 2):
         page = reader.get_destination_page_number(entry)
-        heads.setdefault(-1 if page is None else page, []).append((level, _folded(str(entry.title))))
+        heads.setdefault(-1 if page is None else page, []).append((level, _fold(str(entry.title))))
     marks: list[Mark] = []
     for number, page in enumerate(reader.pages):
         marks += heads.get(number, [])
-        marks.append((0, _folded(HYPHEN.sub("", page.extract_text()))))
-    return _folded(str((reader.metadata or {}).get("/Title") or "")), marks
+        marks.append((0, _fold(HYPHEN.sub("", page.extract_text()))))
+    return _fold(str((reader.metadata or {}).get("/Title") or "")), marks
 
 
 def _bookmarks(outline: Iterable[Any], level: int) -> Iterator[tuple[int, Any]]:
@@ -228,4 +228,4 @@ KINDS: Mapping[str, Any] = {
     ".text": plain,
     ".pdf": pdf,
 }
-"""Ends of names, and what reads such a file: from its bytes the title, if it tells one, and its headings and blocks."""
+"""Ends of names, and what reads such a file: from its bytes the title, if it has one, and its headings and blocks."""

@@ -26,7 +26,7 @@ from harr.types import CHUNK, Passage, Question, document_of
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One question and its answer as they stand in a file; ``known``: category, semantic group, synonyms."""
+    """One question and its answer from a file; ``facts``: category, semantic group, synonyms."""
 
     place: str
     id: str
@@ -35,7 +35,7 @@ class Item:
     kind: str
     url: str
     title: str
-    known: tuple[str, ...]
+    facts: tuple[str, ...]
     document: str = ""
     split: str = "train"
 
@@ -56,19 +56,19 @@ def medquad(params: MedQuADParams, spans: Spans) -> Source:
     if params.root:
         names = sorted(documents)
         random.Random(params.seed).shuffle(names)
-        chosen = set(names[: max(1, round(params.test_share * len(names)))])
-        items = [replace(item, split="test") if item.document in chosen else item for item in items]
+        test_names = set(names[: max(1, round(params.test_share * len(names)))])
+        items = [replace(item, split="test") if item.document in test_names else item for item in items]
     if params.validation_questions:
         items = _with_validation(items, params.validation_questions, params.seed)
-    held: dict[str, list[str]] = {}
+    chunk_ids: dict[str, list[str]] = {}
 
     def questions(split: str) -> Iterator[Question]:
         for item in items:
             if item.split == split:
-                gold = _gold(item.document, held[item.document])
+                gold = _gold_chunks(item.document, chunk_ids[item.document])
                 yield Question(item.id, item.question, (item.answer,), gold, kind=item.kind)
 
-    passages = _passages(params, documents, spans, held, figures)
+    passages = _passages(params, documents, spans, chunk_ids, figures)
     return Source(
         passages=passages,
         train=questions("train"),
@@ -106,34 +106,34 @@ def _gather(params: MedQuADParams) -> tuple[list[Item], dict[str, float]]:
     Raises:
         CorpusError: the same question and answer stand twice under one id; or no row has an answer.
     """
-    kept: dict[str, Item] = {}
+    by_id: dict[str, Item] = {}
     rows = 0
-    again: list[str] = []
+    twice: list[str] = []
     for item in _files(params):
         rows += 1
         if not item.answer:
             continue
         name, number = item.id, 1
-        while known := kept.get(name):
-            if (known.question, known.answer) == (item.question, item.answer):
+        while other := by_id.get(name):
+            if (other.question, other.answer) == (item.question, item.answer):
                 raise CorpusError(
-                    f"download: medquad question {item.id!r} stands twice, at {known.place} and {item.place}; "
+                    f"download: medquad question {item.id!r} stands twice, at {other.place} and {item.place}; "
                     "name every file once"
                 )
             number += 1
             name = f"{item.id}~{number}"
-        again += [f"{item.id} at {item.place}"] if name != item.id else []
+        twice += [f"{item.id} at {item.place}"] if name != item.id else []
         whole = name if params.documents == "answer" else hashlib.sha256(item.url.encode()).hexdigest()[:12]
-        kept[name] = replace(item, id=name, document=whole)
-    if again:
-        tqdm.write(f"question ids that another question has: {len(again)}, first {again[0]}; they were given a number")
-    if not kept:
+        by_id[name] = replace(item, id=name, document=whole)
+    if twice:
+        tqdm.write(f"question ids that another question has: {len(twice)}, first {twice[0]}; they were given a number")
+    if not by_id:
         raise CorpusError(f"download: none of {rows} medquad rows has an answer; check the files that download names")
-    unanswered = float(rows - len(kept))
-    return list(kept.values()), {
+    unanswered = float(rows - len(by_id))
+    return list(by_id.values()), {
         "rows": float(rows),
         "rows_without_answer": unanswered,
-        "ids_given_a_number": float(len(again)),
+        "ids_given_a_number": float(len(twice)),
     }
 
 
@@ -154,20 +154,20 @@ def _files(params: MedQuADParams) -> Iterator[Item]:
 
 def _of_jsonl(name: str) -> Iterator[Item]:
     for row in read_rows(Path(name)):
-        known = (_plain(row, "category"), _plain(row, "semantic_group"), *row.strings("synonyms"))
+        facts = (_optional_text(row, "category"), _optional_text(row, "semantic_group"), *row.strings("synonyms"))
         yield Item(
             place=row.place,
             id=row.text("id", "question"),
             question=row.text("question", "question"),
-            answer=_plain(row, "answer"),
-            kind=_plain(row, "qtype"),
+            answer=_optional_text(row, "answer"),
+            kind=_optional_text(row, "qtype"),
             url=row.text("url", "question"),
-            title=_plain(row, "focus"),
-            known=known,
+            title=_optional_text(row, "focus"),
+            facts=facts,
         )
 
 
-def _plain(row: Row, key: str) -> str:
+def _optional_text(row: Row, key: str) -> str:
     """Return a text that may be missing, "" where it is."""
     return row.text(key, "question") if str(row.values.get(key) or "").strip() else ""
 
@@ -185,80 +185,80 @@ def _of_xml(path: Path, root: Path) -> Iterator[Item]:
     folder = path.parent.relative_to(root).as_posix()
     number = re.match(r"\d+", path.parent.name)
     source = f"{number[0]}-" if number and folder != "." else "" if folder == "." else f"{folder}-"
-    known = (_under(document, ".//Category"), _under(document, ".//SemanticGroup"))
+    facts = (_under(document, ".//Category"), _under(document, ".//SemanticGroup"))
     synonyms = tuple(filter(None, (" ".join((part.text or "").split()) for part in document.iter("Synonym"))))
     for place, pair in enumerate(document.iter("QAPair"), 1):
-        asked = pair.find("Question")
+        element = pair.find("Question")
         question = _under(pair, "Question")
-        if asked is None or not question:
+        if element is None or not question:
             raise CorpusError(f"download: {path}: question {place} has no text; mend the file, or remove it")
         yield Item(
             place=f"{path}:{place}",
-            id=source + asked.get("qid", f"{document.get('id', path.stem)}-{place}"),
+            id=source + element.get("qid", f"{document.get('id', path.stem)}-{place}"),
             question=question,
             answer=_under(pair, "Answer"),
-            kind=asked.get("qtype", ""),
+            kind=element.get("qtype", ""),
             url=document.get("url") or path.relative_to(root).as_posix(),
             title=_under(document, "Focus"),
-            known=known + synonyms,
+            facts=facts + synonyms,
         )
 
 
 def _under(element: ElementTree.Element, path: str) -> str:
-    """Return the text of an element, white space folded; "" where there is none."""
-    found = element.find(path)
-    return "" if found is None else " ".join("".join(found.itertext()).split())
+    """Return the text of an element, white space folded; "" without one."""
+    child = element.find(path)
+    return "" if child is None else " ".join("".join(child.itertext()).split())
 
 
 def _passages(
     params: MedQuADParams,
     documents: Mapping[str, Sequence[Item]],
     spans: Spans,
-    held: dict[str, list[str]],
+    chunk_ids: dict[str, list[str]],
     figures: dict[str, float],
 ) -> Iterator[Passage]:
     """Yield the chunks of all documents in the order of the files, each title and text once; what comes twice is
-    counted. ``held`` gets the chunks of every document."""
+    counted. ``chunk_ids`` gets those of every document."""
     pages: Pages | None = None
     if params.scrape:
         pages, counts = scrape((items[0].url for items in documents.values()), params.scrape)
         figures |= counts
     first: dict[bytes, str] = {}
-    made = 0
+    count = 0
     limit = params.chunk_tokens // 4
     for name, items in documents.items():
-        url, title, known = items[0].url, items[0].title, items[0].known
+        url, title, facts = items[0].url, items[0].title, items[0].facts
         text = (pages.text(url) if pages else "") or " ".join(dict.fromkeys(item.answer for item in items))
-        line = prefix(known[:2], known[2:], spans, limit)
+        line = prefix(facts[:2], facts[2:], spans, limit)
         header = f"{line}\n\n" if line else ""
         title = title if len(spans(title)) <= limit else ""
-        shown = f"{title}: {header}" if title else header
-        chunk_ids: dict[str, None] = {}
-        for number, part in enumerate(chunks(text, spans, params.chunk_tokens, header=shown)):
-            made += 1
+        lead = f"{title}: {header}" if title else header
+        own_ids: dict[str, None] = {}
+        for number, part in enumerate(chunks(text, spans, params.chunk_tokens, header=lead)):
+            count += 1
             passage = Passage(CHUNK.format(document=name, number=number), header + part, title)
             digest = hashlib.sha256(passage.content.encode()).digest()[:16]
             if digest not in first:
                 first[digest] = passage.id
                 yield passage
-            chunk_ids[first[digest]] = None
-        held[name] = list(chunk_ids)
+            own_ids[first[digest]] = None
+        chunk_ids[name] = list(own_ids)
     if pages:
         pages.close()
     figures |= {
         "documents": float(len(documents)),
-        "chunks": float(made),
-        "equal_chunks_left_out": float(made - len(first)),
+        "chunks": float(count),
+        "equal_chunks_left_out": float(count - len(first)),
     }
 
 
-def _gold(document: str, held: Sequence[str]) -> tuple[str, ...]:
+def _gold_chunks(document: str, chunk_ids: Sequence[str]) -> tuple[str, ...]:
     """Return the chunks of one document: its own, or where all stand elsewhere those of the document that has most of
     them.
 
-    >>> _gold("b", ["a_chunk_1", "b_chunk_1"]), _gold("b", ["c_chunk_0", "a_chunk_1", "a_chunk_2"])
+    >>> _gold_chunks("b", ["a_chunk_1", "b_chunk_1"]), _gold_chunks("b", ["c_chunk_0", "a_chunk_1", "a_chunk_2"])
     (('b_chunk_1',), ('a_chunk_1', 'a_chunk_2'))
     """
-    homes = [document_of(chunk) for chunk in held]
+    homes = [document_of(chunk) for chunk in chunk_ids]
     home = document if document in homes else max(homes, key=homes.count, default="")
-    return tuple(chunk for chunk, place in zip(held, homes, strict=True) if place == home)
+    return tuple(chunk for chunk, place in zip(chunk_ids, homes, strict=True) if place == home)

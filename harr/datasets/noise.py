@@ -18,7 +18,7 @@ REPEATED = (
     "Here we go.",
     "There and back again.",
 )
-"""RULER's haystack without content (arXiv 2404.06654), said again and again."""
+"""RULER's haystack without content (arXiv 2404.06654), repeated."""
 _FEWEST = 2000
 """Number of sentences of RULER's haystack for short documents."""
 _END = re.compile(r"(?<=[.!?])[\"'\u201d\u2019)\]]*\s+(?=[\"'\u201c\u2018(\[]*[A-Z0-9])")
@@ -45,11 +45,11 @@ def noise_sentences(source: str, at_least: int = 0, seed: int = 0) -> list[str]:
         texts = (row.text("text", "noise") for row in read_rows(Path(source)))
     else:
         texts = _paragraphs(Path(source))
-    found = dict.fromkeys(sentence for text in texts for sentence in split_sentences(text))
-    kept = [sentence for sentence in found if event_of(sentence) is None]
-    if not kept:
+    unique = dict.fromkeys(sentence for text in texts for sentence in split_sentences(text))
+    sentences = [sentence for sentence in unique if event_of(sentence) is None]
+    if not sentences:
         raise CorpusError(f"{source}: no sentences; set download.noise to a text with sentences")
-    return kept
+    return sentences
 
 
 def split_sentences(text: str) -> list[str]:

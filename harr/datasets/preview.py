@@ -1,4 +1,4 @@
-"""What would be trained on, told before anything is embedded: `harr preview`."""
+"""Show what would be trained on, before anything is embedded: `harr preview`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -60,19 +60,19 @@ def read_data(params: DatasetParams, spans: Spans | None = None) -> Data:
     Raises:
         CorpusError: a file is missing or damaged, or a row is wrong.
     """
-    found = DATASETS[params.dataset]
-    source = found.load(params.model_copy(update={"scrape": None}), spans) if found.cut else found.load(params)
+    dataset = DATASETS[params.dataset]
+    source = dataset.load(params.model_copy(update={"scrape": None}), spans) if dataset.cut else dataset.load(params)
     ids: set[str] = set()
     contents: dict[str, str] = {}
-    for passage in () if found.vast else source.passages:
+    for passage in () if dataset.vast else source.passages:
         ids.add(passage.id)
         if len(contents) < CONTENTS:
             contents[passage.id] = passage.content
     test, _ = with_sound_answers(source.test)
-    own = None if source.validation is None else with_sound_answers(source.validation)[0]
+    validation = None if source.validation is None else with_sound_answers(source.validation)[0]
     train, near = with_sound_answers(source.train)[0], getattr(params, "near_duplicates", "")
-    splits = divide(train, own, test, params.validation_questions, near)
-    return Data(splits, None if found.vast else frozenset(ids), contents, source.figures, source.left_out)
+    splits = divide(train, validation, test, params.validation_questions, near)
+    return Data(splits, None if dataset.vast else frozenset(ids), contents, source.figures, source.left_out)
 
 
 def read_split(params: DatasetParams, split: str, spans: Spans | None = None) -> tuple[list[Question], int]:
@@ -86,10 +86,10 @@ def read_split(params: DatasetParams, split: str, spans: Spans | None = None) ->
 
 def preview(params: DatasetParams, split: str, questions: Sequence[Question], left_out: int, examples: int) -> Preview:
     """Describe a split; ``examples`` is how many of its first questions are shown."""
-    found, section = dataset_of(params)
+    dataset, section = dataset_of(params)
     return Preview(
         split=split,
-        corpus=found.origin(section),
+        corpus=dataset.origin(section),
         questions=len(questions),
         left_out=left_out,
         levels=_counts([question.level for question in questions]),
@@ -102,5 +102,5 @@ def preview(params: DatasetParams, split: str, questions: Sequence[Question], le
 
 
 def _counts(words: Sequence[str]) -> dict[str, int]:
-    """Return how often each stands there, the most frequent first; nothing where none is given."""
+    """Return how often each name occurs, the most frequent first, without the empty one."""
     return dict(Counter(word for word in words if word).most_common())

@@ -27,20 +27,20 @@ def says_nothing(answer: str) -> bool:
 
 def with_sound_answers(questions: Iterable[Question]) -> tuple[list[Question], int]:
     """Return the questions without answers that say nothing, and how many questions had one."""
-    found, changed = [], 0
+    sound, changed = [], 0
     for question in questions:
-        kept = tuple(answer for answer in question.answers if not says_nothing(answer))
-        changed += len(kept) < len(question.answers)
-        found.append(question if len(kept) == len(question.answers) else replace(question, answers=kept))
-    return found, changed
+        answers = tuple(answer for answer in question.answers if not says_nothing(answer))
+        changed += len(answers) < len(question.answers)
+        sound.append(question if len(answers) == len(question.answers) else replace(question, answers=answers))
+    return sound, changed
 
 
-def gold_not_given(questions: Iterable[Question]) -> int:
+def count_ungiven(questions: Iterable[Question]) -> int:
     """Return of how many questions a gold passage is not among the given ones, so that it cannot be found there."""
     return sum(bool(q.candidate_ids) and not {*q.gold_ids} <= {*q.candidate_ids} for q in questions)
 
 
-def nearly_in(questions: Sequence[Question], others: Sequence[Question]) -> dict[str, str]:
+def find_near_duplicates(questions: Sequence[Question], others: Sequence[Question]) -> dict[str, str]:
     """Return the questions that are nearly one of the others, by id, with that one's id.
 
     They share ``ALIKE`` of their words, and an answer that is not yes or no, or a gold passage. All such pairs are
@@ -49,24 +49,24 @@ def nearly_in(questions: Sequence[Question], others: Sequence[Question]) -> dict
 
     >>> train = [Question("a", "Who in the town built the red bridge of Ashford?", ("Acme",))]
     >>> test = [Question("b", "Who built the red bridge of Ashford in the town, then?", ("acme",))]
-    >>> nearly_in(train, test)
+    >>> find_near_duplicates(train, test)
     {'a': 'b'}
     """
     words = [[_words(q) for q in side] for side in (questions, others)]
-    often = Counter(word for side in words for own in side for word in own)
-    having: dict[str, list[int]] = {}
-    for place, own in enumerate(words[1]):
-        for word in _rarest(own, often):
-            having.setdefault(word, []).append(place)
-    found: dict[str, str] = {}
-    for question, own in zip(questions, words[0], strict=True):
-        near = sorted({place for word in _rarest(own, often) for place in having.get(word, ())})
+    counts = Counter(word for side in words for bag in side for word in bag)
+    postings: dict[str, list[int]] = {}
+    for place, bag in enumerate(words[1]):
+        for word in _rarest(bag, counts):
+            postings.setdefault(word, []).append(place)
+    near_ids: dict[str, str] = {}
+    for question, bag in zip(questions, words[0], strict=True):
+        near = sorted({place for word in _rarest(bag, counts) for place in postings.get(word, ())})
         for place in near:
             other = words[1][place]
-            if len(own & other) >= ALIKE * len(own | other) and _same_answer(question, others[place]):
-                found[question.id] = others[place].id
+            if len(bag & other) >= ALIKE * len(bag | other) and _same_answer(question, others[place]):
+                near_ids[question.id] = others[place].id
                 break
-    return found
+    return near_ids
 
 
 def _rarest(words: frozenset[str], often: Counter[str]) -> list[str]:
@@ -76,13 +76,13 @@ def _rarest(words: frozenset[str], often: Counter[str]) -> list[str]:
 
 
 def _words(question: Question) -> frozenset[str]:
-    return frozenset(_folded(question.text).split())
+    return frozenset(_fold(question.text).split())
 
 
 def _same_answer(one: Question, other: Question) -> bool:
-    mine, theirs = ({_folded(answer) for answer in q.answers} - {"", "yes", "no"} for q in (one, other))
+    mine, theirs = ({_fold(answer) for answer in q.answers} - {"", "yes", "no"} for q in (one, other))
     return bool(mine & theirs) or bool({*one.gold_ids} & {*other.gold_ids})
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))

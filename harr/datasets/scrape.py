@@ -1,7 +1,7 @@
 """Fetch web pages as a guest: what robots.txt allows, one at a time and host, kept on disk, tried again another day.
 
 Pages are kept in a database by address. A page that was fetched is not fetched again; one that failed is kept with
-its reason, and the next run tries it anew.
+its reason, and the next run tries it again.
 """
 
 import hashlib
@@ -56,11 +56,11 @@ class Pages:
 
     def text(self, url: str) -> str:
         """Return the text of a page; "" where it was not fetched, or is damaged."""
-        found = self._database.execute("select text, sha256 from page where url = ? and reason = ''", (url,)).fetchone()
-        return str(found[0]) if found and _digest(found[0]) == found[1] else ""
+        row = self._database.execute("select text, sha256 from page where url = ? and reason = ''", (url,)).fetchone()
+        return str(row[0]) if row and _digest(row[0]) == row[1] else ""
 
     def keep(self, url: str, text: str, reason: str) -> None:
-        """Keep a page's text, or the reason why there is none; it is on disk when this returns."""
+        """Keep a page's text, or the reason of its absence; it is on disk when this returns."""
         fetched = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         values = (url, reason, _digest(text), text, fetched)
         self._database.execute("insert or replace into page values (?, ?, ?, ?, ?)", values)
@@ -73,29 +73,29 @@ class Pages:
 def scrape(urls: Iterable[str], params: ScrapeParams) -> tuple[Pages, dict[str, float]]:
     """Fetch those pages that are not kept yet; returns all pages, and counts.
 
-    A page that cannot be had is no error: it is kept with its reason, and the commonest reasons are told.
+    A page that cannot be had is no error: it is kept with its reason, and the commonest reasons are printed.
     """
     pages = Pages(Path(params.pages))
-    wanted = list(dict.fromkeys(urls))
-    missing = [url for url in wanted if not pages.text(url)]
+    addresses = list(dict.fromkeys(urls))
+    missing = [url for url in addresses if not pages.text(url)]
     tried = set(missing)
-    with bar(total=len(wanted), initial=len(wanted) - len(missing), desc="pages", unit="page") as progress:
-        for url, text, reason in stoppable(_fetched(missing, params)):
+    with bar(total=len(addresses), initial=len(addresses) - len(missing), desc="pages", unit="page") as progress:
+        for url, text, reason in stoppable(_fetch(missing, params)):
             pages.keep(url, text, reason)
             progress.update()
     failed = {url: reason for url, reason in pages.failures().items() if url in tried}
     for reason, count in Counter(failed.values()).most_common(3):
         tqdm.write(f"{count} pages were not fetched: {reason}; the next run tries again")
-    return pages, {"pages": float(len(wanted) - len(failed)), "pages_failed": float(len(failed))}
+    return pages, {"pages": float(len(addresses) - len(failed)), "pages_failed": float(len(failed))}
 
 
-def _fetched(urls: Sequence[str], params: ScrapeParams) -> Iterator[tuple[str, str, str]]:
+def _fetch(urls: Sequence[str], params: ScrapeParams) -> Iterator[tuple[str, str, str]]:
     """Yield (address, text, reason) of every page as it comes; hosts side by side, the pages of one one after the
     other."""
     by_host: dict[str, list[str]] = {}
     for url in urls:
         by_host.setdefault(_host_of(url), []).append(url)
-    found: queue.SimpleQueue[tuple[str, str, str] | BaseException] = queue.SimpleQueue()
+    pages: queue.SimpleQueue[tuple[str, str, str] | BaseException] = queue.SimpleQueue()
     stop = threading.Event()
     with (
         httpx.Client(headers={"user-agent": params.user_agent}, timeout=TIMEOUT_SECONDS) as client,
@@ -108,15 +108,15 @@ def _fetched(urls: Sequence[str], params: ScrapeParams) -> Iterator[tuple[str, s
                 for url in addresses:
                     if stop.is_set():
                         return
-                    found.put((url, *guest.page(url)))
+                    pages.put((url, *guest.page(url)))
             except BaseException as error:
-                found.put(error)
+                pages.put(error)
 
         for addresses in by_host.values():
             pool.submit(visit, addresses)
         try:
             for _ in urls:
-                page = found.get()
+                page = pages.get()
                 if isinstance(page, BaseException):
                     raise page
                 yield page
@@ -228,10 +228,10 @@ class _Guest:
 
     def _ask(self, url: str, deadline: float) -> httpx.Response:
         """Return an answer below 500 and not 429; anything else is asked for again until the deadline."""
-        left = deadline - time.monotonic()
-        return retry(lambda: self._once(url), left, _may_come, first=2.0, longest=30.0, sleep=self._stop.wait)
+        seconds = deadline - time.monotonic()
+        return retry(lambda: self._try_once(url), seconds, _may_come, first=2.0, longest=30.0, sleep=self._stop.wait)
 
-    def _once(self, url: str) -> httpx.Response:
+    def _try_once(self, url: str) -> httpx.Response:
         host = self._host(url)
         with host.lock:
             if self._stop.wait(max(0.0, host.next - time.monotonic())):

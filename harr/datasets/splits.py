@@ -1,4 +1,4 @@
-"""Training, validation and test questions: none is in two of them."""
+"""Disjoint training, validation and test questions."""
 
 import random
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from reprlib import repr as short
 from typing import TypeVar
 
 from harr.corpus.sample import draw_questions
-from harr.datasets.question_checks import nearly_in
+from harr.datasets.question_checks import find_near_duplicates
 from harr.errors import CorpusError
 from harr.params.download import DrawnParams
 from harr.types import Question
@@ -43,31 +43,31 @@ def divide(
         CorpusError: as many are to be drawn as there are training questions; or one is nearly a test question.
     """
     tested = _identities(test)
-    kept = [question for question in train if question.identity not in tested]
-    figures = {"train_questions_dropped_because_in_test": float(len(train) - len(kept))}
+    candidates = [question for question in train if question.identity not in tested]
+    figures = {"train_questions_dropped_because_in_test": float(len(train) - len(candidates))}
     if near:
-        alike = nearly_in(kept, test)
+        alike = find_near_duplicates(candidates, test)
         if alike and near == "refuse":
             ours, theirs = next(iter(alike.items()))
             raise CorpusError(
                 f"download: {len(alike)} training questions are nearly test questions (first: {short(ours)} is "
                 f"{short(theirs)}); remove them, or set download.near_duplicates to drop or keep"
             )
-        kept = [question for question in kept if near != "drop" or question.id not in alike]
+        candidates = [question for question in candidates if near != "drop" or question.id not in alike]
         dropped = "_dropped_because_near_test" if near == "drop" else "_near_test"
         figures[f"train_questions{dropped}"] = float(len(alike))
     if own is None:
-        kept, validation = hold_out(kept, count)
+        candidates, validation = hold_out(candidates, count)
     else:
-        asked = draw_questions(own, count, seed=0)
-        validation = [question for question in asked if question.identity not in tested]
-        figures["validation_questions_dropped_because_in_test"] = float(len(asked) - len(validation))
+        drawn = draw_questions(own, count, seed=0)
+        validation = [question for question in drawn if question.identity not in tested]
+        figures["validation_questions_dropped_because_in_test"] = float(len(drawn) - len(validation))
     validated = _identities(validation)
-    left = [question for question in kept if question.identity not in validated]
-    figures["train_questions_dropped_because_in_validation"] = float(len(kept) - len(left))
-    sizes = {"train": left, "validation": validation, "test": test}
+    remaining = [question for question in candidates if question.identity not in validated]
+    figures["train_questions_dropped_because_in_validation"] = float(len(candidates) - len(remaining))
+    sizes = {"train": remaining, "validation": validation, "test": test}
     counts = {f"{split}_questions": float(len(questions)) for split, questions in sizes.items()}
-    return Splits(left, validation, list(test), counts | figures)
+    return Splits(remaining, validation, list(test), counts | figures)
 
 
 def hold_out(rows: Sequence[T], count: int, seed: int = 0) -> tuple[list[T], list[T]]:
@@ -85,8 +85,8 @@ def hold_out(rows: Sequence[T], count: int, seed: int = 0) -> tuple[list[T], lis
             f"download.validation_questions {count} leaves none of {len(rows)} training questions; lower it, or widen "
             "the training questions"
         )
-    chosen = set(random.Random(f"{seed}/validation").sample(range(len(rows)), count))
-    return [row for i, row in enumerate(rows) if i not in chosen], [row for i, row in enumerate(rows) if i in chosen]
+    picks = set(random.Random(f"{seed}/validation").sample(range(len(rows)), count))
+    return [row for i, row in enumerate(rows) if i not in picks], [row for i, row in enumerate(rows) if i in picks]
 
 
 def rows_to_read(params: DrawnParams) -> int:

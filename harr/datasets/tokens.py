@@ -10,10 +10,10 @@ from harr.io.model_folder import UNLOADABLE, find_folder
 
 
 def token_spans(name: str) -> Spans:
-    """Return a function that tells where the tokens of a text begin and end, by the tokenizer of the model ``name``.
+    """Return a function that finds where the tokens of a text begin and end, by the tokenizer of model ``name``.
 
     Raises:
-        ModelError: there is no such model, or its tokenizer cannot tell.
+        ModelError: there is no such model, or its tokenizer gives no offsets.
     """
     folder = find_folder(name)
     try:
@@ -26,9 +26,9 @@ def token_spans(name: str) -> Spans:
         )
 
     def spans(text: str) -> list[tuple[int, int]]:
-        found = tokenizer(text, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False)[
-            "offset_mapping"
-        ]
-        return [(begin, end) for begin, end in found if end > begin]
+        offsets = tokenizer(
+            text, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
+        )["offset_mapping"]
+        return [(begin, end) for begin, end in offsets if end > begin]
 
     return spans

@@ -35,7 +35,7 @@ def over_wiki17(
     """Yield questions over the articles. Once ``passages`` are read, those are left out and counted in ``figures``
     whose gold is not there; before, none is."""
     wanted = {pid for split in (train, test) for question in split() for pid in question.gold_ids}
-    found: set[str] = set()
+    present: set[str] = set()
     figures: dict[str, float] = {}
 
     def articles() -> Iterator[Passage]:
@@ -43,13 +43,13 @@ def over_wiki17(
             text = " ".join(str(row.values.get("text") or "").split())
             if text:  # a few articles have a title only
                 passage = Passage(article_id(row.text("title", "passage")), text, row.text("title", "passage"))
-                found.update({passage.id} & wanted)
+                present.update({passage.id} & wanted)
                 yield passage
         figures["unreachable_questions"] = 0.0
 
     def reachable(split: Callable[[], Iterator[Question]]) -> Iterator[Question]:
         for question in split():
-            if figures and not found.issuperset(question.gold_ids):
+            if figures and not present.issuperset(question.gold_ids):
                 figures["unreachable_questions"] += 1
             else:
                 yield question

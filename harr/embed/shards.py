@@ -33,7 +33,7 @@ from harr.io.files import (
     write_json,
 )
 from harr.io.progress import bar, stoppable
-from harr.io.resume import unfinished
+from harr.io.resume import open_work
 from harr.params.embed import EmbedParams
 
 MIN_COSINE = 0.99
@@ -72,7 +72,7 @@ def embed_corpus(
         "shard_size": params.shard_size,
     }
     _take_back(out, work / fingerprint(plan), passages, encoder, plan)
-    folder = unfinished(work, plan)
+    folder = open_work(work, plan)
     manifest = _resume(folder, passages, encoder, params) or _begun(out, passages, encoder, params, dtype)
     (folder / SUMS).unlink(missing_ok=True)  # of a call that was killed as it published
     write_json(folder / "manifest.json", manifest)

@@ -34,8 +34,8 @@ def exam_of(data: DatasetParams) -> Exam | None:
     """Return how questions of a data set are asked and judged: those of bAbI by their task; None: as any others."""
     if isinstance(data, BabiLongParams):
         return exam_of_task(data.task)
-    found, section = dataset_of(data)
-    return found.stories(section).exam if found.stories else None
+    dataset, section = dataset_of(data)
+    return dataset.stories(section).exam if dataset.stories else None
 
 
 def exam_of_task(task: int) -> Exam:
@@ -48,22 +48,22 @@ def read_answers(
 ) -> list[dict[str, Any]]:
     """Return the lines of a log with the answer that a language model reads out of the picks, its EM and its F1."""
     replies = generator.complete([_request(row, exam) for row in rows])
-    return [{**row, **judged(reply, row["answers"], exam)} for row, reply in zip(rows, replies, strict=True)]
+    return [{**row, **judge_reply(reply, row["answers"], exam)} for row, reply in zip(rows, replies, strict=True)]
 
 
 def _request(row: Mapping[str, Any], exam: Exam | None) -> Generate:
-    told = [text for _, text in sorted(zip(row["picked"], row["texts"], strict=True))]
+    texts = [text for _, text in sorted(zip(row["picked"], row["texts"], strict=True))]
     question = Question(row["id"], row["question"])
     if exam:
-        return messages(exam.prompt, question=line(question.text), passages=escape(" ".join(map(line, told)))[0])
-    shown, _ = passages_text([Passage(str(place), text) for place, text in enumerate(told)])
-    return prompt("pick", question, (), passages=shown)
+        return messages(exam.prompt, question=line(question.text), passages=escape(" ".join(map(line, texts)))[0])
+    passages, _ = passages_text([Passage(str(place), text) for place, text in enumerate(texts)])
+    return prompt("pick", question, (), passages=passages)
 
 
-def judged(reply: str, answers: Sequence[str], exam: Exam | None = None) -> dict[str, Any]:
+def judge_reply(reply: str, answers: Sequence[str], exam: Exam | None = None) -> dict[str, Any]:
     """Return the answer of a reply, its EM and its F1, by the rules of the exam.
 
-    >>> judged("Before the office the milk was in the garden.", ["garden"], exam_of_task(3))
+    >>> judge_reply("Before the office the milk was in the garden.", ["garden"], exam_of_task(3))
     {'answer': 'garden', 'answer_em': 1.0, 'answer_f1': 0.6666666666666666}
     """
     if exam:
@@ -72,10 +72,10 @@ def judged(reply: str, answers: Sequence[str], exam: Exam | None = None) -> dict
     return verdict(answer, exact_match(answer, answers), token_f1(answer, answers))
 
 
-def _judge_names(names: Sequence[str], said: str, gold: str) -> dict[str, Any]:
-    last = (said.strip(" .").split() or [""])[-1]
-    found, wanted = ({name for name in names if name.lower() in text.lower()} for text in (said, gold))
-    return verdict(last, last.lower() == gold.lower(), set_f1(found, wanted))
+def _judge_names(names: Sequence[str], reply: str, gold: str) -> dict[str, Any]:
+    last = (reply.strip(" .").split() or [""])[-1]
+    names_given, gold_names = ({name for name in names if name.lower() in text.lower()} for text in (reply, gold))
+    return verdict(last, last.lower() == gold.lower(), set_f1(names_given, gold_names))
 
 
 def verdict(answer: str, em: float, f1: float) -> dict[str, Any]:
@@ -83,6 +83,6 @@ def verdict(answer: str, em: float, f1: float) -> dict[str, Any]:
     return {"answer": answer, "answer_em": float(em), "answer_f1": f1}
 
 
-def set_f1(found: set[str], wanted: set[str]) -> float:
+def set_f1(answers: set[str], gold: set[str]) -> float:
     """Return the F1 of what a reply names against what it should; 1 where both are nothing."""
-    return 2 * len(found & wanted) / (len(found) + len(wanted)) if found or wanted else 1.0
+    return 2 * len(answers & gold) / (len(answers) + len(gold)) if answers or gold else 1.0

@@ -41,9 +41,9 @@ def trajectories(
     chance = random.Random(seed)
     for keys in kinds.values():
         chance.shuffle(keys)
-    chosen = [(kind, key) for kind in ("gained", "both_wrong", "both_right") for key in kinds[kind]]
+    choice = [(kind, key) for kind in ("gained", "both_wrong", "both_right") for key in kinds[kind]]
     place = min(max(1, count - 1), len(kinds["gained"]))  # one loss is shown whenever there is one
-    chosen[place:place] = [("lost", key) for key in kinds["lost"][:1]]
+    choice[place:place] = [("lost", key) for key in kinds["lost"][:1]]
     return {
         "arms": list(arms),
         "right": "the answer matches exactly" if by_answer else "all gold passages were found",
@@ -56,7 +56,7 @@ def trajectories(
                 "gold_answers": list(arms[first][key].question.answers),
                 "arms": {arm: _side(side[key], right(side[key]) == 1.0) for arm, side in arms.items()},
             }
-            for kind, key in chosen[:count]
+            for kind, key in choice[:count]
         ],
     }
 

@@ -36,7 +36,7 @@ Array = NDArray[np.float64]
 
 LEVEL = 0.95
 _BATCH_VALUES = 4_000_000
-"""Drawn values held at once: bounds the memory at some tens of MB whatever the number of questions."""
+"""Number of drawn values in memory at once: bounds the memory at some tens of MB whatever the number of questions."""
 _TIMES = np.searchsorted(
     np.cumsum([exp(-1) / factorial(times) for times in range(12)]), (np.arange(65_536) + 0.5) / 65_536
 ).astype(np.float64)
@@ -109,17 +109,17 @@ def resample(
     rng = np.random.default_rng(seed)
     tables = [np.atleast_2d(np.asarray(sample, dtype=np.float64)) for sample in samples]
     values = np.stack([table.mean(axis=0) for table in tables], axis=1)
-    known = ~np.isnan(values)
-    means = np.nansum(values, axis=0) / known.sum(axis=0)
+    present = ~np.isnan(values)
+    means = np.nansum(values, axis=0) / present.sum(axis=0)
     draws = np.zeros((resamples, len(tables)))
     for start, weights in _weights(golds, resamples, rng):
-        drawn = draws[start : start + len(weights)]
-        counted = weights @ known
-        np.divide(weights @ np.where(known, values, 0.0), counted, out=drawn, where=counted > 0)
+        block = draws[start : start + len(weights)]
+        counted = weights @ present
+        np.divide(weights @ np.where(present, values, 0.0), counted, out=block, where=counted > 0)
     for runs in sorted({len(table) for table in tables} - {1}):
-        chosen = [column for column, table in enumerate(tables) if len(table) == runs]
-        own = np.stack([tables[column][:, known[:, column]].mean(axis=1) for column in chosen], axis=1)
-        draws[:, chosen] = means[chosen] + _with_runs(draws[:, chosen] - means[chosen], own - means[chosen], rng)
+        group = [column for column, table in enumerate(tables) if len(table) == runs]
+        run_means = np.stack([tables[column][:, present[:, column]].mean(axis=1) for column in group], axis=1)
+        draws[:, group] = means[group] + _with_runs(draws[:, group] - means[group], run_means - means[group], rng)
     return Draws(means, np.round(draws, _DECIMALS))
 
 
@@ -128,9 +128,9 @@ def _weights(
 ) -> Iterator[tuple[int, Array]]:
     """Yield batches of draws: the number of the first, and draws x questions, how often each question counts."""
     numbers: dict[Hashable, int] = {}
-    named = [tuple(own) or (place,) for place, own in enumerate(golds)]
-    passages = np.asarray([numbers.setdefault(name, len(numbers)) for own in named for name in own])
-    starts = np.cumsum([0, *(len(own) for own in named[:-1])])
+    gold_sets = [tuple(gold) or (place,) for place, gold in enumerate(golds)]
+    passages = np.asarray([numbers.setdefault(name, len(numbers)) for gold in gold_sets for name in gold])
+    starts = np.cumsum([0, *(len(gold) for gold in gold_sets[:-1])])
     step = max(1, _BATCH_VALUES // len(passages))
     for start in range(0, resamples, step):
         rows = min(step, resamples - start)

@@ -49,7 +49,7 @@ def on_disk(noise: Sequence[str], actions: Encoder, params: EmbedParams, folder:
 
 
 def identity(towers: TwoTowerPolicy) -> str:
-    """Return what plays: the weights of both towers, and how positions are told."""
+    """Return the identity of the player: the weights of both towers, and how positions are encoded."""
     limits = [towers.max_tokens, *([towers.pick_tokens] if towers.pick_tokens else [])]
     return fingerprint([_weights(towers.states), _weights(towers.actions), towers.mode, *limits])
 
@@ -75,24 +75,24 @@ def play_documents(
 ) -> list[dict[str, Any]]:
     """Pick ``picks`` sentences of every document and append a line each to ``log``; lines that are there stay.
 
-    With a ``beam`` above 1 so many plans of picks are followed, and the best is told.
+    A ``beam`` above 1 follows as many plans of picks, and writes the best.
 
     A line: id, question, answers, gold and picked (places in the document), texts and values of the picks,
     fact_em (all gold picked) and fact_f1. Gold never ends an episode.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    known = {row["id"]: row for row in whole_lines(log)}
-    todo = (document for document in documents if document[0].id not in known)
-    with bar(total=total, desc=desc, unit="story", initial=len(known)) as progress:
+    rows_by_id = {row["id"]: row for row in whole_lines(log)}
+    todo = (document for document in documents if document[0].id not in rows_by_id)
+    with bar(total=total, desc=desc, unit="story", initial=len(rows_by_id)) as progress:
         for batch in _batches(todo):
             rows = _play(batch, towers, picks, beam)
             with log.open("a", encoding="utf-8") as handle:
                 handle.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
                 handle.flush()
                 os.fsync(handle.fileno())
-            known |= {row["id"]: row for row in rows}
+            rows_by_id |= {row["id"]: row for row in rows}
             progress.update(len(rows))
-    return list(known.values())
+    return list(rows_by_id.values())
 
 
 def _batches(documents: Iterable[QuestionDocument]) -> Iterator[list[QuestionDocument]]:
@@ -113,7 +113,7 @@ def whole_lines(log: Path) -> list[dict[str, Any]]:
     text = log.read_bytes()
     whole = text[: text.rfind(b"\n") + 1]
     if len(whole) < len(text):
-        os.truncate(log, len(whole))  # not written anew: a kill would lose what is there
+        os.truncate(log, len(whole))  # not rewritten: a kill would lose the log
     return read_jsonl(log)
 
 
@@ -132,15 +132,15 @@ def _play(batch: Sequence[QuestionDocument], towers: TwoTowerPolicy, picks: int,
 
 def _row(episode: Episode, place: Mapping[str, int]) -> dict[str, Any]:
     question = episode.question
-    found = [step.retrieval for step in episode.steps if step.retrieval.passages]
+    retrievals = [step.retrieval for step in episode.steps if step.retrieval.passages]
     return {
         "id": question.id,
         "question": question.text,
         "answers": list(question.answers),
         "gold": [place[name] for name in question.gold_ids],
-        "picked": [place[retrieval.passages[0].id] for retrieval in found],
-        "texts": [retrieval.passages[0].text for retrieval in found],
-        "values": [round(retrieval.value or 0.0, 4) for retrieval in found],
+        "picked": [place[retrieval.passages[0].id] for retrieval in retrievals],
+        "texts": [retrieval.passages[0].text for retrieval in retrievals],
+        "values": [round(retrieval.value or 0.0, 4) for retrieval in retrievals],
         "fact_em": all_gold(episode),
         "fact_f1": gold_f1(episode),
     }

@@ -1,7 +1,7 @@
 """Which picks of a log of `harr lengths` a reader is shown, by rules that stop picking.
 
 After Q-RAG (arXiv 2511.07328): a picker that goes on after it has found all shows its reader noise, and the value of a
-further pick tells that nothing is left to find. Gold is read where a rule is said to know it, and to score.
+further pick shows that nothing is left to find. Gold is read by rules that know it, and for scores.
 """
 
 from collections.abc import Mapping
@@ -12,10 +12,10 @@ Rule = Literal["all", "value", "picks", "early_stop", "gold"]
 one that completes the gold, or the gold alone, which both know the gold and bound what stopping can give."""
 
 
-def needed(row: Mapping[str, Any]) -> int | None:
+def count_needed(row: Mapping[str, Any]) -> int | None:
     """Return after how many picks all gold was found; None where it never was.
 
-    >>> needed({"gold": [7, 2], "picked": [2, 5, 7, 9]})
+    >>> count_needed({"gold": [7, 2], "picked": [2, 5, 7, 9]})
     3
     """
     missing = set(row["gold"])
@@ -41,7 +41,7 @@ def keep_picks(row: Mapping[str, Any], rule: Rule, limit: float = 0.0) -> list[i
         case "picks":
             return every[: int(limit)]
         case "early_stop":
-            return every[: needed(row)]
+            return every[: count_needed(row)]
         case "gold":
             return [number for number in every if row["picked"][number] in row["gold"]]
         case _:
@@ -52,6 +52,6 @@ def cut_row(row: Mapping[str, Any], rule: Rule, limit: float = 0.0) -> dict[str,
     """Return the line of a log with the picks that a rule keeps, and their fact_em and fact_f1."""
     numbers = keep_picks(row, rule, limit)
     short = {name: [row[name][number] for number in numbers] for name in ("picked", "texts", "values")}
-    found, gold = set(short["picked"]), set(row["gold"])
-    f1 = 2 * len(found & gold) / (len(found) + len(gold))
-    return {**row, **short, "fact_em": float(gold <= found), "fact_f1": f1}
+    picked, gold = set(short["picked"]), set(row["gold"])
+    f1 = 2 * len(picked & gold) / (len(picked) + len(gold))
+    return {**row, **short, "fact_em": float(gold <= picked), "fact_f1": f1}

@@ -28,22 +28,22 @@ def plan(question: Question, towers: TwoTowerPolicy, *, picks: int, width: int) 
     beam = [Plan()]
     document = towers.document(question)
     for _ in range(min(picks, len(document.passages))):
-        searches = [one.search(question) for one in beam]
+        searches = [path.search(question) for path in beam]
         texts, _ = towers.state_texts(searches)
         towers.prepared([question])
         longer: dict[frozenset[str], Plan] = {}
-        for one, search, state_D in zip(beam, searches, towers.encode_states(texts), strict=True):
-            taken = document.picked(search)
-            q_N = towers.critics(state_D, document, taken).sum(0).masked_fill(~document.available(taken), -float("inf"))
-            best = q_N.topk(min(width, len(q_N) - len(taken)))
+        for path, search, state_D in zip(beam, searches, towers.encode_states(texts), strict=True):
+            done = document.picked(search)
+            q_N = towers.critics(state_D, document, done).sum(0).masked_fill(~document.available(done), -float("inf"))
+            best = q_N.topk(min(width, len(q_N) - len(done)))
             for value, place in zip(best.values.tolist(), best.indices.tolist(), strict=True):
-                grown = Plan((*one.picked, document.passages[place]), (*one.values, value))
+                grown = Plan((*path.picked, document.passages[place]), (*path.values, value))
                 same = frozenset(passage.id for passage in grown.picked)
                 if same not in longer or value > longer[same].values[-1]:
                     longer[same] = grown
-        beam = sorted(longer.values(), key=lambda one: -one.values[-1])[:width]
-    told = zip(beam[0].picked, beam[0].values, strict=True)
-    asked = Search(question, question.text)
+        beam = sorted(longer.values(), key=lambda path: -path.values[-1])[:width]
+    top = zip(beam[0].picked, beam[0].values, strict=True)
+    query = Search(question, question.text)
     return Episode(
-        question, tuple(Step(asked, Retrieval((passage,), value=value)) for passage, value in told), Outcome()
+        question, tuple(Step(query, Retrieval((passage,), value=value)) for passage, value in top), Outcome()
     )

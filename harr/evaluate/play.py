@@ -87,9 +87,9 @@ def pass_rates(
         return {}
     generator = torch.Generator().manual_seed(seed)
     sampled = replace(game.retriever, sampling=generator, temperature=temperature or game.retriever.temperature)
-    asked = [question for question in questions for _ in range(samples)]
-    with bar(total=len(asked), desc=f"{game.desc}: pass@k", unit="episode") as progress:
-        episodes = play(asked, game.pipeline, sampled, game.generator, ended=progress.update)
+    repeats = [question for question in questions for _ in range(samples)]
+    with bar(total=len(repeats), desc=f"{game.desc}: pass@k", unit="episode") as progress:
+        episodes = play(repeats, game.pipeline, sampled, game.generator, ended=progress.update)
     return rates([episodes[start : start + samples] for start in range(0, len(episodes), samples)], ks)
 
 
@@ -98,7 +98,7 @@ def rates(groups: Sequence[Sequence[Episode]], ks: Sequence[int]) -> dict[str, R
     answering = any(episode.answer is not None for group in groups for episode in group)
     right = answer_em if answering else all_gold
     counts = {group[0].question.id: (len(group), sum(right(episode) == 1.0 for episode in group)) for group in groups}
-    return {name: {f"pass_at_{k}": pass_at(*found, k) for k in ks} for name, found in counts.items()}
+    return {name: {f"pass_at_{k}": pass_at(*count, k) for k in ks} for name, count in counts.items()}
 
 
 def pass_at(samples: int, right: int, k: int) -> float:

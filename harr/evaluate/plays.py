@@ -17,7 +17,7 @@ from harr.types import Episode
 
 BYTES = 2_000_000
 LISTED = 10_000
-"""Most questions that the table lists; of more, so many at random."""
+"""Maximum number of questions in the table; of more, a random sample."""
 LENGTHS = (600, 300, 150, 80)
 """Characters of a passage: the first of these with which all fits."""
 QUESTION, ANSWER = 400, 200
@@ -34,7 +34,7 @@ class Table:
     places: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, text: str | None, most: int = ANSWER) -> int:
-        """Return the number of a text, cut to so many characters; -1 of none."""
+        """Return the number of a text, cut to ``most`` characters; -1 without one."""
         if text is None:
             return -1
         return self.places.setdefault(cut(text, most), len(self.places))
@@ -43,7 +43,7 @@ class Table:
 def plays_of(
     summary: Summary, rows: Mapping[str, Sequence[Row]], episodes: Episodes, arms: Mapping[str, Arm] = ARMS
 ) -> dict[str, Any]:
-    """Return the question table with the leading metric, ``full`` beside what it began as or its strongest rival.
+    """Return the question table with the leading metric, ``full`` next to what it began as or its strongest rival.
 
     Args:
         summary: as :func:`harr.evaluate.summary.summarise` returns it.
@@ -57,7 +57,7 @@ def plays_of(
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text of at most so many characters; a longer one ends in three dots.
+    """Cut a text to at most ``most`` characters; a longer one ends in three dots.
 
     >>> cut("abcdef", 4), cut("abcd", 4)
     ('abc…', 'abcd')
@@ -89,19 +89,19 @@ def question_table(
     arms = [arm for arm in episodes if arm in rows]
     if not arms:
         return {}
-    asked = list(dict.fromkeys(row["id"] for arm in arms for row in rows[arm]))
-    drawn = set(random.Random(0).sample(asked, min(LISTED, len(asked))))
-    listed = [key for key in asked if key in drawn]
+    ids = list(dict.fromkeys(row["id"] for arm in arms for row in rows[arm]))
+    sample = set(random.Random(0).sample(ids, min(LISTED, len(ids))))
+    listed = [key for key in ids if key in sample]
     first, second = (name if name in arms else arms[end] for name, end in zip(pair, (0, -1), strict=True))
-    head: dict[str, Any] = {"metric": words, "share": share, "arms": arms, "a": first, "b": second, "asked": len(asked)}
-    games = {arm: {one.question.id: one for one in episodes[arm]} for arm in arms}
+    head: dict[str, Any] = {"metric": words, "share": share, "arms": arms, "a": first, "b": second, "asked": len(ids)}
+    games = {arm: {episode.question.id: episode for episode in episodes[arm]} for arm in arms}
     scores = {arm: {row["id"]: row.get(metric) for row in rows[arm]} for arm in arms}
     order = random.Random(0).sample(listed, len(listed))
     few = list(dict.fromkeys((first, second)))
     counts = [len(order) >> times for times in range(len(order).bit_length())]
     tries = [(arms, length, len(order)) for length in LENGTHS] + [(few, LENGTHS[-1], count) for count in counts]
-    for told, length, count in tries:
-        data = head | _body(listed, set(order[:count]), games, scores, told, length)
+    for included, length, count in tries:
+        data = head | _body(listed, set(order[:count]), games, scores, included, length)
         if len(compact(data).encode()) <= most:
             break
     return data
@@ -112,10 +112,10 @@ def _body(
     opened: set[str],
     games: Mapping[str, Mapping[str, Episode]],
     scores: Mapping[str, Mapping[str, float | None]],
-    told: Sequence[str],
+    arms: Sequence[str],
     length: int,
 ) -> dict[str, Any]:
-    """Return questions and all that they name; plays of the arms ``told`` alone, of the ``opened`` questions alone."""
+    """Return questions and all that they name; plays of ``arms`` and of the ``opened`` questions only."""
     texts = Table()
     passages: list[list[str]] = []
     places: dict[str, int] = {}
@@ -130,14 +130,14 @@ def _body(
         pending, hops = list(episode.outcome.hops), []
         for step in episode.steps:
             hop = pending.pop(0) if pending and pending[0].query == step.search.query else None
-            said = [texts(hop.answer), hop.status] if hop else [-1, ""]
-            hops.append([texts(step.search.query, QUESTION), *said, [place(one) for one in step.retrieval.passages]])
+            note = [texts(hop.answer), hop.status] if hop else [-1, ""]
+            hops.append([texts(step.search.query, QUESTION), *note, [place(item) for item in step.retrieval.passages]])
         return [texts(episode.answer), hops]
 
     questions = []
     for key in listed:
         question = next(game[key].question for game in games.values() if key in game)
-        plays = {n: play(games[arm][key]) for n, arm in enumerate(games) if arm in told and key in games[arm]}
+        plays = {n: play(games[arm][key]) for n, arm in enumerate(games) if arm in arms and key in games[arm]}
         questions.append(
             {
                 "id": key,
@@ -145,11 +145,11 @@ def _body(
                 "gold": [cut(answer, ANSWER) for answer in question.answers[:5]],
                 "ids": list(question.gold_ids[:50]),
                 "kind": " ".join(filter(None, (question.setting, question.kind))),
-                "scores": [None if (one := own.get(key)) is None else round(one, 3) for own in scores.values()],
+                "scores": [None if (s := by_id.get(key)) is None else round(s, 3) for by_id in scores.values()],
                 "plays": plays if key in opened else {},
             }
         )
-    body = {"length": length, "opened": min(len(opened), len(listed)), "told": list(told)}
+    body = {"length": length, "opened": min(len(opened), len(listed)), "told": list(arms)}
     return body | {"questions": questions, "texts": list(texts.places), "passages": passages}
 
 

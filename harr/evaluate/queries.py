@@ -22,12 +22,12 @@ def repeated_queries(episode: Episode) -> float | None:
     >>> repeated_queries(Episode(question, tuple(Step(Search(question, query), Retrieval(())) for query in asked)))
     0.5
     """
-    asked = [(step.search.tool, normalise(step.search.query)) for step in episode.steps]
-    return 1.0 - len(set(asked)) / len(asked) if asked else None
+    queries = [(step.search.tool, normalise(step.search.query)) for step in episode.steps]
+    return 1.0 - len(set(queries)) / len(queries) if queries else None
 
 
 def answer_in_query(episode: Episode) -> float | None:
-    """Return 1.0 where a query held a gold answer that neither the question nor any earlier passage held, else 0.0.
+    """Return 1.0 where a query has a gold answer that neither the question nor any earlier passage has, else 0.0.
 
     The model knew or guessed the answer: what it then found shows no skill in searching. None without searches, and
     without a gold answer of two words or four characters: shorter ones (yes, no, 12) stand in queries by chance.
@@ -35,18 +35,18 @@ def answer_in_query(episode: Episode) -> float | None:
     golds = [gold for gold in map(normalise, episode.question.answers) if " " in gold or len(gold) >= 4]
     if not golds or not episode.steps:
         return None
-    return float(said_unread(episode, golds, lambda passage: passage.content))
+    return float(names_unread_word(episode, golds, lambda passage: passage.content))
 
 
-def said_unread(episode: Episode, words: Sequence[str], text_of: Callable[[Passage], str]) -> bool:
-    """Return whether a query held one of these normalised ``words`` before the question or a passage had held it.
+def names_unread_word(episode: Episode, words: Sequence[str], text_of: Callable[[Passage], str]) -> bool:
+    """Return whether a query uses one of these normalised ``words`` before the question or a passage does.
 
-    ``text_of``: what of a passage that was found counts as read.
+    ``text_of``: the part of a retrieved passage that counts as read.
     """
     read = [episode.question.text]
     for step in episode.steps:
-        said = [word for word in words if holds(step.search.query, word)]
-        if any(not any(holds(text, word) for text in read) for word in said):
+        unread = [word for word in words if holds(step.search.query, word)]
+        if any(not any(holds(text, word) for text in read) for word in unread):
             return True
         read += [text_of(passage) for passage in step.retrieval.passages]
     return False

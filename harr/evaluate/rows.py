@@ -48,7 +48,7 @@ def question_rows(
     states = [step.retrieval.shortened for episode in episodes for step in episode.steps]
     hops, thoughts = any(own.hops for own in states), any(own.thought for own in states)
     if hops or thoughts:
-        rows = [row | _shortened(episode, hops, thoughts) for row, episode in zip(rows, episodes, strict=True)]
+        rows = [row | _cut_shares(episode, hops, thoughts) for row, episode in zip(rows, episodes, strict=True)]
     for row, own in zip(rows, terms, strict=bool(terms)):
         row.update({name: value for name, value in own.items() if name not in row})
     return rows
@@ -85,40 +85,40 @@ def _row(episode: Episode, ks: Sequence[int], answering: bool, picking: bool, wr
         "kind": question.kind,
         "setting": question.setting,
     }
-    known = {name: fact for name, fact in facts.items() if fact}
+    present = {name: fact for name, fact in facts.items() if fact}
     measured = {name: value for name, value in metrics.items() if value is not None}
-    return texts | {"gold_answers": list(question.answers)} | known | measured
+    return texts | {"gold_answers": list(question.answers)} | present | measured
 
 
 def _scores(episode: Episode) -> list[float]:
     """Return the score of every document, that of its first passage; [] where a search has none."""
-    found: dict[str, float] = {}
+    by_document: dict[str, float] = {}
     for step in episode.steps:
         passages, scores = step.retrieval.passages, step.retrieval.scores
         if len(passages) != len(scores):
             return []
         for passage, score in zip(passages, scores, strict=True):
-            found.setdefault(passage.document, round(score, 6))
-    return list(found.values())
+            by_document.setdefault(passage.document, round(score, 6))
+    return list(by_document.values())
 
 
-def _shortened(episode: Episode, hops: bool, thoughts: bool) -> Row:
+def _cut_shares(episode: Episode, hops: bool, thoughts: bool) -> Row:
     """Return the shares of the history and of the thoughts that states lack, and of states with a cut question."""
-    lost = [step.retrieval.shortened for step in episode.steps]
-    told, thought = max(1, sum(own.hops for own in lost)), max(1, sum(own.thought for own in lost))
+    cuts = [step.retrieval.shortened for step in episode.steps]
+    hops_read, thought = max(1, sum(cut.hops for cut in cuts)), max(1, sum(cut.thought for cut in cuts))
     shares: Row = {}
     if hops:
-        shares["hops_cut"] = sum(own.cut for own in lost) / told
-        shares["hops_dropped"] = sum(own.dropped for own in lost) / told
+        shares["hops_cut"] = sum(cut.cut for cut in cuts) / hops_read
+        shares["hops_dropped"] = sum(cut.dropped for cut in cuts) / hops_read
     if thoughts:
-        shares["thoughts_cut"] = sum(own.thought_cut for own in lost) / thought
-    return shares | {"question_cut": sum(own.question or own.query for own in lost) / max(1, len(lost))}
+        shares["thoughts_cut"] = sum(cut.thought_cut for cut in cuts) / thought
+    return shares | {"question_cut": sum(cut.question or cut.query for cut in cuts) / max(1, len(cuts))}
 
 
 def join_candidates(rows_by_candidates: Mapping[str, Sequence[Row]]) -> list[Row]:
     """Merge the rows of ``corpus`` and ``question`` search per question id.
 
-    Metrics of ``question`` (only the given passages were searched) get the prefix ``given_`` beside those of
+    Metrics of ``question`` (only the given passages were searched) get the prefix ``given_``, next to those of
     ``corpus``; the answer shown is that of the first kind listed.
 
     >>> rows = {"corpus": [{"id": "q", "recall": 0.5}], "question": [{"id": "q", "recall": 1.0}]}

@@ -33,8 +33,8 @@ def majority(group: Group) -> Episode:
     """Return the first episode with the most frequent answer; one that gives none counts only among such.
 
     >>> from harr.types import Outcome
-    >>> told = [Episode(Question("q", "Who?"), outcome=Outcome(answer)) for answer in ("", "Ada", "Ben", "ada.", "")]
-    >>> majority(tuple(told)).answer, majority(tuple(told[:1])).answer
+    >>> group = [Episode(Question("q", "Who?"), outcome=Outcome(answer)) for answer in ("", "Ada", "Ben", "ada.", "")]
+    >>> majority(tuple(group)).answer, majority(tuple(group[:1])).answer
     ('Ada', '')
     """
     answers = [normalise(episode.answer or "") for episode in group]
@@ -42,6 +42,6 @@ def majority(group: Group) -> Episode:
     return group[answers.index(max(counts, key=lambda answer: counts[answer]))] if counts else group[0]
 
 
-def written_tokens(group: Group, tokens: Callable[[str], int]) -> float:
+def count_tokens(group: Group, tokens: Callable[[str], int]) -> float:
     """Return how many tokens the model wrote in all episodes of a question."""
     return float(sum(tokens(str(turn.completion)) for episode in group for turn in episode.turns))

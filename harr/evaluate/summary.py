@@ -53,26 +53,26 @@ def summarise(
     """
     rows = {row["id"]: row for by_seed in runs.values() for row in by_seed[0]}
     settings = list(dict.fromkeys(row.get("setting", "") for row in rows.values()))
-    given = baseline, arms, resamples, seed
+    args = baseline, arms, resamples, seed
     if len(settings) < 2:
-        return _compare(_with_best_by_kind(runs, arms), *given)
-    summary = _compare(runs, *given, mixed=True)
+        return _compare(_with_best_by_kind(runs, arms), *args)
+    summary = _compare(runs, *args, mixed=True)
     of_each = {
         name: {arm: [[row for row in run if row.get("setting", "") == name] for run in of] for arm, of in runs.items()}
         for name in settings
     }
-    each = {name: {arm: of for arm, of in own.items() if of[0]} for name, own in of_each.items()}
-    return summary | {"settings": {name: _compare(_with_best_by_kind(own, arms), *given) for name, own in each.items()}}
+    each = {name: {arm: of for arm, of in sub.items() if of[0]} for name, sub in of_each.items()}
+    return summary | {"settings": {name: _compare(_with_best_by_kind(sub, arms), *args) for name, sub in each.items()}}
 
 
-def untrained(arm: str, arms: Mapping[str, Arm]) -> bool:
-    """Return whether an arm is one that anybody has without training, and no ceiling."""
+def is_untrained(arm: str, arms: Mapping[str, Arm]) -> bool:
+    """Return whether an arm needs no training and is no upper bound."""
     return arm in arms and not arms[arm].trained and not arms[arm].ceiling
 
 
 def rival_of(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> str:
-    """Return the best arm without training; "" where there is none."""
-    means = {arm: own[lead]["mean"] for arm, own in summary["arms"].items() if untrained(arm, arms) and lead in own}
+    """Return the best arm without training, or ""."""
+    means = {arm: row[lead]["mean"] for arm, row in summary["arms"].items() if is_untrained(arm, arms) and lead in row}
     return max(means, key=means.__getitem__, default="")
 
 
@@ -85,7 +85,7 @@ def _with_best_by_kind(runs: Mapping[str, Runs], arms: Mapping[str, Arm]) -> Map
     rivals = {
         name: by_seed[0]
         for name, by_seed in runs.items()
-        if untrained(name, arms) and arms[name].learner == "retriever"
+        if is_untrained(name, arms) and arms[name].learner == "retriever"
     }
     kinds = list(dict.fromkeys(row.get("kind", "") for rows in rivals.values() for row in rows))
     measured = [{name: sum(name in row for row in rows) for name in _metrics(rows)} for rows in rivals.values()]
@@ -94,8 +94,8 @@ def _with_best_by_kind(runs: Mapping[str, Runs], arms: Mapping[str, Arm]) -> Map
         return runs
     best: list[Row] = []
     for kind in kinds:
-        own = {name: [row for row in rows if row.get("kind", "") == kind] for name, rows in rivals.items()}
-        best += max(own.values(), key=lambda rows: sum(row.get(lead, 0.0) for row in rows))
+        by_arm = {name: [row for row in rows if row.get("kind", "") == kind] for name, rows in rivals.items()}
+        best += max(by_arm.values(), key=lambda rows: sum(row.get(lead, 0.0) for row in rows))
     return {**runs, BEST_BY_KIND: [best]}
 
 
@@ -106,41 +106,42 @@ def _compare(
     rows = {row["id"]: row for by_seed in runs.values() for row in by_seed[0]}
     values = {arm: _values(by_seed, list(rows)) for arm, by_seed in runs.items()}
     measured = [
-        {name: int((~np.isnan(table).any(axis=0)).sum()) for name, table in own.items()} for own in values.values()
+        {name: int((~np.isnan(table).any(axis=0)).sum()) for name, table in by_metric.items()}
+        for by_metric in values.values()
     ]
     lead = next(iter(_headlines(measured)), "")
     samples = _means_and_gains(values, baseline)
     if not mixed:
         samples |= _contrasts(values) | _kinds(values, lead, [row.get("kind", "") for row in rows.values()])
     samples = {key: table for key, table in samples.items() if not np.isnan(table).any(axis=0).all()}
-    found: Summary = {"arms": {arm: {} for arm in runs}, "paired": {}, "contrasts": {}}
+    summary: Summary = {"arms": {arm: {} for arm in runs}, "paired": {}, "contrasts": {}}
     if not samples:
-        return found
+        return summary
     golds = [row.get("gold", ()) for row in rows.values()]
     draws = resample(list(samples.values()), golds, resamples=resamples, seed=seed)
     trained = {arm: len(by_seed) for arm, by_seed in runs.items() if arm in arms and arms[arm].trained}
     for number, ((part, place, name, compared), table) in enumerate(samples.items()):
         counts = [trained[arm] for arm in compared if arm in trained]
         centre = "gain" if len(compared) > 1 else "mean"
-        found.setdefault(part, {}).setdefault(place, {})[name] = _cell(centre, table, draws, number, counts)
+        summary.setdefault(part, {}).setdefault(place, {})[name] = _cell(centre, table, draws, number, counts)
     family = {
         place: number for number, (part, place, name, _) in enumerate(samples) if (part, name) == (CONTRASTS, lead)
     }
     together = draws.of(list(family.values())).family() if family else []
     for place, (low, high, p) in zip(family, together, strict=True):
-        cell = found[CONTRASTS][place][lead]
+        cell = summary[CONTRASTS][place][lead]
         cell["family"] = {"low": low, "high": high, **({"p": p} if "p" in cell else {}), "of": len(family)}
-    return found
+    return summary
 
 
 def _means_and_gains(values: Mapping[str, Mapping[str, Array]], baseline: str) -> Samples:
     """Return the samples of every arm, and those of its gains over the baseline."""
     theirs = values.get(baseline, {})
-    means = {("arms", arm, name, (arm,)): table for arm, own in values.items() for name, table in own.items()}
+    means = {("arms", arm, name, (arm,)): table for arm, tables in values.items() for name, table in tables.items()}
     return means | {
         ("paired", arm, name, (arm, baseline)): table - theirs[name]
-        for arm, own in values.items()
-        for name, table in own.items()
+        for arm, tables in values.items()
+        for name, table in tables.items()
         if arm != baseline and name in theirs
     }
 
@@ -148,10 +149,10 @@ def _means_and_gains(values: Mapping[str, Mapping[str, Array]], baseline: str) -
 def _contrasts(values: Mapping[str, Mapping[str, Array]]) -> Samples:
     """Return the samples of the gains of ``full`` over every other arm."""
     return {
-        (CONTRASTS, f"{FULL}-{arm}", name, (FULL, arm)): table - own[name]
-        for arm, own in values.items()
+        (CONTRASTS, f"{FULL}-{arm}", name, (FULL, arm)): table - tables[name]
+        for arm, tables in values.items()
         for name, table in values.get(FULL, {}).items()
-        if arm != FULL and name in own
+        if arm != FULL and name in tables
     }
 
 
@@ -161,35 +162,35 @@ def _kinds(values: Mapping[str, Mapping[str, Array]], lead: str, kinds: Sequence
     if not 1 < len(several) <= MOST_KINDS:
         return {}
     return {
-        ("kinds", kind, arm, (arm,)): np.where(np.asarray(kinds) == kind, own[lead], np.nan)
+        ("kinds", kind, arm, (arm,)): np.where(np.asarray(kinds) == kind, tables[lead], np.nan)
         for kind in several
-        for arm, own in values.items()
-        if lead in own
+        for arm, tables in values.items()
+        if lead in tables
     }
 
 
 def _values(by_seed: Runs, ids: Sequence[str]) -> dict[str, Array]:
     """Return the values of every metric, runs x questions; NaN where a question has none."""
-    found: dict[str, Array] = {}
+    tables: dict[str, Array] = {}
     places = {name: place for place, name in enumerate(ids)}
     for name in _metrics(by_seed[0]):
-        found[name] = np.full((len(by_seed), len(ids)), np.nan)
-        for values, rows in zip(found[name], by_seed, strict=True):
+        tables[name] = np.full((len(by_seed), len(ids)), np.nan)
+        for values, rows in zip(tables[name], by_seed, strict=True):
             for row in rows:
                 if name in row:
                     values[places[row["id"]]] = row[name]
-    return found
+    return tables
 
 
 def _cell(centre: str, table: Array, draws: Draws, number: int, runs: Iterable[int], cut: int = 0) -> Row:
     """Return the figures of one sample; ``runs``: how often each of the arms that it compares was trained; ``cut``: of
     its interval (:meth:`harr.evaluate.intervals.Draws.interval`)."""
-    known = table[:, ~np.isnan(table).any(axis=0)]
-    own = draws.of([number])
-    (low, high), p = own.interval(cut)[0], own.p()[0]
-    counted = {"n": known.shape[1], "seeds": known.mean(axis=1).tolist() if runs else []}
-    shown = {"p": p} if centre == "gain" and 1 not in runs else {}
-    return {centre: float(draws.means[number]), "low": low, "high": high, **shown, **counted}
+    complete = table[:, ~np.isnan(table).any(axis=0)]
+    draw = draws.of([number])
+    (low, high), p = draw.interval(cut)[0], draw.p()[0]
+    counted = {"n": complete.shape[1], "seeds": complete.mean(axis=1).tolist() if runs else []}
+    p_cell = {"p": p} if centre == "gain" and 1 not in runs else {}
+    return {centre: float(draws.means[number]), "low": low, "high": high, **p_cell, **counted}
 
 
 def contrast(ours: Runs, theirs: Runs, *, resamples: int, seed: int, tail: float = TAIL) -> dict[str, Row]:
@@ -208,14 +209,14 @@ def contrast(ours: Runs, theirs: Runs, *, resamples: int, seed: int, tail: float
     draws = resample(list(samples.values()), golds, resamples=resamples, seed=seed)
     runs = [len(ours), len(theirs)] if max(len(ours), len(theirs)) > 1 else []
     cut = max(1, int(tail * (resamples + 1)))
-    own = enumerate(samples.items())
-    return {name: _cell("gain", table, draws, number, runs, cut) for number, (name, table) in own}
+    numbered = enumerate(samples.items())
+    return {name: _cell("gain", table, draws, number, runs, cut) for number, (name, table) in numbered}
 
 
 def parts_of(summary: Summary) -> dict[str, Summary]:
     """Return the summary of every setting of every data set, or of all questions where there is one setting (named "").
 
-    A mixture of settings is none of them: what is drawn or told by arm is drawn or told of each part.
+    A mixture of settings is none of them: figures by arm are those of each part.
     """
     parts: dict[str, Summary] = summary.get("settings") or {"": summary}
     return parts
@@ -247,10 +248,10 @@ def headline(summary: Summary) -> str:
         CorpusError: nothing could be scored.
     """
     counts = ({name: cell["n"] for name, cell in metrics.items()} for metrics in summary["arms"].values())
-    found = _headlines(counts)
-    if not found:
+    leads = _headlines(counts)
+    if not leads:
         raise CorpusError("no question has a gold answer or a gold passage, so no arm can be scored; add them")
-    return found[0]
+    return leads[0]
 
 
 def _headlines(measured: Iterable[Mapping[str, int]]) -> list[str]:
@@ -263,13 +264,13 @@ def _headlines(measured: Iterable[Mapping[str, int]]) -> list[str]:
     (['recall'], ['ndcg_at_10', 'recall'])
     """
     counts = list(measured)
-    every = {name for own in counts for name in own}
-    partly = {name for name in DEEP for own in counts if own.get(name, 0) < own.get("recall", 0)}
+    every = {name for sizes in counts for name in sizes}
+    partly = {name for name in DEEP for sizes in counts if sizes.get(name, 0) < sizes.get("recall", 0)}
     return [name for name in HEADLINES if name in every - partly]
 
 
 def baseline_of(summary: Summary) -> str:
-    """Return the arm that the others are compared with; "" where there is none.
+    """Return the arm that the others are compared with, or "".
 
     >>> baseline_of({"arms": {"frozen": {}, "full": {}}, "paired": {"full": {}}})
     'frozen'

@@ -41,9 +41,9 @@ BY_HOP = {
     "recall_after": "recall after hop",
     "ap_after": "average precision after hop",
 }
-"""Metrics that are told hop by hop."""
+"""Metrics with a value for each hop."""
 BY_SOURCE = {"source_recall": "candidates' recall by source", "source_only": "recall that the candidates owe to source"}
-"""Metrics that are told for each source of candidates (``retriever.evidence``)."""
+"""Metrics with a value for each source of candidates (``retriever.evidence``)."""
 SHARES = frozenset(LABELS) - {"searches", "written_tokens", "context_words", "malformed", "reward"}
 """Metrics between 0 and 1, shown in percent; the others are plain numbers."""
 
@@ -58,8 +58,8 @@ def label(metric: str) -> str:
     if plain.startswith("pass_at_"):
         return f"pass@{plain.removeprefix('pass_at_')}" + ("" if metric == plain else ", given passages")
     stem, _, part = plain.rpartition("_")
-    told = BY_HOP | BY_SOURCE
-    words = f"{told[stem]} {part}" if stem in told else LABELS.get(plain, plain)
+    names = BY_HOP | BY_SOURCE
+    words = f"{names[stem]} {part}" if stem in names else LABELS.get(plain, plain)
     return words if plain == metric else f"{words}, given passages"
 
 
@@ -78,18 +78,18 @@ def table(summary: Summary, width: int = 100, *, markdown: bool = False) -> str:
     """
     grid_of = markdown_grid if markdown else _grid
     if settings := summary.get("settings"):
-        tables = {name or "no setting": table(own, width, markdown=markdown) for name, own in settings.items()}
-        return "\n\n".join(f"{name}\n{shown}" for name, shown in tables.items())
+        tables = {name or "no setting": table(part, width, markdown=markdown) for name, part in settings.items()}
+        return "\n\n".join(f"{name}\n{text}" for name, text in tables.items())
     lead = headline(summary)
     measured = {name for metrics in summary["arms"].values() for name in metrics}
     with_answers = {"answer_em": "EM", "all_gold": "all gold", "recall": "recall"}
     without = {name: MEASURES[name] for name in ("recall_at_2", "recall_at_5")}
     without |= {"given_all_gold": "given gold", "given_recall": "given recall"}
     ranked = {name: MEASURES[name] for name in ("ndcg_at_10", "reciprocal_rank", "recall_at_10")} | {"recall": "recall"}
-    wanted = (
+    columns = (
         with_answers if lead == "answer_f1" else ranked if "ndcg_at_10" in headlines(flat_rows(summary)) else without
     )
-    extra = dict([(name, words) for name, words in wanted.items() if name in measured and name != lead][:3])
+    extra = dict([(name, words) for name, words in columns.items() if name in measured and name != lead][:3])
     while len(_grid(_arms(summary, lead, extra)).split("\n")[0]) > width and extra:
         extra.popitem()
     grid = grid_of(_arms(summary, lead, extra))
@@ -112,8 +112,8 @@ def _arms(summary: Summary, lead: str, extra: Mapping[str, str]) -> list[list[st
     for arm, metrics in summary["arms"].items():
         cells = [percent(metrics[name]["mean"]) if name in metrics else "-" for name in extra]
         main = metrics.get(lead)
-        shown = [spread(main, "mean"), runs(main["seeds"])] if main else ["-", ""]
-        rows.append([arm, *shown, *cells, str(main["n"] if main else 0)])
+        lead_cells = [spread(main, "mean"), runs(main["seeds"])] if main else ["-", ""]
+        rows.append([arm, *lead_cells, *cells, str(main["n"] if main else 0)])
     return rows
 
 
@@ -130,8 +130,8 @@ def markdown_grid(rows: Sequence[Sequence[str]]) -> str:
     >>> markdown_grid([["arm", "n"], ["full", "3"]])
     '\n| arm | n |\n|---|--:|\n| full | 3 |\n'
     """
-    shown = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join(["", shown[0], "|---" + "|--:" * (len(rows[0]) - 1) + "|", *shown[1:], ""])
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(["", lines[0], "|---" + "|--:" * (len(rows[0]) - 1) + "|", *lines[1:], ""])
 
 
 def _by_kind(summary: Summary) -> list[list[str]]:
@@ -141,9 +141,9 @@ def _by_kind(summary: Summary) -> list[list[str]]:
     for kind, arms in kinds.items():
         others = [arm for arm in arms if arm not in (FULL, BEST_BY_KIND) and not (arm in ARMS and ARMS[arm].ceiling)]
         best = max(others, key=lambda arm: arms[arm]["mean"], default="")
-        own = percent(arms[FULL]["mean"]) if FULL in arms else "-"
+        full = percent(arms[FULL]["mean"]) if FULL in arms else "-"
         other = f"{best} {percent(arms[best]['mean'])}" if best else "-"
-        rows.append([kind or "none", str(max(cell["n"] for cell in arms.values())), own, other])
+        rows.append([kind or "none", str(max(cell["n"] for cell in arms.values())), full, other])
     return rows if kinds else []
 
 

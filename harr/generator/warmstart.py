@@ -14,7 +14,7 @@ from harr.compute.trl import Learning, StepCallback, Tokens, run_sft
 from harr.errors import CorpusError
 from harr.generator.demonstrations import make_demonstrations, read_demonstrations
 from harr.io.files import draft, fingerprint, note_published
-from harr.io.resume import unfinished
+from harr.io.resume import open_work
 from harr.params.fields import is_dotted
 from harr.params.generator import WarmstartParams
 from harr.rag.generation.llm_adapter import base_identity, begin, save_llm
@@ -53,7 +53,7 @@ def train_warmstart(params: WarmstartParams, out: Path, work: Path, log: Log, se
     shape = params.model_dump(exclude=UNREAD | {"demonstrations"})
     base = base_identity(params.model)
     run = {"kind": "warmstart", "shape": shape, "base": base, "rows": fingerprint(kept), "seed": seed}
-    checkpoints = Checkpoints(unfinished(work, run))
+    checkpoints = Checkpoints(open_work(work, run))
     learning = Learning(model, tokenizer, optimizer, checkpoints)
     callback = StepCallback(learning, steps, seed, log, desc="warm start")
     rate = params.learning_rate

@@ -22,7 +22,7 @@ from harr.index.full_text import ANALYZER, BM25, MAX_TEXT_BYTES, PLAIN, texts_of
 from harr.index.passage_index import KEYS
 from harr.io.files import fingerprint, note_published, publish, read_state, reopen_published, write_json
 from harr.io.progress import bar, stoppable
-from harr.io.resume import unfinished
+from harr.io.resume import open_work
 from harr.params.index import IndexParams
 from harr.services.milvus_client import REBUILD, Connection, check_full_text, check_index_type
 
@@ -63,7 +63,7 @@ def build_index(
     plan = {**manifest, "uri": params.uri, "function": params.function, "settings": params.settings}
     folder = work / fingerprint(plan)
     reopen_published(folder, out, folder / "out", manifest)
-    unfinished(work, plan)
+    open_work(work, plan)
     if before and not params.uri and not (folder / "out").exists():
         copy(out, folder / "out")
     _drop_half_written_indexes(folder)

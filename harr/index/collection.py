@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from harr.errors import bare
 from harr.index import kinds
 from harr.params.index import IndexParams
-from harr.services.milvus_client import Connection, connect, explained
+from harr.services.milvus_client import Connection, connect, explain_errors
 
 WRITE_SECONDS = 1800.0
 KEYS_PER_CALL = 10_000
@@ -132,7 +132,7 @@ def opened(params: IndexParams, folder: Path) -> Iterator[Connection]:
         folder.mkdir(parents=True, exist_ok=True)
     connection = connect(params, where)
     try:
-        with explained(where):
+        with explain_errors(where):
             yield connection
     finally:
         connection.close()

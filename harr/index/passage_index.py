@@ -18,7 +18,7 @@ from harr.index.collection import Keys, content_of, count, where_of
 from harr.index.full_text import english_stems
 from harr.io.files import read_manifest
 from harr.params.index import IndexParams
-from harr.services.milvus_client import REBUILD, Connection, connect, explained
+from harr.services.milvus_client import REBUILD, Connection, connect, explain_errors
 
 KEYS = "keys.npy"
 """The file with the keys of an index, beside its manifest."""
@@ -76,7 +76,7 @@ class PassageIndex:
         manifest |= {"search": kinds.read_search(out, REBUILD)}
         client = connect(params, where)
         try:
-            with explained(where):
+            with explain_errors(where):
                 for part in (manifest, *(manifest | part for part in manifest.get("sources", {}).values())):
                     _check(client, part, where)
         except BaseException:
@@ -144,7 +144,7 @@ class PassageIndex:
         limit = max(1, min(n + TIES, self.rows))
         how = kinds.search_params(self._how, self.rows, limit) if field == "vector" else {}
         for start in range(0, len(queries), QUERIES_PER_CALL):
-            with explained(self._where):
+            with explain_errors(self._where):
                 found = self._client.search(
                     self._collection,
                     data=queries[start : start + QUERIES_PER_CALL],

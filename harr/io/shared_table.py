@@ -44,7 +44,7 @@ class SharedTable:
             os.replace(self.path, aside)
             for suffix in ("-journal", "-wal", "-shm"):  # they belong to the old file
                 self.path.with_name(f"{self.path.name}{suffix}").unlink(missing_ok=True)
-            tqdm.write(f"{self.path} is damaged ({error}); it is now {aside.name}, and what it held is asked for anew")
+            tqdm.write(f"{self.path} is damaged ({error}); it is now {aside.name}, and its content is asked for again")
             return self._done(action)
 
     def _done(self, action: Callable[[sqlite3.Connection], Found]) -> Found:

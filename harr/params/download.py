@@ -28,7 +28,7 @@ class PeopleParams(QuestionsParams):
     people: int = Field(200, ge=60, le=20_000)
     """Number of people; half of them are of training, 15 in 100 of validation and 35 in 100 of test questions."""
     relations: int = Field(8, ge=4, le=10, multiple_of=2)
-    """Number of relations of a person, in pairs that are said alike; there is a passage for each."""
+    """Number of relations of a person, in pairs of the same wording; there is a passage for each."""
     train_questions: Positive = 800
     """Number of training questions."""
     test_questions: Positive = 400
@@ -145,7 +145,7 @@ class HoverParams(DrawnParams):
 
 
 class HaystackParams(QuestionsParams):
-    """What is told in between the sentences of a long text."""
+    """The stories that are hidden between the sentences of a long text."""
 
     noise: PathOrName
     """Long text: a text file, a JSON lines file with ``text``, repeated (RULER's five sentences again and again), or a
@@ -153,7 +153,7 @@ class HaystackParams(QuestionsParams):
     sentences: Positive = 100
     """Length of a document in sentences; longer stories are left out."""
     train_noise: int = Field(0, ge=0)
-    """Maximum number of sentences of the noise in training documents, each of which is encoded anew during training;
+    """Maximum number of sentences of the noise in training documents, each of which is encoded again during training;
     0 means all."""
     train_questions: Positive = 800
     """Number of training stories, with a question each."""
@@ -164,7 +164,7 @@ class HaystackParams(QuestionsParams):
 
 
 class BabiLongParams(HaystackParams):
-    """Stories of bAbI told in between the sentences of a long text (BABILong, arXiv 2406.10149)."""
+    """Stories of bAbI hidden between the sentences of a long text (BABILong, arXiv 2406.10149)."""
 
     dataset: Literal["babilong"]
     """Selects the stories of BABILong."""

@@ -23,7 +23,7 @@ class ForeignArmParams(Section):
     retriever: Dotted | None = None
     """Class or function that makes its retriever, as ``package.module:name``."""
     method: Dotted | None = None
-    """Method that trains it beside ``full``, as train.function names one."""
+    """Method that trains it, as train.function names one."""
     player: Dotted | None = None
     """Function that makes what plays ``full``, where a language model learns."""
     settings: Plain = Field({})
@@ -80,7 +80,7 @@ class EvaluateParams(Section):
     """Model that answers from what a pipeline without answers (leret) has found, so that answers are scored; with null
     none are."""
     reranker: RerankerParams | None = None
-    """Model that orders passages anew for the arm rerank."""
+    """Model that reranks passages for the arm rerank."""
     occlusion: bool = False
     """Whether ``full`` also plays with a part of its state left out: the question, the history (or thought) or the
     query."""
@@ -103,8 +103,8 @@ class EvaluateParams(Section):
         names = [arm if isinstance(arm, str) else arm.name for arm in self.arms]
         if repeated := [name for number, name in enumerate(names) if name in names[:number]]:
             raise ValueError(f"arms names {repeated[0]} twice; leave one out, or name it otherwise")
-        if taken := [arm.name for arm in self.arms if not isinstance(arm, str) and arm.name in ARMS]:
-            raise ValueError(f"arms: {taken[0]} is an arm of our own; give yours another name")
+        if ours := [arm.name for arm in self.arms if not isinstance(arm, str) and arm.name in ARMS]:
+            raise ValueError(f"arms: {ours[0]} is an arm of our own; give yours another name")
         reranked = [name for name, arm in self.arm_table.items() if arm.search == "reranked"]
         if reranked and self.reranker is None:
             raise ValueError(f"the arm {reranked[0]} asks a reranker; give evaluate.reranker")

@@ -33,8 +33,8 @@ def read_section(section: type[SomeSection], values: Mapping[str, Any], place: s
     try:
         return section.model_validate(dict(values))
     except ValidationError as error:
-        told = (f"{place}: {describe_fault(one, section)}" for one in error.errors())
-        raise ParamsError("\n".join(told)) from None
+        messages = (f"{place}: {describe_fault(fault, section)}" for fault in error.errors())
+        raise ParamsError("\n".join(messages)) from None
 
 
 def describe_fault(fault: Any, root: type[Any]) -> str:
@@ -54,22 +54,22 @@ def describe_fault(fault: Any, root: type[Any]) -> str:
             options = [cls for holder in holders for cls in _sections(holder.model_fields[str(part)].annotation)]
     name = ".".join(keys)
     if fault["type"] == "extra_forbidden":
-        known = list(dict.fromkeys(field for option in options for field in option.model_fields))
-        near = difflib.get_close_matches(keys[-1], known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
-        return _short(f"unknown parameter {name}; {hint}")
+        names = list(dict.fromkeys(field for option in options for field in option.model_fields))
+        near = difflib.get_close_matches(keys[-1], names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"
+        return _shorten(f"unknown parameter {name}; {hint}")
     if fault["type"] == "missing":
-        return _short(f"{name} is missing")
+        return _shorten(f"{name} is missing")
     message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
     hidden = fault["type"] == SECRET or isinstance(fault["input"], dict)
-    found = "" if hidden else f" (found {_REPR.repr(fault['input'])})"
-    return _short((f"{name}: " if name else "") + message) + found
+    value = "" if hidden else f" (found {_REPR.repr(fault['input'])})"
+    return _shorten((f"{name}: " if name else "") + message) + value
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     """Return one line, in which no name or value of a user takes more than its share.
 
-    >>> _short("unknown parameter a\\nb"), len(_short("a" * 5000)), len(_short("a " * 5000))
+    >>> _shorten("unknown parameter a\\nb"), len(_shorten("a" * 5000)), len(_shorten("a " * 5000))
     ('unknown parameter a b', 103, 803)
     """
     words = [word if len(word) <= 100 else f"{word[:100]}..." for word in printable(text).split()]

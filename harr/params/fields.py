@@ -25,7 +25,7 @@ LARGEST = 2**31 - 1
 
 
 SECRET = "secret"
-"""The type of a fault whose value is not told."""
+"""The type of a fault whose value is not shown."""
 KEPT = "put it into the environment variable that key_variable or token_variable names, or leave it out"
 CREDENTIAL = re.compile(
     r"(?i)(api|access|secret|private|auth|bearer|hf|x)[-_]?(key|token)|^(token|auth|bearer|pwd)$"
@@ -81,10 +81,10 @@ def _address(value: str) -> str:
 
 
 def _variable(value: str) -> str:
-    """Check the name of an environment variable: what is none may be the key itself, which is not told."""
+    """Check the name of an environment variable: anything else may be the key itself, which is not shown."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", value):
-        told = "should be the name of an environment variable (letters, digits and _), never its value; what was found "
-        raise PydanticCustomError(SECRET, told + "is not shown, as it may be a key")
+        text = "should be the name of an environment variable (letters, digits and _), never its value; what was found "
+        raise PydanticCustomError(SECRET, text + "is not shown, as it may be a key")
     return value
 
 
@@ -93,16 +93,16 @@ def _no_credentials(values: dict[str, Any]) -> dict[str, Any]:
 
     Numbers and truth values are taken: they count or switch something.
     """
-    left: list[tuple[str, Any]] = list(values.items())
-    while left:
-        name, value = left.pop()
-        named = CREDENTIAL.search(name) and isinstance(value, str | list | dict) and value
-        if named or (isinstance(value, str) and BEARER.match(value)):
+    pending: list[tuple[str, Any]] = list(values.items())
+    while pending:
+        name, value = pending.pop()
+        secret = CREDENTIAL.search(name) and isinstance(value, str | list | dict) and value
+        if secret or (isinstance(value, str) and BEARER.match(value)):
             raise PydanticCustomError(SECRET, f"{name} looks like a key or password; " + KEPT)
         if isinstance(value, dict):
-            left += [(str(key), part) for key, part in value.items()]
+            pending += [(str(key), part) for key, part in value.items()]
         elif isinstance(value, list):
-            left += [(name, part) for part in value]
+            pending += [(name, part) for part in value]
     return values
 
 

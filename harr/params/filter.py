@@ -18,7 +18,7 @@ class PreferencesParams(Section):
     candidates: Positive = 12
     """Number of sets of demonstrations that are compared."""
     prompts: Positive = 3
-    """Number of the best sets that become prompts, beside the one without demonstrations."""
+    """Number of the best sets that become prompts, in addition to the one without demonstrations."""
     demonstrations: Positive = 3
     """Maximum number of demonstrations in a prompt."""
     min_ap: Fraction = 0.0

@@ -1,6 +1,6 @@
 """What other packages bring, named in params.yaml as ``package.module:name``.
 
-Reward terms, sources, arms, pipelines, data sets and methods are named so. It is code: whoever can write params.yaml
+Reward terms, sources, arms, pipelines, data sets and methods are named so. It is code: who can write params.yaml
 can run anything that is importable, with the rights of the stage. Run recipes of people you trust only.
 """
 
@@ -30,8 +30,8 @@ def import_named(name: str, *, key: str) -> Any:
     except Exception as error:  # the module is somebody's code, which may raise anything
         lost = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
         extra = module.partition(".")[0].removeprefix("harr_")
-        own = extra.replace("_", "-") in (metadata("harr").get_all("Provides-Extra") or ())
-        missing = f"it is a plug-in: pip install 'harr[{extra}]'" if own else "is its folder on PYTHONPATH?"
+        ours = extra.replace("_", "-") in (metadata("harr").get_all("Provides-Extra") or ())
+        missing = f"it is a plug-in: pip install 'harr[{extra}]'" if ours else "is its folder on PYTHONPATH?"
         mend = missing if lost else f"try `python -c 'import {module}'`"
         what = f"{type(error).__name__}: {one_line(error)}"
         raise ParamsError(f"{key}: {name} cannot be imported ({what}); {mend}") from None
@@ -55,13 +55,13 @@ def function_of(
     >>> function_of("math:sqrt", key="reward.terms", shape="takes an Episode and returns a number")(4.0)
     2.0
     """
-    found: Callable[..., Any] = import_named(name, key=key)
-    if not callable(found):
+    function: Callable[..., Any] = import_named(name, key=key)
+    if not callable(function):
         raise ParamsError(f"{key}: {name} is no function; give one that {shape}")
     try:
-        inspect.signature(found).bind(*[None] * takes, **(settings or {}))
+        inspect.signature(function).bind(*[None] * takes, **(settings or {}))
     except ValueError:  # a function of C may not say what it takes
         pass
     except TypeError as error:
         raise ParamsError(f"{key}: {name} cannot be called so ({error}); give one that {shape}") from None
-    return found
+    return function

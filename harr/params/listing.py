@@ -29,10 +29,10 @@ def listing(schema: Spec) -> str:
     lines = [HEAD]
     for name, spec in schema["properties"].items():
         lines += [f"## {name}", ""]
-        found, kinds = _record(spec, schema), _kinds(spec)
-        if found or kinds:
-            lines += _prose(spec.get("description") or (found and found.get("description")) or "")
-        lines += [*(_items(found, schema) if found else () if kinds else _item(name, spec, schema)), ""]
+        record, kinds = _record(spec, schema), _kinds(spec)
+        if record or kinds:
+            lines += _prose(spec.get("description") or (record and record.get("description")) or "")
+        lines += [*(_items(record, schema) if record else () if kinds else _item(name, spec, schema)), ""]
         lines += _kinds_items(name, kinds, schema)
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
@@ -46,12 +46,12 @@ def _kinds_items(section: str, kinds: Mapping[str, Sequence[str]], schema: Spec)
         }
         for kind in kinds
     }
-    counts = Counter(item for own in items.values() for item in own.values())
+    counts = Counter(item for names in items.values() for item in names.values())
     shared = [item for item, count in counts.items() if count > 1]
     if shared:
         yield from (f"### {section}: what several kinds have", "", *(line for item in shared for line in item), "")
-    for kind, chosen in kinds.items():
-        yield from (f"### {section}: {', '.join(chosen)}", "", *_prose(schema["$defs"][kind].get("description", "")))
+    for kind, users in kinds.items():
+        yield from (f"### {section}: {', '.join(users)}", "", *_prose(schema["$defs"][kind].get("description", "")))
         yield from (line for item in items[kind].values() if item not in shared for line in item)
         also = ", ".join(f"`{name}`" for name, item in items[kind].items() if item in shared)
         yield from ("", *(_prose(f"And, as above: {also}.") if also else ()))
@@ -73,7 +73,7 @@ def plain(text: str) -> str:
 def _record(spec: Any, schema: Spec) -> Spec | None:
     """Return the class that a parameter holds, or holds many of; None where it is no class, or one of several."""
     if isinstance(spec, Sequence) and not isinstance(spec, str):
-        return next((found for part in spec if (found := _record(part, schema))), None)
+        return next((inner for part in spec if (inner := _record(part, schema))), None)
     if not isinstance(spec, Mapping) or "discriminator" in spec:
         return None
     if "$ref" in spec:
@@ -143,8 +143,8 @@ def _type(spec: Spec, schema: Spec) -> str:
         *most, last = [f"`{value}`" for value in spec["enum"]]
         return f"{', '.join(most)} or {last}" if most else last
     if "$ref" in spec:
-        found = schema["$defs"][spec["$ref"].rpartition("/")[2]]
-        return "section" if "properties" in found else _type(found, schema)
+        definition = schema["$defs"][spec["$ref"].rpartition("/")[2]]
+        return "section" if "properties" in definition else _type(definition, schema)
     if options := spec.get("anyOf") or spec.get("oneOf"):
         return " or ".join(dict.fromkeys(_type(option, schema) for option in options))
     if spec.get("type") == "array":

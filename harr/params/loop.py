@@ -63,7 +63,7 @@ class LoopParams(ValidatedParams):
     gradient_checkpointing: bool = False
     """Whether activations are computed again in the backward pass, which takes less memory and more time."""
     checkpoint_every: Positive = 5
-    """Number of steps between two checkpoints; as often PQN encodes all sentences anew (those just learnt from at every
+    """Number of steps between two checkpoints; as often PQN re-encodes all sentences (those just learnt from at every
     step)."""
     guard: GuardParams = GuardParams()
     """Collapse that ends a run early."""

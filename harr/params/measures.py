@@ -25,7 +25,7 @@ def metric_of(name: str) -> str:
     >>> metric_of("nDCG@10"), metric_of("recall"), metric_of("RR")
     ('ndcg_at_10', 'recall', 'reciprocal_rank')
     """
-    names = {shown.lower(): metric for metric, shown in MEASURES.items()}
+    names = {measure.lower(): metric for metric, measure in MEASURES.items()}
     if "@" in name and name.lower() not in names:
         raise ValueError(f"{name} is not measured; known: {', '.join(MEASURES.values())}")
     return names.get(name.lower(), name)
@@ -40,10 +40,10 @@ def of_metrics(values: dict[str, Given]) -> dict[str, Given]:
     >>> of_metrics({"R@5": -0.01})
     {'recall_at_5': -0.01}
     """
-    found = {metric_of(name): value for name, value in values.items()}
-    if len(found) < len(values):
+    by_metric = {metric_of(name): value for name, value in values.items()}
+    if len(by_metric) < len(values):
         raise ValueError(f"a measure is there twice among {', '.join(values)}; leave one out")
-    return found
+    return by_metric
 
 
 Metric = Annotated[str, AfterValidator(metric_of)]

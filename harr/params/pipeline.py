@@ -43,7 +43,7 @@ class PipelineFacts(Section):
 
 
 ReaderSees = Literal["sub_query", "history"]
-"""What a reader is shown beside the passages."""
+"""What a reader sees besides the passages."""
 
 
 class MultistepParams(PipelineFacts):
@@ -57,7 +57,7 @@ class MultistepParams(PipelineFacts):
     max_hops: Positive = 5
     """Maximum number of sub-queries of a question."""
     reader_sees: ReaderSees = "sub_query"
-    """What the reader is shown beside the passages: the sub-query alone, as published, or also the question and the
+    """What the reader sees besides the passages: the sub-query alone, as published, or also the question and the
     history, by which it can tell whom "she" means."""
 
     @property
@@ -76,7 +76,7 @@ class ReactParams(PipelineFacts):
     shows: Literal["answer", "passages"] = "answer"
     """What the tool returns: a reader's short answer, or the passages, so that the conversation is one growing text."""
     reader_sees: ReaderSees = "sub_query"
-    """What the reader is shown beside the passages (shows: answer): the query alone, as published, or also the question
+    """What the reader sees besides the passages (shows: answer): the query alone, as published, or also the question
     and the history."""
 
     @property
@@ -131,8 +131,8 @@ class RSearchParams(PipelineFacts):
 
     @model_validator(mode="after")
     def _tools_have_names(self) -> "RSearchParams":
-        named = all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", tool) for tool in self.tools)
-        if not self.tools or not named or len(set(self.tools)) < len(self.tools):
+        valid = all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", tool) for tool in self.tools)
+        if not self.tools or not valid or len(set(self.tools)) < len(self.tools):
             raise ValueError(f"tools {list(self.tools)} should be different words without blanks, at least one")
         return self
 

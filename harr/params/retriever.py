@@ -8,7 +8,7 @@ from harr.params.fields import Dotted, MaybePathOrName, Plain, Positive, Section
 
 
 class EvidenceParams(Section):
-    """What competes beside the nearest passages, and is known of each candidate: a small learnt term beside the vector
+    """What competes with the nearest passages, and is known of each candidate: a small learnt term added to the vector
     (``harr/rag/policies/evidence.py``)."""
 
     words: int = Field(20, ge=0)
@@ -38,10 +38,10 @@ class RetrieverParams(Section):
     pool: Positive = 30
     """Number of nearest passages that compete for the K places (N)."""
     evidence: EvidenceParams | None = None
-    """Further candidates beside the nearest, and a term that is learnt from what is known of all; with null there are
+    """Candidates in addition to the nearest, and a term that is learnt from what is known of all; with null there are
     none."""
     learns: Literal["all", "evidence"] = "all"
-    """What a training of this retriever changes: the encoder and the term beside it, or the term alone, which takes a
+    """Which weights train: those of the encoder and of the term, or of the term alone, which takes a
     fraction of the time, since no state is encoded twice."""
     search: Literal["dense", "sparse", "hybrid"] = "dense"
     """Ranking that says which passages are nearest: by vector, by BM25 of the query's words, or by both, fused by rank.
@@ -62,7 +62,7 @@ class RetrieverParams(Section):
     candidates: Literal["corpus", "question"] = "corpus"
     """Passages that are searched: the whole corpus, or only those given with the question."""
     positions: Literal["none", "absolute", "random", "relative", "relative_whole"] = "none"
-    """How the tower of actions is told where a sentence stands (with pqn; ``harr/rag/policies/q_values.py``)."""
+    """How the tower of actions gets the position of a sentence (with pqn; ``harr/rag/policies/q_values.py``)."""
     value_scale: float = Field(2.0, gt=0)
     """Factor of the inner product of state and passage in their value (with pqn); .01 for vectors that are the mean of
     their tokens over 10, as published."""

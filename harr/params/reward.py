@@ -78,7 +78,7 @@ TERM_NAMES = (
     *MEASURES, "graph", "length", "search_cost", "context_length", UNJUDGED, "reader_status", "novelty", "misses",
     "hop_gold", "completion", "judge", SEMANTIC, "answer_similarity", RELEVANCE,
 )  # fmt: skip
-"""The names that ``reward.terms`` may hold, beside functions (``harr/rag/scoring/reward.py``)."""
+"""The names that ``reward.terms`` may have, besides functions (``harr/rag/scoring/reward.py``)."""
 
 
 OF_ANSWERS = (

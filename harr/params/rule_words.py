@@ -23,9 +23,9 @@ def methods(**facts: object) -> str:
     >>> methods(positions=True), methods(learns="language_model")
     ('pqn', 'agent or leret')
     """
-    known = [kind for kind in members(TrainParams) if not kind.foreign]
-    held = [kind for kind in known if all(getattr(kind, fact) == value for fact, value in facts.items())]
-    return either([tag(kind, "method") for kind in held])
+    kinds = [kind for kind in members(TrainParams) if not kind.foreign]
+    matching = [kind for kind in kinds if all(getattr(kind, fact) == value for fact, value in facts.items())]
+    return either([tag(kind, "method") for kind in matching])
 
 
 def members(union: object) -> tuple[Any, ...]:

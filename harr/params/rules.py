@@ -37,8 +37,8 @@ def generator_is_needed(params: "Params") -> None:
 def script_knows_the_pipeline(params: "Params") -> None:
     """The scripted generator plays what it knows the prompts of."""
     if params.generator.kind == "scripted" and not (params.pipeline.scripted or params.pipeline.foreign):
-        known = " and ".join(tag(kind, "name") for kind in members(PipelineParams) if kind.scripted)
-        raise ValueError(f"the scripted generator plays {known} only; use a server or a local model")
+        names = " and ".join(tag(kind, "name") for kind in members(PipelineParams) if kind.scripted)
+        raise ValueError(f"the scripted generator plays {names} only; use a server or a local model")
 
 
 def traces_are_of_the_pipeline(params: "Params") -> None:
@@ -131,9 +131,9 @@ def language_model_can_learn(params: "Params") -> None:
         )
     written = {"temperature": 0.0, "max_tokens": longest}
     for name in sorted(written.keys() & generator.model_fields_set):
-        if (given := getattr(generator, name)) != written[name]:
+        if (value := getattr(generator, name)) != written[name]:
             raise ValueError(
-                f"generator.{name} {given} is not read: train.method {train.method} writes completions of "
+                f"generator.{name} {value} is not read: train.method {train.method} writes completions of "
                 f"train.max_tokens {longest}, in evaluation its most likely tokens; leave "
                 f"generator.{name} out"
             )
@@ -142,12 +142,12 @@ def language_model_can_learn(params: "Params") -> None:
 def arms_go_with_the_method(params: "Params") -> None:
     """What is compared is there after such a training."""
     train, evaluate, kind = params.train, params.evaluate, params.generator.kind
-    known = [name for name in train.arms if params.generator.taught or not ARMS[name].taught]
+    fitting = [name for name in train.arms if params.generator.taught or not ARMS[name].taught]
     ours = [name for name in evaluate.arm_table if name in ARMS]
-    if unknown := sorted(set(ours) - set(known)):
+    if unknown := sorted(set(ours) - set(fitting)):
         raise ValueError(
             f"evaluate.arms {unknown[0]} does not go with train.method {train.method} and generator.kind {kind}; "
-            f"choose from {', '.join(known)}"
+            f"choose from {', '.join(fitting)}"
         )
     inside = [name for name, arm in evaluate.arm_table.items() if arm.inside]
     if inside and FULL not in evaluate.arm_table:
@@ -199,20 +199,22 @@ def queries_are_there_to_rewrite(params: "Params") -> None:
 def thoughts_are_there_to_read(params: "Params") -> None:
     """A state tells thoughts where a pipeline writes some and a retriever reads states."""
     pipeline, train, table = params.pipeline, params.train, params.evaluate.arm_table
-    told = params.retriever.state == "thought"
+    reads = params.retriever.state == "thought"
     arms = [f"evaluate.arms {name}" for name, arm in table.items() if arm.overrides.get("state") == "thought"]
-    what, remedy = ("retriever.state thought", "set json or lines") if told else (min(arms, default=""), "leave it out")
+    what, remedy = (
+        ("retriever.state thought", "set json or lines") if reads else (min(arms, default=""), "leave it out")
+    )
     if what and not (pipeline.thinks or pipeline.foreign):
         raise ValueError(
             f"{what} tells what the agent wrote before a search, and pipeline {pipeline.name} writes nothing there; "
             f"{remedy}"
         )
-    if told and train.learns == LANGUAGE_MODEL:
+    if reads and train.learns == LANGUAGE_MODEL:
         raise ValueError(
             f"retriever.state thought is for a retriever that learns: with train.method {train.method} all search for "
             "the query alone; leave it out"
         )
-    if told and "history" in table:
+    if reads and "history" in table:
         raise ValueError(
             "evaluate.arms history reads the finished hops, which retriever.state thought leaves out; name the arm "
             "thought in its place"
@@ -249,9 +251,9 @@ def filter_samples_what_learns(params: "Params") -> None:
         raise ValueError(f"filter.preferences is for train.method {methods(prefers=True)}; leave it out")
     sampled = {name: getattr(section, name) for name in ("temperature", "max_tokens")}
     if train.learns != LANGUAGE_MODEL:
-        if given := sampled.keys() & section.model_fields_set:
+        if names := sampled.keys() & section.model_fields_set:
             raise ValueError(
-                f"filter.{min(given)} is for train.method {methods(learns=LANGUAGE_MODEL, prefers=False)}; leave it out"
+                f"filter.{min(names)} is for train.method {methods(learns=LANGUAGE_MODEL, prefers=False)}; leave it out"
             )
         return
     learning = {name: getattr(train, name) for name in sampled}

@@ -13,7 +13,7 @@ OF_VALUES = ("positions", "pick_order", "value_scale")
 
 
 def index_has_what_is_searched(params: "Params") -> None:
-    """The BM25 index is there where it is searched, and what is said of a search is read."""
+    """The BM25 index exists where it is searched, and the settings of a search are read."""
     retriever, search = params.retriever, params.retriever.search
     arms = params.evaluate.arm_table.items()
     by_words = {name: arm.search for name, arm in arms if arm.search not in ("", "reranked")}
@@ -35,8 +35,8 @@ def index_has_what_is_searched(params: "Params") -> None:
 def retriever_ranks_as_it_learns(params: "Params") -> None:
     """Parameters of the retriever are those that the method reads."""
     train, retriever = params.train, params.retriever
-    given = {retriever.candidates, *params.evaluate.candidates} == {"question"}
-    if train.given_only and (params.pipeline.name not in train.plays or not given):
+    given_only = {retriever.candidates, *params.evaluate.candidates} == {"question"}
+    if train.given_only and (params.pipeline.name not in train.plays or not given_only):
         raise ValueError(
             f"train.method {train.method} plays pipeline {either(train.plays)}; set retriever.candidates: question, "
             "evaluate.candidates: [question]"

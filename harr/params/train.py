@@ -33,13 +33,13 @@ class InfoNCEParams(Section):
 
 
 class PolicyParams(StatesParams, UpdateParams, LoopParams):
-    """What the policy gradients of a retriever share, and the baselines beside them read."""
+    """What the policy gradients of a retriever and their baselines share."""
 
     learns: ClassVar[str] = "retriever"
     arms: ClassVar[tuple[str, ...]] = RETRIEVERS
     occluded: ClassVar[bool] = True
     evidence_rate: ClassVar[float] = 0.3
-    """Learning rate of the term beside the vector (retriever.evidence)."""
+    """Learning rate of the term besides the vector (retriever.evidence)."""
     credit: Literal["episode", "step"] = "episode"
     """What a step is rewarded with: the final reward of its episode, or what the step itself added to it."""
     warm_start: int = Field(0, ge=0)

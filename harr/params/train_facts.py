@@ -8,7 +8,7 @@ from harr.params.fields import Positive, Section
 
 
 class TrainFacts(Section):
-    """What the rules know of a method, beside ``learns`` and the ``arms`` that it is compared by."""
+    """What the rules know of a method, besides ``learns`` and the ``arms`` that it is compared by."""
 
     foreign: ClassVar[bool] = False
     """Whether another package brings it, and nothing is known of what it needs."""
@@ -19,7 +19,7 @@ class TrainFacts(Section):
     sources: ClassVar[bool] = False
     """Whether it learns from what other sources find, too."""
     positions: ClassVar[bool] = False
-    """Whether its retriever may be told where a passage stands."""
+    """Whether its retriever may use positions of passages."""
     given_only: ClassVar[bool] = False
     """Whether its retriever ranks only the passages given with a question."""
     occluded: ClassVar[bool] = False

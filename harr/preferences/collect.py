@@ -22,7 +22,7 @@ from harr.corpus.passages import read_questions, write_questions
 from harr.errors import CorpusError, IndexMismatch, NoPreference
 from harr.io.files import draft, note_published, read_json, read_jsonl, sha256, write_json, write_text
 from harr.io.progress import bar, stoppable
-from harr.io.resume import unfinished
+from harr.io.resume import open_work
 from harr.params.filter import FilterParams, PreferencesParams
 from harr.preferences.few_shot import chosen_prompts, find_prompts
 from harr.preferences.pairs import documents_of, next_try, preference_row, score_of, statistics_row, why_none
@@ -80,7 +80,7 @@ def sample_preferences(
     assert isinstance(program, LeReT)
     settings = params.model_dump(exclude={"server"}) | {"target": target, "batch_size": batch_size}
     identity = {"kind": "preferences", "params": settings, "setup": setup.identity, "seed": seed}
-    run = unfinished(work, identity, setup=setup.readable_identity)
+    run = open_work(work, identity, setup=setup.readable_identity)
     questions = shuffled(setup.questions, seed)
     left = questions[params.pool + params.validation :]
     asked = part_of(left, params, target)
@@ -117,7 +117,7 @@ def sample_again(
     params = PreferencesParams(**{name: settings[name] for name in PreferencesParams.model_fields if name in settings})
     data = {name: sha256(first / name) for name in REPEATED}
     identity = {"kind": "again", "params": settings, "setup": setup.identity, "data": data, "seed": seed}
-    run = unfinished(work, identity, setup=setup.readable_identity)
+    run = open_work(work, identity, setup=setup.readable_identity)
     write_json(run / "prompts.json", read_json(first / "prompts.json"))
     held = read_questions(first / "held_out.jsonl")
     asked = shuffled([*setup.questions, *held], seed)

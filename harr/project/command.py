@@ -33,9 +33,9 @@ def _init(words: list[str]) -> None:
     parser = argparse.ArgumentParser("harr init", description="Make a project: stages, flows, recipes and params.yaml.")
     parser.add_argument("folder", type=Path, metavar="DIR", help="a new folder, or an empty one")
     parser.add_argument("--update", action="store_true", help="give a project the code of the installed version")
-    told = parser.parse_args(words)
+    options = parser.parse_args(words)
     try:
-        print(create_project(told.folder, update=told.update))
+        print(create_project(options.folder, update=options.update))
     except HarrError as error:
         sys.exit(f"error: {error}")
     except OSError as error:
@@ -44,10 +44,10 @@ def _init(words: list[str]) -> None:
 
 def _tell_other_version() -> None:
     """Say where the project's code is of another version than the library that it would run with."""
-    noted = Path(VERSION)
-    made = noted.read_text().strip() if noted.exists() else harr.__version__
-    if made != harr.__version__:
+    note = Path(VERSION)
+    version = note.read_text().strip() if note.exists() else harr.__version__
+    if version != harr.__version__:
         print(
-            f"this project is of harr {made}, and {harr.__version__} is installed; run `harr init --update .`",
+            f"this project is of harr {version}, and {harr.__version__} is installed; run `harr init --update .`",
             file=sys.stderr,
         )

@@ -13,7 +13,7 @@ AUDITS = ("repeated_queries", "answer_in_query")
 """Audits: metrics that are good where they are low."""
 SHOWN = (*ANSWERED, "fact_em", "fact_f1", "all_gold", "recall", "reward", *AUDITS, *RANKED)
 BESIDE = 5
-"""Number of metrics that stand beside the one that leads."""
+"""Number of metrics shown next to the leading one."""
 BOUND = (
     "takes for each kind of question the untrained arm that does best on it, chosen with the answers of these very "
     "questions: an upper bound of every rule over those arms"
@@ -21,7 +21,7 @@ BOUND = (
 
 
 def arms_part(name: str, summary: Summary, first: str, arms: Mapping[str, Arm]) -> dict[str, Any]:
-    """Return what is shown of one setting of one data set: its arms, and the kinds and hops of a few of them."""
+    """Return the content of one setting of one data set: its arms, and the kinds and hops of a few of them."""
     lead, baseline = headline(summary), baseline_of(summary)
     compared, basis = comparisons(summary, lead)
     few = list(dict.fromkeys([baseline, rival_of(summary, lead, arms), FULL, BEST_BY_KIND]))
@@ -29,7 +29,7 @@ def arms_part(name: str, summary: Summary, first: str, arms: Mapping[str, Arm]) 
         "name": name,
         "metric": label(lead),
         "baseline": baseline,
-        "blocks": [own for given in ("", "given_") if (own := _block(summary, lead, given, first, compared, arms))],
+        "blocks": [part for mode in ("", "given_") if (part := _block(summary, lead, mode, first, compared, arms))],
         "trained": FULL in summary["arms"] and bool(compared),
         "basis": basis,
         "kinds": _kinds(summary, few),
@@ -41,18 +41,18 @@ def _block(
     summary: Summary, lead: str, prefix: str, first: str, compared: Mapping[str, Any], arms: Mapping[str, Arm]
 ) -> dict[str, Any]:
     """Return one table, the best arm first; empty without a metric of this prefix."""
-    found = {arm: own for arm, own in summary["arms"].items() if any(name.startswith("given_") for name in own)}
-    found = found if prefix else summary["arms"]
-    measured = {name for own in found.values() for name in own}
+    by_arm = {arm: row for arm, row in summary["arms"].items() if any(name.startswith("given_") for name in row)}
+    by_arm = by_arm if prefix else summary["arms"]
+    measured = {name for row in by_arm.values() for name in row}
     names = [prefix + name for name in SHOWN if prefix + name in measured]
     if not names:
         return {}
     leads = lead if lead in names else names[0]
-    found = {arm: own for arm, own in found.items() if leads in own}
-    size = max(own[leads]["n"] for own in found.values())
-    found = {arm: own for arm, own in found.items() if own[leads]["n"] == size}
-    columns, left_out = _columns(found, leads, names, size)
-    order = sorted(found, key=lambda arm: -found[arm][leads]["mean"])
+    by_arm = {arm: row for arm, row in by_arm.items() if leads in row}
+    size = max(row[leads]["n"] for row in by_arm.values())
+    by_arm = {arm: row for arm, row in by_arm.items() if row[leads]["n"] == size}
+    columns, left_out = _columns(by_arm, leads, names, size)
+    order = sorted(by_arm, key=lambda arm: -by_arm[arm][leads]["mean"])
     own_lead = leads == lead
     return {
         "where": "the passages given with each question" if prefix or first == "question" else "the whole corpus",
@@ -67,12 +67,12 @@ def _block(
                 "arm": arm,
                 "says": BOUND if arm == BEST_BY_KIND else arms[arm].says if arm in arms else "",
                 "badge": _badge(arm, summary, arms),
-                "n": found[arm][leads]["n"],
-                "lead": _cell(found[arm][leads], leads),
-                "bar": _bar(found[arm][leads]) if is_share(leads) else {},
-                "cells": [_cell(found[arm][name], name) for name in columns],
-                "gain": gained(summary["paired"].get(arm, {}).get(leads)) if own_lead else gained(None),
-                "ahead": gained(compared.get(arm)) if own_lead and FULL in summary["arms"] else gained(None),
+                "n": by_arm[arm][leads]["n"],
+                "lead": _cell(by_arm[arm][leads], leads),
+                "bar": _bar(by_arm[arm][leads]) if is_share(leads) else {},
+                "cells": [_cell(by_arm[arm][name], name) for name in columns],
+                "gain": format_gain(summary["paired"].get(arm, {}).get(leads)) if own_lead else format_gain(None),
+                "ahead": format_gain(compared.get(arm)) if own_lead and FULL in summary["arms"] else format_gain(None),
             }
             for arm in order
         ],
@@ -80,21 +80,21 @@ def _block(
 
 
 def _columns(
-    found: Mapping[str, Mapping[str, Any]], lead: str, names: Sequence[str], size: int
+    by_arm: Mapping[str, Mapping[str, Any]], lead: str, names: Sequence[str], size: int
 ) -> tuple[list[str], list[str]]:
-    """Return the metrics beside the lead, and those left out: that not every question has, that repeat one before
+    """Return the metrics next to the lead, and those left out: that not every question has, that repeat one before
     them, or beyond so many. One that is 0 for every arm is in neither."""
-    kept, partly, shown = [], [], [[own[lead]["mean"] for own in found.values()]]
+    columns, left_out, distinct = [], [], [[metrics[lead]["mean"] for metrics in by_arm.values()]]
     for name in names:
         if name == lead:
             continue
-        means = [own[name]["mean"] for own in found.values() if name in own and own[name]["n"] == size]
-        if len(means) < len(found) or means in shown:
-            partly.append(name)
+        means = [metrics[name]["mean"] for metrics in by_arm.values() if name in metrics and metrics[name]["n"] == size]
+        if len(means) < len(by_arm) or means in distinct:
+            left_out.append(name)
         elif any(means):
-            kept.append(name)
-            shown.append(means)
-    return kept[:BESIDE], kept[BESIDE:] + partly
+            columns.append(name)
+            distinct.append(means)
+    return columns[:BESIDE], columns[BESIDE:] + left_out
 
 
 def _badge(arm: str, summary: Summary, arms: Mapping[str, Arm]) -> str:
@@ -120,7 +120,7 @@ def _bar(mean: Mapping[str, Any]) -> dict[str, str]:
     return {"low": f"{low:.1f}", "width": f"{max(0.6, high - low):.1f}", "mean": f"{middle:.1f}"}
 
 
-def gained(gain: Mapping[str, float] | None) -> dict[str, str]:
+def format_gain(gain: Mapping[str, float] | None) -> dict[str, str]:
     """Return a paired gain in points, its p where it has one, whether its interval excludes 0; empty without one."""
     if not gain:
         return {"gain": "", "p": "", "sign": ""}
@@ -140,37 +140,37 @@ def sign(gain: Mapping[str, float]) -> str:
 def _kinds(summary: Summary, few: Sequence[str]) -> dict[str, Any]:
     """Return what a few arms have by kind of question."""
     kinds: Mapping[str, Mapping[str, Mapping[str, float]]] = summary.get("kinds", {})
-    shown = [arm for arm in few if any(arm in cells for cells in kinds.values())]
+    names = [arm for arm in few if any(arm in cells for cells in kinds.values())]
     rows = [
         (
             kind or "none",
             int(max(cell["n"] for cell in cells.values())),
-            [spread(cells[arm], "mean") if arm in cells else "" for arm in shown],
+            [spread(cells[arm], "mean") if arm in cells else "" for arm in names],
         )
         for kind, cells in kinds.items()
     ]
-    return {"arms": shown, "rows": rows} if rows else {}
+    return {"arms": names, "rows": rows} if rows else {}
 
 
 def _hops(summary: Summary, few: Sequence[str]) -> dict[str, Any]:
     """Return how often a few arms found the gold passage of each hop, in the whole corpus or among those given."""
-    found = summary["arms"]
-    prefix = "hop_recall_" if any("hop_recall_1" in own for own in found.values()) else "given_hop_recall_"
-    shown = [arm for arm in few if f"{prefix}1" in found.get(arm, {})]
-    names = [name for arm in shown for name in found[arm] if name.startswith(prefix)]
+    by_arm = summary["arms"]
+    prefix = "hop_recall_" if any("hop_recall_1" in metrics for metrics in by_arm.values()) else "given_hop_recall_"
+    arms = [arm for arm in few if f"{prefix}1" in by_arm.get(arm, {})]
+    names = [name for arm in arms for name in by_arm[arm] if name.startswith(prefix)]
     rows = []
     for hop in range(1, max((int(name.removeprefix(prefix)) for name in names), default=0) + 1):
-        cells = [found[arm].get(f"{prefix}{hop}") for arm in shown]
+        cells = [by_arm[arm].get(f"{prefix}{hop}") for arm in arms]
         size = max((int(cell["n"]) for cell in cells if cell), default=0)
         rows.append((f"hop {hop}", size, [spread(cell, "mean") if cell else "" for cell in cells]))
-    return {"arms": shown, "rows": rows} if len(rows) > 1 else {}
+    return {"arms": arms, "rows": rows} if len(rows) > 1 else {}
 
 
 def reward_gain(summary: Summary) -> str:
     """Return the mean reward of ``full`` and its gain over the baseline, as plain numbers: a total need not be a
     share; "" where it says no more than the metric that leads."""
-    own, gain = summary["arms"].get(FULL, {}).get("reward"), summary["paired"].get(FULL, {}).get("reward")
+    reward, gain = summary["arms"].get(FULL, {}).get("reward"), summary["paired"].get(FULL, {}).get("reward")
     lead = summary["arms"].get(FULL, {}).get(headline(summary))
-    if not own or not gain or (lead and abs(lead["mean"] - own["mean"]) < 1e-6):
+    if not reward or not gain or (lead and abs(lead["mean"] - reward["mean"]) < 1e-6):
         return ""
-    return f"{plain(own, 'mean', '.3f')}, gain {plain(gain, 'gain', '+.3f')}"
+    return f"{plain(reward, 'mean', '.3f')}, gain {plain(gain, 'gain', '+.3f')}"

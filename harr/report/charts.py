@@ -25,7 +25,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A chart with its title and a sentence on what it tells; ``percent``: values are shares."""
+    """A chart with its title and a sentence on what it shows; ``percent``: values are shares."""
 
     title: str
     says: str
@@ -73,22 +73,22 @@ def draw(panel: Panel, last: float, boundaries: Sequence[float] = ()) -> Markup:
     def down(y: float) -> float:
         return BOTTOM - (y - marks[0]) / (marks[-1] - marks[0]) * (BOTTOM - TOP)
 
-    parts = list(_axes(panel, [(y, down(y)) for y in marks], [(x, across(x)) for x in _whole(last)]))
+    parts = list(_axes(panel, [(y, down(y)) for y in marks], [(x, across(x)) for x in _whole_ticks(last)]))
     parts += [
         f'<line class="phase" x1="{across(x):.1f}" x2="{across(x):.1f}" y1="{TOP}" y2="{BOTTOM}"/>'
         for x in boundaries
         if 0 < x < last
     ]
     for line in panel.lines:
-        places = [(across(x), down(y)) for x, y in thinned(line.points)]
+        places = [(across(x), down(y)) for x, y in thin_points(line.points)]
         if line.look == "dots" or len(places) == 1:
             parts += [f'<circle class="{line.look}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in places]
         if len(places) > 1:
             path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
             parts.append(f'<polyline class="{line.look}" points="{path}"/>')
-    named = escape(f"{panel.title} by step: {panel.ends if points else 'no value'}")
+    caption = escape(f"{panel.title} by step: {panel.ends if points else 'no value'}")
     inside = "".join(parts)
-    return Markup(f'<svg role="img" aria-label="{named}" viewBox="0 0 {WIDTH} {HEIGHT}">{inside}</svg>')
+    return Markup(f'<svg role="img" aria-label="{caption}" viewBox="0 0 {WIDTH} {HEIGHT}">{inside}</svg>')
 
 
 def _axes(panel: Panel, marks: Sequence[tuple[float, float]], steps: Sequence[tuple[float, float]]) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _axes(panel: Panel, marks: Sequence[tuple[float, float]], steps: Sequence[tu
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Return round numbers, evenly apart, from at or below ``low`` to at or above ``high``; 0 is one where it is near.
+    """Return evenly spaced round numbers, from at or below ``low`` to at or above ``high``; 0 is one where it is near.
 
     >>> ticks(0.03, 0.87), ticks(2.0, 2.0)
     ([0.0, 0.25, 0.5, 0.75, 1.0], [0.0, 0.5, 1.0, 1.5, 2.0])
@@ -118,15 +118,15 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     return [low, low + span]
 
 
-def _whole(last: float) -> list[float]:
+def _whole_ticks(last: float) -> list[float]:
     """Return a few whole numbers from 0 to the last step."""
     return [mark for mark in ticks(0.0, max(last, 1.0)) if mark <= last and mark == int(mark)]
 
 
-def thinned(points: Points) -> Points:
-    """Return at most :data:`MOST` points: means of so many neighbours as it takes.
+def thin_points(points: Points) -> Points:
+    """Return at most :data:`MOST` points: means of as many neighbours as needed.
 
-    >>> len(thinned(tuple((float(n), 1.0) for n in range(1000))))
+    >>> len(thin_points(tuple((float(n), 1.0) for n in range(1000))))
     250
     """
     size = -(-len(points) // MOST)

@@ -1,4 +1,4 @@
-"""What a training run tells of itself: a panel for every figure that its method has, and its seconds by phase."""
+"""Charts of a training run: a panel for every figure of its method, and its seconds by phase."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ FIGURES = {
     "play_seconds": ("Seconds of play", "Seconds a step in which its rollouts are played and rewarded"),
     "update_seconds": ("Seconds of update", "Seconds a step in which the weights learn from the rollouts"),
 }
-"""Figures of a step in the order of the page: title, and what it tells. A method has those that it writes."""
+"""Figures of a step in the order of the page: title and meaning. A method has those that it writes."""
 SHARED = frozenset({"zero_std_share", "clip_share"})
 """Figures that are shares."""
 PER_EPISODE = frozenset({"searches", "malformed"})
@@ -49,14 +49,14 @@ def training_panels(rows: Rows, signal: str = "reward") -> tuple[list[Panel], li
         rows: the dicts that training returns, one per step (``harr/train/record.py``).
         signal: ``reward``, or ``accuracy`` of preferences.
     """
-    found: list[Panel] = []
+    panels: list[Panel] = []
     zero: list[str] = []
     for panel in (*_signals(rows, signal), *_validation(rows), *_figures(rows)):
         if not any(y for line in panel.lines for _, y in line.points):
             zero.append(panel.title)
-        elif panel.data not in [other.data for other in found]:
-            found.append(panel)
-    return found, zero
+        elif panel.data not in [other.data for other in panels]:
+            panels.append(panel)
+    return panels, zero
 
 
 def _signals(rows: Rows, signal: str) -> Iterator[Panel]:
@@ -71,16 +71,16 @@ def _signals(rows: Rows, signal: str) -> Iterator[Panel]:
 
 
 def _validation(rows: Rows) -> Iterator[Panel]:
-    """Yield what the validation questions told after so many steps, and before the first."""
-    if not (played := points(rows)):
+    """Yield the panels of the validation: its score by step, and its seconds."""
+    if not (validated := points(rows)):
         return
-    metric, n = leading(played[-1]), played[-1]["questions"]
-    found = tuple((float(point["step"]), float(point[metric])) for point in played if metric in point)
+    metric, n = leading(validated[-1]), validated[-1]["questions"]
+    scores = tuple((float(point["step"]), float(point[metric])) for point in validated if metric in point)
     says = f"{n:.0f} questions that are never learnt from, played by the best choice"
-    yield Panel(f"Validation: {label(metric)}", says, (Line("validation", found, "dots"),), is_share(metric))
-    taken = tuple((float(point["step"]), float(point["seconds"])) for point in played if "seconds" in point)
-    if taken:
-        yield Panel("Validation: seconds", "Seconds to play all of these", (Line("seconds", taken, "dots"),))
+    yield Panel(f"Validation: {label(metric)}", says, (Line("validation", scores, "dots"),), is_share(metric))
+    seconds = tuple((float(point["step"]), float(point["seconds"])) for point in validated if "seconds" in point)
+    if seconds:
+        yield Panel("Validation: seconds", "Seconds to play all of these", (Line("seconds", seconds, "dots"),))
 
 
 def _figures(rows: Rows) -> Iterator[Panel]:
@@ -92,12 +92,12 @@ def _figures(rows: Rows) -> Iterator[Panel]:
 
 def _panel(rows: Rows, name: str, title: str, says: str, percent: bool = False) -> Panel:
     """Return the panel of one figure: each step, and its mean over neighbouring steps of the same phase."""
-    own = [row for row in rows if name in row]
-    shares = [max(1.0, row.get("episodes", 1.0)) if name in PER_EPISODE else 1.0 for row in own]
-    values = np.array([row[name] / share for row, share in zip(own, shares, strict=True)], dtype=float)
-    own, values = [row for row, ok in zip(own, np.isfinite(values), strict=True) if ok], values[np.isfinite(values)]
-    steps = [float(row["step"]) + 1 for row in own]
-    cuts = np.flatnonzero(np.diff([row.get("phase", 0.0) for row in own])) + 1
+    hits = [row for row in rows if name in row]
+    shares = [max(1.0, row.get("episodes", 1.0)) if name in PER_EPISODE else 1.0 for row in hits]
+    values = np.array([row[name] / share for row, share in zip(hits, shares, strict=True)], dtype=float)
+    hits, values = ([row for row, ok in zip(hits, np.isfinite(values), strict=True) if ok], values[np.isfinite(values)])
+    steps = [float(row["step"]) + 1 for row in hits]
+    cuts = np.flatnonzero(np.diff([row.get("phase", 0.0) for row in hits])) + 1
     wide = window(rows)
     lines = [Line("each step", tuple(zip(steps, values.tolist(), strict=True)))]
     if wide > 1:
@@ -113,7 +113,7 @@ def _update(row: Mapping[str, Any]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Steps of one phase and their seconds: of all, of play and update where rows tell them, and of the validation."""
+    """Steps of one phase and their seconds: of all, of play and update where rows have them, and of the validation."""
 
     name: str
     steps: int
@@ -129,16 +129,16 @@ def seconds_by_phase(rows: Rows) -> list[Phase]:
     >>> seconds_by_phase([{"phase": -1.0, "seconds": 2.0, "play_seconds": 0.5}])
     [Phase(name='warm start', steps=1, seconds=2.0, play=0.5, update=1.5, validation=0.0)]
     """
-    parts = [(phase, list(own)) for phase, own in groupby(rows, key=lambda row: row.get("phase", 0.0))]
+    parts = [(phase, list(steps)) for phase, steps in groupby(rows, key=lambda row: row.get("phase", 0.0))]
     later = sum(phase not in PHASES for phase, _ in parts) > 1
     return [
         Phase(
             PHASES.get(phase, f"phase {phase:g}" if later else "training"),
-            len(own),
-            float(sum(row.get("seconds", 0.0) for row in own)),
-            float(sum(row[PLAY] for row in own)) if all(PLAY in row for row in own) else None,
-            float(sum(map(_update, own))) if all(PLAY in row for row in own) else None,
-            float(sum(row.get(name, {}).get("seconds", 0.0) for row in own for name in (BEFORE, AFTER))),
+            len(steps),
+            float(sum(row.get("seconds", 0.0) for row in steps)),
+            float(sum(row[PLAY] for row in steps)) if all(PLAY in row for row in steps) else None,
+            float(sum(map(_update, steps))) if all(PLAY in row for row in steps) else None,
+            float(sum(row.get(name, {}).get("seconds", 0.0) for row in steps for name in (BEFORE, AFTER))),
         )
-        for phase, own in parts
+        for phase, steps in parts
     ]

@@ -30,7 +30,7 @@ def changes(
     Questions are paired by id where words and gold answers are the same.
 
     Args:
-        champion: whom to compare with.
+        champion: the version to compare with.
         params: flat parameters of this run, as text.
         rows: question rows of the first run of ``full``.
         resamples: number of bootstrap draws.
@@ -39,22 +39,22 @@ def changes(
     if champion is None:
         return {}
     names = dict.fromkeys([*params, *champion.params])
-    told = [(name, champion.params.get(name, "\u2013"), params.get(name, "\u2013")) for name in names]
+    values = [(name, champion.params.get(name, "\u2013"), params.get(name, "\u2013")) for name in names]
     old = {row["id"]: row for row in champion.rows}
-    pairs = [(row, old[row["id"]]) for row in rows if row["id"] in old and _same(row, old[row["id"]])]
+    pairs = [(row, old[row["id"]]) for row in rows if row["id"] in old and _is_same(row, old[row["id"]])]
     ours, theirs = [row for row, _ in pairs], [row for _, row in pairs]
     gains = contrast([ours], [theirs], resamples=resamples, seed=seed) if pairs else {}
-    shown = [name for name in (*SHOWN, *(f"given_{name}" for name in SHOWN)) if name in gains][:MOST]
+    metrics = [name for name in (*SHOWN, *(f"given_{name}" for name in SHOWN)) if name in gains][:MOST]
     return {
         "version": champion.version,
-        "params": [one for one in told if one[1] != one[2]],
+        "params": [value for value in values if value[1] != value[2]],
         "questions": len(pairs),
         "of": max(len(rows), len(old)),
-        "gains": [_gain(name, gains[name], ours, theirs) for name in shown],
+        "gains": [_gain(name, gains[name], ours, theirs) for name in metrics],
     }
 
 
-def _same(ours: Row, theirs: Row) -> bool:
+def _is_same(ours: Row, theirs: Row) -> bool:
     return all(ours.get(name) == theirs.get(name) for name in ("question", "gold_answers"))
 
 
@@ -62,11 +62,11 @@ def _gain(name: str, gain: Mapping[str, Any], ours: Sequence[Row], theirs: Seque
     """Return both means and the paired gain of one metric as text."""
     both = [(new[name], old[name]) for new, old in zip(ours, theirs, strict=True) if name in new and name in old]
     new, old = (sum(side) / len(both) for side in zip(*both, strict=True))
-    told = (lambda value: f"{percent(value)} %") if is_share(name) else (lambda value: f"{value:.3g}")
+    format_value = (lambda value: f"{percent(value)} %") if is_share(name) else (lambda value: f"{value:.3g}")
     return {
         "metric": label(name),
-        "before": told(old),
-        "after": told(new),
+        "before": format_value(old),
+        "after": format_value(new),
         "gain": spread(gain, "gain", "+.1f") if is_share(name) else plain(gain, "gain", "+.2f"),
         "sign": sign(gain),
         "n": len(both),

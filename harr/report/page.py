@@ -11,11 +11,11 @@ from typing import Any
 from markupsafe import Markup
 
 from harr.arms import ARMS, FULL, Arm
-from harr.evaluate.summary import Summary, baseline_of, headline, parts_of, untrained
+from harr.evaluate.summary import Summary, baseline_of, headline, is_untrained, parts_of
 from harr.evaluate.tables import comparisons, label, percent, runs, spread
 from harr.io.files import write_text
 from harr.rag.validation import best_point, leading
-from harr.report.arms_table import AUDITS, arms_part, gained, reward_gain
+from harr.report.arms_table import AUDITS, arms_part, format_gain, reward_gain
 from harr.report.charts import draw
 from harr.report.curves import seconds_by_phase, training_panels
 from harr.report.html import as_json, render
@@ -55,42 +55,42 @@ def write_report(
         filter_rows: one row per question that the filter tried; may be empty.
         rows: question rows by arm, of its first run; the best paid of ``full`` are shown where queries are written.
         questions: as :func:`harr.evaluate.plays.plays_of` returns it, of the same run.
-        facts: names and values of what was run.
+        facts: names and values of the run.
         links: names of further pages and their addresses relative to ``out``.
         arms: the record of every arm by its name.
         candidates: where was searched; metrics without prefix are of the first.
         occlusion: ``full`` with a part of its state left out, as in metrics/occlusion.json; may be empty.
         changed: as :func:`harr.report.differences.changes` returns it; may be empty.
-        signal: what the steps tell: ``reward``, or ``accuracy`` of preferences.
+        signal: figure of the steps: ``reward``, or ``accuracy`` of preferences.
     """
     lead, baseline = headline(summary), baseline_of(summary)
     text = render(
         "page.html.j2",
-        **_own(),
-        lead=_lead(summary, lead, arms),
-        **_began(baseline),
+        **_style_and_script(),
+        lead=_describe_lead(summary, lead, arms),
+        **_describe_start(baseline),
         reward=reward_gain(summary),
         metric=label(lead),
         once=len(_seeds(summary, lead)) < 2,
-        parts=[arms_part(name, own, candidates[0], arms) for name, own in parts_of(summary).items()],
+        parts=[arms_part(name, part, candidates[0], arms) for name, part in parts_of(summary).items()],
         occlusion=_occlusion(summary, occlusion, lead),
         **_training(curve, signal),
-        **_filtered(filter_rows),
+        **_describe_filter(filter_rows),
         paid=_best_paid(rows.get(FULL, ())),
         audits=[audit for audit in summary.get("audits", {}).values() if audit["table"]],
-        **{"questions": questions, "data": as_json(questions), "moved": _moved(questions)},
+        **{"questions": questions, "data": as_json(questions), "moved": _count_changes(questions)},
         **{"changed": changed, "facts": facts, "links": links},
     )
     write_text(out, text)
 
 
-def _own() -> dict[str, str]:
+def _style_and_script() -> dict[str, str]:
     """Return the page's style and script, and the hash by which a browser knows the script."""
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     return {"style": Markup(STYLE), "script": Markup(SCRIPT), "digest": digest}
 
 
-def _began(baseline: str) -> dict[str, str]:
+def _describe_start(baseline: str) -> dict[str, str]:
     """Return what learns, and what it was before."""
     arm = ARMS.get(baseline, Arm("", before=baseline))
     what = "a language model" if arm.learner == "writer" else "a retriever"
@@ -98,7 +98,7 @@ def _began(baseline: str) -> dict[str, str]:
 
 
 def _training(curve: Sequence[Mapping[str, Any]], signal: str) -> dict[str, Any]:
-    """Return the panels of the training, whether it was one by preferences, and what validation told."""
+    """Return the panels of the training, whether it was one by preferences, and the validation."""
     panels, zero = training_panels(curve, signal) if curve else ([], [])
     cuts, last = [place + 1 for place in boundaries(curve)], max((row["step"] + 1 for row in curve), default=0)
     return {
@@ -111,18 +111,18 @@ def _training(curve: Sequence[Mapping[str, Any]], signal: str) -> dict[str, Any]
     }
 
 
-def _moved(questions: Mapping[str, Any]) -> dict[str, int]:
+def _count_changes(questions: Mapping[str, Any]) -> dict[str, int]:
     """Return how many questions score more, less and the same with the second arm of the pair; {} without two."""
     if not questions or questions["a"] == questions["b"]:
         return {}
     first, second = (questions["arms"].index(questions[end]) for end in "ab")
-    scores = [(one["scores"][first], one["scores"][second]) for one in questions["questions"]]
-    known = [(before, after) for before, after in scores if before is not None and after is not None]
-    words = ["better" if after > before else "worse" if after < before else "same" for before, after in known]
-    return {word: words.count(word) for word in ("better", "worse", "same")} if known else {}
+    scores = [(question["scores"][first], question["scores"][second]) for question in questions["questions"]]
+    pairs = [(before, after) for before, after in scores if before is not None and after is not None]
+    words = ["better" if after > before else "worse" if after < before else "same" for before, after in pairs]
+    return {word: words.count(word) for word in ("better", "worse", "same")} if pairs else {}
 
 
-def _filtered(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _describe_filter(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the figure of the filter, and how many questions it kept or dropped for which reason."""
     reasons = Counter(row["reason"] for row in rows)
     return {
@@ -140,23 +140,23 @@ def _validation(curve: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {"n": f"{best['questions']:.0f}", "metric": label(metric), "step": f"{best['step']:.0f}", "value": value}
 
 
-def _lead(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> dict[str, Any]:
+def _describe_lead(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> dict[str, Any]:
     """Return what the first sentence says: the trained arm against its baseline, or no claim at all; no mixture of
     settings has one."""
     sizes = sorted({int(metrics[lead]["n"]) for metrics in summary["arms"].values() if lead in metrics})
     compared, basis = comparisons(summary, lead)
     baseline, seeds = baseline_of(summary), _seeds(summary, lead)
-    found: dict[str, Any] = {"n": _range(sizes), "claim": "", "mixed": "settings" in summary}
-    if baseline not in compared or FULL not in summary["arms"] or found["mixed"]:
-        return found
+    facts: dict[str, Any] = {"n": _range(sizes), "claim": "", "mixed": "settings" in summary}
+    if baseline not in compared or FULL not in summary["arms"] or facts["mixed"]:
+        return facts
     gain = compared[baseline]
     before, after = (percent(summary["arms"][arm][lead]["mean"]) for arm in (baseline, FULL))
     claim = "raised" if gain["low"] > 0 else "lowered" if gain["high"] < 0 else "did not measurably change"
-    means = {arm: summary["arms"][arm][lead]["mean"] for arm in compared if untrained(arm, arms)}
+    means = {arm: summary["arms"][arm][lead]["mean"] for arm in compared if is_untrained(arm, arms)}
     best = max(means, key=means.__getitem__, default=baseline)
-    rival = {"arm": best, "mean": percent(means[best]), **gained(compared[best])} if best != baseline else {}
-    told = {"before": before, "after": after, "rival": rival, "basis": basis, "runs": runs(seeds)}
-    return found | {"claim": claim} | told | gained(gain)
+    rival = {"arm": best, "mean": percent(means[best]), **format_gain(compared[best])} if best != baseline else {}
+    figures = {"before": before, "after": after, "rival": rival, "basis": basis, "runs": runs(seeds)}
+    return facts | {"claim": claim} | figures | format_gain(gain)
 
 
 def _seeds(summary: Summary, lead: str) -> list[float]:
@@ -185,12 +185,12 @@ def _occlusion(summary: Summary, parts: Mapping[str, Any], lead: str) -> list[di
     measured = {part: metrics[name] for part, metrics in parts.items() if name in metrics}
     if not measured:
         return []
-    told = [{"name": FULL, "mean": spread(summary["arms"][FULL][lead], "mean"), "cost": "", "says": ""}]
+    rows = [{"name": FULL, "mean": spread(summary["arms"][FULL][lead], "mean"), "cost": "", "says": ""}]
     for part, values in measured.items():
         cost = spread({key: values[f"cost{end}"] for key, end in COST.items()}, "gain", "+.1f")
         reads = f"it reads the {part}" if values["cost"] >= HARDLY else f"it hardly uses the {part}"
-        told.append({"name": f"{FULL} without the {part}", "mean": spread(values, "mean"), "cost": cost, "says": reads})
-    return told
+        rows.append({"name": f"{FULL} without the {part}", "mean": spread(values, "mean"), "cost": cost, "says": reads})
+    return rows
 
 
 def _range(sizes: Sequence[int]) -> str:

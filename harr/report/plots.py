@@ -1,4 +1,4 @@
-"""Four figures in one style. Each function writes an SVG and, beside it, the CSV that ``dvc plots`` shows.
+"""Four figures in one style. Each function writes an SVG and, next to it, the CSV that ``dvc plots`` shows.
 
 The SVG bytes depend on the rows only. Text stays text, and the colours have names, so that
 ``harr.report.page`` can swap them for those of its page.
@@ -34,7 +34,7 @@ PURPLE, SKY = "#b5578f", "#3f9bd1"
 OLIVE, TEAL, BROWN, SLATE = "#7a6a00", "#0b7a75", "#8c4a2f", "#4a5a78"
 EXTRA = ("#c2541b", "#6b4fa0", "#0f6f6f")
 COLOURS = {"ink": INK, "muted": MUTED, "grid": GRID, "blue": BLUE, "orange": ORANGE, "green": GREEN, "grey": GREY}
-"""Darkened Okabe-Ito colours by name: told apart with any colour vision; arms also differ in their marker."""
+"""Darkened Okabe-Ito colours by name: distinguishable with any colour vision; arms also differ in their marker."""
 OF_ARMS = COLOURS | {"purple": PURPLE, "sky": SKY, "olive": OLIVE, "teal": TEAL, "brown": BROWN, "slate": SLATE}
 """The colours that ``harr/arms.py`` names."""
 
@@ -74,8 +74,8 @@ def learning_curve(rows: Rows, path: Path, signal: str = "reward") -> None:
     step. Where the ``signal`` is accuracy, nothing was rolled out, and ``loss`` is below.
     """
     plain = [{name: value for name, value in row.items() if not isinstance(value, Mapping)} for row in rows]
-    found = [{f"{AFTER}.{name}": value for name, value in row.get(AFTER, {}).items()} for row in rows]
-    table = [row | own for row, own in zip(plain, found, strict=True)]
+    validation = [{f"{AFTER}.{name}": value for name, value in row.get(AFTER, {}).items()} for row in rows]
+    table = [row | more for row, more in zip(plain, validation, strict=True)]
     columns = list(dict.fromkeys(key for row in table for key in row))
     write(draw_learning_curve(rows, signal), path, columns, table)
 
@@ -119,18 +119,18 @@ def draw_learning_curve(rows: Rows, signal: str = "reward") -> Figure:
         top.plot(steps, smooth(reward, window), color=GREEN, linewidth=2.2, label=f"mean over {window} steps")
     changes = [after["step"] for before, after in pairwise(rows) if before.get("phase") != after.get("phase")]
     for number, step in enumerate(changes):
-        named = "_phase" if number else "IPO follows SFT" if prefers else "other terms or questions"
+        name = "_phase" if number else "IPO follows SFT" if prefers else "other terms or questions"
         for axes in (top, bottom):
-            axes.axvline(step - 0.5, color=GREY, linewidth=1.0, linestyle=":", label=named)
-    if found := points(rows):
-        metric, n = leading(found[-1]), found[-1]["questions"]
-        values = [point[metric] for point in found]
-        named = f"{label(metric)} of {n:.0f} validation questions"
-        top.plot([point["step"] for point in found], values, color=BLUE, marker="s", markersize=4, label=named)
+            axes.axvline(step - 0.5, color=GREY, linewidth=1.0, linestyle=":", label=name)
+    if validation := points(rows):
+        metric, n = leading(validation[-1]), validation[-1]["questions"]
+        values = [point[metric] for point in validation]
+        name = f"{label(metric)} of {n:.0f} validation questions"
+        top.plot([point["step"] for point in validation], values, color=BLUE, marker="s", markersize=4, label=name)
     top.set_title(f"{'Accuracy' if prefers else 'Reward'} while training (n = {len(rows)} steps)")
     top.set_ylabel("of tokens (SFT), of pairs (IPO)" if prefers else "mean reward")
     top.set_ylim(min(0.0, reward.min(initial=0.0)), max(1.0, reward.max(initial=1.0)) * 1.02)
-    top.legend(loc="upper left" if _low_left(reward) else "lower right")
+    top.legend(loc="upper left" if _is_low_left(reward) else "lower right")
     if prefers:
         bottom.plot(steps, [row["loss"] for row in rows], color=ORANGE, linewidth=1.4)
         bottom.set_yscale("symlog", linthresh=1.0)  # nats a token of SFT, squared nats of IPO
@@ -145,7 +145,7 @@ def draw_learning_curve(rows: Rows, signal: str = "reward") -> Figure:
     return figure
 
 
-def _low_left(values: NDArray[Any]) -> bool:
+def _is_low_left(values: NDArray[Any]) -> bool:
     """Return True where a curve leaves the upper left corner free."""
     return float(values[: len(values) // 3 + 1].max(initial=0.0)) < 0.6
 
@@ -201,14 +201,14 @@ def draw_arms(rows: Rows) -> Figure:
     figure = Figure(figsize=(9.6, len(settings) * (0.38 * len(names) + 0.6) + 0.6), layout="constrained")
     lines = figure.subplots(len(settings), len(metrics), sharey=True, squeeze=False)
     for panels, setting in zip(lines, settings, strict=True):
-        shown = [row for row in rows if row.get("setting", "") == setting and row["metric"] in metrics]
+        setting_rows = [row for row in rows if row.get("setting", "") == setting and row["metric"] in metrics]
         for panel, metric in zip(panels, metrics, strict=True):
-            _arm_panel(panel, metric, names, [row for row in shown if row["metric"] == metric])
+            _arm_panel(panel, metric, names, [row for row in setting_rows if row["metric"] == metric])
         panels[0].set_yticks(range(len(names)), names)
         for tick in panels[0].get_yticklabels():
             tick.set_color(INK)
         if len(settings) > 1:
-            panels[0].set_title(f"{setting or 'no setting'} ({_size(shown)})")
+            panels[0].set_title(f"{setting or 'no setting'} ({_size(setting_rows)})")
     lines[0, 0].set_ylim(len(names) - 0.5, -0.5)
     size = _size([row for row in rows if row["metric"] in metrics]) if len(settings) == 1 else "setting by setting"
     figure.suptitle(f"Arms with 95 % intervals ({size})", x=0.0, ha="left", fontsize=10.5, fontweight="bold")
@@ -271,10 +271,10 @@ def _hop_panel(axes: Axes, setting: str, names: list[str], points: Rows) -> None
     sizes = {row["hop"]: row["n"] for row in points}
     apart = min(0.05, 0.5 / max(1, len(names)))
     for place, arm in enumerate(names):
-        own = [row for row in points if row["arm"] == arm]
+        part = [row for row in points if row["arm"] == arm]
         colour, marker = arm_style(arm, names)
-        x = [row["hop"] + apart * (place - (len(names) - 1) / 2) for row in own]
-        _intervals(axes, x, own, color=colour, marker=marker, markersize=6, linewidth=1.6, elinewidth=1.4, label=arm)
+        x = [row["hop"] + apart * (place - (len(names) - 1) / 2) for row in part]
+        _intervals(axes, x, part, color=colour, marker=marker, markersize=6, linewidth=1.6, elinewidth=1.4, label=arm)
     axes.set_xlim(0.7, last + 0.3)
     axes.set_ylim(-2, 102)
     axes.set_xticks(range(1, last + 1), [f"hop {hop}\nn = {sizes.get(hop, 0):,}" for hop in range(1, last + 1)])
@@ -352,9 +352,9 @@ def draw_lengths(rows: Rows) -> Figure:
     figure = Figure(figsize=(5.8, 3.3), layout="constrained")
     axes = figure.subplots()
     for metric, colour, marker in (("fact_em", GREEN, "D"), ("fact_f1", BLUE, "o")):
-        found = [row for row in rows if row["metric"] == metric]
-        lengths = [row["sentences"] for row in found]
-        _intervals(axes, lengths, found, color=colour, marker=marker, capsize=3, label=label(metric))
+        metric_rows = [row for row in rows if row["metric"] == metric]
+        lengths = [row["sentences"] for row in metric_rows]
+        _intervals(axes, lengths, metric_rows, color=colour, marker=marker, capsize=3, label=label(metric))
     axes.set_xscale("log")
     axes.set_ylim(0, 102)
     axes.set_title(f"Facts found by length of the document (n = {min(row['n'] for row in rows):,} stories)")

@@ -1,4 +1,4 @@
-"""reports/preferences.html: what was tried, how often it paid, and examples; one self-contained page."""
+"""reports/preferences.html: queries tried, how often they paid, and examples; one self-contained page."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -51,24 +51,24 @@ def levels(rows: Rows) -> dict[int, Counter[float]]:
     >>> levels([{"hop": 1, "scores": [0.0, 0.333, 0.333]}])
     {1: Counter({0.33: 2, 0.0: 1})}
     """
-    found: dict[int, Counter[float]] = {}
+    by_hop: dict[int, Counter[float]] = {}
     for row in rows:
-        found.setdefault(row["hop"], Counter()).update(round(score, 2) for score in row["scores"])
-    return dict(sorted(found.items()))
+        by_hop.setdefault(row["hop"], Counter()).update(round(score, 2) for score in row["scores"])
+    return dict(sorted(by_hop.items()))
 
 
 @styled
 def draw_levels(rows: Rows, worth: str) -> Figure:
     """Draw bars of :func:`levels`, the hops side by side; ``worth`` says what a score is."""
-    found = levels(rows)
-    known = sorted({level for counts in found.values() for level in counts})
+    by_hop = levels(rows)
+    scores = sorted({level for counts in by_hop.values() for level in counts})
     figure = Figure(figsize=(5.8, 3.2), layout="constrained")
     axes = figure.subplots()
-    for number, (hop, counts) in enumerate(found.items()):
-        places = [place + (number + 0.5) * 0.8 / len(found) - 0.4 for place in range(len(known))]
+    for number, (hop, counts) in enumerate(by_hop.items()):
+        places = [place + (number + 0.5) * 0.8 / len(by_hop) - 0.4 for place in range(len(scores))]
         colour = (BLUE, GREEN, GREY)[number % 3]
-        axes.bar(places, [counts[level] for level in known], 0.8 / len(found), label=f"hop {hop}", color=colour)
-    axes.set_xticks(range(len(known)), [f"{level:g}" for level in known], rotation=60 if len(known) > 8 else 0)
+        axes.bar(places, [counts[level] for level in scores], 0.8 / len(by_hop), label=f"hop {hop}", color=colour)
+    axes.set_xticks(range(len(scores)), [f"{level:g}" for level in scores], rotation=60 if len(scores) > 8 else 0)
     axes.set_xlabel(worth)
     axes.set_ylabel("queries")
     axes.grid(visible=False, axis="x")
@@ -81,7 +81,7 @@ def examples(rows: Rows) -> list[dict[str, Any]]:
     by_hop: dict[int, list[Mapping[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: (row["scores"][0] - row["scores"][-1], row["id"])):
         by_hop.setdefault(row["hop"], []).append(row)
-    shown = [row for hop in sorted(by_hop) for row in by_hop[hop][: -(-EXAMPLES // len(by_hop))]]
+    ordered = [row for hop in sorted(by_hop) for row in by_hop[hop][: -(-EXAMPLES // len(by_hop))]]
     return [
-        {**row, "ranked": list(zip(row["scores"], row["responses"], strict=True))[::-1]} for row in shown[:EXAMPLES]
+        {**row, "ranked": list(zip(row["scores"], row["responses"], strict=True))[::-1]} for row in ordered[:EXAMPLES]
     ]

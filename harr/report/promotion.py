@@ -8,7 +8,7 @@ from harr.report.html import render
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One thing that must hold before a candidate becomes champion: what was found, and what is needed."""
+    """One thing that must hold before a candidate becomes champion: its state and the requirement."""
 
     name: str
     found: str
@@ -47,7 +47,7 @@ class Verdict:
     Args:
         name: name of the registered model.
         version: number of the candidate.
-        against: whom it was compared with, in words.
+        against: the version or arm it was compared with, in words.
         conditions: all of them, also those that hold.
         gains: paired gains per metric, as from ``evaluate.contrast``.
         facts: further names and values, such as fingerprints.
@@ -73,12 +73,12 @@ class Verdict:
         """The verdict as one HTML page; every text is escaped and nothing is loaded from elsewhere."""
         from harr.evaluate.tables import is_share, label, plain, spread
 
-        shown = {  # points where the metric is a share, else the plain number
+        texts = {  # points where the metric is a share, else the plain number
             name: spread(gain, "gain", "+.1f") if is_share(name) else plain(gain, "gain", "+.2f")
             for name, gain in self.gains.items()
         }
         rows = [
-            (label(name), shown[name], int(gain["n"]), "up" if gain["low"] > 0 else "level")
+            (label(name), texts[name], int(gain["n"]), "up" if gain["low"] > 0 else "level")
             for name, gain in self.gains.items()
         ]
         return render(

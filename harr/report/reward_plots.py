@@ -60,17 +60,17 @@ def draw_reward_progress(rows: Rows) -> Figure:
     figure, panels = _panels(f"Reward while training, by term ({_size(rows)})", names, rows)
     for name, panel in zip(names, panels, strict=True):
         steps, means, smoothed = curve(rows, name)
-        found = fitted(steps, means)
+        fit = fit_curve(steps, means)
         size = 2.5 if len(steps) <= BINS else 0
         panel.plot(steps, means, color=GREY, linewidth=0.8, marker="o", markersize=size, label="mean of each step")
-        title = found.text if found else "no fit: all steps alike" if len(steps) > 2 else "no fit: too few steps"
+        title = fit.text if fit else "no fit: all steps alike" if len(steps) > 2 else "no fit: too few steps"
         if window(rows) > 1:
             panel.plot(steps, smoothed, color=GREEN, linewidth=2.4, label=f"mean over {window(rows)} steps")
-            r2 = determined(means, smoothed)
+            r2 = r_squared(means, smoothed)
             title += "" if math.isnan(r2) else f"\nmean over {window(rows)} steps: R² = {r2:.2f}"
-        if found:
+        if fit:
             dashes = (0, (4, 2))
-            panel.plot(steps, found.line, color=ORANGE, linewidth=1.6, linestyle=dashes, label="fit over all steps")
+            panel.plot(steps, fit.line, color=ORANGE, linewidth=1.6, linestyle=dashes, label="fit over all steps")
         panel.set_title(title, fontsize=8, fontweight="normal", color=MUTED, pad=4)
     _legend(figure, panels)
     return figure
@@ -84,10 +84,10 @@ def draw_reward_distribution(rows: Rows) -> Figure:
     title = f"Spread of the reward over episodes, by term ({_size(rows)})"
     figure, panels = _panels(title, names, rows)
     for name, panel in zip(names, panels, strict=True):
-        own = [row for row in rows if name in row.get("quantiles", {})]
-        if not own:
+        term_rows = [row for row in rows if name in row.get("quantiles", {})]
+        if not term_rows:
             continue
-        parts = [own[first : first + size] for first in range(0, len(own), size)]
+        parts = [term_rows[first : first + size] for first in range(0, len(term_rows), size)]
         steps = [np.mean([row["step"] for row in part]) for part in parts]
         bands = np.array([np.mean([row["quantiles"][name] for row in part], axis=0) for part in parts]).T
         means = [np.mean([row[mean_column(name)] for row in part]) for part in parts]
@@ -101,7 +101,7 @@ def draw_reward_distribution(rows: Rows) -> Figure:
 
 
 def terms(rows: Rows) -> list[str]:
-    """Return the total, and every term that any step tells of."""
+    """Return the total, and every term of any step."""
     return list(dict.fromkeys([TOTAL, *(name for row in rows for name in row.get("quantiles", {}))]))
 
 
@@ -111,13 +111,13 @@ def mean_column(name: str) -> str:
 
 
 def curve(rows: Rows, name: str) -> tuple[Array, Array, Array]:
-    """Return steps that tell of a term, its means, and the means smoothed within each phase."""
-    own = [row for row in rows if mean_column(name) in row]
-    means = np.array([row[mean_column(name)] for row in own], dtype=float)
-    phases = np.array([row.get("phase", 0.0) for row in own])
+    """Return the steps that have a term, its means, and the means smoothed within each phase."""
+    term_rows = [row for row in rows if mean_column(name) in row]
+    means = np.array([row[mean_column(name)] for row in term_rows], dtype=float)
+    phases = np.array([row.get("phase", 0.0) for row in term_rows])
     cuts = np.flatnonzero(np.diff(phases)) + 1
     smoothed = np.concatenate([smooth(part, window(rows)) for part in np.split(means, cuts)])
-    return np.array([row["step"] for row in own], dtype=float), means, smoothed
+    return np.array([row["step"] for row in term_rows], dtype=float), means, smoothed
 
 
 def window(rows: Rows) -> int:
@@ -129,27 +129,27 @@ def window(rows: Rows) -> int:
     return 2 * min(25, len(rows) // 20) + 1
 
 
-def fitted(steps: Array, means: Array) -> Fit | None:
+def fit_curve(steps: Array, means: Array) -> Fit | None:
     """Return the better of a straight line and of a logarithm by least squares; None for under three or equal values.
 
-    >>> fitted(np.arange(4.0), np.array([0.0, 0.5, 1.0, 1.5])).text
+    >>> fit_curve(np.arange(4.0), np.array([0.0, 0.5, 1.0, 1.5])).text
     'fit: 0.000 +0.5 step, R² = 1.00'
     """
     if len(means) < 3 or np.ptp(means) < 1e-9:
         return None
-    found = []
+    fits = []
     for word, x in (("step", steps), ("ln(1 + step)", np.log1p(steps))):
         slope, start = np.polyfit(x, means, 1)
         line = start + slope * x
-        r2 = determined(means, line)
-        found.append(Fit(f"fit: {round(start, 3) + 0.0:.3f} {slope:+.2g} {word}, R² = {r2:.2f}", r2, line))
-    return max(found, key=lambda fit: fit.r2)
+        r2 = r_squared(means, line)
+        fits.append(Fit(f"fit: {round(start, 3) + 0.0:.3f} {slope:+.2g} {word}, R² = {r2:.2f}", r2, line))
+    return max(fits, key=lambda fit: fit.r2)
 
 
-def determined(values: Array, line: Array) -> float:
+def r_squared(values: Array, line: Array) -> float:
     """Return R²: the share of the variance of ``values`` that ``line`` explains; NaN where there is none.
 
-    >>> determined(np.array([0.0, 1.0]), np.array([0.5, 0.5]))
+    >>> r_squared(np.array([0.0, 1.0]), np.array([0.5, 0.5]))
     0.0
     """
     spread = float(np.square(values - values.mean()).sum())
@@ -170,8 +170,8 @@ def _progress_rows(rows: Rows) -> Iterator[dict[str, Any]]:
     by_step = {row["step"]: row for row in rows}
     for name in terms(rows):
         steps, means, smoothed = curve(rows, name)
-        found = fitted(steps, means)
-        r2 = determined(means, smoothed)
+        fit = fit_curve(steps, means)
+        r2 = r_squared(means, smoothed)
         for place, step in enumerate(steps.astype(int).tolist()):
             row = by_step[step]
             yield {
@@ -182,7 +182,7 @@ def _progress_rows(rows: Rows) -> Iterator[dict[str, Any]]:
                 "std": row.get(f"reward_{name}_std") if name != TOTAL else None,
                 "smoothed": float(smoothed[place]),
                 "smoothed_r2": None if math.isnan(r2) else r2,
-            } | ({"fitted": float(found.line[place]), "fit": found.text, "fit_r2": found.r2} if found else {})
+            } | ({"fitted": float(fit.line[place]), "fit": fit.text, "fit_r2": fit.r2} if fit else {})
 
 
 def _size(rows: Rows) -> str:
@@ -213,7 +213,7 @@ def _panels(title: str, names: Sequence[str], rows: Rows) -> tuple[Figure, list[
 
 def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
     """Draw one legend for all panels, below them."""
-    known = {
+    handles = {
         label: handle for panel in panels for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(known.values(), known.keys(), loc="outside lower left", ncols=len(known), fontsize=9)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=len(handles), fontsize=9)

@@ -42,9 +42,9 @@ def application(service: RetrieverService, *, token: str = "", loopback: bool = 
     _add_pages(app, service)
     [spoken] = mcp.streamable_http_app().routes
     app.router.routes.append(Route("/mcp", Readable(cast(Route, spoken).endpoint)))
-    app.add_exception_handler(HarrError, _refused)
-    app.add_exception_handler(Overloaded, _overloaded)
-    app.add_exception_handler(HTTPException, _unknown)
+    app.add_exception_handler(HarrError, _answer_error)
+    app.add_exception_handler(Overloaded, _answer_overload)
+    app.add_exception_handler(HTTPException, _answer_unknown)
     app.add_middleware(Door, token=token, loopback=loopback, counted=service.monitor.answered)
     return app
 
@@ -60,12 +60,12 @@ def _add_searches(app: FastAPI, service: RetrieverService) -> None:
         """Find passages as Search-R1's retrieval server does: plain queries, without a history."""
         body = read_body(RetrieveBody, await request.body())
         queries = body.queries if body.queries is not None else [body.query or ""]
-        told = await service.ask([Ask("champion", Search(Question("", q), q, k=body.topk or 0)) for q in queries])
-        return _json({"result": [_hits(answer, body.return_scores) for answer in told]})
+        answers = await service.ask([Ask("champion", Search(Question("", q), q, k=body.topk or 0)) for q in queries])
+        return _json({"result": [_hits(answer, body.return_scores) for answer in answers]})
 
     @app.post("/outcome", openapi_extra=_describe_body(OutcomeBody))
     async def outcome(request: Request) -> Response:
-        """Keep what became of a search."""
+        """Log the outcome of a search."""
         service.outcome(read_body(OutcomeBody, await request.body()))
         return _json({"kept": True})
 
@@ -74,8 +74,8 @@ def _add_searches(app: FastAPI, service: RetrieverService) -> None:
         """Return unit vectors of states or passages."""
         body = read_body(EmbedBody, await request.body())
         inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-        told = await service.ask([Ask("champion" if body.tower == "query" else "frozen", text) for text in inputs])
-        return _json({"vectors": [answer.vector for answer in told], "versions": sorted({a.version for a in told})})
+        answers = await service.ask([Ask("champion" if body.tower == "query" else "frozen", text) for text in inputs])
+        return _json({"vectors": [a.vector for a in answers], "versions": sorted({a.version for a in answers})})
 
 
 def _add_pages(app: FastAPI, service: RetrieverService) -> None:
@@ -87,12 +87,12 @@ def _add_pages(app: FastAPI, service: RetrieverService) -> None:
     @app.get("/metrics")
     async def metrics() -> Response:
         """Return the figures for Prometheus."""
-        seen = service.health()
-        service.monitor.version(seen["version"])
-        service.monitor.waiting.set(seen["waiting"])
-        service.monitor.changes.set(seen["changes"])
-        service.monitor.problem.set(bool(seen["problem"]))
-        service.monitor.passages.set(seen["passages"])
+        facts = service.health()
+        service.monitor.version(facts["version"])
+        service.monitor.waiting.set(facts["waiting"])
+        service.monitor.changes.set(facts["changes"])
+        service.monitor.problem.set(bool(facts["problem"]))
+        service.monitor.passages.set(facts["passages"])
         return Response(service.monitor.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/", include_in_schema=False)
@@ -117,7 +117,7 @@ def _hits(answer: Answer, scored: bool) -> list[dict[str, Any]]:
     documents = [document_of_passage(passage) for passage in answer.found.passages]
     if not scored:
         return documents
-    return [{"document": one, "score": s} for one, s in zip(documents, answer.found.scores, strict=True)]
+    return [{"document": document, "score": s} for document, s in zip(documents, answer.found.scores, strict=True)]
 
 
 def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -125,21 +125,21 @@ def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) 
     return Response(body, status_code=status, media_type="application/json", headers=headers)
 
 
-async def _refused(_: Request, error: Exception) -> Response:
-    """Tell what was wrong: with the request (422), with a server behind this one (503), or with what is here (500)."""
+async def _answer_error(_: Request, error: Exception) -> Response:
+    """Answer with the fault: of the request (422), of a server behind this one (503), or of this server (500)."""
     status = 422 if isinstance(error, ParamsError | CorpusError) else 503
     return _json(
         {"error": one_line(error, 300)}, status if status == 422 or isinstance(error, ServiceUnavailable) else 500
     )
 
 
-async def _unknown(request: Request, error: Exception) -> Response:
-    """Tell that there is no such route, or no such method of it."""
+async def _answer_unknown(request: Request, error: Exception) -> Response:
+    """Answer that there is no such route, or no such method of it."""
     assert isinstance(error, HTTPException)
-    told = f"{request.method} {request.url.path[:100]}: {error.detail}; the routes are in docs/serve.md"
-    return _json({"error": told}, error.status_code, dict(error.headers or {}))
+    message = f"{request.method} {request.url.path[:100]}: {error.detail}; the routes are in docs/serve.md"
+    return _json({"error": message}, error.status_code, dict(error.headers or {}))
 
 
-async def _overloaded(_: Request, error: Exception) -> Response:
+async def _answer_overload(_: Request, error: Exception) -> Response:
     assert isinstance(error, Overloaded)
     return _json({"error": str(error)}, 503, {"Retry-After": str(round(error.seconds))})

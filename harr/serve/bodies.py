@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from harr.builders.trained import conversation, finished
+from harr.builders.trained import conversation, finish_hop
 from harr.errors import ParamsError, one_line
 from harr.types import Question, Search
 
@@ -62,7 +62,7 @@ class SearchBody(BaseModel):
     @model_validator(mode="after")
     def _asks(self) -> "SearchBody":
         if self.hops and self.messages:
-            raise ValueError("hops and messages both tell what went before; send one of them")
+            raise ValueError("hops and messages both give the history; send one of them")
         if self.messages and not any(message.role == "user" for message in self.messages):
             raise ValueError("no message is the user's")
         if not (self.question or self.query or self.messages):
@@ -71,16 +71,16 @@ class SearchBody(BaseModel):
 
     def search(self, *, statuses: bool) -> Search:
         """Return the search; ``statuses``: whether the model reads FOUND of a hop."""
-        asked, hops = "", [(hop.query, hop.answer, str(hop.status)) for hop in self.hops]
+        last, hops = "", [(hop.query, hop.answer, str(hop.status)) for hop in self.hops]
         if self.messages:
-            asked, before = conversation([(message.role, message.text) for message in self.messages])
+            last, before = conversation([(message.role, message.text) for message in self.messages])
             hops = [(query, answer, "") for query, answer in before]
-        question = self.question or asked or self.query
-        told = tuple(finished(query, answer, status, statuses=statuses) for query, answer, status in hops)
+        question = self.question or last or self.query
+        history = tuple(finish_hop(query, answer, status, statuses=statuses) for query, answer, status in hops)
         return Search(
             Question("", question),
-            self.query or asked or question,
-            told,
+            self.query or last or question,
+            history,
             frozenset(self.exclude),
             k=self.k or 0,
             thought=self.thought,
@@ -126,7 +126,7 @@ class OutcomeBody(BaseModel):
     @model_validator(mode="after")
     def _says(self) -> "OutcomeBody":
         if self.score is None and self.accepted is None and self.clicked is None:
-            raise ValueError("nothing is said of the search; send a score, accepted or clicked")
+            raise ValueError("no outcome is given; send a score, accepted or clicked")
         return self
 
     @property

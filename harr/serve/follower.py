@@ -18,7 +18,7 @@ LAST = "serving.json"
 
 
 class Served(NamedTuple):
-    """What is served: its number, or name, and the hash of its files, as a registry begun anew gives numbers again."""
+    """What is served: its number, or name, and the hash of its files, as a fresh registry reuses numbers."""
 
     name: str
     digest: str = ""
@@ -35,7 +35,7 @@ class Follower:
         project: the folder of a project, whose registry it is.
         cache: where versions are downloaded to.
         load: takes the folder of a version, and its name.
-        renewed: tells whether the version of now must be loaded again, since the corpus is another one.
+        renewed: whether the current version must be loaded again, since the corpus changed.
     """
 
     def __init__(
@@ -60,18 +60,18 @@ class Follower:
         self._thread = threading.Thread(target=self._follow, name="follow", daemon=True)
 
     def start(self) -> None:
-        """Load the version of now, or the one that was served last, and begin to look.
+        """Load the current version, or the one that was served last, and begin to poll.
 
         Raises:
             HarrError: there is no such model, or it cannot be loaded.
         """
         last = self._cache / LAST
-        told = read_json(last) if is_registered(self.model) and last.exists() else {}
-        kept = self._cache / str(told.get("folder", ""))
+        last_served = read_json(last) if is_registered(self.model) and last.exists() else {}
+        folder = self._cache / str(last_served.get("folder", ""))
         if not (
-            told.get("model") == self.model
-            and digest_of(kept) == told.get("digest")
-            and self._took(kept, Served(str(told["version"]), told["digest"]))
+            last_served.get("model") == self.model
+            and digest_of(folder) == last_served.get("digest")
+            and self._try_last(folder, Served(str(last_served["version"]), last_served["digest"]))
         ):
             self._unfit = (NONE, "")
             self._take(*self._look())
@@ -97,11 +97,11 @@ class Follower:
                 self.problem, self._unfit = "", (NONE, "")
             except HarrError as error:
                 self.problem = one_line(error, 300)
-            except Exception as error:  # whatever a library raises: the model of before goes on
+            except Exception as error:  # whatever a library raises, the old model stays
                 self.problem = f"{type(error).__name__}: {one_line(error, 300)}"
 
     def _look(self) -> tuple[Path, Served]:
-        """Return the folder of the version of now, and which it is; one that is served already is not fetched."""
+        """Return the folder and name of the current version; one that is served already is not fetched."""
         if not is_registered(self.model):
             folder = Path(self.model).expanduser()
             if not (folder / SUMS).exists():
@@ -111,16 +111,16 @@ class Follower:
             os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # this thread asks again by itself
             os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
             self._client = open_registry(registry_address(self._project))
-        found = resolve(self._client, self.model)
-        version = Served(found.number, found.digest)
+        registered = resolve(self._client, self.model)
+        version = Served(registered.number, registered.digest)
         if version in (self._version, self._unfit[0]):
             return Path(), version
-        if found.kind != "retriever":
-            raise ModelError(f"{found.uri} is of kind {found.kind}; a server answers with a retriever")
-        return fetch(self._client, found, self._cache), version
+        if registered.kind != "retriever":
+            raise ModelError(f"{registered.uri} is of kind {registered.kind}; a server answers with a retriever")
+        return fetch(self._client, registered, self._cache), version
 
-    def _took(self, folder: Path, version: Served) -> bool:
-        """Return whether the version that was served last can be served now, too; if not, the registry is asked."""
+    def _try_last(self, folder: Path, version: Served) -> bool:
+        """Try to load the version that was served last; return whether it can be served now."""
         try:
             self._take(folder, version)
         except HarrError:
@@ -136,15 +136,15 @@ class Follower:
             raise
         before, self._version, self._folder = self._folder, version, folder
         if is_registered(self.model):
-            told = {"model": self.model, "version": version.name, "folder": folder.name, "digest": version.digest}
-            write_json(self._cache / LAST, told)
+            note = {"model": self.model, "version": version.name, "folder": folder.name, "digest": version.digest}
+            write_json(self._cache / LAST, note)
             if before.name:
                 self._prune({folder.name, before.name})
 
-    def _prune(self, kept: set[str]) -> None:
-        """Remove what was downloaded of this model, but for the version of now and the one before."""
+    def _prune(self, names: set[str]) -> None:
+        """Remove downloaded versions of this model except those in ``names``."""
         name = self.model.removeprefix(SCHEME).partition("@")[0].partition("/")[0]
         downloaded = re.compile(rf"{re.escape(name)}-\d+-[0-9a-f]{{16}}")
         for folder in self._cache.iterdir():
-            if downloaded.fullmatch(folder.name) and folder.name not in kept:
+            if downloaded.fullmatch(folder.name) and folder.name not in names:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A folder of searches that were answered, and of what became of them: JSON lines, a file a day of each."""
+"""A folder of answered searches and their outcomes: JSON lines, a file a day of each."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class LoggedSearch:
     version: str
     """The version of the model that answered."""
     reads: str
-    """What its states tell (:func:`harr.rag.policies.state.reads`); two models with the same read the same states."""
+    """What its states contain (:func:`harr.rag.policies.state.reads`); equal ones read the same states."""
     question: str = ""
     query: str = ""
     state: str = ""
@@ -99,13 +99,13 @@ class TrafficLog:
         except OSError as error:
             raise ParamsError(f"--log {folder} cannot be written ({error.strerror}); name another folder") from None
 
-    def searched(self, search: LoggedSearch) -> None:
+    def add_search(self, search: LoggedSearch) -> None:
         """Keep a search."""
-        kept = search if self.recording.texts else replace(search, question="", query="", state="")
-        self.append(SEARCHES, kept)
+        row = search if self.recording.texts else replace(search, question="", query="", state="")
+        self.append(SEARCHES, row)
 
     def outcome(self, outcome: Feedback) -> None:
-        """Keep what became of a search."""
+        """Keep the outcome of a search."""
         self.append(OUTCOMES, outcome)
 
     def append(self, kind: str, record: Any) -> None:
@@ -127,7 +127,7 @@ class TrafficLog:
     def _forget(self) -> None:
         oldest = (datetime.now(UTC) - timedelta(days=self.recording.days)).strftime("%Y%m%d")
         for path in self.recording.folder.glob("*.jsonl"):
-            if (found := self._name.fullmatch(path.name)) and found[1] < oldest:
+            if (match := self._name.fullmatch(path.name)) and match[1] < oldest:
                 path.unlink(missing_ok=True)
 
 
@@ -148,7 +148,7 @@ def read_log(folder: Path) -> tuple[list[LoggedSearch], dict[str, Feedback]]:
         ParamsError: there is no log in it, or it cannot be read.
         DamagedFile: a line is none of ours, of another format, or there twice; nothing is half-read.
     """
-    searches = read_records(LoggedSearch, folder, SEARCHES, key=lambda one: one.id, fault=_search_fault)
+    searches = read_records(LoggedSearch, folder, SEARCHES, key=lambda search: search.id, fault=_search_fault)
     if not searches:
         raise ParamsError(f"{folder} holds no {SEARCHES}-*.jsonl; name the folder of `harr serve --log`")
     outcomes = read_records(Feedback, folder, OUTCOMES, fault=_outcome_fault)
@@ -161,7 +161,7 @@ def read_records(
     name: str,
     *,
     key: Callable[[Row], Hashable] | None = None,
-    fault: Callable[[Row], str] = lambda one: "",
+    fault: Callable[[Row], str] = lambda record: "",
 ) -> list[Row]:
     """Return the records of the files ``<name>-<day>.jsonl`` of a folder, by their time (``at``).
 
@@ -175,16 +175,16 @@ def read_records(
     Raises:
         ParamsError, DamagedFile: as :func:`read_log`.
     """
-    found: list[Any] = []
-    seen: set[Hashable] = set()
+    records: list[Any] = []
+    keys: set[Hashable] = set()
     for row, place in _rows(folder, name):
-        one = _record(kind, row, place, fault)
-        if key and key(one) in seen:
+        record = _record(kind, row, place, fault)
+        if key and key(record) in keys:
             raise DamagedFile(f"{place}: search {row['id']} is there twice; remove the copy of its file")
         if key:
-            seen.add(key(one))
-        found.append(one)
-    return sorted(found, key=lambda one: one.at)
+            keys.add(key(record))
+        records.append(record)
+    return sorted(records, key=lambda record: record.at)
 
 
 def _rows(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], str]]:
@@ -222,15 +222,15 @@ def _record(kind: type[Row], row: dict[str, Any], place: str, fault: Callable[[R
     Raises:
         DamagedFile: a field is missing, wrong or unknown.
     """
-    names = {one.name for one in fields(cast(Any, kind))}
+    names = {field.name for field in fields(cast(Any, kind))}
     wrong = [name for name, value in row.items() if name not in names or not _fits(name, value)]
     try:
         if wrong:
             raise TypeError(f"{wrong[0]} is {str(row[wrong[0]])[:40]!r}")
-        found = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
-        if told := fault(found):
-            raise TypeError(told)
-        return found
+        record = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+        if message := fault(record):
+            raise TypeError(message)
+        return record
     except TypeError as error:
         raise DamagedFile(f"{place}: no row of a log ({error}); remove the line, or the file") from None
 
@@ -239,7 +239,7 @@ def _fits(name: str, value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, KINDS[name]):
         return False
     if isinstance(value, list):
-        return all(isinstance(one, str) for one in value)
+        return all(isinstance(item, str) for item in value)
     return not isinstance(value, int | float) or abs(value) < LARGEST
 
 
@@ -248,19 +248,19 @@ def logprob_fault(logprob: float | None) -> str:
     return f"logprob is {logprob}, more than 0" if logprob is not None and logprob > 1e-3 else ""
 
 
-def _outcome_fault(one: Feedback) -> str:
-    return "" if 0.0 <= one.score <= 1.0 else f"score is {one.score}, not between 0 and 1"
+def _outcome_fault(outcome: Feedback) -> str:
+    return "" if 0.0 <= outcome.score <= 1.0 else f"score is {outcome.score}, not between 0 and 1"
 
 
-def _search_fault(one: LoggedSearch) -> str:
-    if told := logprob_fault(one.logprob):
-        return told
-    if len(set(one.pool)) < len(one.pool) or (one.pool and one.pool[: len(one.chosen)] != one.chosen):
+def _search_fault(row: LoggedSearch) -> str:
+    if message := logprob_fault(row.logprob):
+        return message
+    if len(set(row.pool)) < len(row.pool) or (row.pool and row.pool[: len(row.chosen)] != row.chosen):
         return "pool does not begin with chosen, or names a passage twice"
-    if not 0 <= one.kept <= (len(one.chosen) if one.pool else 0):
-        return f"kept is {one.kept}, and {len(one.chosen) if one.pool else 0} were chosen by chance"
+    if not 0 <= row.kept <= (len(row.chosen) if row.pool else 0):
+        return f"kept is {row.kept}, and {len(row.chosen) if row.pool else 0} were chosen by chance"
     return (
-        "" if bool(one.pool) == (one.logprob is not None) or not one.chosen else "pool without logprob, or the reverse"
+        "" if bool(row.pool) == (row.logprob is not None) or not row.chosen else "pool without logprob, or the reverse"
     )
 
 

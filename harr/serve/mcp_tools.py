@@ -29,12 +29,12 @@ class _OneLine(McpServer):
             return await super().call_tool(name, arguments)
         except ToolError as error:
             cause = error.__cause__
-            told = refusal(cause) if isinstance(cause, ValidationError) else one_line(cause or error, 300)
-            raise ToolError(told) from None
+            message = refusal(cause) if isinstance(cause, ValidationError) else one_line(cause or error, 300)
+            raise ToolError(message) from None
 
 
 def mcp_server(service: RetrieverService) -> McpServer:
-    """Return a server of the Model Context Protocol with one tool; each request stands for itself."""
+    """Return a server of the Model Context Protocol with one tool; requests are independent."""
     server = _OneLine(
         "harr",
         instructions=TOLD,

@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 
 from harr.errors import ServiceUnavailable
 
-Asked = TypeVar("Asked")
-Told = TypeVar("Told")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Overloaded(Exception):
@@ -22,8 +22,8 @@ class Overloaded(Exception):
         self.seconds = seconds
 
 
-class MicroBatcher(Generic[Asked, Told]):
-    """A queue whose only worker, a thread, answers what has come in meanwhile at once, in the order of arrival.
+class MicroBatcher(Generic[Item, Result]):
+    """A queue whose only worker, a thread, answers all waiting requests as one batch, in the order of arrival.
 
     Args:
         answer: answers a batch, one for one.
@@ -35,7 +35,7 @@ class MicroBatcher(Generic[Asked, Told]):
 
     def __init__(
         self,
-        answer: Callable[[Sequence[Asked]], Sequence[Told]],
+        answer: Callable[[Sequence[Item]], Sequence[Result]],
         *,
         most: int = 64,
         room: int = 4096,
@@ -43,7 +43,7 @@ class MicroBatcher(Generic[Asked, Told]):
     ) -> None:
         self._answer = answer
         self._most, self.room, self._window = most, room, window_seconds
-        self._jobs: deque[tuple[Sequence[Asked], Future[list[Told]]]] = deque()
+        self._jobs: deque[tuple[Sequence[Item], Future[list[Result]]]] = deque()
         self._before = 0
         self.waiting = 0
         """Number of items that wait."""
@@ -54,14 +54,14 @@ class MicroBatcher(Generic[Asked, Told]):
         self._worker = threading.Thread(target=self._work, name="search", daemon=True)
         self._worker.start()
 
-    async def ask(self, items: Sequence[Asked]) -> list[Told]:
+    async def ask(self, items: Sequence[Item]) -> list[Result]:
         """Return the answers to some items, in order.
 
         Raises:
             Overloaded: too many wait already. ServiceUnavailable: it is closed.
         """
         parts = [items[start : start + self._most] for start in range(0, len(items), self._most)]
-        jobs: list[tuple[Sequence[Asked], Future[list[Told]]]] = [(part, Future()) for part in parts]
+        jobs: list[tuple[Sequence[Item], Future[list[Result]]]] = [(part, Future()) for part in parts]
         with self._changed:
             if self._closed:
                 raise ServiceUnavailable("this server is stopping")
@@ -70,7 +70,7 @@ class MicroBatcher(Generic[Asked, Told]):
             self._jobs += jobs
             self.waiting += len(items)
             self._changed.notify()
-        return [told for _, future in jobs for told in await asyncio.wrap_future(future)]
+        return [answer for _, future in jobs for answer in await asyncio.wrap_future(future)]
 
     @property
     def idle(self) -> bool:
@@ -92,7 +92,7 @@ class MicroBatcher(Generic[Asked, Told]):
             self._seconds_each += 0.1 * ((time.perf_counter() - started) / count - self._seconds_each)
             self._works = False
 
-    def _next(self) -> list[tuple[Sequence[Asked], Future[list[Told]]]]:
+    def _next(self) -> list[tuple[Sequence[Item], Future[list[Result]]]]:
         """Return the next jobs, at least one and together not more than a batch; none when closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._closed)
@@ -100,10 +100,10 @@ class MicroBatcher(Generic[Asked, Told]):
             while (
                 self.waiting < min(self._before, self._most)
                 and not self._closed
-                and (left := until - time.monotonic()) > 0
+                and (seconds := until - time.monotonic()) > 0
             ):
-                self._changed.wait(left)
-            jobs: list[tuple[Sequence[Asked], Future[list[Told]]]] = []
+                self._changed.wait(seconds)
+            jobs: list[tuple[Sequence[Item], Future[list[Result]]]] = []
             count = 0
             while self._jobs and (not jobs or count + len(self._jobs[0][0]) <= self._most):
                 jobs.append(self._jobs.popleft())
@@ -113,14 +113,14 @@ class MicroBatcher(Generic[Asked, Told]):
             self._works = bool(jobs)
             return jobs
 
-    def _settle(self, jobs: list[tuple[Sequence[Asked], Future[list[Told]]]]) -> None:
+    def _settle(self, jobs: list[tuple[Sequence[Item], Future[list[Result]]]]) -> None:
         """Answer jobs together; where that fails, each for itself, so that one does not spoil the others.
 
-        Where a server behind this one is away, these and all that wait are told so at once.
+        Where a server behind this one is away, these and all waiting jobs fail at once.
         """
         live = [job for job in jobs if job[1].set_running_or_notify_cancel()]
         try:
-            told = list(self._answer([item for items, _ in live for item in items]))
+            answers = list(self._answer([item for items, _ in live for item in items]))
         except ServiceUnavailable as error:
             self._refuse(live, error)
             return
@@ -131,16 +131,16 @@ class MicroBatcher(Generic[Asked, Told]):
                 except ServiceUnavailable as away:
                     self._refuse(live[number:], away)
                     return
-                except Exception as own:
-                    future.set_exception(own)
+                except Exception as failure:
+                    future.set_exception(failure)
             return
         at = 0
         for items, future in live:
-            future.set_result(told[at : at + len(items)])
+            future.set_result(answers[at : at + len(items)])
             at += len(items)
 
-    def _refuse(self, jobs: list[tuple[Sequence[Asked], Future[list[Told]]]], error: ServiceUnavailable) -> None:
-        """Tell these jobs, and all that wait, that nothing can be answered now."""
+    def _refuse(self, jobs: list[tuple[Sequence[Item], Future[list[Result]]]], error: ServiceUnavailable) -> None:
+        """Fail these jobs, and all waiting ones, with an error."""
         with self._changed:
             waiting = [job for job in self._jobs if job[1].set_running_or_notify_cancel()]
             self._jobs.clear()

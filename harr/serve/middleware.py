@@ -23,7 +23,7 @@ Asgi = Callable[..., Any]
 
 
 class Door:
-    """An ASGI middleware: refuses in one line what may not come in, and counts what was answered."""
+    """An ASGI middleware: refuses bad requests in one line, and counts the answered ones."""
 
     def __init__(self, app: Asgi, *, token: str, loopback: bool, counted: Callable[[str, int, float], None]) -> None:
         self._app, self._loopback, self._counted = app, loopback, counted
@@ -34,34 +34,34 @@ class Door:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, told = time.perf_counter(), {"status": 500}
+        started, response = time.perf_counter(), {"status": 500}
 
         async def sending(message: Any) -> None:
             if message["type"] == "http.response.start":
-                told["status"] = message["status"]
+                response["status"] = message["status"]
             await send(message)
 
-        refused = self._refusal(scope)
+        refusal = self._refusal(scope)
         try:
-            if refused:
-                await refuse(sending, *refused)
+            if refusal:
+                await refuse(sending, *refusal)
             else:
-                await self._app(scope, _limited(receive), sending)
+                await self._app(scope, _limit_body(receive), sending)
         except TooLarge:
             await refuse(sending, 413, f"the body has more than {MAX_BYTES} bytes")
         except ClientDisconnect:
-            told["status"] = GONE
+            response["status"] = GONE
         finally:
             route = scope.get("route")
-            self._counted(getattr(route, "path", "other"), told["status"], time.perf_counter() - started)
+            self._counted(getattr(route, "path", "other"), response["status"], time.perf_counter() - started)
 
     def _refusal(self, scope: Any) -> tuple[int, str] | None:
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
         if self._loopback and re.sub(r":\d+$", "", host) not in HERE:
             return 421, f"this server is not called {host[:100]}; ask 127.0.0.1"
-        told = headers.get(b"authorization", b"")
-        if self._wanted and scope["path"] not in OPEN and not hmac.compare_digest(told, self._wanted):
+        credentials = headers.get(b"authorization", b"")
+        if self._wanted and scope["path"] not in OPEN and not hmac.compare_digest(credentials, self._wanted):
             return 401, "the header Authorization: Bearer TOKEN is missing or wrong"
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > MAX_BYTES:
@@ -103,7 +103,7 @@ class TooLarge(Exception):
     """A body grew over its limit while it was read."""
 
 
-def _limited(receive: Asgi) -> Asgi:
+def _limit_body(receive: Asgi) -> Asgi:
     read = 0
 
     async def receiving() -> Any:

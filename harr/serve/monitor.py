@@ -10,17 +10,17 @@ class Monitor:
     """The figures of one server."""
 
     def __init__(self) -> None:
-        own = self.registry = CollectorRegistry()
-        self._requests = Counter("harr_requests", "Answered requests", ["route", "status"], registry=own)
+        registry = self.registry = CollectorRegistry()
+        self._requests = Counter("harr_requests", "Answered requests", ["route", "status"], registry=registry)
         self._seconds = Histogram(
-            "harr_request_seconds", "Time to the answer", ["route"], buckets=SECONDS, registry=own
+            "harr_request_seconds", "Time to the answer", ["route"], buckets=SECONDS, registry=registry
         )
-        self.batch = Histogram("harr_batch_size", "Searches in a batch", buckets=SIZES, registry=own)
-        self.waiting = Gauge("harr_waiting", "Searches that wait", registry=own)
-        self._model = Gauge("harr_model", "1 for the version that answers", ["version"], registry=own)
-        self.changes = Gauge("harr_model_changes", "Versions that were taken over since the start", registry=own)
-        self.problem = Gauge("harr_follow_problem", "1 while the registry cannot be followed", registry=own)
-        self.passages = Gauge("harr_passages", "Passages that are searched", registry=own)
+        self.batch = Histogram("harr_batch_size", "Searches in a batch", buckets=SIZES, registry=registry)
+        self.waiting = Gauge("harr_waiting", "Searches that wait", registry=registry)
+        self._model = Gauge("harr_model", "1 for the version that answers", ["version"], registry=registry)
+        self.changes = Gauge("harr_model_changes", "Versions that were taken over since the start", registry=registry)
+        self.problem = Gauge("harr_follow_problem", "1 while the registry cannot be followed", registry=registry)
+        self.passages = Gauge("harr_passages", "Passages that are searched", registry=registry)
         self._version = ""
 
     def answered(self, route: str, status: int, seconds: float) -> None:

@@ -9,7 +9,7 @@ from harr.types import Retrieval
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A search that was answered: its id in the log ("" without one), what was asked, and what ``version`` found."""
+    """A search that was answered: its id in the log ("" without one), the request, and the passages of ``version``."""
 
     id: str
     body: SearchBody
@@ -24,7 +24,7 @@ class Observer(Protocol):
         """Take an answer that is about to be sent; work that takes time belongs to a thread of the observer's own."""
 
     def health(self) -> dict[str, Any]:
-        """Return what ``/health`` tells of it."""
+        """Return its entry in ``/health``."""
 
     def close(self) -> None:
         """End, before the searcher does."""

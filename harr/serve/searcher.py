@@ -57,8 +57,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found, or the vector of a text; ``version``: of the model that read it; ``reads``: what its states
-    tell."""
+    """The passages, or the vector of a text; ``version``: of the model; ``reads``: the fields of its states."""
 
     version: str
     reads: str = ""
@@ -95,7 +94,7 @@ class Searcher:
         self.project, self._dtype, self._keep = project, dtype, explore_after
         self._opened = ExitStack()
         self._made: tuple[bytes, ...] = ()
-        """What the stages said of the corpus that is open."""
+        """The manifests of the open corpus."""
         self._answering = threading.Lock()
         self._draws = torch.Generator().manual_seed(secrets.randbits(63))
         self.serving: Serving | None = None
@@ -106,20 +105,20 @@ class Searcher:
         A corpus that the stages rebuilt is opened with it.
 
         Raises:
-            ModelError, IndexMismatch, DamagedFile: as :meth:`TrainedRetriever.load`; the model of before goes on, over
-                the corpus of before.
+            ModelError, IndexMismatch, DamagedFile: as :meth:`TrainedRetriever.load`; the old model stays, over
+                the old corpus.
         """
-        place, made = folder.resolve(), self._read_manifests()
+        place, manifests = folder.resolve(), self._read_manifests()
         facts, section = read_facts(place)
         with ExitStack() as opened:
-            known = self.serving.corpus if self.serving and made in (self._made, ()) else None
-            corpus = known or self._open(section, opened)
+            current = self.serving.corpus if self.serving and manifests in (self._made, ()) else None
+            corpus = current or self._open(section, opened)
             serving = self._serving(facts, section, place, corpus, version)
             with self._answering:
                 self.serving = serving
-                if known is None:
+                if current is None:
                     self._opened.close()
-                    self._opened, self._made = opened.pop_all(), made
+                    self._opened, self._made = opened.pop_all(), manifests
 
     def open_candidate(self, folder: Path, version: str) -> Serving:
         """Return another trained retriever over the corpus that is open; it answers nobody.
@@ -133,7 +132,7 @@ class Searcher:
             raise ParamsError("no model is loaded yet")
         if section.search != "dense" and isinstance(now.corpus.index, VectorScan):
             raise ModelError(
-                f"{folder} searches by words (retriever.search {section.search}), and beside a model that searches by "
+                f"{folder} searches by words (retriever.search {section.search}), and next to a model that searches by "
                 "vectors alone no words are open"
             )
         return self._serving(facts, section, place, now.corpus, version)
@@ -144,15 +143,15 @@ class Searcher:
         with self._answering:
             yield self.serving is not None and self.serving.corpus is corpus
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Return whether the stages made another corpus or other vectors since they were opened."""
         return self._read_manifests() not in (self._made, ())
 
     def _read_manifests(self) -> tuple[bytes, ...]:
-        """Return what the stages say of the corpus of now; () while one of them is at work, or where there are none."""
+        """Return the manifests of the current corpus; () while a stage writes them, or where they are missing."""
         places = Places.of_project(self.project)
         with suppress(OSError):
-            return tuple((one / "manifest.json").read_bytes() for one in (places.corpus, places.vectors))
+            return tuple((folder / "manifest.json").read_bytes() for folder in (places.corpus, places.vectors))
         return ()
 
     def answer(self, asks: Sequence[Ask]) -> list[Answer]:
@@ -163,26 +162,26 @@ class Searcher:
             answers: list[Answer] = [Answer(now.version)] * len(asks)
             for model in {ask.model for ask in asks}:
                 policy = now.policy if model in TRAINED else now.frozen()
-                version, told_of = now.version if model in TRAINED else BASE, reads(policy.style, policy.history)
-                own = [at for at, ask in enumerate(asks) if ask.model == model]
-                searches = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, Search)]
-                texts = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, str)]
+                version, fields = now.version if model in TRAINED else BASE, reads(policy.style, policy.history)
+                positions = [at for at, ask in enumerate(asks) if ask.model == model]
+                searches = [(at, ask.wanted) for at in positions if isinstance((ask := asks[at]).wanted, Search)]
+                texts = [(at, ask.wanted) for at in positions if isinstance((ask := asks[at]).wanted, str)]
                 if searches:
                     explored = model == "explored"
                     chosen_by = replace(policy, sampling=self._draws, keep=self._keep) if explored else policy
-                    found = chosen_by.retrieve([one for _, one in searches])
-                    for (at, _), one in zip(searches, found, strict=True):
-                        answers[at] = Answer(version, told_of, found=one)
+                    retrievals = chosen_by.retrieve([item for _, item in searches])
+                    for (at, _), item in zip(searches, retrievals, strict=True):
+                        answers[at] = Answer(version, fields, found=item)
                 if texts:
-                    told = [text for _, text in texts]
-                    vectors = policy.encode(told) if model in TRAINED else self._documents(policy, told)
+                    inputs = [text for _, text in texts]
+                    vectors = policy.encode(inputs) if model in TRAINED else self._documents(policy, inputs)
                     for (at, _), vector in zip(texts, vectors, strict=True):
                         answers[at] = Answer(version, vector=tuple(vector[: policy.vectors.width].tolist()))
             return answers
 
     def ids(self, rows: Sequence[int]) -> tuple[str, ...]:
         """Return the ids of passages by their rows."""
-        return tuple(one.id for one in self.serving.corpus.passages.take(rows)) if self.serving else ()
+        return tuple(passage.id for passage in self.serving.corpus.passages.take(rows)) if self.serving else ()
 
     @property
     def passages(self) -> int:
@@ -225,8 +224,8 @@ class Searcher:
         return replace(policy, encoder=for_inference(policy.encoder, getattr(torch, self._dtype)))
 
     def _frozen(self, facts: dict[str, Any], section: RetrieverParams, folder: Path, corpus: Corpus) -> DensePolicy:
-        own = folder / DOCUMENT
-        name = str(own) if own.is_dir() else facts["base_model"]
+        tower = folder / DOCUMENT
+        name = str(tower) if tower.is_dir() else facts["base_model"]
         encoder = build_encoder(EncoderParams(model=name, **facts["encoder"]))
         alone = section.model_copy(update={"evidence": None})
         return self._cast(dense_policy(alone, encoder, corpus, "corpus", history=False))

@@ -33,7 +33,7 @@ class RetrieverService:
         recording: Recording | None = None,
         observers: Sequence[str] = (),
     ) -> None:
-        """Take a searcher, who follows what it answers by, and what is logged.
+        """Take a searcher, its follower, and what is logged.
 
         ``observers`` are named as behind ``--observer`` (harr/serve/observer.py).
 
@@ -56,38 +56,38 @@ class RetrieverService:
     async def search(self, body: SearchBody) -> dict[str, Any]:
         """Return the passages for one search."""
         serving = self.searcher.serving
-        wanted = body.search(statuses=bool(serving and serving.statuses))
+        search = body.search(statuses=bool(serving and serving.statuses))
         explores = self._explore > 0 and body.model == "champion" and random.random() < self._explore
-        [told] = await self.ask([Ask("explored" if explores else body.model, wanted)])
-        found = told.found
-        assert found is not None
-        if found.kept == len(found.passages):
-            found = replace(found, pool=(), logprob=None, kept=0)  # nothing was drawn
-        hits = zip(found.passages, found.scores, strict=True)
-        answer = {
+        [answer] = await self.ask([Ask("explored" if explores else body.model, search)])
+        retrieval = answer.found
+        assert retrieval is not None
+        if retrieval.kept == len(retrieval.passages):
+            retrieval = replace(retrieval, pool=(), logprob=None, kept=0)  # nothing was drawn
+        hits = zip(retrieval.passages, retrieval.scores, strict=True)
+        response = {
             "passages": [_passage(passage, score) for passage, score in hits],
-            "state": found.state,
+            "state": retrieval.state,
             "model": body.model,
-            "version": told.version,
+            "version": answer.version,
         }
-        name = self._logged(self.log, wanted, told, found) if self.log else ""
+        name = self._log_search(self.log, search, answer, retrieval) if self.log else ""
         for observer in self.observers.values():
-            observer.answered(Answered(name, body, told.version, found))
-        return answer | ({"id": name} if name else {})
+            observer.answered(Answered(name, body, answer.version, retrieval))
+        return response | ({"id": name} if name else {})
 
-    def _logged(self, log: TrafficLog, wanted: Search, told: Answer, found: Retrieval) -> str:
-        """Keep a search, and return its id, by which the application tells what became of it."""
+    def _log_search(self, log: TrafficLog, search: Search, answer: Answer, hits: Retrieval) -> str:
+        """Log a search, and return its id, with which the application reports the outcome."""
         name = new_id()
-        pool = self.searcher.ids(found.pool)
-        chosen = tuple(passage.id for passage in found.passages)
-        texts = wanted.question.text, wanted.query, found.state
-        log.searched(
-            LoggedSearch(name, now(), told.version, told.reads, *texts, chosen, pool, found.logprob, found.kept)
+        pool = self.searcher.ids(hits.pool)
+        chosen = tuple(passage.id for passage in hits.passages)
+        texts = search.question.text, search.query, hits.state
+        log.add_search(
+            LoggedSearch(name, now(), answer.version, answer.reads, *texts, chosen, pool, hits.logprob, hits.kept)
         )
         return name
 
     def outcome(self, body: OutcomeBody) -> None:
-        """Keep what became of a search.
+        """Log the outcome of a search.
 
         Raises:
             ParamsError: this server keeps no log.
@@ -127,5 +127,5 @@ class RetrieverService:
 
 
 def _passage(passage: Passage, score: float) -> dict[str, Any]:
-    told = {"id": passage.id, "title": passage.title, "text": passage.text, "score": round(score, 6)}
-    return told | ({"source": passage.source} if passage.source else {})
+    fields = {"id": passage.id, "title": passage.title, "text": passage.text, "score": round(score, 6)}
+    return fields | ({"source": passage.source} if passage.source else {})

@@ -12,7 +12,7 @@ T = TypeVar("T")
 MOST_BYTES = 64_000_000
 """The largest answer: 1,000 vectors of 4,096 numbers take 40 MB as text."""
 LONGEST_WAIT = 3600.0
-"""Seconds that a server's Retry-After may ask for; more is taken as so many."""
+"""Seconds that a server's Retry-After may ask for; more counts as this."""
 
 
 class AnswerTooLarge(httpx.RequestError):
@@ -32,7 +32,7 @@ def bounded_client(seconds: float, *, secret: str = "") -> httpx.Client:
     It follows no redirect and asks for no compression, which can hide any size. Where an answer holds the ``secret``
     that was sent, also in the escapes of JSON, three asterisks take its place before anybody reads it.
     """
-    spelt = re.compile("".join(rf"(?:\\?{re.escape(one)}|(?i:\\u{ord(one):04x}))" for one in secret).encode())
+    spelt = re.compile("".join(rf"(?:\\?{re.escape(letter)}|(?i:\\u{ord(letter):04x}))" for letter in secret).encode())
 
     def read(answer: httpx.Response) -> None:
         stream, deadline, body = answer.stream, time.monotonic() + seconds, bytearray()
@@ -59,7 +59,7 @@ def bounded_client(seconds: float, *, secret: str = "") -> httpx.Client:
     )
 
 
-def within(seconds: float, call: Callable[[], T]) -> T:
+def call_within(seconds: float, call: Callable[[], T]) -> T:
     """Return what a call returns or raises; it is left alone, in a thread of its own, where it takes longer.
 
     A client's time-outs are per read: a server that sends a byte now and then, even of its headers, meets none of them.
@@ -67,28 +67,28 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     Raises:
         TimeoutError: it took longer.
 
-    >>> within(1.0, lambda: 3)
+    >>> call_within(1.0, lambda: 3)
     3
-    >>> within(0.01, lambda: time.sleep(0.2))
+    >>> call_within(0.01, lambda: time.sleep(0.2))
     Traceback (most recent call last):
         ...
     TimeoutError: not over after 0.01 s
     """
-    told: list[Any] = []
+    outcome: list[Any] = []
     over = threading.Event()
 
     def work() -> None:
         try:
-            told.extend((True, call()))
+            outcome.extend((True, call()))
         except BaseException as error:
-            told.extend((False, error))
+            outcome.extend((False, error))
         finally:
             over.set()
 
     threading.Thread(target=work, name="within", daemon=True).start()
     if not over.wait(seconds):
         raise TimeoutError(f"not over after {seconds:g} s")
-    good, result = told
+    good, result = outcome
     if not good:
         raise result
     answer: T = result

@@ -45,7 +45,7 @@ gRPC's server in Milvus Lite takes that for an attack after some minutes of sile
 hangs up ("too_many_pings"). pymilvus then asks for the index once more, is let in when the build has ended, and fails
 with "index already exists"."""
 LITE = "milvus_lite"
-"""Beginning of the version that Milvus Lite tells, also as a server (`milvus-lite server`)."""
+"""Beginning of Milvus Lite's version, also as a server (`milvus-lite server`)."""
 FULL_TEXT_FROM = (2, 5)
 TRIED, TRIED_SECONDS = "harr_tried", 60
 """The collection that a kind of index is tried on, and the seconds that it may take; pymilvus waits for ever for an
@@ -100,7 +100,7 @@ class Connection:
         began = time.monotonic()
         _say(f"Milvus at {self.where} does not answer ({failure}); waiting, at most {self.patience:.0f} s")
         try:  # while it starts, a server says many things
-            found = retry(again or call, self.patience, _failed, longest=LONGEST_PAUSE)
+            result = retry(again or call, self.patience, _is_failure, longest=LONGEST_PAUSE)
         except FAILURES as error:
             raise ServiceUnavailable(
                 f"Milvus at {self.where} did not answer for {self.patience:.0f} s ({reason(error)}); "
@@ -108,7 +108,7 @@ class Connection:
             ) from None
         self._away = time.monotonic()
         _say(f"Milvus at {self.where} answers again, after {time.monotonic() - began:.0f} s")
-        return found
+        return result
 
     def close(self) -> None:
         """Disconnect, and free the lock of Milvus Lite."""
@@ -143,7 +143,7 @@ def _connect_server(params: IndexParams) -> MilvusClient:
         return retry(
             lambda: _open_server(params.uri, token),
             CONNECT_SECONDS,
-            lambda error: _failed(error) and not _refuses(error),
+            lambda error: _is_failure(error) and not _refuses(error),
             longest=LONGEST_PAUSE,
             tell=tell,
         )
@@ -241,7 +241,7 @@ def check_index_type(connection: Connection, kind: str, index: Mapping[str, Any]
 
 
 @contextmanager
-def explained(where: str) -> Iterator[None]:
+def explain_errors(where: str) -> Iterator[None]:
     """Turn what pymilvus raises into one line."""
     try:
         yield
@@ -262,14 +262,14 @@ def is_folder(where: str) -> bool:
 
 def reason(error: Exception) -> str:
     """Return what an error of Milvus or gRPC says, in one short line without a password."""
-    said = error.details() if isinstance(error, grpc.RpcError) else getattr(error, "message", error)
-    words = bare(str(said)).split()
-    if "stack trace:" in str(said):  # a server that is starting puts the places of its code before the cause
+    message = error.details() if isinstance(error, grpc.RpcError) else getattr(error, "message", error)
+    words = bare(str(message)).split()
+    if "stack trace:" in str(message):  # a server that is starting puts the places of its code before the cause
         words = [word for word in words if "/" not in word and word != "trace:" and word != "stack"]
     return " ".join(words)[:300]
 
 
-def _failed(error: Exception) -> bool:
+def _is_failure(error: Exception) -> bool:
     """Return whether an error is one of Milvus or gRPC."""
     return isinstance(error, FAILURES)
 
@@ -284,7 +284,7 @@ def _is_away(error: Exception) -> bool:
 
 def _refuses(error: Exception) -> bool:
     """Return whether a server is there, and does not take the token."""
-    cause = error if isinstance(error, grpc.RpcError) else error.__cause__  # pymilvus tells any failure alike
+    cause = error if isinstance(error, grpc.RpcError) else error.__cause__  # pymilvus reports all failures the same way
     return isinstance(cause, grpc.RpcError) and cause.code() in REFUSALS
 
 

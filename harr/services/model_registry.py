@@ -1,4 +1,4 @@
-"""MLflow's model registry for whoever uses a model: which version a name and alias mean, and that version's folder.
+"""MLflow's model registry for users of a model: which version a name and alias mean, and that version's folder.
 
 MLflow is imported when a registry is opened, and by no other module of harr.
 """
@@ -62,16 +62,16 @@ def registry_address(project: Path) -> str:
     """Return where a project's registry is: tracking.uri of its params.yaml, MLFLOW_TRACKING_URI, or its mlflow.db.
 
     Raises:
-        ModelError: there is none of them.
+        ModelError: none of them exists.
     """
     settings, database = project / "params.yaml", project / "mlflow.db"
-    named = (Params.load(settings).tracking.uri if settings.exists() else "") or os.environ.get("MLFLOW_TRACKING_URI")
-    if not named and not database.exists():
+    address = (Params.load(settings).tracking.uri if settings.exists() else "") or os.environ.get("MLFLOW_TRACKING_URI")
+    if not address and not database.exists():
         raise ModelError(
             f"no MLflow registry is known in {project.resolve()}; set MLFLOW_TRACKING_URI, or run this in the folder "
             "of a harr project"
         )
-    return named or f"sqlite:///{database.resolve()}"
+    return address or f"sqlite:///{database.resolve()}"
 
 
 def local_folder(uri: str, project: Path) -> Path:
@@ -115,19 +115,19 @@ def resolve(client: Any, uri: str) -> RegisteredVersion:
         ModelError: the registry has none of that name, or one whose hash it does not know.
         ServiceUnavailable: the registry does not answer.
     """
-    asked = URI.fullmatch(uri)
-    if asked is None:
+    match = URI.fullmatch(uri)
+    if match is None:
         raise ParamsError(f"{uri!r} names no registered model; expected models:/NAME@ALIAS or models:/NAME/NUMBER")
-    name, alias, number = asked["name"], asked["alias"], asked["number"]
-    with _answered(uri):
+    name, alias, number = match["name"], match["alias"], match["number"]
+    with _explain_errors(uri):
         look_up = client.get_model_version_by_alias if alias else client.get_model_version
-        found = look_up(name, alias or number)
-    if not (found.run_id and DIGEST.fullmatch(found.tags.get("model", "")) and "kind" in found.tags):
+        version = look_up(name, alias or number)
+    if not (version.run_id and DIGEST.fullmatch(version.tags.get("model", "")) and "kind" in version.tags):
         raise ModelError(
-            f"version {found.version} of {name} was not registered by harr (no run, or no tag model or kind), so its "
+            f"version {version.version} of {name} was not registered by harr (no run, or no tag model or kind), so its "
             "files cannot be checked; load it with MLflow, or run `harr record --register`"
         )
-    return RegisteredVersion(name, str(found.version), found.tags["model"], found.run_id, found.tags["kind"])
+    return RegisteredVersion(name, str(version.version), version.tags["model"], version.run_id, version.tags["kind"])
 
 
 def fetch(client: Any, version: RegisteredVersion, cache: Path) -> Path:
@@ -156,16 +156,16 @@ def download(client: Any, version: RegisteredVersion, out: Path) -> None:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     try:
-        with _answered(version.uri):
-            kept = {file.path for file in client.list_artifacts(version.run, version.kind)}
+        with _explain_errors(version.uri):
+            paths = {file.path for file in client.list_artifacts(version.run, version.kind)}
             place = f"{version.kind}/{LOADABLE}"
-            path = place if place in kept else version.kind
-            folder = copied(client, version.run, path, work)
+            path = place if place in paths else version.kind
+            folder = copy_artifacts(client, version.run, path, work)
         (folder / MLFLOW_NOTE).unlink(missing_ok=True)
         check_publishable(folder)
         if digest_of(folder) != version.digest:
             raise DamagedFile(
-                f"{version.uri} is damaged in MLflow's artifact store ({_changed(folder)} is not what was registered); "
+                f"{version.uri} is damaged in MLflow's artifact store ({_first_changed(folder)} is not what was registered); "
                 "restore it there, or run `dvc repro` and `harr record --register` where the model was trained"
             )
         publish(folder, out)
@@ -173,7 +173,7 @@ def download(client: Any, version: RegisteredVersion, out: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def copied(client: Any, run: str, path: str, place: Path) -> Path:
+def copy_artifacts(client: Any, run: str, path: str, place: Path) -> Path:
     """Return the copy in ``place`` of what a run keeps under ``path``.
 
     Raises:
@@ -190,7 +190,7 @@ def copied(client: Any, run: str, path: str, place: Path) -> Path:
         ) from None
 
 
-def _changed(folder: Path) -> str:
+def _first_changed(folder: Path) -> str:
     """Return the name of the first file that is not as the list of hashes says; else that of the list."""
     if (listing := folder / SUMS).exists():
         for line in listing.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -201,7 +201,7 @@ def _changed(folder: Path) -> str:
 
 
 @contextmanager
-def _answered(uri: str) -> Iterator[None]:
+def _explain_errors(uri: str) -> Iterator[None]:
     """Turn the errors of MLflow's client, and of the client of whatever store has its files, into ours."""
     try:
         yield

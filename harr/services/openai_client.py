@@ -14,7 +14,7 @@ from tqdm import tqdm
 from harr.errors import HarrError, ParamsError, ServiceUnavailable, bare, one_line
 from harr.io.retry import is_transient, retry
 from harr.params.servers import ServerParams
-from harr.services.bounded import AnswerTooLarge, bounded_client, retry_after, within
+from harr.services.bounded import AnswerTooLarge, bounded_client, call_within, retry_after
 
 if TYPE_CHECKING:  # loading it takes half a second, for which only those wait who ask a server
     from openai import APIStatusError, OpenAI
@@ -69,8 +69,8 @@ class Service:
 
     An attempt may take ``timeout_seconds``, whatever trickles in. Time-outs, refused connections and the answers 408,
     409, 429 and 5xx are tried again, with growing, jittered pauses, until ``deadline_seconds`` are over: a server may
-    be restarted meanwhile. Of several addresses of one model the least loaded is asked; one that does not answer rests,
-    which is told, and the attempt is made elsewhere. ``retries`` and ``timeouts`` count.
+    be restarted. Of several addresses of one model the least loaded is asked; one that does not answer rests,
+    which is printed, and the attempt is made elsewhere. ``retries`` and ``timeouts`` count.
 
     The key is read from the environment variable ``key_variable`` and appears in no message; nor does a password in
     the address.
@@ -104,7 +104,7 @@ class Service:
                     api_key=self._key,
                     timeout=self._timeout,
                     max_retries=0,
-                    http_client=bounded,  # of httpx, which OpenAI's client takes beside its own httpx2
+                    http_client=bounded,  # of httpx, which OpenAI's client takes as well as its own httpx2
                 ),
                 f"{name} at {bare(url)}",
             )
@@ -127,7 +127,7 @@ class Service:
     def _attempt(self, attempt: "Callable[[Client], Any]") -> Any:
         with self._lock:
             now = time.monotonic()
-            address = min(self._addresses, key=lambda one: (max(0.0, one.rests_until - now), one.load))
+            address = min(self._addresses, key=lambda each: (max(0.0, each.rests_until - now), each.load))
             address.load += 1
         try:
             return self._attempt_at(address, attempt)
@@ -143,16 +143,16 @@ class Service:
         """Ask others for a while, and say so once."""
         with self._lock:
             now = time.monotonic()
-            told, address.rests_until = address.rests_until > now, now + REST_SECONDS
-            others = sum(one.rests_until <= now for one in self._addresses)
-        if others and not told:
+            resting, address.rests_until = address.rests_until > now, now + REST_SECONDS
+            others = sum(other.rests_until <= now for other in self._addresses)
+        if others and not resting:
             tqdm.write(f"{address.where} does not answer; {others} others are asked meanwhile", file=sys.stderr)
 
     def _attempt_at(self, address: Address, attempt: "Callable[[Client], Any]") -> Any:
         from openai import APIConnectionError, APIResponseValidationError, APIStatusError, APITimeoutError
 
         try:
-            return within(self._timeout + GRACE_SECONDS, lambda: attempt(address.client))
+            return call_within(self._timeout + GRACE_SECONDS, lambda: attempt(address.client))
         except (APIConnectionError, TimeoutError) as error:  # APITimeoutError is one of these
             if isinstance(error.__cause__, AnswerTooLarge):
                 raise ParamsError(f"{address.where}: the answer is not read: {error.__cause__}") from None
@@ -192,7 +192,7 @@ class Service:
         if error.status_code in (401, 403):
             return ParamsError(f"{where}; set the environment variable {self._key_variable} to a valid key")
         text = f"{where}; check {self._refused}"
-        return ContextLengthExceeded(text, where) if _too_long(error) else ParamsError(text)
+        return ContextLengthExceeded(text, where) if _is_too_long(error) else ParamsError(text)
 
 
 def is_not_found(error: Exception) -> bool:
@@ -202,9 +202,9 @@ def is_not_found(error: Exception) -> bool:
     return isinstance(error, NotFoundError)
 
 
-def _too_long(error: "APIStatusError") -> bool:
+def _is_too_long(error: "APIStatusError") -> bool:
     """Return whether a request was refused because its prompt, with what may be written, is longer than the model
     reads."""
-    told = error.body.get("message") if isinstance(error.body, dict) else None
-    known = error.code == "context_length_exceeded" or (isinstance(told, str) and TOO_LONG.match(told))
-    return error.status_code == 400 and bool(known)
+    message = error.body.get("message") if isinstance(error.body, dict) else None
+    too_long = error.code == "context_length_exceeded" or (isinstance(message, str) and TOO_LONG.match(message))
+    return error.status_code == 400 and bool(too_long)

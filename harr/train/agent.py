@@ -24,7 +24,7 @@ from harr.compute.tensors import trained_weights
 from harr.compute.trl import CHECKPOINTING, QUIET, Learning, StepCallback, open_trainer, renamed, run_trl
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import draft, note_published, read_json, write_json
-from harr.io.resume import unfinished
+from harr.io.resume import open_work
 from harr.params.train import AgentParams
 from harr.rag.generation.llm_adapter import begin, save_llm
 from harr.rag.generation.local_model import LanguageModel, LocalGenerator, load_model
@@ -276,7 +276,7 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
     optimizer = torch.optim.AdamW(weights, **params.optimizer.adamw)
     run = {"kind": "agent", "params": params.model_dump(), "setup": setup.identity, "seed": seed}
     checkpoints = Checkpoints(
-        distributed.main_process_only(lambda: unfinished(work, run, setup=setup.readable_identity))
+        distributed.main_process_only(lambda: open_work(work, run, setup=setup.readable_identity))
     )
     learning = Learning(model, tokenizer, optimizer, checkpoints)
     distributed.check_same_step(len(learning.history), checkpoints.folder)

@@ -25,8 +25,8 @@ from harr.compute.precision import settled
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import draft, note_published, read_json, write_json
-from harr.io.progress import bar, stop_asked, stoppable
-from harr.io.resume import unfinished
+from harr.io.progress import bar, should_stop, stoppable
+from harr.io.resume import open_work
 from harr.params.loop import LoopParams
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy
@@ -119,7 +119,7 @@ class Learner:
         distributed.shard(policy.encoder.model, learnt)
         run = {"kind": kind, "params": params.model_dump(), "setup": setup.identity, "seed": seed}
         checkpoints = Checkpoints(
-            distributed.main_process_only(lambda: unfinished(work, run, setup=setup.readable_identity))
+            distributed.main_process_only(lambda: open_work(work, run, setup=setup.readable_identity))
         )
         history = checkpoints.load(adapter, heads, [optimizer])
         distributed.check_same_step(len(history), checkpoints.folder)
@@ -137,7 +137,7 @@ class Learner:
             print(f"resuming train at step {start}/{steps} ({start / steps:.1%})")
         self.stopped = verdict(self.history, params.guard.window, params.guard.drop)
         validation = Validation.of(params.validation.every, self.setup, log)
-        with bar(total=steps, desc="train", unit="step", initial=start, shown=main) as progress:
+        with bar(total=steps, desc="train", unit="step", initial=start, visible=main) as progress:
             if validation and not start:
                 validation.begin()
             for step in stoppable(range(start, 0 if self.stopped else steps)):
@@ -154,7 +154,7 @@ class Learner:
                 last = bool(self.stopped) or step + 1 == steps
                 if validation:
                     validation.enter(row, last=last)
-                halted = stop_asked() and self.saves_when_stopped
+                halted = should_stop() and self.saves_when_stopped
                 due = last or halted or (step + 1) % params.checkpoint_every == 0
                 if due and main:
                     best = worth_keeping(params, self.history, self.checkpoints.steps())

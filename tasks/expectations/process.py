@@ -30,7 +30,7 @@ def expect(suite: str, frame: pd.DataFrame) -> dict[str, float]:
     """Check a table against a suite of tasks/expectations/suites.py and update the Data Docs.
 
     Returns:
-        How many rules held, under the name ``expected_<suite>``: a figure of the stage.
+        Number of rules that passed, under the name ``expected_<suite>``: a figure of the stage.
 
     Raises:
         ExpectationFailed: names each failed rule with its first offending rows.
@@ -40,9 +40,9 @@ def expect(suite: str, frame: pd.DataFrame) -> dict[str, float]:
         frame.reset_index(drop=True).to_feather(table)
         outcome = _ask({"suite": suite, "table": str(table)})
     if outcome["failed"]:
-        told, page = "; ".join(outcome["failed"][:5]), data_docs()[suite]
+        rules, page = "; ".join(outcome["failed"][:5]), data_docs()[suite]
         raise ExpectationFailed(
-            f"{suite}: {len(outcome['failed'])} of {outcome['rules']} expectations failed: {told}; see {page}"
+            f"{suite}: {len(outcome['failed'])} of {outcome['rules']} expectations failed: {rules}; see {page}"
         )
     return {f"expected_{suite}": float(outcome["rules"])}
 

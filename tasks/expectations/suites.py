@@ -27,7 +27,7 @@ ROW_KEYS = {
     "preferences": ["id"],
     "evaluation": ["arm", "id"],
 }
-"""Columns that tell a person which row offended."""
+"""Columns that identify an offending row."""
 
 SUITES: dict[str, list[Any]] = {
     "corpus": [
@@ -126,8 +126,8 @@ def _explain(rule: Any) -> str:
     """Return one failed rule: its name, its column, its limits, and the first rows that offend."""
     config, result = rule.expectation_config, rule.result
     names = config.kwargs.get("column") or ", ".join(config.kwargs.get("column_list", ["the table"]))
-    named = ("column", "column_list", "batch_id")
-    limits = {key: value for key, value in config.kwargs.items() if key not in named and value is not None}
+    keys = ("column", "column_list", "batch_id")
+    limits = {key: value for key, value in config.kwargs.items() if key not in keys and value is not None}
     text = f"{config.type} on {names}" + (f" ({_words(limits)})" if limits else "")
     if rows := result.get("partial_unexpected_index_list"):
         return f"{text}: {result['unexpected_count']} rows, first {'; '.join(map(_words, rows))}"

@@ -24,19 +24,19 @@ def mark(elsewhere: Sequence[str] = ()) -> str:
 
     ``elsewhere`` are folders or files of further packages that params.yaml names.
     """
-    found = hashlib.sha256(sys.version.encode())
-    found.update(SETTINGS.read_bytes() if SETTINGS.exists() else b"")
+    digest = hashlib.sha256(sys.version.encode())
+    digest.update(SETTINGS.read_bytes() if SETTINGS.exists() else b"")
     for folder in (Path(harr.__file__).parent, Path(__file__).parents[1], *map(Path, elsewhere)):
         for path in sorted(folder.rglob("*.*")) if folder.is_dir() else [folder]:
             if path.suffix != ".pyc":
-                told = path.stat()
-                found.update(f"{path} {told.st_size} {told.st_mtime_ns}\n".encode())
+                stat = path.stat()
+                digest.update(f"{path} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     for installed in sorted(path for path in sys.path if path.endswith("site-packages")):
-        found.update(f"{installed} {os.stat(installed).st_mtime_ns}\n".encode())
-    return found.hexdigest()
+        digest.update(f"{installed} {os.stat(installed).st_mtime_ns}\n".encode())
+    return digest.hexdigest()
 
 
-def remembered() -> bool:
+def is_remembered() -> bool:
     """Return whether nothing differs from the last time."""
     try:
         memo: dict[str, Any] = read_json(MEMO)
@@ -49,11 +49,11 @@ def remembered() -> bool:
 
 def main() -> None:
     """Write what has changed."""
-    if remembered():
+    if is_remembered():
         return
     from harr.params import Params
     from tasks.inputs.code import places_of
-    from tasks.inputs.differences import stale
+    from tasks.inputs.differences import explain_stale
     from tasks.inputs.stages import all_inputs
 
     elsewhere = places_of(Params.load().model_dump())
@@ -62,7 +62,7 @@ def main() -> None:
     section = params.download.model_dump(mode="json")
     files = look(section, Path(), FILES)
     now = all_inputs(params, files)
-    for stage, reasons in stale(now, Path()).items():
+    for stage, reasons in explain_stale(now, Path()).items():
         for reason in reasons:
             print(f"{stage} is stale: {reason}")
     for stage, inputs in now.items():

@@ -18,7 +18,7 @@ from harr.params.fields import is_dotted
 
 PACKAGES = ("harr", "tasks")
 TEXTS = {".txt", ".j2", ".js", ".css", ".html"}
-"""Endings of the files beside a module that belong to it: prompts and templates."""
+"""Suffixes of the files next to a module that belong to it: prompts and templates."""
 Chosen = Mapping[tuple[str, str], frozenset[str]]
 """Keys that count, by module and table: ``{("harr.rag.pipelines", "PIPELINES"): {"react"}}``."""
 
@@ -56,20 +56,20 @@ class Code:
             chosen: the entries of tables that count.
             aside: modules, or packages by their name, that shape no result; they are not followed.
         """
-        found: dict[str, str] = {}
+        hashes: dict[str, str] = {}
         others: set[str] = set()
-        left = [*starts]
-        while left:
-            name = left.pop()
+        pending = [*starts]
+        while pending:
+            name = pending.pop()
             if name.partition(".")[0] not in (*PACKAGES, *self.others):
                 others.add(name)
-            elif (file := self._file(name)) not in found and not _is_below(name, aside):
+            elif (file := self._file(name)) not in hashes and not _is_below(name, aside):
                 entries = {table: keys for (module, table), keys in chosen.items() if module == name}
-                found[file] = self._hash(name, entries)
+                hashes[file] = self._hash(name, entries)
                 others |= set(_optional(self._tree(name)))
                 if name in self._graph.modules:  # a package of one file is none
-                    left += self._graph.find_modules_directly_imported_by(name) - self._unchosen(name, entries)
-        return dict(sorted(found.items())), others
+                    pending += self._graph.find_modules_directly_imported_by(name) - self._unused_modules(name, entries)
+        return dict(sorted(hashes.items())), others
 
     def _hash(self, name: str, entries: Mapping[str, frozenset[str]]) -> str:
         key = (name, tuple(sorted((table, tuple(sorted(keys))) for table, keys in entries.items())))
@@ -100,7 +100,7 @@ class Code:
         return path.read_bytes()
 
     def _texts(self, name: str, tree: ast.Module) -> list[bytes]:
-        """Return the files beside a module, or below, whose names it mentions: prompts and templates."""
+        """Return the files next to a module, or below, whose names it mentions: prompts and templates."""
         folder = self._path(name).parent
         if folder not in self._beside:
             files = sorted(path for path in folder.rglob("*") if path.suffix in TEXTS)
@@ -110,13 +110,13 @@ class Code:
         words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
         return [self.read(path) for path in self._beside[folder] if words & {path.stem, path.name}]
 
-    def _unchosen(self, name: str, entries: Mapping[str, frozenset[str]]) -> set[str]:
+    def _unused_modules(self, name: str, entries: Mapping[str, frozenset[str]]) -> set[str]:
         """Return the modules that only entries of a module's tables name that are not chosen."""
         cut: set[str] = set()
         for table, keys in entries.items():
             by_key = table_modules(name, self._tree(name), table)
-            kept = {module for key, modules in by_key.items() if key in keys for module in modules}
-            cut |= {module for modules in by_key.values() for module in modules} - kept
+            used = {module for key, modules in by_key.items() if key in keys for module in modules}
+            cut |= {module for modules in by_key.values() for module in modules} - used
         return cut
 
 
@@ -169,10 +169,10 @@ def _folder(package: str) -> Path:
 
 
 def _optional(tree: ast.Module) -> Iterator[str]:
-    """Yield the packages that a module asks for by name (``harr.io.extras.optional``), which no import tells."""
+    """Yield the packages that a module asks for by name (``harr.io.extras.optional``), which no import shows."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "optional":
-            yield from (str(one.value) for one in node.args[:1] if isinstance(one, ast.Constant))
+            yield from (str(argument.value) for argument in node.args[:1] if isinstance(argument, ast.Constant))
 
 
 def code_hash(tree: ast.AST, texts: Iterable[bytes] = ()) -> str:
@@ -184,10 +184,10 @@ def code_hash(tree: ast.AST, texts: Iterable[bytes] = ()) -> str:
     """
     parts: list[str] = []
     _write(tree, parts)
-    found = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass"))
+    digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass"))
     for text in texts:
-        found.update(hashlib.sha256(text).digest())
-    return found.hexdigest()[:16]
+        digest.update(hashlib.sha256(text).digest())
+    return digest.hexdigest()[:16]
 
 
 def _write(node: Any, parts: list[str]) -> None:
@@ -210,7 +210,7 @@ def _write(node: Any, parts: list[str]) -> None:
 
 def _without_docstrings(body: Any) -> Any:
     """Return statements without those that are texts: docstrings of modules, classes, functions and attributes."""
-    return [one for one in body if not _is_docstring(one)] if isinstance(body, list) else body
+    return [statement for statement in body if not _is_docstring(statement)] if isinstance(body, list) else body
 
 
 def _is_docstring(node: ast.AST) -> bool:
@@ -220,7 +220,7 @@ def _is_docstring(node: ast.AST) -> bool:
 def _table(tree: ast.Module, name: str) -> ast.Dict:
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
             value = getattr(node, "value", None)
             if isinstance(value, ast.Dict):
                 return value
@@ -256,15 +256,15 @@ def table_modules(module: str, tree: ast.Module, name: str) -> dict[str, set[str
     imported = dict(_imports(tree.body, module))
 
     def modules(node: ast.AST, seen: frozenset[str] = frozenset()) -> set[str]:
-        found: set[str] = set()
+        names: set[str] = set()
         for part in ast.walk(node):
             if isinstance(part, ast.ImportFrom):
-                found |= {where for _, where in _imports([part], module)}
+                names |= {where for _, where in _imports([part], module)}
             if isinstance(part, ast.Name) and part.id in imported:
-                found.add(imported[part.id])
+                names.add(imported[part.id])
             elif isinstance(part, ast.Name) and part.id in local and part.id not in seen:
-                found |= modules(local[part.id], seen | {part.id})
-        return found
+                names |= modules(local[part.id], seen | {part.id})
+        return names
 
     table = _table(tree, name)
     pairs = zip(table.keys, table.values, strict=True)

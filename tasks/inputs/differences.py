@@ -14,32 +14,32 @@ from tasks.inputs.stages import READS, at
 from tasks.paths import INPUTS, LOCK, SETTINGS
 
 
-def locked(root: Path) -> dict[str, Any]:
+def read_lock(root: Path) -> dict[str, Any]:
     """Return what dvc.lock notes of every stage; nothing where there is no such file."""
     if not (root / LOCK).exists():
         return {}
-    told = read_yaml(root / LOCK, mend="run `dvc repro`")
-    stages = told.get("stages") if isinstance(told, dict) else None
+    lock = read_yaml(root / LOCK, mend="run `dvc repro`")
+    stages = lock.get("stages") if isinstance(lock, dict) else None
     return stages if isinstance(stages, dict) else {}
 
 
-def noted_hash(entry: Any, stage: str) -> str:
+def find_hash(entry: Any, stage: str) -> str:
     """Return the MD5 of a stage's inputs in its ``entry`` of dvc.lock; "" where it has none."""
     deps = entry.get("deps", ()) if isinstance(entry, dict) else ()
     name = (INPUTS / f"{stage}.json").as_posix()
     return next((str(dep.get("md5", "")) for dep in deps if dep.get("path") == name), "")
 
 
-def noted(root: Path) -> dict[str, dict[str, Any]]:
+def read_inputs(root: Path) -> dict[str, dict[str, Any]]:
     """Return the inputs with which every stage ran, as far as DVC's cache has them."""
-    entries, cache, found = locked(root), cache_folder(root), {}
+    entries, cache, by_stage = read_lock(root), cache_folder(root), {}
     for stage in READS:
-        if digest := noted_hash(entries.get(stage), stage):
+        if digest := find_hash(entries.get(stage), stage):
             for path in (root / INPUTS / f"{stage}.json", cache / "files/md5" / digest[:2] / digest[2:]):
                 if path.is_file() and md5(path) == digest:
-                    found[stage] = read_json(path)
+                    by_stage[stage] = read_json(path)
                     break
-    return found
+    return by_stage
 
 
 def cache_folder(root: Path) -> Path:
@@ -54,10 +54,10 @@ def md5(path: Path) -> str:
     return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
 
 
-def stale(now: Mapping[str, Mapping[str, Any]], root: Path) -> dict[str, list[str]]:
+def explain_stale(now: Mapping[str, Mapping[str, Any]], root: Path) -> dict[str, list[str]]:
     """Return why the inputs of a stage that ran are others ``now``, by stage."""
     values = read_yaml(root / SETTINGS, mend="restore it") if (root / SETTINGS).exists() else {}
-    return {stage: told for stage, was in noted(root).items() if (told := reasons(was, now[stage], values))}
+    return {stage: lines for stage, was in read_inputs(root).items() if (lines := reasons(was, now[stage], values))}
 
 
 def reasons(before: Mapping[str, Any], now: Mapping[str, Any], values: Any) -> list[str]:
@@ -68,24 +68,24 @@ def reasons(before: Mapping[str, Any], now: Mapping[str, Any], values: Any) -> l
     >>> reasons(one, other, {})
     ['train.steps: default 3 -> 4', 'harr/train/grpo.py changed']
     """
-    found = []
+    lines = []
     for name, was, is_now in _changes(before, now, "parameters"):
         default = "" if at(values, name) is not None else "default "
-        found.append(f"{name}: {default}{_text_of(was)} -> {_text_of(is_now)}")
+        lines.append(f"{name}: {default}{_text_of(was)} -> {_text_of(is_now)}")
     for name, was, is_now in _changes(before, now, "code"):
         what = "is imported now" if was is None else "is imported no more" if is_now is None else "changed"
-        found.append(f"{name} {what}")
-    found += [
+        lines.append(f"{name} {what}")
+    lines += [
         f"{name} {was or 'none'} -> {is_now or 'none'}" for name, was, is_now in _changes(before, now, "packages")
     ]
-    return found + digests.changes(before.get("files", {}), now.get("files", {}))
+    return lines + digests.changes(before.get("files", {}), now.get("files", {}))
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any], part: str) -> Iterator[tuple[str, Any, Any]]:
-    one, other = before.get(part, {}), now.get(part, {})
-    for name in dict.fromkeys([*one, *other]):
-        if one.get(name) != other.get(name):
-            yield name, one.get(name), other.get(name)
+    old, new = before.get(part, {}), now.get(part, {})
+    for name in dict.fromkeys([*old, *new]):
+        if old.get(name) != new.get(name):
+            yield name, old.get(name), new.get(name)
 
 
 def _text_of(value: Any) -> str:

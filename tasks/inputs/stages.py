@@ -81,7 +81,7 @@ def stage_inputs(stage: str, params: Params, code: Code, files: Mapping[str, str
     unused = [name for name, used in USED_IF.items() if not used(params)]
     aside = [*ASIDE, *unused, *(name for name, stages in ONLY_IN.items() if stage not in stages)]
     elsewhere = {name for name in named_modules(sections(stage, params)) if name.partition(".")[0] in code.others}
-    modules, packages = code.hashes({f"tasks.{stage}", *elsewhere}, chosen(stage, params), aside)
+    modules, packages = code.hashes({f"tasks.{stage}", *elsewhere}, list_entries(stage, params), aside)
     return {
         "parameters": dict(parameters(stage, params)),
         "code": modules,
@@ -106,8 +106,8 @@ def sections(stage: str, params: Params) -> dict[str, Any]:
     """Return what a stage reads of params.yaml by its names in ``READS``."""
     values = params.model_dump(mode="json")
     if stage == "arms":  # an arm that is not trained is none of its business
-        named = zip(values["evaluate"]["arms"], params.evaluate.arm_table.values(), strict=True)
-        values["evaluate"]["arms"] = [told for told, arm in named if arm.trained]
+        entries = zip(values["evaluate"]["arms"], params.evaluate.arm_table.values(), strict=True)
+        values["evaluate"]["arms"] = [entry for entry, arm in entries if arm.trained]
     return {name: at(values, name) for name in READS[stage]}
 
 
@@ -122,7 +122,7 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def at(values: Any, name: str) -> Any:
-    """Return the value at a dotted name; None where there is none.
+    """Return the value at a dotted name, or None.
 
     >>> at({"train": {"steps": 3}}, "train.steps"), at({}, "train.steps")
     (3, None)
@@ -132,14 +132,14 @@ def at(values: Any, name: str) -> Any:
     return values
 
 
-def chosen(stage: str, params: Params) -> Chosen:
+def list_entries(stage: str, params: Params) -> Chosen:
     """Return the entries of our tables that a run of a stage uses."""
     arms = params.evaluate.arm_table
     trained = {name for name, arm in arms.items() if arm.trained} | {"full"}
-    played = {"arms": trained, "evaluate": {*arms, "full"}, "report": {*arms, "full"}}.get(stage, {"full"})
+    arms_played = {"arms": trained, "evaluate": {*arms, "full"}, "report": {*arms, "full"}}.get(stage, {"full"})
     methods = {params.train.method} | {arms[name].method for name in trained & arms.keys() if stage == "arms"}
     return {
-        ("harr.arms", "ARMS"): frozenset(played),
+        ("harr.arms", "ARMS"): frozenset(arms_played),
         ("harr.builders.methods", "METHODS"): frozenset(methods),
         ("harr.datasets", "DATASETS"): frozenset({params.download.dataset}),
         ("harr.rag.pipelines", "PIPELINES"): frozenset({params.pipeline.name}),

@@ -1,11 +1,11 @@
-"""How often one test set was asked: every further candidate is held to a stricter level, until the set is used up.
+"""How often one test set was used: every further candidate is tested at a stricter level, until the set is used up.
 
 Of many equal candidates one in forty beats the champion by luck where each is tested at one-sided 2.5 %. So the level
 is spent: the j-th different candidate that is compared on the same questions is tested at ``ALPHA / (j (j + 1))``.
 That sums to ALPHA over all that may come. It is alpha-spending for tests that arrive one by one, the online Bonferroni
 procedure (Foster and Stine 2008, "Alpha-investing"; for the family-wise error Tian and Ramdas 2021, arXiv 1910.04900):
 by the union bound the chance that any candidate without merit is promoted is at most ALPHA, whatever their number. It
-holds as far as candidates are not fitted to the test questions; a verdict tells of these only whether it was yes or no.
+holds as far as candidates are not fitted to the test questions; a verdict reveals only yes or no.
 """
 
 import json
@@ -16,7 +16,7 @@ from tasks.registry.history import read_list
 from tasks.tracking.errors import look_up
 
 ALPHA = 0.025
-"""One-sided; the first candidate is thus held to an interval of 97.5 %."""
+"""One-sided; the first candidate is thus tested with an interval of 97.5 %."""
 MOST = 20
 """Candidates after which a test set is used up: the level is then below 1 in 17,000."""
 BEYOND = 10
@@ -25,15 +25,15 @@ BEYOND = 10
 
 def number_of(client: Any, version: Any) -> int:
     """Return which attempt this version's is against its test questions, from 1; the same evaluation counts once."""
-    past, own = _past(client, version)
-    return past.index(own) + 1 if own in past else len(past) + 1
+    past, mark = _read_past(client, version)
+    return past.index(mark) + 1 if mark in past else len(past) + 1
 
 
 def note(client: Any, version: Any) -> None:
     """Note that a version was compared on its test questions."""
-    past, own = _past(client, version)
-    if own not in past:
-        client.set_registered_model_tag(version.name, _tag(version), json.dumps([*past, own]))
+    past, mark = _read_past(client, version)
+    if mark not in past:
+        client.set_registered_model_tag(version.name, _tag(version), json.dumps([*past, mark]))
 
 
 def level(number: int) -> float:
@@ -54,10 +54,10 @@ def draws(number: int, resamples: int) -> int:
     return max(resamples, round(BEYOND / level(number)))
 
 
-def _past(client: Any, version: Any) -> tuple[list[str], str]:
+def _read_past(client: Any, version: Any) -> tuple[list[str], str]:
     model = look_up(client.get_registered_model, version.name)
-    own = fingerprint([version.tags.get("model"), version.tags.get("results")])[:8]
-    return read_list(model.tags.get(_tag(version), "")) if model else [], own
+    mark = fingerprint([version.tags.get("model"), version.tags.get("results")])[:8]
+    return read_list(model.tags.get(_tag(version), "")) if model else [], mark
 
 
 def _tag(version: Any) -> str:

@@ -5,7 +5,7 @@ from harr.io.files import SUMS, check_sums
 from harr.params import Params
 from tasks.merge import summary, version_tags
 from tasks.paths import EVALUATION, trained_folder
-from tasks.registry.register import CANDIDATE, hashes, propose, register, registered
+from tasks.registry.register import CANDIDATE, find_registered, hashes, propose, register
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import look_up, service
 from tasks.tracking.inputs import check_settings
@@ -29,7 +29,7 @@ def keep_candidate(params: Params, *, by_hand: bool = False) -> str:
 
     Raises:
         CorpusError: there is no model.
-        ParamsError: params.yaml was changed since the model was made, so that it does not tell how it was evaluated.
+        ParamsError: params.yaml was changed since the model was made, so that it does not describe the evaluation.
         DamagedFile: a file of the model or of its evaluation is missing or changed.
         ServiceUnavailable: a server did not answer.
     """
@@ -41,14 +41,14 @@ def keep_candidate(params: Params, *, by_hand: bool = False) -> str:
     name = params.tracking.registered_model
     with service():
         client = open_client(params)
-        known = registered(client, name, hashes(params, kind, folder, EVALUATION), folder)
-        if known:
+        existing = find_registered(client, name, hashes(params, kind, folder, EVALUATION), folder)
+        if existing:
             before = look_up(client.get_model_version_by_alias, name, CANDIDATE)
-            if not propose(client, name, known, by_hand=by_hand):
+            if not propose(client, name, existing, by_hand=by_hand):
                 mend = "`harr record --register` makes it the candidate"
-                return f"version {known.version} of {name} was rolled back; {mend}"
-            same = before and str(before.version) == str(known.version)
-            return "" if same else f"candidate of {name} is version {known.version}: the model in {folder}"
+                return f"version {existing.version} of {name} was rolled back; {mend}"
+            same = before and str(before.version) == str(existing.version)
+            return "" if same else f"candidate of {name} is version {existing.version}: the model in {folder}"
     check_settings(params)
     tags, figures = version_tags(params), summary()
     with tracked_run("register", params) as run:

@@ -39,13 +39,13 @@ def figure_tags(summary: Summary) -> dict[str, str]:
         gains, _ = comparisons(part, lead)
         for name, arm in _arms(part, lead).items():
             cell = part["arms"][arm][lead]
-            told = f"{arm}: {label(lead)} {_with_interval(lead, cell, 'mean')}, n {cell['n']}"
-            told += f", {runs(cell['seeds'])}" if cell["seeds"] else ""
+            line = f"{arm}: {label(lead)} {_with_interval(lead, cell, 'mean')}, n {cell['n']}"
+            line += f", {runs(cell['seeds'])}" if cell["seeds"] else ""
             if arm in gains:
                 gain = gains[arm]
                 once = f", p {p_value(gain)}" if "p" in gain else ""
-                told += f"; {FULL} gains {_with_interval(lead, gain, 'gain')}{once}"
-            tags[plain_name(f"{before}{name}")] = told
+                line += f"; {FULL} gains {_with_interval(lead, gain, 'gain')}{once}"
+            tags[plain_name(f"{before}{name}")] = line
     return tags
 
 
@@ -53,29 +53,29 @@ def describe(summary: Summary, what: str, name: str, number: str, *, loads: bool
     """Return the description of a version, in Markdown: what it is and shows, the table of arms, how it is loaded."""
     meaning = headline_words(summary)
     use = LOADING.format(uri=f"{SCHEME}{name}/{number}") if loads else f"`harr pull {SCHEME}{name}/{number} DIR`"
-    arms = "\n".join(_within(table(summary).splitlines(), MOST - len(what) - len(meaning) - len(use)))
+    arms = "\n".join(_cut_lines(table(summary).splitlines(), MOST - len(what) - len(meaning) - len(use)))
     return f"{what}\n\n{meaning}\n\n```text\n{arms}\n```\n\n{use}"
 
 
-def _within(lines: list[str], most: int) -> Iterator[str]:
-    """Yield the first lines of so many characters; where some are left out, a line that says so."""
-    left = most - len("... (metrics/evaluate.json)") - 20
+def _cut_lines(lines: list[str], most: int) -> Iterator[str]:
+    """Yield the first lines up to ``most`` characters; where some are left out, a line that says so."""
+    room = most - len("... (metrics/evaluate.json)") - 20
     for line in lines:
-        left -= len(line) + 1
-        if left < 0:
+        room -= len(line) + 1
+        if room < 0:
             yield "... (metrics/evaluate.json)"
             return
         yield line
 
 
 def _arms(part: Summary, lead: str) -> dict[str, str]:
-    """Return the arms that are told of, by what they are."""
-    told = {
+    """Return the arms of the tags, by the name of the tag."""
+    arms = {
         "figure": FULL,
         "figure before training": baseline_of(part),
         "figure of the best simple arm": rival_of(part, lead, ARMS),
     }
-    return {name: arm for name, arm in told.items() if lead in part["arms"].get(arm, {})}
+    return {name: arm for name, arm in arms.items() if lead in part["arms"].get(arm, {})}
 
 
 def _with_interval(metric: str, cell: Mapping[str, Any], centre: str) -> str:

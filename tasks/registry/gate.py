@@ -16,7 +16,7 @@ from harr.errors import DamagedFile, IndexMismatch, ParamsError, PromotionRefuse
 from harr.io.files import fingerprint, read_json, read_jsonl, sha256
 from harr.params.functions import function_of
 from harr.report.promotion import Condition, Verdict
-from harr.services.model_registry import copied
+from harr.services.model_registry import copy_artifacts
 from tasks.embed import vectors_manifest
 from tasks.evaluation_record import PLAYED
 from tasks.paths import VECTORS
@@ -79,12 +79,12 @@ def judge(
     theirs = replay() if again and replay else rows_of(client, rival, arm)
     wrong = faults(ours, theirs)
     number = attempts.number_of(client, candidate)
-    drawn = {"resamples": attempts.draws(number, rules["resamples"]), "seed": rules["seed"]}
-    gains = contrast([ours], [theirs], **drawn, tail=attempts.level(number)) if not wrong and ours and theirs else {}
+    draws = {"resamples": attempts.draws(number, rules["resamples"]), "seed": rules["seed"]}
+    gains = contrast([ours], [theirs], **draws, tail=attempts.level(number)) if not wrong and ours and theirs else {}
     against = f"champion {champion.version}" if champion else f"its own arm {rules['baseline']} (no champion yet)"
     lacking = [
-        f"version {one.version} has no rows of arm {played}; add {played} to evaluate.arms and run `dvc repro`"
-        for one, played, rows in ((candidate, FULL, ours), (rival, arm, theirs))
+        f"version {version.version} has no rows of arm {name}; add {name} to evaluate.arms and run `dvc repro`"
+        for version, name, rows in ((candidate, FULL, ours), (rival, arm, theirs))
         if not rows
     ]
     conditions = [
@@ -177,11 +177,11 @@ def _comparable(candidate: Any, champion: Any | None, *, same: bool, again: bool
         return Condition("same game", "no champion to share it with", "the same questions for both", True)
     if again:
         return Condition("same game", f"champion {champion.version} was played again on it", "the candidate's", True)
-    found, own, theirs = "the same" if same else "another", _corpus(candidate), _corpus(champion)
-    if not same and own != theirs:
-        found = f"played on corpus {own}, the champion on {theirs}"
+    state, ours, theirs = "the same" if same else "another", _corpus(candidate), _corpus(champion)
+    if not same and ours != theirs:
+        state = f"played on corpus {ours}, the champion on {theirs}"
         needed = "one corpus for both; `harr promote --re-evaluate` plays the champion on the candidate's"
-    return Condition("same game", found, "the champion's" if same else needed, same)
+    return Condition("same game", state, "the champion's" if same else needed, same)
 
 
 def _corpus(version: Any) -> str:
@@ -196,31 +196,31 @@ def _gain(metric: str, gains: Gains, lacking: Sequence[str]) -> Condition:
     if lacking:
         return Condition("gain", "; ".join(lacking), needed, False)
     if metric not in gains:
-        found = f"not measured in {metric}, which decides; it has {', '.join(gains)}"
-        return Condition("gain", found, needed, False)
+        state = f"not measured in {metric}, which decides; it has {', '.join(gains)}"
+        return Condition("gain", state, needed, False)
     gain = gains[metric]
-    found = f"{metric} {gain['gain']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
-    return Condition("gain", found, needed, gain["low"] > 0)
+    state = f"{metric} {gain['gain']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
+    return Condition("gain", state, needed, gain["low"] > 0)
 
 
 def _enough(rules: Mapping[str, Any], gains: Gains) -> Condition:
     """Ask that the comparison rests on enough questions."""
-    found = int(gains[rules["metric"]]["n"]) if rules["metric"] in gains else 0
+    count = int(gains[rules["metric"]]["n"]) if rules["metric"] in gains else 0
     least = rules["min_questions"]
-    return Condition("questions", f"{found}", f"at least {least} (tracking.min_questions)", found >= least)
+    return Condition("questions", f"{count}", f"at least {least} (tracking.min_questions)", count >= least)
 
 
 def _attempts(number: int, candidate: Any) -> Condition:
-    """Ask that the test questions were not asked too often (tasks/registry/attempts.py), and tell how often."""
+    """Ask that the test questions were not used too often (tasks/registry/attempts.py), and say how often."""
     one_sided = attempts.level(number)
-    found = f"number {number} on these questions, tested at one-sided {one_sided:.2g} of {attempts.ALPHA}"
+    state = f"number {number} on these questions, tested at one-sided {one_sided:.2g} of {attempts.ALPHA}"
     needed = f"at most {attempts.MOST}; then other test questions (download.seed, or a new file)"
-    return Condition("attempt", found, needed, number <= attempts.MOST)
+    return Condition("attempt", state, needed, number <= attempts.MOST)
 
 
 def _history(past: list[str], champion: Any | None) -> Condition:
     """Ask that the champion is the one that a promotion or rollback made."""
-    moved = history.moved_by_hand(past, champion)
+    moved = history.describe_manual_move(past, champion)
     return Condition("history", moved or "as promotions left it", "a champion that was promoted here", not moved)
 
 
@@ -235,20 +235,20 @@ def _same_rules(rules: Mapping[str, Any], champion: Any | None) -> Condition:
 
 
 def _expectations(candidate: Any) -> Condition:
-    """Ask that every suite of data expectations held in the run that made the version."""
+    """Ask that every suite of data expectations passed in the run that made the version."""
     try:
-        held = {str(suite): float(rules) for suite, rules in json.loads(candidate.tags["expectations"]).items()}
+        counts = {str(suite): float(rules) for suite, rules in json.loads(candidate.tags["expectations"]).items()}
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError):
-        held = {}
-    missing = [suite for suite, rules in held.items() if not rules]
-    if not held:
-        found = "none recorded"
+        counts = {}
+    missing = [suite for suite, rules in counts.items() if not rules]
+    if not counts:
+        state = "none recorded"
     elif missing:
-        found = f"no result of {', '.join(missing)}"
+        state = f"no result of {', '.join(missing)}"
     else:
-        found = f"{sum(held.values()):.0f} rules of {', '.join(held)} held"
-    passed = bool(held) and not missing
-    return Condition("expectations", found, "all held" if passed else "all held (`dvc repro -f` records them)", passed)
+        state = f"{sum(counts.values()):.0f} rules of {', '.join(counts)} held"
+    passed = bool(counts) and not missing
+    return Condition("expectations", state, "all held" if passed else "all held (`dvc repro -f` records them)", passed)
 
 
 def _index(candidate: Any) -> Condition:
@@ -257,17 +257,17 @@ def _index(candidate: Any) -> Condition:
         here = str(vectors_manifest()["identity"])
     except (OSError, ValueError, KeyError, IndexMismatch):
         here = ""
-    found = candidate.tags.get("index", "none recorded")
+    index = candidate.tags.get("index", "none recorded")
     needed = here or f"the one of {VECTORS}, which is missing here; run `dvc pull` or `dvc repro embed`"
-    return Condition("index", found, needed, bool(here) and found == here)
+    return Condition("index", index, needed, bool(here) and index == here)
 
 
 def _ask_functions(
-    client: Any, candidate: Any, gains: Gains, named: Mapping[str, Mapping[str, Any]], known: Container[str]
+    client: Any, candidate: Any, gains: Gains, calls: Mapping[str, Mapping[str, Any]], names: Container[str]
 ) -> Iterator[Condition]:
     """Ask the functions that a version was registered with; of a registry's word alone no code is run."""
-    for name, settings in named.items():
-        if name in known:
+    for name, settings in calls.items():
+        if name in names:
             ask = function_of(name, key="tracking.conditions", shape=ASKS, takes=3, settings=settings)
             condition = ask(client, candidate, gains, **settings)
             if not isinstance(condition, Condition):
@@ -296,13 +296,13 @@ def record_of(client: Any, version: Any) -> dict[str, Any]:
 
 def read_registered(client: Any, version: Any, name: str) -> Any:
     """Return a file of the evaluation that was registered with a version; {} where it has none of that name."""
-    listed = {Path(file.path).name for file in client.list_artifacts(version.run_id, "evaluation")}
-    if name not in listed:
+    files = {Path(file.path).name for file in client.list_artifacts(version.run_id, "evaluation")}
+    if name not in files:
         return {}
     with tempfile.TemporaryDirectory() as place:
-        folder = copied(client, version.run_id, "evaluation", Path(place))
-        found = fingerprint({path.name: sha256(path) for path in sorted(folder.iterdir())})
-        if version.tags.get("results", found) != found:
+        folder = copy_artifacts(client, version.run_id, "evaluation", Path(place))
+        digest = fingerprint({path.name: sha256(path) for path in sorted(folder.iterdir())})
+        if version.tags.get("results", digest) != digest:
             raise PromotionRefused(
                 f"the evaluation of version {version.version} of {version.name} in MLflow's artifact store is not what "
                 "was registered; restore it there, or run `dvc repro -f -s merge`"

@@ -1,4 +1,4 @@
-"""The champions of a registered model in their order, kept beside the aliases, so that any can be gone back to.
+"""The champions of a registered model in their order, kept next to the aliases, so that any can be restored.
 
 An alias can be moved by anybody with MLflow's page or client, and goes with its version. So who was champion is noted
 as a tag of the registered model: where the alias says otherwise, it was moved by hand, or the version was deleted.
@@ -25,24 +25,24 @@ def champions(client: Any, name: str) -> list[str]:
     model = look_up(client.get_registered_model, name)
     if model is None:
         return []
-    noted = read_list(model.tags.get(TAG, ""))
+    past = read_list(model.tags.get(TAG, ""))
     version = look_up(client.get_model_version_by_alias, name, CHAMPION)
     now = str(version.version) if version else ""
     if MOVING in model.tags:
-        if now == model.tags[MOVING] and noted[-1:] != [now]:
-            noted = _note(client, name, [*noted, now])
+        if now == model.tags[MOVING] and past[-1:] != [now]:
+            past = _note(client, name, [*past, now])
         client.delete_registered_model_tag(name, MOVING)
-    if not noted and version and PROMOTED in version.tags:
+    if not past and version and PROMOTED in version.tags:
         before = look_up(client.get_model_version_by_alias, name, PREVIOUS)
         return [*([str(before.version)] if before else []), now]
-    left = version or any(look_up(client.get_model_version, name, number) for number in set(noted))
-    return noted if left else []
+    exists = version or any(look_up(client.get_model_version, name, number) for number in set(past))
+    return past if exists else []
 
 
-def moved_by_hand(past: list[str], champion: Any | None) -> str:
+def describe_manual_move(past: list[str], champion: Any | None) -> str:
     """Return how the alias differs from what promotions and rollbacks made of it, and what to do; "" where it does not.
 
-    >>> moved_by_hand([], None), moved_by_hand(["1", "3"], None)[:52]
+    >>> describe_manual_move([], None), describe_manual_move(["1", "3"], None)[:52]
     ('', 'version 3 was champion and is none any more (deleted')
     """
     now = str(champion.version) if champion else ""
@@ -58,7 +58,7 @@ def moved_by_hand(past: list[str], champion: Any | None) -> str:
 def move(client: Any, name: str, version: str, past: list[str]) -> None:
     """Make a version the champion and note it; the one before becomes ``previous_champion``.
 
-    A kill in between is told by the tag MOVING, and :func:`champions` ends the move.
+    A kill in between leaves the tag MOVING, and :func:`champions` ends the move.
     """
     client.set_registered_model_tag(name, MOVING, version)
     before = look_up(client.get_model_version_by_alias, name, CHAMPION)

@@ -53,7 +53,7 @@ dependencies:
 
 
 def write_mlmodel(folder: Path, model: Path) -> None:
-    """Write into ``folder`` what stands around a model folder in MLflow's registry.
+    """Write the files around a model folder in MLflow's registry into ``folder``.
 
     MLflow itself is not asked: what it needs for that takes seconds to import, and warns of its own types.
 

@@ -17,7 +17,7 @@ from tasks.registry.register import CANDIDATE, ROLLED_BACK
 from tasks.registry.replay import replay_of
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import done_once, look_up, service, uploading
-from tasks.tracking.execution import is_alive, machine, me, process_name
+from tasks.tracking.execution import is_alive, machine, process_name, this_process
 
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
 HOLDER = re.compile(r"\(((\w+)-\d+-\d+)\)$")
@@ -27,7 +27,7 @@ HOLDER = re.compile(r"\(((\w+)-\d+-\d+)\)$")
 def outcome_of(
     what: Literal["promote", "rollback"], params: Params, *, again: bool = False, to: str = ""
 ) -> tuple[bool, str]:
-    """Return whether the alias moved, and what was done or why not: a refusal is an answer, and no failure."""
+    """Return whether the alias moved, and a line on why: a refusal is an answer, not a failure."""
     try:
         return True, promote(params, again=again) if what == "promote" else rollback(params, to=to)
     except PromotionRefused as refusal:
@@ -45,7 +45,7 @@ def promote(params: Params, *, again: bool = False) -> str:
     """
     with service():
         client, name = open_client(params), params.tracking.registered_model
-        with alone(client, name):
+        with lock_promotion(client, name):
             candidate = look_up(client.get_model_version_by_alias, name, CANDIDATE)
             champion = look_up(client.get_model_version_by_alias, name, CHAMPION)
             if candidate is None:
@@ -97,11 +97,11 @@ def rollback(params: Params, *, to: str = "") -> str:
     """
     with service():
         client, name = open_client(params), params.tracking.registered_model
-        with alone(client, name):
+        with lock_promotion(client, name):
             past = champions(client, name)
             champion = look_up(client.get_model_version_by_alias, name, CHAMPION)
             before = look_up(client.get_model_version_by_alias, name, PREVIOUS)
-            previous = _former(client, name, past, to) if to else before
+            previous = _find_former(client, name, past, to) if to else before
             if previous is None or (champion and champion.version == previous.version and not to):
                 raise PromotionRefused(f"registered model {name} has no previous champion to go back to")
             candidate = look_up(client.get_model_version_by_alias, name, CANDIDATE)
@@ -111,11 +111,11 @@ def rollback(params: Params, *, to: str = "") -> str:
                 client.set_model_version_tag(name, champion.version, ROLLED_BACK, f"to version {previous.version}")
             move(client, name, str(previous.version), past)
             client.delete_registered_model_alias(name, PREVIOUS)
-    left = f" (was version {champion.version})" if champion else ""
-    return f"rolled back: champion of {name} is version {previous.version}{left}"
+    former = f" (was version {champion.version})" if champion else ""
+    return f"rolled back: champion of {name} is version {previous.version}{former}"
 
 
-def _former(client: Any, name: str, past: Sequence[str], to: str) -> Any:
+def _find_former(client: Any, name: str, past: Sequence[str], to: str) -> Any:
     """Return a version that was champion before.
 
     Raises:
@@ -123,39 +123,39 @@ def _former(client: Any, name: str, past: Sequence[str], to: str) -> Any:
     """
     version = look_up(client.get_model_version, name, to) if to in past else None
     if version is None:
-        there = [one for one in dict.fromkeys(past) if look_up(client.get_model_version, name, one)]
-        told = f"there are {', '.join(there)}" if there else "there is none"
-        raise PromotionRefused(f"version {to} of {name} was no champion, or is gone; {told}")
+        versions = [number for number in dict.fromkeys(past) if look_up(client.get_model_version, name, number)]
+        remedy = f"there are {', '.join(versions)}" if versions else "there is none"
+        raise PromotionRefused(f"version {to} of {name} was no champion, or is gone; {remedy}")
     return version
 
 
 @contextmanager
-def alone(client: Any, name: str) -> Iterator[None]:
+def lock_promotion(client: Any, name: str) -> Iterator[None]:
     """Let one promotion or rollback of a model work at a time, on every machine that shares the store.
 
     MLflow moves an alias without looking at its old value, but its store makes a registered model of
-    a given name only once: the model ``<name>.promotion`` exists while somebody is at work here, and
-    whoever comes meanwhile waits. One whose process was of this machine and is gone, or that is older
+    a given name only once: the model ``<name>.promotion`` exists while a promotion runs, and
+    others wait. One whose process was of this machine and is gone, or that is older
     than LEASE_SECONDS, belongs to a process that died; it is renamed after its time of creation, which
     also works only once, and deleted. So two never work at the same time unless one takes longer than
     LEASE_SECONDS, as where a champion is played again; it then looks who is champion before it moves the alias.
     One that dies between the two aliases leaves both at the old champion, and the next promotion goes on.
 
     Raises:
-        PromotionRefused: another was at work for WAIT_SECONDS.
+        PromotionRefused: another ran for WAIT_SECONDS.
     """
     lock, deadline = f"{name}.promotion", time.monotonic() + WAIT_SECONDS
-    mark = f"A promotion under way, by {me()} ({process_name()})"
+    mark = f"A promotion under way, by {this_process()} ({process_name()})"
     while not done_once(client.create_registered_model, lock, description=mark):
-        held = look_up(client.get_registered_model, lock)
-        if held is None:
+        holder = look_up(client.get_registered_model, lock)
+        if holder is None:
             continue
-        if held.description == mark:  # the server went away before this process could take it off
+        if holder.description == mark:  # the server went away before this process could take it off
             break
-        if _died(held.description or "") or time.time() - held.creation_timestamp / 1000 > LEASE_SECONDS:
-            _release_stale_lock(client, lock, held.creation_timestamp)
+        if _has_died(holder.description or "") or time.time() - holder.creation_timestamp / 1000 > LEASE_SECONDS:
+            _release_stale_lock(client, lock, holder.creation_timestamp)
         elif time.monotonic() > deadline:
-            raise PromotionRefused(f"{held.description} has {name} since {WAIT_SECONDS:.0f} s; try again later")
+            raise PromotionRefused(f"{holder.description} has {name} since {WAIT_SECONDS:.0f} s; try again later")
         else:
             time.sleep(0.3)
     try:
@@ -164,8 +164,8 @@ def alone(client: Any, name: str) -> Iterator[None]:
         done_once(client.delete_registered_model, lock)
 
 
-def _died(mark: str) -> bool:
-    """Return whether a mark is of a process of this machine that is gone; of another machine's nobody here can tell."""
+def _has_died(mark: str) -> bool:
+    """Return whether a mark is of a process of this machine that is gone; processes of other machines are unknown."""
     holder = HOLDER.search(mark)
     return holder is not None and holder[2] == machine() and not is_alive(holder[1])
 

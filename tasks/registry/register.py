@@ -74,25 +74,25 @@ def register(
     name, rows = params.tracking.registered_model, _rows(params, evaluation)
     facts = {**hashes(params, kind, folder, evaluation), **tags}
     with service():
-        known = registered(run.client, name, facts, folder)
-        version = known or _make(run, params, folder, rows, facts, summary)
+        existing = find_registered(run.client, name, facts, folder)
+        version = existing or _make(run, params, folder, rows, facts, summary)
         propose(run.client, name, version)
     return str(version.version)
 
 
 def hashes(params: Params, kind: str, folder: Path, evaluation: Path) -> dict[str, str]:
-    """Return what a model and its evaluation are told by, as tags."""
+    """Return the hashes that identify a model and its evaluation, as tags."""
     rows = {name: sha256(path) for name, path in _rows(params, evaluation).items()}
     return {"kind": kind, "model": digest_of(folder), "results": fingerprint(rows)}
 
 
-def registered(client: Any, name: str, facts: Mapping[str, str], folder: Path) -> Any | None:
+def find_registered(client: Any, name: str, facts: Mapping[str, str], folder: Path) -> Any | None:
     """Return the newest version with the same of these facts (``SAME``) whose files are all there; None without one."""
     if look_up(client.get_registered_model, name) is None:
         return None
     same = client.search_model_versions(f"name = '{name}' and tags.model = '{facts['model']}'")
-    for version in sorted(same, key=lambda one: int(one.version), reverse=True):
-        if all(version.tags.get(key) == facts[key] for key in SAME if key in facts) and not _lost(
+    for version in sorted(same, key=lambda candidate: int(candidate.version), reverse=True):
+        if all(version.tags.get(key) == facts[key] for key in SAME if key in facts) and not _find_missing(
             client, version.run_id, facts["kind"], folder
         ):
             return version
@@ -132,7 +132,7 @@ def _make(
     installed = requirements()
     with uploading("requirements.txt"):
         run.client.log_text(run.run_id, installed, "requirements.txt")
-    if lost := _lost(run.client, run.run_id, kind, folder):
+    if lost := _find_missing(run.client, run.run_id, kind, folder):
         raise Refused(
             f"MLflow did not take {', '.join(sorted(lost))} of {folder}, so no version is registered; see above"
         )
@@ -140,8 +140,8 @@ def _make(
         done_once(run.client.create_registered_model, name, description=DESCRIPTIONS[kind])
     environment = hashlib.sha256(installed.encode()).hexdigest()
     source = f"{run.client.get_run(run.run_id).info.artifact_uri}/{kind}"
-    told = {**facts, "environment": environment, **figure_tags(summary)}
-    version = run.client.create_model_version(name, source, run_id=run.run_id, tags=told, await_creation_for=0)
+    all_tags = {**facts, "environment": environment, **figure_tags(summary)}
+    version = run.client.create_model_version(name, source, run_id=run.run_id, tags=all_tags, await_creation_for=0)
     what = f"Trained by harr {__version__}: a {'retriever' if kind == 'retriever' else 'language model'}. "
     what += purpose(plain_facts(read_json(folder / "harr.json"))) if kind == "retriever" else ""
     described = describe(summary, what.strip(), name, str(version.version), loads=kind == "retriever")
@@ -154,14 +154,14 @@ def place_of(kind: str) -> str:
     return f"{kind}/{LOADABLE}" if kind == "retriever" else kind
 
 
-def _lost(client: Any, run_id: str, kind: str, folder: Path) -> set[str]:
-    """Return what a run lacks of a model folder and of what stands around it."""
+def _find_missing(client: Any, run_id: str, kind: str, folder: Path) -> set[str]:
+    """Return the files of a model folder, and those around it, that a run lacks."""
     place = place_of(kind)
-    wanted = {f"{place}/{path.relative_to(folder).as_posix()}" for path in folder.rglob("*") if path.is_file()}
+    files = {f"{place}/{path.relative_to(folder).as_posix()}" for path in folder.rglob("*") if path.is_file()}
     if kind == "retriever":
-        wanted.add(f"{kind}/MLmodel")
+        files.add(f"{kind}/MLmodel")
     with uploading(str(folder)):
-        return wanted - set(_artifacts(client, run_id, kind))
+        return files - set(_artifacts(client, run_id, kind))
 
 
 def _artifacts(client: Any, run_id: str, folder: str) -> Iterator[str]:

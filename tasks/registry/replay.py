@@ -11,9 +11,9 @@ from harr.errors import PromotionRefused
 from harr.io.files import read_state, write_text
 from harr.params import Params
 from harr.services.model_registry import CACHE, SCHEME, fetch, resolve
-from tasks.evaluation_record import SAME_GAME, played
+from tasks.evaluation_record import SAME_GAME, record_game
 from tasks.paths import QUESTIONS
-from tasks.play import asked_questions, play_arms, with_arms
+from tasks.play import draw_test_questions, play_arms, with_arms
 from tasks.registry.gate import Row, record_of
 from tasks.tracking.errors import uploading
 
@@ -29,7 +29,7 @@ def replay_of(client: Any, params: Params, candidate: Any, champion: Any) -> Cal
     Raises:
         PromotionRefused: the candidate was not played on what lies here, or they are not of one kind.
     """
-    record, here = record_of(client, candidate), played(params)
+    record, here = record_of(client, candidate), record_game(params)
     other = [name for name in SAME_GAME if record.get(name) != here[name]]
     if other:
         raise PromotionRefused(
@@ -44,13 +44,13 @@ def replay_of(client: Any, params: Params, candidate: Any, champion: Any) -> Cal
 
     def replay() -> list[Row]:
         folder = fetch(client, resolve(client, f"{SCHEME}{champion.name}/{champion.version}"), Path(CACHE))
-        told = read_state(folder / "harr.json", "run `harr pull`").get("retriever", {})
-        own = {name: told[name] for name in PLAYER if isinstance(told, dict) and name in told}
+        section = read_state(folder / "harr.json", "run `harr pull`").get("retriever", {})
+        player_fields = {name: section[name] for name in PLAYER if isinstance(section, dict) and name in section}
         alone = with_arms(params, [FULL])
-        alone = alone.model_copy(update={"retriever": alone.retriever.model_copy(update=own)})
-        asked = asked_questions(params, QUESTIONS / "test.jsonl")
+        alone = alone.model_copy(update={"retriever": alone.retriever.model_copy(update=player_fields)})
+        questions = draw_test_questions(params, QUESTIONS / "test.jsonl")
         print(f"champion {champion.version} is played on the questions and corpus of version {candidate.version}")
-        rows, _ = play_arms(alone, asked, lambda step, values: None, model=folder)
+        rows, _ = play_arms(alone, questions, lambda step, values: None, model=folder)
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows[FULL][0])
         with tempfile.TemporaryDirectory() as place, uploading("gate"):
             path = Path(place) / f"champion-{champion.version}.jsonl"

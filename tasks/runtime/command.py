@@ -9,5 +9,5 @@ from tasks.runtime.errors import errors_in_a_line
 
 def run_command(body: Callable[[], Any]) -> None:
     """Call ``body`` so that a signal stops it between two units, and a user's mistake is one line, no traceback."""
-    with signals.handled(), signals.ended_soon(), errors_in_a_line():
+    with signals.handle_signals(), signals.end_soon(), errors_in_a_line():
         body()

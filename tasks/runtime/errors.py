@@ -36,7 +36,7 @@ def errors_in_a_line() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error).__module__.startswith("httpx"):  # a process that stops need not tell a server that is away
+        if type(error).__module__.startswith("httpx"):  # a process that stops need not notify a server that is away
             progress.leave()
         if not (line := str(error) if isinstance(error, HarrError) else machine_fault(error)):
             raise
@@ -60,8 +60,8 @@ def machine_fault(error: Exception) -> str:
         fault = str(error).partition(". ")[0] or "out of memory"
         return f"{fault}; what is finished is kept; {LESS_MEMORY} and run the same command again"
     number = error.errno if isinstance(error, OSError) else None
-    if found := re.search(r"\(os error (\d+)\)", str(error)):  # of a library in Rust, such as safetensors
-        number = int(found[1])
+    if match := re.search(r"\(os error (\d+)\)", str(error)):  # of a library in Rust, such as safetensors
+        number = int(match[1])
     elif "disk is full" in str(error):  # SQLite's
         number = errno.ENOSPC
     if number not in DISK_FAULTS:

@@ -10,7 +10,7 @@ from typing import Any
 from harr.errors import HarrError, ParamsError
 
 LEAD_SECONDS = 20.0
-"""Time another process waits with its error for the main one, which mostly has the same and tells it first."""
+"""Time another process waits with its error for the main one, which mostly has the same and prints it first."""
 
 
 def process_count() -> int:
@@ -25,7 +25,7 @@ def is_main_process() -> bool:
 
 
 def joins_main_process(join: Callable[[Any], Any] | None) -> bool:
-    """Return whether this process only does the plain work ``join`` beside the main one.
+    """Return whether this process only does the plain work ``join`` alongside the main one.
 
     Raises:
         ParamsError: the variables are not as `accelerate launch` sets them.
@@ -37,7 +37,7 @@ def joins_main_process(join: Callable[[Any], Any] | None) -> bool:
 
 
 def join_main_process(stage: str, join: Callable[[Any], Any] | None) -> None:
-    """Do the plain work ``join`` of a stage beside the main process.
+    """Do the plain work ``join`` of a stage alongside the main process.
 
     Raises:
         ParamsError: the stage is for one process (``join`` is None).
@@ -47,7 +47,7 @@ def join_main_process(stage: str, join: Callable[[Any], Any] | None) -> None:
     try:
         if join is None:
             raise ParamsError(f"stage {stage} runs in one process: `python -m flows.{stage}`")
-        with contextlib.redirect_stdout(io.StringIO()):  # the main one tells it
+        with contextlib.redirect_stdout(io.StringIO()):  # the main one prints it
             join(Params.load())
     except HarrError:
         time.sleep(0 if is_main_process() else LEAD_SECONDS)

@@ -1,4 +1,4 @@
-"""What a stage needs of disk and memory at least, told before it starts: with less it would only fail later."""
+"""Check before a stage starts that disk and memory suffice: with less it would only fail later."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ class Sizes:
 
 
 def sizes(root: Path) -> Sizes:
-    """Return what the outputs under ``root`` tell; what is damaged is told by the stage that reads it."""
+    """Return the sizes of the outputs under ``root``; damaged ones are reported by the stage that reads them."""
     rows, width = (_manifest(root / place, key) for place, key in (("data/corpus", "rows"), ("data/vectors", "width")))
     return Sizes(rows, width, _bytes(root / "data/corpus"))
 
@@ -58,11 +58,11 @@ def check(stage: str, params: Params, root: Path, *, free: float, memory: float)
             f"stage {stage} needs {_unit(needed)}, {_unit(free)} free at {place.resolve()}; nothing written; make room "
             "(`dvc gc --workspace`, rm -r work), or run where there is more"
         )
-    held = memory_bytes(params.index, size.rows, size.width)
-    held += 0 if params.index.kind == "flat" else size.vectors  # Milvus Lite keeps the vectors beside what it makes
-    if stage in HOLD_INDEX and not params.index.uri and held > memory:
+    index_bytes = memory_bytes(params.index, size.rows, size.width)
+    index_bytes += 0 if params.index.kind == "flat" else size.vectors  # Milvus Lite keeps the vectors, too
+    if stage in HOLD_INDEX and not params.index.uri and index_bytes > memory:
         raise NoRoom(
-            f"stage {stage} needs {_unit(held)} of memory for a {params.index.kind} float32 index of {size.rows:,} x "
+            f"stage {stage} needs {_unit(index_bytes)} of memory for a {params.index.kind} float32 index of {size.rows:,} x "
             f"{size.width}, {_unit(memory)} here; nothing written; set index.uri to a Milvus server"
         )
 

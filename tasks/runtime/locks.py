@@ -18,7 +18,7 @@ LOCKS = STATE / "locks"
 
 
 @contextlib.contextmanager
-def alone(stage: str) -> Iterator[None]:
+def lock_stage(stage: str) -> Iterator[None]:
     """Run a stage in this folder, unless another process does: two would write the same files.
 
     Raises:
@@ -34,7 +34,7 @@ def alone(stage: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hold(path: Path, busy: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock for the length of the block; where another has it, tell ``busy`` who, then wait.
+    """Hold a lock for the length of the block; where another has it, call ``busy`` with its owner, then wait.
 
     The system takes a lock from a process that ends, however it ends: what is left in the file means nothing.
     """

@@ -41,15 +41,15 @@ def say(text: str) -> None:
 
 
 def width() -> int:
-    """Return how many columns there are: at most 100, and so many where nobody tells."""
+    """Return how many columns there are: at most 100, also where it is unknown."""
     return min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
 
 
 def results(stage: str) -> list[str]:
     """Return what a stage has made, by dvc.yaml: folders first; none that only says that nothing was trained."""
     entry = read_yaml(Path("dvc.yaml"), mend="restore it")["stages"][stage] if Path("dvc.yaml").exists() else {}
-    made = [name for out in entry.get("outs", ()) for name in ([out] if isinstance(out, str) else out)]
-    folders = [name for name in made if not (name.startswith("metrics/") or Path(name, "untrained.json").exists())]
+    outputs = [name for out in entry.get("outs", ()) for name in ([out] if isinstance(out, str) else out)]
+    folders = [name for name in outputs if not (name.startswith("metrics/") or Path(name, "untrained.json").exists())]
     return [*folders, str(METRICS / f"{stage}.json")]
 
 
@@ -66,8 +66,8 @@ def end_of_run(params: Params) -> str:
     page = f"report: {REPORT.resolve()}" if REPORT.exists() else "no report page yet; run `dvc repro evaluate`"
     words = "\n".join(textwrap.fill(line, width()) for line in headline_words(summary).splitlines())
     installed, here = Path(sys.executable).with_name("harr"), Path.cwd()
-    named = "VIRTUAL_ENV" in os.environ or not installed.is_relative_to(here)
-    harr = "harr" if named else str(installed.relative_to(here))  # as the shell finds it
+    on_path = "VIRTUAL_ENV" in os.environ or not installed.is_relative_to(here)
+    harr = "harr" if on_path else str(installed.relative_to(here))  # as the shell finds it
     use = (
         ('harr ask "Who ...?"', "answer a question with it")
         if params.writer_learns
@@ -81,7 +81,7 @@ def end_of_run(params: Params) -> str:
     steps = [first, use, ("harr up", "pages of all runs, and schedules")]
     commands = [(command.replace("harr", harr, 1), what) for command, what in steps]
     longest = max(len(command) for command, _ in commands)
-    told = [f"  {command:<{longest}}  {what}" for command, what in commands]
-    if max(map(len, told)) > width():
-        told = [f"  {command}\n      {what}" for command, what in commands]
-    return "\n".join([show(width()), "", *([words] if words else []), page, "next:", *told])
+    lines = [f"  {command:<{longest}}  {what}" for command, what in commands]
+    if max(map(len, lines)) > width():
+        lines = [f"  {command}\n      {what}" for command, what in commands]
+    return "\n".join([show(width()), "", *([words] if words else []), page, "next:", *lines])

@@ -32,14 +32,14 @@ RWLOCK = Path(".dvc/tmp/rwlock")
 
 
 class _Left:
-    """Whether this process has said that it was stopped, and the signal that did it."""
+    """Whether this process has printed that it was stopped, and the signal that did it."""
 
     reported = False
     number: int = signal.SIGTERM
 
 
 @contextlib.contextmanager
-def handled() -> Iterator[None]:
+def handle_signals() -> Iterator[None]:
     """Handle SIGINT and SIGTERM by our own handlers for the length of the block.
 
     It takes the place of the interpreter's, which would leave in the middle of a step.
@@ -53,13 +53,13 @@ def handled() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def ended_soon() -> Iterator[None]:
+def end_soon() -> Iterator[None]:
     """End the process soon after the block: nothing is looked for in memory, and a stopped process waits for nobody."""
     try:
         yield
     finally:
         gc.freeze()  # spares the interpreter a last look at all of torch: up to 2 s
-        if progress.stop_asked():  # threads that wait for a server that hangs must not keep it
+        if progress.should_stop():  # threads that wait for a server that hangs must not keep it
             with contextlib.suppress(OSError):
                 sys.stdout.flush()
             signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + _Left.number))
@@ -74,9 +74,9 @@ def follow() -> None:
     still importing is no parent any more; its lock file names it.
     """
     above = psutil.Process().parents() if "DVC_STAGE" in os.environ else []
-    leaders = {"dvc": next((one for one in above if _is_dvc(one)), None)}
+    leaders = {"dvc": next((process for process in above if _is_dvc(process)), None)}
     if number := os.environ.get(RUNNER, ""):
-        leaders["runner"] = next((one for one in above if str(one.pid) == number), None)
+        leaders["runner"] = next((process for process in above if str(process.pid) == number), None)
     if leaders["dvc"] or _dvc_has_died():
         threading.Thread(target=_follow, args=(leaders,), name="follow", daemon=True).start()
 
@@ -84,7 +84,7 @@ def follow() -> None:
 def _follow(leaders: Mapping[str, psutil.Process | None]) -> None:
     while all(leader and _lives(leader) for leader in leaders.values()):
         time.sleep(LOOK_SECONDS)
-    if not progress.stop_asked():  # the same signal may have come here: a second one would end the stage at once
+    if not progress.should_stop():  # the same signal may have come here: a second one would end the stage at once
         gone = next(name for name, leader in leaders.items() if not (leader and _lives(leader)))
         _tell(f"the {gone} that started this stage is gone")
         os.kill(os.getpid(), signal.SIGTERM)
@@ -92,9 +92,9 @@ def _follow(leaders: Mapping[str, psutil.Process | None]) -> None:
 
 def _dvc_has_died() -> bool:
     """Return whether the DVC that has noted to write what this stage makes lives no more; every stage makes figures."""
-    made = (METRICS / f"{os.environ.get('DVC_STAGE')}.json").resolve()
+    output = (METRICS / f"{os.environ.get('DVC_STAGE')}.json").resolve()
     with contextlib.suppress(OSError, ValueError, KeyError):
-        return not psutil.pid_exists(json.loads(RWLOCK.read_text(encoding="utf-8"))["write"][made.as_posix()]["pid"])
+        return not psutil.pid_exists(json.loads(RWLOCK.read_text(encoding="utf-8"))["write"][output.as_posix()]["pid"])
     return False
 
 
@@ -131,5 +131,5 @@ def _leave(number: int) -> None:
 
 
 def _tell(line: str) -> None:
-    with contextlib.suppress(OSError):  # whoever read it may be gone
+    with contextlib.suppress(OSError):  # the reader may be gone
         print(line, file=sys.stderr)

@@ -22,7 +22,7 @@ from tasks.tracking.run import Run, tracked_run
 
 Work = Callable[[Params, Run], None]
 KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32", "LRU_CACHE_CAPACITY": "1"}
-"""How many kernels oneDNN, and torch beside it, keep for the shapes that they met, in a stage. Their own 1,024 take
+"""How many kernels oneDNN and torch keep for the shapes that they met, in a stage. Their own 1,024 take
 hundreds of MB in training, whose passes hardly ever have a shape twice (docs/performance.md). What the environment says
 stays."""
 PAUSES = (5.0, 30.0)
@@ -48,12 +48,12 @@ def run_stage(
     Args:
         stage: its name in dvc.yaml.
         work: what it does.
-        checks: it checks data; Great Expectations is loaded meanwhile in a process of its own.
+        checks: it checks data; Great Expectations is loaded in a process of its own.
         join: its plain work, for the further processes of `accelerate launch`; None: it is for one process only.
         end: forgets unfinished work, once the stage has reported.
     """
-    for name, kept in KERNELS.items():
-        os.environ.setdefault(name, kept)
+    for name, value in KERNELS.items():
+        os.environ.setdefault(name, value)
     if isinstance(sys.stdout, io.TextIOWrapper):  # in a log, lines stand in the order in which they were printed
         sys.stdout.reconfigure(line_buffering=True)
 
@@ -77,19 +77,19 @@ def perform(stage: str, work: Work, *, checks: bool = False) -> None:
     params = Params.load()
     free, memory = shutil.disk_usage(Path()).free, limits.memory_limit(psutil.virtual_memory().total)
     limits.check(stage, params, Path(), free=free, memory=memory)
-    with locks.alone(stage), block(stage, params):
+    with locks.lock_stage(stage), block(stage, params):
         if checks:
             from tasks.expectations.process import checker
 
             checker()
         with tracked_run(stage, params) as run:
-            _patiently(lambda: work(params, run))
+            _retry_work(lambda: work(params, run))
 
 
-def _patiently(work: Callable[[], None]) -> None:
+def _retry_work(work: Callable[[], None]) -> None:
     """Do a stage's work; where a server does not answer, go on after a pause. A wrong input gets no better by waiting.
 
-    Of several processes none goes on: the others have ended with the same error.
+    Several processes do not retry: the others have ended with the same error.
     """
     for pause in PAUSES if process_count() == 1 else ():
         try:

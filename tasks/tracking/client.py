@@ -10,7 +10,7 @@ from harr.params import Params
 from tasks.tracking.relocate import bring_home, files_beside
 
 LONGEST = 500
-"""Bytes of a path that SQLite opens, with its journal beside it (it takes 512)."""
+"""Bytes of a path that SQLite opens, with its journal next to it (it takes 512)."""
 
 
 def open_client(params: Params) -> Any:

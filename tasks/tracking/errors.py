@@ -38,7 +38,7 @@ def service() -> Iterator[None]:
 
 
 def _as_ours(error: Any) -> Exception:
-    """Return our error for one of MLflow's, or the same where there is none."""
+    """Return our error for one of MLflow's, or the same one."""
     if broken := BROKEN.search(str(error)):
         return DamagedFile(
             f"the MLflow store, mlflow.db or what tracking.uri names, is damaged ({broken[0]}); restore it, or "
@@ -86,7 +86,7 @@ def uploading(name: str) -> Iterator[None]:
 
 
 def _http_status(error: BaseException | None) -> int:
-    """Return the HTTP status in an error of requests or of boto; 0 where there is none."""
+    """Return the HTTP status in an error of requests or of boto, or 0."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
         return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))

@@ -23,7 +23,7 @@ def owner() -> psutil.Process:
     return runners[-1] if runners else here
 
 
-def me() -> str:
+def this_process() -> str:
     """Return this process in a person's words: host and pid."""
     return f"{platform.node()}, pid {os.getpid()}"
 
@@ -56,10 +56,10 @@ def recipe_here() -> str:
 
 
 def process_name(pid: int | None = None) -> str:
-    """Return what tells a process (without ``pid``, this one) from any other: machine, number and when it began.
+    """Return what identifies a process (without ``pid``, this one): machine, number and when it began.
 
-    It began so many clock ticks after the boot, whatever the clock of the machine says since; where the system does
-    not tell (macOS), at a second since 1970.
+    Its start is in clock ticks after the boot, whatever the clock of the machine says since; where the system has
+    none (macOS), in seconds since 1970.
 
     >>> process_name() == process_name(os.getpid()), is_alive(process_name())
     (True, True)

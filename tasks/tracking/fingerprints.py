@@ -29,8 +29,8 @@ def requirements() -> str:
     >>> lines[0].startswith("# Python 3."), any(line.startswith("mlflow==") for line in lines)
     (True, True)
     """
-    found = {f"{one.name.lower().replace('_', '-')}=={one.version}" for one in metadata.distributions()}
-    return "\n".join([f"# Python {platform.python_version()}", *sorted(found)]) + "\n"
+    packages = {f"{package.name.lower().replace('_', '-')}=={package.version}" for package in metadata.distributions()}
+    return "\n".join([f"# Python {platform.python_version()}", *sorted(packages)]) + "\n"
 
 
 def _git(*words: str) -> str:

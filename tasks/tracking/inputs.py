@@ -1,7 +1,7 @@
 """What a stage reads stays as it is while it runs: DVC notes the hashes of dependencies only when the stage has ended.
 
 The parameters are one of them (data/inputs/<stage>.json, tasks/inputs), and a stage begins only with those that stand
-there. So dvc.lock certifies what was used, whatever happens to params.yaml meanwhile.
+there. So dvc.lock certifies what was used, whatever happens to params.yaml.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from harr.errors import ParamsError, StaleState
 from harr.io.files import SUMS, read_state, sha256
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
-from tasks.inputs.differences import locked, md5, noted_hash, reasons
+from tasks.inputs.differences import find_hash, md5, read_lock, reasons
 from tasks.inputs.stages import READS, parameters
 from tasks.paths import INPUTS, LOCK, SETTINGS
 
@@ -21,14 +21,14 @@ DVC = Path("dvc.yaml")
 Stamps = Mapping[str, str]
 
 
-def declared() -> dict[str, Any]:
+def read_declared() -> dict[str, Any]:
     """Return what dvc.yaml says of every stage; nothing where there is no such file."""
     return dict(read_yaml(DVC, mend="restore it")["stages"]) if DVC.exists() else {}
 
 
 def stamps(stage: str) -> dict[str, str]:
     """Return a mark of every dependency of a stage, which differs where the dependency does."""
-    return {name: _stamp(Path(name)) for name in declared().get(stage, {}).get("deps", [])}
+    return {name: _stamp(Path(name)) for name in read_declared().get(stage, {}).get("deps", [])}
 
 
 def check_begun(stage: str, params: Params, before: Stamps) -> None:
@@ -44,14 +44,14 @@ def check_begun(stage: str, params: Params, before: Stamps) -> None:
     """
     if (INPUTS / f"{stage}.json").as_posix() not in before:
         return
-    if changed := changed_since(stage, params, read_yaml(SETTINGS, mend="restore it")):
+    if changed := describe_change(stage, params, read_yaml(SETTINGS, mend="restore it")):
         raise StaleState(
             f"{SETTINGS} is not what {INPUTS}/{stage}.json says ({changed}); run `dvc repro`, or begin with "
             "`python -m tasks.inputs`"
         )
 
 
-def changed_since(stage: str, params: Params, values: Any) -> str:
+def describe_change(stage: str, params: Params, values: Any) -> str:
     """Return the first parameter that a stage reads and that its file of inputs has otherwise, in words; or "".
 
     ``values`` are those that params.yaml names.
@@ -80,7 +80,7 @@ def check_unchanged(stage: str, before: Stamps) -> None:
 
 
 def check_settings(params: Params, *, but: str = "") -> None:
-    """Refuse to tell by params.yaml how a model was made where it is another since.
+    """Refuse to describe a model by a params.yaml that changed since it was made.
 
     Args:
         params: those of params.yaml.
@@ -89,14 +89,14 @@ def check_settings(params: Params, *, but: str = "") -> None:
     Raises:
         ParamsError: names the first parameter that a stage ran with otherwise.
     """
-    stages, entries, values = declared(), locked(Path()), read_yaml(SETTINGS, mend="restore it")
+    stages, entries, values = read_declared(), read_lock(Path()), read_yaml(SETTINGS, mend="restore it")
     for stage in (name for name in READS if name not in (but, "report") and name in stages):  # a report makes no model
-        path, digest = INPUTS / f"{stage}.json", noted_hash(entries.get(stage), stage)
+        path, digest = INPUTS / f"{stage}.json", find_hash(entries.get(stage), stage)
         if not digest:
-            raise ParamsError(f"{LOCK} does not tell with which parameters stage {stage} ran; run `dvc repro`")
+            raise ParamsError(f"{LOCK} does not name the parameters with which stage {stage} ran; run `dvc repro`")
         if not path.exists() or md5(path) != digest:
             raise ParamsError(f"stage {stage} did not run with what {path} says; run `dvc repro`")
-        changed = changed_since(stage, params, values)
+        changed = describe_change(stage, params, values)
         if changed and not changed.startswith("tracking.registered_model"):
             raise ParamsError(
                 f"{SETTINGS} is not what stage {stage} ran with ({changed}), so the model in models/ was not made by "
@@ -109,9 +109,9 @@ def _stamp(path: Path) -> str:
     if (path / SUMS).exists():
         return sha256(path / SUMS)
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    told = []
+    lines = []
     for file in files:
         if file.is_file():
             facts = file.stat()
-            told.append(f"{file} {facts.st_size} {facts.st_mtime_ns}")
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()
+            lines.append(f"{file} {facts.st_size} {facts.st_mtime_ns}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -32,7 +32,7 @@ SECONDS = 30.0
 
 
 def bring_home(address: str) -> None:
-    """Let the store of a checkout that was copied or moved keep its artifacts beside it, and say so on stderr.
+    """Let the store of a checkout that was copied or moved keep its artifacts next to it, and say so on stderr.
 
     Changed are places below the mlruns of the folder that it came from: one that is gone, or that has an mlflow.db of
     its own. Any other place, such as a disk for artifacts, was chosen by a person and stays.
@@ -58,14 +58,14 @@ def bring_home(address: str) -> None:
             f"{database} was copied or moved, and its places of artifacts cannot be changed ({error}); let it be "
             "written, and run the same command again"
         ) from None
-    left = "" if any(here.glob("*/*")) else "; files of earlier runs were not copied along"
+    missing = "" if any(here.glob("*/*")) else "; files of earlier runs were not copied along"
     was = ", ".join(strangers)
-    print(f"{DATABASE} was copied or moved: its artifacts are in {here} now, not in {was}{left}", file=sys.stderr)
+    print(f"{DATABASE} was copied or moved: its artifacts are in {here} now, not in {was}{missing}", file=sys.stderr)
 
 
 @contextmanager
 def files_beside(address: str) -> Iterator[None]:
-    """Let a store that is opened in the block keep artifacts beside its database file, unless a variable says where.
+    """Let a store that is opened in the block keep artifacts next to its database file, unless a variable says where.
 
     MLflow would take the current folder: a worktree that shares the database of another, and is removed one day.
     """
@@ -80,11 +80,11 @@ def files_beside(address: str) -> Iterator[None]:
 
 
 def own_database(address: str) -> Path | None:
-    """Return the database file of an address whose artifacts belong beside it; None for any other store."""
+    """Return the database file of an address whose artifacts belong next to it; None for any other store."""
     path = Path(address.removeprefix("sqlite:///")).absolute()
     root = Path(os.environ.get(ARTIFACTS) or FILES).absolute()
-    beside = address.startswith("sqlite:///") and "?" not in address and root == path.parent / FILES
-    return path if beside and path.is_file() else None
+    is_neighbour = address.startswith("sqlite:///") and "?" not in address and root == path.parent / FILES
+    return path if is_neighbour and path.is_file() else None
 
 
 def foreign_roots(database: Path) -> list[str]:
@@ -103,10 +103,10 @@ def foreign_roots(database: Path) -> list[str]:
         return []  # no table yet
     except sqlite3.DatabaseError:  # MLflow says that it is damaged
         return []
-    found = {told[1] for (place,) in rows if (told := ROOT.fullmatch(place or ""))}
-    return sorted(root for root in found - {str(database.parent / FILES)} if _was_left(Path(root)))
+    roots = {match[1] for (place,) in rows if (match := ROOT.fullmatch(place or ""))}
+    return sorted(root for root in roots - {str(database.parent / FILES)} if _is_abandoned(Path(root)))
 
 
-def _was_left(root: Path) -> bool:
+def _is_abandoned(root: Path) -> bool:
     """Return whether a folder mlruns is gone, or belongs to a checkout with a store of its own."""
     return not root.exists() or (root.parent / DATABASE).exists()

@@ -26,7 +26,7 @@ from harr.params import Params
 from tasks.paths import NOTES, RUNS
 from tasks.tracking.client import address_of, client_of
 from tasks.tracking.errors import Refused, done_once, service, uploading
-from tasks.tracking.execution import is_alive, me
+from tasks.tracking.execution import is_alive, this_process
 from tasks.tracking.traces import send_traces
 
 NOTE = "mlflow.note.content"
@@ -80,7 +80,7 @@ class Report:
         write_json(self.path, asdict(self))
 
     def is_at_work(self) -> bool:
-        """Return whether the stage runs still; nobody here can tell of one on another machine."""
+        """Return whether the stage runs still; one on another machine is unknown."""
         return self.status == "RUNNING" and (self.host != platform.node() or is_alive(self.process))
 
 
@@ -90,7 +90,7 @@ def read_report(path: Path) -> Report:
     Raises:
         DamagedFile: it is damaged.
     """
-    kinds: dict[str, Any] = {one.name: get_origin(one.type) or one.type for one in fields(Report)}
+    kinds: dict[str, Any] = {field.name: get_origin(field.type) or field.type for field in fields(Report)}
     values = read_state(path, "what it holds for MLflow is not reported", **kinds)
     return Report(**{name: values[name] for name in kinds})
 
@@ -100,10 +100,10 @@ def open_run(client: Any, report: Report) -> Any:
     if client.get_experiment_by_name(report.experiment) is None:
         done_once(client.create_experiment, report.experiment)
     experiment = client.get_experiment_by_name(report.experiment).experiment_id
-    found = client.search_runs([experiment], f"tags.`harr.report` = '{report.name}'", max_results=1)
-    run = found[0] if found else _make(client, experiment, report)
-    own = tuple(f"{section}." for section in report.sections) or ("",)
-    _log_params(client, run, {key: value for key, value in report.params.items() if f"{key}.".startswith(own)})
+    runs = client.search_runs([experiment], f"tags.`harr.report` = '{report.name}'", max_results=1)
+    run = runs[0] if runs else _make(client, experiment, report)
+    prefixes = tuple(f"{section}." for section in report.sections) or ("",)
+    _log_params(client, run, {key: value for key, value in report.params.items() if f"{key}.".startswith(prefixes)})
     return run
 
 
@@ -136,10 +136,10 @@ def _make(client: Any, experiment: str, report: Report) -> Any:
 
 def _describe(client: Any, parent: Any, report: Report) -> None:
     """Add the stage to what its parent's page lists, until an evaluation puts its table there."""
-    known = parent.data.tags.get(NOTE, "").splitlines()
+    lines = parent.data.tags.get(NOTE, "").splitlines()
     line = f"- **{report.stage}**: {report.tags.get(NOTE, '')}"
-    if report.tags.get(NOTE) and line not in known and all(one.startswith("- **") for one in known):
-        client.set_tag(parent.info.run_id, NOTE, "\n".join([*known, line]))
+    if report.tags.get(NOTE) and line not in lines and all(entry.startswith("- **") for entry in lines):
+        client.set_tag(parent.info.run_id, NOTE, "\n".join([*lines, line]))
 
 
 def send(client: Any, run: Any, report: Report) -> list[str]:
@@ -149,7 +149,7 @@ def send(client: Any, run: Any, report: Report) -> list[str]:
         At most one line, of what was refused: a run that lacks a figure or a file is still a run.
 
     Raises:
-        ServiceUnavailable: the server does not answer; the report holds what it held.
+        ServiceUnavailable: the server does not answer; the report is unchanged.
     """
     refused = []
     for what, write in _writes(client, run, report):
@@ -175,14 +175,14 @@ def _writes(client: Any, run: Any, report: Report) -> Iterator[tuple[str, Callab
     yield "figures", partial(send_points, client, key, report.points)
     if report.headline:
         points = [Metric(name, value, report.begun, 0) for name, value in report.headline.items()]
-        told, parent = [RunTag(NOTE, report.note)], run.data.tags["mlflow.parentRunId"]
-        yield "headline", partial(client.log_batch, parent, metrics=points, tags=told)
+        tags, parent = [RunTag(NOTE, report.note)], run.data.tags["mlflow.parentRunId"]
+        yield "headline", partial(client.log_batch, parent, metrics=points, tags=tags)
     if report.tags:
         yield "tags", partial(client.log_batch, key, tags=[RunTag(*tag) for tag in report.tags.items()])
     for name, digest, path, context in report.datasets:
         data = Dataset(name=name, digest=digest, source_type="local", source=json.dumps({"uri": path}))
-        given = DatasetInput(data, [InputTag("mlflow.data.context", context)])
-        yield f"data set {name}", partial(client.log_inputs, key, [given])
+        source = DatasetInput(data, [InputTag("mlflow.data.context", context)])
+        yield f"data set {name}", partial(client.log_inputs, key, [source])
     for path, folder, digest in report.artifacts:
         yield "artifact", partial(_upload, client, key, Path(path), folder, digest)
     if report.traces:
@@ -201,7 +201,7 @@ def _upload(client: Any, key: str, path: Path, folder: str, digest: str) -> None
     """Keep a file or folder with a run.
 
     Raises:
-        Refused: it is gone, or has another ``digest``: a later run of the stage wrote it anew.
+        Refused: it is gone, or has another ``digest``: a later run of the stage rewrote it.
     """
     with uploading(str(path)):
         if digest and path.exists() and digest_of(path) != digest:
@@ -235,9 +235,9 @@ def send_reports() -> list[str]:
     return lines
 
 
-def _client_here(known: str, address: str) -> Any:
-    """Return the client of an address; the one that is ``known`` here may carry a name and password."""
-    return client_of(known if bare(known) == address else address)
+def _client_here(local: str, address: str) -> Any:
+    """Return the client of an address; the one that is ``local`` may carry a name and password."""
+    return client_of(local if bare(local) == address else address)
 
 
 def send_left(client_for: Callable[[str], Any]) -> list[str]:
@@ -250,7 +250,7 @@ def send_left(client_for: Callable[[str], Any]) -> list[str]:
         ServiceUnavailable: a server does not answer; what it has not taken stays.
     """
     lines = []
-    with _alone():
+    with _lock_notes():
         for path in sorted(NOTES.glob("*.json")):
             try:
                 report = read_report(path)
@@ -268,14 +268,14 @@ def send_left(client_for: Callable[[str], Any]) -> list[str]:
 
 
 def _send_late(client: Any, report: Report) -> list[str]:
-    """Send the report of a stage that is over; returns what is to be said of it."""
+    """Send the report of a stage that is over; returns a line to print."""
     with service():
         run = open_run(client, report)
     lines = [f"reported to MLflow: stage {report.stage}, {report.status}"]
     if report.status == "RUNNING":  # its process is gone
         if run.info.status == "RUNNING":
             report.status, report.ended = "KILLED", int(time.time() * 1000)
-            report.tags["harr.killed"] = f"its process was gone; closed by {me()}"
+            report.tags["harr.killed"] = f"its process was gone; closed by {this_process()}"
             page = f"; {report.address.rstrip('/')}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
             lines = [
                 f"MLflow run {run.info.run_id} of stage {report.stage} was cut off by a kill and is "
@@ -303,8 +303,8 @@ def _remove_partial_notes() -> None:
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """Keep other processes from sending the same notes meanwhile."""
+def _lock_notes() -> Iterator[None]:
+    """Keep other processes from sending the same notes."""
     NOTES.mkdir(parents=True, exist_ok=True)
     folder = os.open(NOTES, os.O_RDONLY)
     try:

@@ -80,13 +80,13 @@ class Run:
 
     def _show(self) -> None:
         """Send points while the stage computes; what fails is sent at the end. No step ever waits for this."""
-        shown = 0
+        count = 0
         while not self._ended.is_set():
             with contextlib.suppress(Exception), service():
                 if not self._ended.is_set():  # else the stage's end was waited for
-                    points = self.report.points[shown:]
+                    points = self.report.points[count:]
                     send_points(self.client, self.run_id, points)
-                    shown += len(points)
+                    count += len(points)
             self._ended.wait(LIVE_SECONDS)
 
     def record(self, stage: str, figures: Mapping[str, float]) -> None:
@@ -103,7 +103,7 @@ class Run:
         self.report.artifacts.append([str(path), folder, ""])
 
     def headline(self, figures: Mapping[str, float], note: str) -> None:
-        """Report what stands on the run of the whole execution: a few figures, and a description in Markdown."""
+        """Report the content of the run of the whole execution: a few figures, and a description in Markdown."""
         self.report.headline, self.report.note = dict(figures), note
 
     def tag(self, **tags: str) -> None:
@@ -154,7 +154,7 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
 
 
 def _begin(stage: str, params: Params, address: str) -> Report:
-    """Note on disk that this process begins a stage: a kill leaves the note, and whoever comes next closes the run."""
+    """Note on disk that this process begins a stage: a kill leaves the note, and the next process closes the run."""
     now = time.time_ns()
     report = Report(
         name=f"{now}-{stage}-{os.getpid()}",
@@ -169,14 +169,14 @@ def _begin(stage: str, params: Params, address: str) -> Report:
         revisions=revisions(),
         sections=list(READS.get(stage, ())),
         params=flat_params(params),
-        tags={NOTE: said} if (said := description(stage, params)) else {},
+        tags={NOTE: note} if (note := description(stage, params)) else {},
     )
     report.write()
     return report
 
 
 def flat_params(params: Params) -> dict[str, str]:
-    """Return all parameters as MLflow is told them: dotted names, short texts, no passwords."""
+    """Return all parameters for MLflow: dotted names, short texts, no passwords."""
     return {key: bare(str(value))[:500] for key, value in flatten(params.model_dump(mode="json"))}
 
 

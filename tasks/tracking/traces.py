@@ -28,21 +28,21 @@ def trajectories(
 ) -> list[Trajectory]:
     """Choose the episodes that are kept as traces: ``count`` per arm of ``full`` and its ``baseline``, spread evenly.
 
-    Both arms show the same questions, so that a person can read one beside the other.
+    Both arms show the same questions, so that a person can compare them.
 
     Args:
         episodes: those of the first seed per arm, in the order of the questions.
         rows: per arm one list of question rows per seed; those of the first seed give the metrics.
         count: 0 for none.
-        baseline: the arm that ``full`` is shown beside.
+        baseline: the arm to compare ``full`` with.
     """
-    found = []
+    traces = []
     for arm in [arm for arm in (baseline, FULL) if arm in episodes and count]:
         metrics = {row["id"]: row for row in rows[arm][0]}
-        played = episodes[arm]
-        chosen = sorted({place * len(played) // count for place in range(count)}) if played else []
-        found += [_trajectory(arm, played[place], metrics[played[place].question.id]) for place in chosen]
-    return found
+        arm_episodes = episodes[arm]
+        places = sorted({place * len(arm_episodes) // count for place in range(count)}) if arm_episodes else []
+        traces += [_trajectory(arm, arm_episodes[place], metrics[arm_episodes[place].question.id]) for place in places]
+    return traces
 
 
 def _trajectory(arm: str, episode: Episode, row: Mapping[str, Any]) -> Trajectory:
@@ -85,62 +85,62 @@ def _hop(step: Step, gold: set[str]) -> dict[str, Any]:
     }
 
 
-def send_traces(client: Any, experiment: str, run: str, found: Sequence[Trajectory]) -> None:
+def send_traces(client: Any, experiment: str, run: str, trajectories: Sequence[Trajectory]) -> None:
     """Write trajectories to the store as traces of a run."""
     from mlflow.entities import TraceInfo, TraceLocation, TraceState
     from mlflow.tracing.client import TracingClient
 
     store = TracingClient(client.tracking_uri)
     now = client.get_run(run).info.start_time
-    for place, one in enumerate(found):
+    for place, trace in enumerate(trajectories):
         # a millisecond apart, so that the list shows the questions in their order
         info = TraceInfo(
-            trace_id=f"tr-{_key(run, one)}",
+            trace_id=f"tr-{_key(run, trace)}",
             trace_location=TraceLocation.from_experiment_id(experiment),
             request_time=now + place,
             state=TraceState.OK,
-            request_preview=one["question"],
-            response_preview=one["answer"] or "",
-            client_request_id=f"{one['arm']}/{one['id']}",
-            execution_duration=len(one["hops"]),
+            request_preview=trace["question"],
+            response_preview=trace["answer"] or "",
+            client_request_id=f"{trace['arm']}/{trace['id']}",
+            execution_duration=len(trace["hops"]),
             trace_metadata={"mlflow.sourceRun": run, "mlflow.trace_schema.version": "3"},
             tags={
-                "mlflow.traceName": f"{one['arm']} {one['id']}",
+                "mlflow.traceName": f"{trace['arm']} {trace['id']}",
                 "mlflow.trace.spansLocation": "TRACKING_STORE",
-                "arm": one["arm"],
-                "question": one["id"],
+                "arm": trace["arm"],
+                "question": trace["id"],
             },
         )
         store.start_trace(info)
-    for start in range(0, len(found), SPANS):
+    for start in range(0, len(trajectories), SPANS):
         batch = [
             span
-            for place, one in enumerate(found[start : start + SPANS], start=start)
-            for span in _spans(_key(run, one), one, (now + place) * 1_000_000)
+            for place, trace in enumerate(trajectories[start : start + SPANS], start=start)
+            for span in _spans(_key(run, trace), trace, (now + place) * 1_000_000)
         ]
         store.log_spans(experiment, batch)
 
 
-def _key(run: str, one: Trajectory) -> str:
+def _key(run: str, trajectory: Trajectory) -> str:
     """Return 32 hexadecimal digits for a trace."""
-    return hashlib.sha256(f"{run} {one['arm']} {one['id']}".encode()).hexdigest()[:32]
+    return hashlib.sha256(f"{run} {trajectory['arm']} {trajectory['id']}".encode()).hexdigest()[:32]
 
 
-def _spans(key: str, one: Trajectory, start: int) -> list[Any]:
+def _spans(key: str, trajectory: Trajectory, start: int) -> list[Any]:
     """Return the root span with question, answer, gold and metrics, and under it a span a hop.
 
     No hop was timed, since all questions are played together; each is shown as one millisecond.
     """
-    length = 1_000_000 * max(1, len(one["hops"]))
-    gold = {"answers": one["gold_answers"], "passages": one["gold_ids"]}
+    length = 1_000_000 * max(1, len(trajectory["hops"]))
+    gold = {"answers": trajectory["gold_answers"], "passages": trajectory["gold_ids"]}
     root = _span(
         key,
         0,
-        one["arm"],
+        trajectory["arm"],
         "CHAIN",
         (start, start + length),
-        inputs={"question": one["question"]},
-        outputs={"answer": one["answer"], "gold": gold, "metrics": one["metrics"]},
+        inputs={"question": trajectory["question"]},
+        outputs={"answer": trajectory["answer"], "gold": gold, "metrics": trajectory["metrics"]},
     )
     hops = [
         _span(
@@ -154,7 +154,7 @@ def _spans(key: str, one: Trajectory, start: int) -> list[Any]:
             **{name: hop[name] for name in ("answer", "status") if hop.get(name)},
             **hop["choice"],
         )
-        for number, hop in enumerate(one["hops"], start=1)
+        for number, hop in enumerate(trajectory["hops"], start=1)
     ]
     return [root, *hops]
 

@@ -65,7 +65,7 @@ def test_a_folder_without_locks_or_room_is_one_line_that_names_it(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(call, fail)
-    with pytest.raises(OSError) as failed, locks.alone("train"):
+    with pytest.raises(OSError) as failed, locks.lock_stage("train"):
         pass
     monkeypatch.undo()
     assert told in machine_fault(failed.value)

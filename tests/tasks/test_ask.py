@@ -8,7 +8,7 @@ import yaml
 from harr.errors import ModelError, ParamsError
 from harr.params import Params
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
-from tasks.ask import as_json, ask, lines, trained_model
+from tasks.ask import as_json, ask, find_model, lines
 from tasks.paths import ADAPTER, LLM, RETRIEVER
 
 ASKED = Question("asked", "Where was the founder of Acme born?")
@@ -51,6 +51,6 @@ def test_the_merged_model_comes_before_the_adapter(workplace: Path) -> None:
     for folder, name in ((ADAPTER, "adapter_config.json"), (LLM, "config.json"), (RETRIEVER, "modules.json")):
         folder.mkdir(parents=True)
         (folder / name).touch()
-    assert trained_model(writer, None) == LLM and trained_model(retriever, None) == RETRIEVER
+    assert find_model(writer, None) == LLM and find_model(retriever, None) == RETRIEVER
     (LLM / "config.json").rename(LLM / "untrained.json")  # a retriever was trained last
-    assert trained_model(writer, None) == ADAPTER and trained_model(writer, RETRIEVER) == RETRIEVER
+    assert find_model(writer, None) == ADAPTER and find_model(writer, RETRIEVER) == RETRIEVER

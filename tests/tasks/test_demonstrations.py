@@ -12,7 +12,7 @@ from harr.errors import CorpusError
 from harr.io.jsonl import read_rows
 from harr.params import Params
 from harr.params.generator import LocalParams, ServedParams
-from tasks.demonstrations import Teaching, asked_as, teacher_of, write_demonstrations
+from tasks.demonstrations import Teaching, teacher_of, teacher_pipeline, write_demonstrations
 from tasks.paths import LLM, QUESTIONS
 
 SECTIONS: dict[str, Any] = {
@@ -59,11 +59,11 @@ def test_who_teaches(params: Params) -> None:
     server = teacher_of(params, "big", "http://127.0.0.1:9/v1", "", 0.7, 64)
     assert isinstance(server, ServedParams) and server.model == "big"
     assert (server.temperature, server.max_tokens) == (0.7, 64)
-    assert asked_as(params, server).template == "plain", "it was never taught the form"  # type: ignore[union-attr]
+    assert teacher_pipeline(params, server).template == "plain", "it was never taught the form"  # type: ignore[union-attr]
     framed = teacher_of(params, "big", "http://127.0.0.1:9/v1", "big", 0.7, 64)
-    assert asked_as(params, framed).template == "chat"  # type: ignore[union-attr]
+    assert teacher_pipeline(params, framed).template == "chat"  # type: ignore[union-attr]
     LLM.mkdir(parents=True)
     (LLM / "config.json").touch()
     own = teacher_of(params, "", "", "", 0.7, 64)
     assert isinstance(own, LocalParams) and own.model == str(LLM)
-    assert asked_as(params, own) == params.pipeline
+    assert teacher_pipeline(params, own) == params.pipeline

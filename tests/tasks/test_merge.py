@@ -10,7 +10,7 @@ import yaml
 from harr.errors import DamagedFile
 from harr.io.files import publish, read_json, write_json
 from harr.params import Params
-from tasks.merge import _note, held_expectations, merge_adapter, register_model
+from tasks.merge import _note, count_expectations, merge_adapter, register_model
 from tasks.paths import LLM
 from tasks.play import arm_pipelines
 from tasks.registry.gate import _index
@@ -21,10 +21,10 @@ def test_expectations_are_read_from_the_figures_of_the_stages_before(workplace: 
     params = Params.load()
     write_json(Path("metrics/download.json"), {"passages": 400.0, "expected_corpus": 5.0, "expected_questions": 6.0})
     write_json(Path("metrics/evaluate.json"), {"arms": {}, "expected_evaluation": 4.0})
-    held = held_expectations(params)
+    held = count_expectations(params)
     assert held == {"corpus": 5.0, "questions": 6.0, "vectors": 0.0, "index": 0.0, "filtered": 0.0, "evaluation": 4.0}
     kept = params.model_copy(update={"filter": params.filter.model_copy(update={"keep": "all"})})
-    assert "all_kept" in held_expectations(kept) and "filtered" not in held_expectations(kept)
+    assert "all_kept" in count_expectations(kept) and "filtered" not in count_expectations(kept)
 
 
 READERS: list[tuple[str, Callable[[Params], object]]] = [

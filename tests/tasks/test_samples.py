@@ -14,7 +14,7 @@ from harr.params import Params
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.types import Generate, Question
 from tasks.paths import PLACES
-from tasks.samples import chosen, play_samples_of, with_samples
+from tasks.samples import choose_episodes, play_samples_of, with_samples
 
 ASKED = [Question("q", "Who?", answers=("Ada",))]
 
@@ -27,7 +27,7 @@ def params(workplace: Path) -> Params:
 def test_a_majority_of_samples_answers_and_pays_for_all(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(players, "open_samplers", lambda *_: [one_answer("Ben"), one_answer("Ada"), one_answer("Ada")])
     facts = SimpleNamespace(tokens=lambda text: len(text.split(">")[-1]))
-    monkeypatch.setattr(writers, "written_by", lambda *_: facts)
+    monkeypatch.setattr(writers, "writer_facts", lambda *_: facts)
     section = params.evaluate.model_copy(update={"arms": ("base", "majority", "full")})
     params = params.model_copy(update={"evaluate": section})
     game = Game("arm", lambda asked: search_r1(asked, max_searches=1), OnePassage(), one_answer("Cy"))
@@ -35,7 +35,7 @@ def test_a_majority_of_samples_answers_and_pays_for_all(params: Params, monkeypa
     for name in ("majority", "full"):
         run = ArmRun(name, ARMS[name], 0, None)
         groups = play_samples_of(params, run, game, ASKED)
-        found, paid = chosen(params, run, game, ASKED, groups, lambda step, values: None)
+        found, paid = choose_episodes(params, run, game, ASKED, groups, lambda step, values: None)
         rows[name] = with_samples(params, [{"id": "q", "answer": found[0].answer}], groups, paid)[0]
     rates = {"pass_at_1": pytest.approx(2 / 3), "pass_at_3": 1.0}
     assert rows["majority"] == {"id": "q", "answer": "Ada", "written_tokens": 9.0, **rates}

@@ -1,6 +1,6 @@
-"""What passages of the people's world state: ten relations of a person in look-alike pairs, and how each is said.
+"""What passages of the people's world state: ten relations of a person in look-alike pairs, and their wordings.
 
-The two of a pair are said in nearly the same words, so that a passage is told from its neighbour by the relation alone.
+Both of a pair have nearly the same wording, so that only the relation separates a passage from its neighbour.
 """
 
 import re
@@ -23,7 +23,7 @@ class Fact:
 
 
 def _pair(range_: str, first: str, second: str, *wordings: str) -> tuple[Fact, Fact]:
-    """Return two relations that are said alike: ``{n}`` in a wording is the noun."""
+    """Return two relations with the same wording: ``{n}`` in a wording is the noun."""
     facts = [Fact(noun, range_, tuple(w.replace("{n}", noun) for w in wordings)) for noun in (first, second)]
     return facts[0], facts[1]
 
@@ -56,7 +56,7 @@ REMARKS = (
     "It is told in a memoir by {m}.",
     "{m} wrote about it years later.",
 )
-"""How a passage ends: with another person, {m}, of whom it states nothing."""
+"""Last sentences of passages: each mentions another person, {m}, without a fact."""
 
 
 def state(fact: Fact, pick: int, subject: str, object_: str) -> str:
@@ -76,8 +76,8 @@ def read(fact: Fact, text: str) -> str | None:
     >>> read(FACT["partner"], "Ada Brown had a lifelong rival, Clara Gray.") is None
     True
     """
-    found = (pattern.fullmatch(sentences(text)[0]) for pattern in _PATTERNS[fact.noun])
-    return next((match["o"] for match in found if match), None)
+    matches = (pattern.fullmatch(sentences(text)[0]) for pattern in _PATTERNS[fact.noun])
+    return next((match["o"] for match in matches if match), None)
 
 
 def _patterns(wordings: Sequence[str]) -> tuple[re.Pattern[str], ...]:

@@ -1,7 +1,7 @@
 """English names for fictional worlds: word lists, and draws of distinct names from them.
 
-Real given names, surnames and compound place names, because sentence encoders cannot tell invented
-syllables apart. A name is a tuple of word numbers, so a million names are a few integer arrays.
+Real given names, surnames and compound place names, because sentence encoders confuse invented
+syllables. A name is a tuple of word numbers, so a million names are a few integer arrays.
 """
 
 from collections.abc import Callable, Sequence

@@ -51,7 +51,7 @@ class People:
                 self._link(person, [other for other in people if other != person], rng)
 
     def _link(self, person: int, others: list[int], rng: np.random.Generator) -> None:
-        """Draw the objects of a person's relations, all different, and whom each passage mentions at its end."""
+        """Draw the objects of a person's relations, all different, and the last person that each passage mentions."""
         ranges = [fact.range for fact in self.facts]
         friends = rng.permutation(others)[: ranges.count("person")].tolist()
         drawn = {kind: rng.permutation(_PLACES).tolist() for kind in self.places} | {"person": list(friends)}
@@ -70,9 +70,9 @@ class People:
         for person in range(len(self.mentions)):
             draw = random.Random(f"wording {self.seed} {person}")
             for number, fact in enumerate(self.facts):
-                told = state(fact, draw.randrange(2), self.name(person), self.object(person, fact.noun))
+                statement = state(fact, draw.randrange(2), self.name(person), self.object(person, fact.noun))
                 remark = draw.choice(REMARKS).format(m=self.name(self.remarks[person][number]))
-                yield Passage(self.passage_id(person, number), f"{told} {remark}", self.name(person))
+                yield Passage(self.passage_id(person, number), f"{statement} {remark}", self.name(person))
 
     def object(self, person: int, noun: str) -> str:
         """Return the object of a relation, in words."""
@@ -90,20 +90,20 @@ class People:
             CorpusError: the world is too small for so many distinct questions.
         """
         draw = random.Random(f"questions {self.seed} {split}")
-        found: dict[str, Question] = {}
+        by_text: dict[str, Question] = {}
         for number in range(count):
             kind = draw.choices(programs)[0]
             for _ in range(_TRIES):
                 question = self._question(draw, f"{split}-{number:06d}", kind, split)
-                if question and question.text not in found:
-                    found[question.text] = question
+                if question and question.text not in by_text:
+                    by_text[question.text] = question
                     break
             else:
                 raise CorpusError(
                     f"a world of {len(self.mentions)} people has too few {split} questions of program {kind}: found "
                     f"{number} of {count} in all; raise download.people or lower download.{split}_questions"
                 )
-        return list(found.values())
+        return list(by_text.values())
 
     def _question(self, draw: random.Random, name: str, program: str, split: str) -> Question | None:
         """Return one random question; None where two of its people, or of its answers, are the same."""

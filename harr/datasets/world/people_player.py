@@ -2,8 +2,8 @@
 
 The planner sees question and history, looks up step after step, and stops where one found nothing. The reader sees a
 sub-query and passages: it answers from the first passage that states the relation asked for and, where a person is
-named, is about that person. Of a pronoun or a description it cannot tell whom it means. Like an LLM they tell the
-prompts of ``harr/rag/pipelines/multistep.py`` apart by their text.
+named, is about that person. It cannot resolve a pronoun or a description. Like an LLM they distinguish the
+prompts of ``harr/rag/pipelines/multistep.py`` by their text.
 """
 
 import json
@@ -64,7 +64,7 @@ class Asked:
 
     @classmethod
     def read(cls, message: str) -> "Asked":
-        """Take a message apart."""
+        """Split a message into its parts."""
         head, _, passages = message.partition("\nPassages:\n")
         fields = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
         history = json.loads(fields.get("History", "[]"))
@@ -99,18 +99,18 @@ def plan(question: str, history: Sequence[Mapping[str, str]], references: Mappin
     """
     if parse(question) is None:
         return stop("nothing else to try") if history else ask(question, "search for the question itself")
-    asked, known, following = _replay(question, history)
+    done, names, following = _replay(question, history)
     if following is None:
         return stop("nothing is left to look up") | {"resolved": ""}
-    people = {node: name for node, name in known.items() if not node[1:] or FACT[node[-1]].range == "person"}
-    said, resolved = sub_query(question, following, asked, people, references)
-    return ask(said, f"look up the {following[-1]}") | {"resolved": resolved}
+    people = {node: name for node, name in names.items() if not node[1:] or FACT[node[-1]].range == "person"}
+    text, resolved = sub_query(question, following, done, people, references)
+    return ask(text, f"look up the {following[-1]}") | {"resolved": resolved}
 
 
 def answer(question: str, history: Sequence[Mapping[str, str]]) -> str:
-    """Return what was found of what the question asks, in its order."""
-    _, known, _ = _replay(question, history)
-    return join([known[leaf] for leaf in parse(question) or () if leaf in known]) or "unknown"
+    """Return the answers to what the question asks, in its order."""
+    _, names, _ = _replay(question, history)
+    return join([names[leaf] for leaf in parse(question) or () if leaf in names]) or "unknown"
 
 
 def look(sub_query: str, passages: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -120,18 +120,18 @@ def look(sub_query: str, passages: Sequence[tuple[str, str]]) -> dict[str, str]:
     {'status': 'FOUND', 'answer': 'Clara Gray'}
     """
     fact, name = understand(sub_query) or (None, "")
-    told = [read(fact, text) for title, text in passages if not name or title == name] if fact else []
-    found = next((value for value in told if value), "")
-    return {"status": "FOUND" if found else "NOT_FOUND", "answer": found}
+    readings = [read(fact, text) for title, text in passages if not name or title == name] if fact else []
+    value = next((reading for reading in readings if reading), "")
+    return {"status": "FOUND" if value else "NOT_FOUND", "answer": value}
 
 
 def _replay(
     question: str, history: Sequence[Mapping[str, Any]]
 ) -> tuple[tuple[Node, ...], dict[Node, str], Node | None]:
-    """Return the steps asked so far, what is known by node, and the next step; None after the last one or a failure."""
+    """Return the steps asked so far, the names by node, and the next step; None after the last one or a failure."""
     order = steps(question)
-    asked = order[: len(history)]
-    known: dict[Node, str] = {(step[0],): split_mention(step[0])[0] for step in order}
-    known |= {step: hop["answer"] for step, hop in zip(asked, history, strict=False) if hop["status"] == "FOUND"}
-    goes_on = len(asked) < len(order) and all(step in known for step in asked)
-    return asked, known, order[len(asked)] if goes_on else None
+    done = order[: len(history)]
+    names: dict[Node, str] = {(step[0],): split_mention(step[0])[0] for step in order}
+    names |= {step: hop["answer"] for step, hop in zip(done, history, strict=False) if hop["status"] == "FOUND"}
+    goes_on = len(done) < len(order) and all(step in names for step in done)
+    return done, names, order[len(done)] if goes_on else None

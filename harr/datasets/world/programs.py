@@ -2,7 +2,7 @@
 
 A :data:`Node` is a person of the question, as named there, and relations to follow from them:
 ``("the painter Ada Brown", "rival", "summer home")``. A question is one or two nodes; its *steps* are the facts to look
-up on the way to them. The steps are taken in an order that the question's words do not tell.
+up on the way to them. The question's words do not give the order of the steps.
 """
 
 import random
@@ -44,11 +44,11 @@ def parse(question: str) -> tuple[Node, ...] | None:
     >>> parse("Where was Ada Brown born?") is None
     True
     """
-    found = re.fullmatch(r"Name the (.+)\.", question)
-    if not found:
+    match = re.fullmatch(r"Name the (.+)\.", question)
+    if not match:
         return None
     leaves = []
-    for phrase in found[1].split(" and the "):
+    for phrase in match[1].split(" and the "):
         *nouns, person = phrase.split(" of ")
         path = tuple(noun.removeprefix("the ") for noun in reversed(nouns))
         if not path or any(noun not in FACT for noun in path) or not split_mention(person)[1]:
@@ -64,10 +64,10 @@ def steps(question: str) -> tuple[Node, ...]:
     (('the painter Ada Brown', 'rival'), ('the painter Ada Brown', 'rival', 'summer home'))
     """
     leaves = parse(question) or ()
-    left = list(dict.fromkeys(leaf[:end] for leaf in leaves for end in range(2, len(leaf) + 1)))
+    pending = list(dict.fromkeys(leaf[:end] for leaf in leaves for end in range(2, len(leaf) + 1)))
     draw, ordered = random.Random(f"order {question}"), []
-    while left:
-        step = draw.choice([node for node in left if node[:-1] not in left])
-        left.remove(step)
+    while pending:
+        step = draw.choice([node for node in pending if node[:-1] not in pending])
+        pending.remove(step)
         ordered.append(step)
     return tuple(ordered)

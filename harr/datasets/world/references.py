@@ -45,41 +45,41 @@ def understand(sub_query: str) -> tuple[Fact, str] | None:
     >>> understand("Where was Ada Brown born?") is None
     True
     """
-    found = _SUB_QUERY.fullmatch(sub_query)
-    if not found:
+    match = _SUB_QUERY.fullmatch(sub_query)
+    if not match:
         return None
-    whose = found[1]
-    named = whose.endswith("'s") and not whose.startswith("the ")
-    return FACT[found[2]], whose.removesuffix("'s") if named else ""
+    whose = match[1]
+    has_name = whose.endswith("'s") and not whose.startswith("the ")
+    return FACT[match[2]], whose.removesuffix("'s") if has_name else ""
 
 
-def possessives(node: Node, asked: Sequence[Node], known: Mapping[Node, str]) -> dict[str, str]:
-    """Return by kind the possessives that can be understood as ``node``, a person, after the steps ``asked``.
+def possessives(node: Node, done: Sequence[Node], names: Mapping[Node, str]) -> dict[str, str]:
+    """Return by kind the possessives that can be understood as ``node``, a person, after the steps ``done``.
 
-    ``known`` are the names of the people found so far, those of the question included.
+    ``names`` are those of the people found so far, those of the question included.
 
     >>> x, rival = ("the painter Ada Brown",), ("the painter Ada Brown", "rival")
     >>> possessives(rival, [rival], {x: "Ada Brown", rival: "Clara Gray"})
     {'name': "Clara Gray's", 'description': "the rival's", 'pronoun': 'her', 'ellipsis': 'the'}
     """
-    name = known[node]
+    name = names[node]
     described = {"description": f"the {node[-1]}'s"} if node[1:] else {"epithet": f"the {split_mention(node[0])[1]}'s"}
-    found = {"name": f"{name}'s", **described}
-    if asked and node == (last := asked[-1] if asked[-1] in known else asked[-1][:-1]):
-        found |= {"pronoun": PRONOUNS[gender(name)]["their"], "ellipsis": "the"}
-    elif asked and node != last and _compared(node, asked[-1][:-1], known):
-        found["other"] = "the other one's"
-    return found
+    by_kind = {"name": f"{name}'s", **described}
+    if done and node == (last := done[-1] if done[-1] in names else done[-1][:-1]):
+        by_kind |= {"pronoun": PRONOUNS[gender(name)]["their"], "ellipsis": "the"}
+    elif done and node != last and _are_a_pair(node, done[-1][:-1], names):
+        by_kind["other"] = "the other one's"
+    return by_kind
 
 
-def _compared(one: Node, two: Node, known: Mapping[Node, str]) -> bool:
+def _are_a_pair(one: Node, two: Node, names: Mapping[Node, str]) -> bool:
     """Return whether two people are the only ones of their sort: of the question, or found."""
-    alike = [node for node in known if bool(node[1:]) == bool(one[1:])]
+    alike = [node for node in names if bool(node[1:]) == bool(one[1:])]
     return one != two and sorted(alike) == sorted((one, two))
 
 
 def sub_query(
-    question: str, step: Node, asked: Sequence[Node], known: Mapping[Node, str], weights: Mapping[str, float]
+    question: str, step: Node, done: Sequence[Node], names: Mapping[Node, str], weights: Mapping[str, float]
 ) -> tuple[str, str]:
     """Return the sub-query for a step, and the same with the full name; kind and wording by the question's hash.
 
@@ -87,7 +87,7 @@ def sub_query(
     the name.
     """
     node, fact = step[:-1], FACT[step[-1]]
-    whose = possessives(node, asked, known)
+    whose = possessives(node, done, names)
     draw = random.Random(f"reference {question} {step}")
     kinds = [kind for kind in whose if weights.get(kind, 0) > 0] or ["name"]
     kind = draw.choices(kinds, [weights.get(kind, 1) for kind in kinds])[0]

@@ -14,7 +14,7 @@ import httpx
 from harr.errors import HarrError, ServiceUnavailable, bare, one_line
 from harr.io.retry import is_transient
 from harr.params.servers import ServerParams
-from harr.services.bounded import bounded_client, within
+from harr.services.bounded import bounded_client, call_within
 from harr.types import Passage
 
 
@@ -34,7 +34,7 @@ class RetrieveClient:
         """
         try:
             asked = {"queries": [*queries], "topk": k, "return_scores": True}
-            reply = within(self._seconds + 1.0, lambda: self._client.post(self._url, json=asked))
+            reply = call_within(self._seconds + 1.0, lambda: self._client.post(self._url, json=asked))
         except (httpx.HTTPError, TimeoutError) as error:
             raise ServiceUnavailable(f"{self._shown} does not answer ({one_line(error)})") from None
         if is_transient(reply.status_code):

@@ -11,7 +11,7 @@ from harr.io.files import write_json
 from harr.params import Params
 from harr.types import Episode, Question
 from tasks.paths import CORPUS, PLACES, QUESTIONS
-from tasks.play import arm_pipelines, rounded, with_arms
+from tasks.play import arm_pipelines, round_figures, with_arms
 
 if TYPE_CHECKING:
     from harr.evaluate.summary import Summary
@@ -54,7 +54,7 @@ def diagnose(params: Params, file: Path | None, count: int, out: Path) -> list[s
     sentences = [*advice(figures), *told]
     write_json(
         out / "diagnosis.json",
-        rounded(
+        round_figures(
             {
                 "questions": len(questions),
                 "file": source,

@@ -28,8 +28,8 @@ from harr.compute.checkpoints import Checkpoints
 from harr.compute.products import by_onednn
 from harr.errors import ParamsError
 from harr.io.files import draft, note_published
-from harr.io.progress import bar, stop_asked, stoppable
-from harr.io.resume import unfinished
+from harr.io.progress import bar, should_stop, stoppable
+from harr.io.resume import open_work
 from harr.params import Params
 from harr.params.faults import read_section
 from harr.params.fields import Positive, Section
@@ -128,7 +128,7 @@ def train(
         questions of unseen worlds with up to three hops, when every search finds its gold passage. Of queries for
         ``leret`` the share, after one demonstration, that is as the teacher writes them.
     """
-    run = unfinished(work, {"shape": params.model_dump(), "k": k, "seed": seed})
+    run = open_work(work, {"shape": params.model_dump(), "k": k, "seed": seed})
     torch.manual_seed(seed)
     tokenizer = _tokenizer(params.vocabulary, params.plays)
     model = _model(len(tokenizer), params.width, params.layers)
@@ -154,7 +154,7 @@ def train(
             log(step, {"loss": loss, "accuracy": right})
             progress.set_postfix(loss=f"{loss:.2f}", right=f"{right:.1%}", refresh=False)
             progress.update()
-            if (step + 1) % SAVE_EVERY == 0 or stop_asked():
+            if (step + 1) % SAVE_EVERY == 0 or should_stop():
                 checkpoints.save(step + 1, model, None, optimizers, [figures], best=step + 1)
     with draft(run / "model", out) as folder:
         _save_model(model, tokenizer, folder)

@@ -23,11 +23,11 @@ from harr.index.passage_index import PassageIndex
 from harr.io.files import publish, read_manifest, write_json
 from harr.io.model_folder import DOCUMENT
 from harr.io.progress import bar
-from harr.io.resume import unfinished
+from harr.io.resume import open_work
 from harr.params.embed import EncoderParams
 from harr.params.faults import read_section
 from harr.params.index import IndexParams
-from harr.services.milvus_client import REBUILD, Connection, connect, explained
+from harr.services.milvus_client import REBUILD, Connection, connect, explain_errors
 from harr_milvus_collections.params import AdoptParams, read_adopted
 from harr_milvus_collections.shelf import PER_CALL, Hits, Shelf, ShelvedPassages, ShelvedVectors, by_ids
 
@@ -60,7 +60,7 @@ def adopt_collection(
     section = read_adopted(params)
     client = connect(params, params.uri)
     try:
-        with explained(client.where):
+        with explain_errors(client.where):
             how = _described(client, section, vectors.width)
             ids = set(_ids(client, section))
             rows_of = passages.rows_of(ids)
@@ -72,7 +72,7 @@ def adopt_collection(
         client.close()
     content = {"identity": vectors.identity, "collection": section.collection, "rows": len(rows), "full_text": False}
     manifest = {**content, "width": vectors.width, "settings": _kept(section), "how": how}
-    folder = unfinished(work, manifest)
+    folder = open_work(work, manifest)
     (folder / "out").mkdir(parents=True, exist_ok=True)
     np.save(folder / "out" / ROWS, rows, allow_pickle=False)
     write_json(folder / "out" / "manifest.json", manifest)
@@ -101,7 +101,7 @@ def open_adopted(passages: Passages, vectors: Vectors, params: IndexParams, out:
         raise IndexMismatch(f"{out} was made for other vectors, or for other index.settings; run `{REBUILD}`")
     client = connect(params, params.uri)
     try:
-        with explained(client.where):
+        with explain_errors(client.where):
             if not client.has_collection(section.collection):
                 raise IndexMismatch(f"{client.where} has no collection {section.collection} any more")
             client.load_collection(section.collection)
@@ -129,7 +129,7 @@ def open_collection(params: IndexParams) -> Iterator[Corpus]:
     client = connect(params, params.uri)
     try:
         name = section.collection
-        with explained(client.where):
+        with explain_errors(client.where):
             how = _described(client, section, 0)
             client.load_collection(name)
             rows = int(client.query(name, filter=section.filter, output_fields=["count(*)"])[0]["count(*)"])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
-from harr.services.milvus_client import Connection, explained
+from harr.services.milvus_client import Connection, explain_errors
 from harr.types import Passage
 from harr_milvus_collections.params import AdoptParams
 
@@ -78,14 +78,14 @@ class Shelf:
             new = [name for name in new if name.isdecimal()]
         for start in range(0, len(new), PER_CALL):
             part = new[start : start + PER_CALL]
-            with explained(self._client.where):
+            with explain_errors(self._client.where):
                 stored = by_ids(self._client, self._section, self._number, part, self.fields, self._section.filter)
             self.put([(str(one[self._section.id_field]), one) for one in stored])
         return {name: self._row_of[name] for name in wanted if name in self._row_of}
 
     def sample(self, count: int) -> list[int]:
         """Return the rows of some passages."""
-        with explained(self._client.where):
+        with explain_errors(self._client.where):
             stored = self._client.query(
                 self._section.collection, filter=self._section.filter, output_fields=self.fields, limit=count
             )

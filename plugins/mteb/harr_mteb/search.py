@@ -13,7 +13,7 @@ import torch
 from harr_ir.beir import BeirParams, open_folder
 
 from harr.builders.encoder import build_encoder, trained_encoder
-from harr.builders.trained import conversation, finished, read_facts
+from harr.builders.trained import conversation, finish_hop, read_facts
 from harr.errors import CorpusError, ModelError, one_line
 from harr.io.files import fingerprint
 from harr.io.model_folder import DOCUMENT, file_hashes, find_folder
@@ -105,7 +105,7 @@ def as_search(name: str, told: Any, *, statuses: bool) -> Search:
         return Search(Question(name, told), told)
     said = [(turn["role"], turn["content"]) if isinstance(turn, Mapping) else ("user", str(turn)) for turn in told]
     asked, before = conversation(said)
-    return Search(Question(name, asked), asked, tuple(finished(*turn, "", statuses=statuses) for turn in before))
+    return Search(Question(name, asked), asked, tuple(finish_hop(*turn, "", statuses=statuses) for turn in before))
 
 
 def task_of(name: str, split: str = "test") -> Any:

@@ -7,10 +7,10 @@ import pytest
 from harr_ruler.needles import KINDS, distractors, make_needles
 
 from harr.datasets import dataset_of
-from harr.datasets.haystack import longer, noise_for
+from harr.datasets.haystack import noise_for, stretch_stories
 from harr.datasets.preview import preview
 from harr.errors import CorpusError, ParamsError
-from harr.evaluate.answers import exam_of, judged, read_answers
+from harr.evaluate.answers import exam_of, judge_reply, read_answers
 from harr.params.download import FunctionDatasetParams
 from harr.types import Generate
 
@@ -65,7 +65,7 @@ def test_needles_are_in_the_document(kind: str, noise: str, tmp_path: Path, monk
     assert found.apart and preview(params, "test", [], 0, 0).corpus.startswith("documents of 40 sentences")
     assert found.stories
     told = found.stories(own)
-    longest = [len(passages) for _, passages in longer(told, 50, noise_for(told, 50))]
+    longest = [len(passages) for _, passages in stretch_stories(told, 50, noise_for(told, 50))]
     assert longest == [50] * 5, "as `harr lengths` plays them"
     texts = {passage.id: passage.text for passage in source.passages}
     for question in (*source.train, *source.test):
@@ -84,8 +84,8 @@ def test_values_of_needles_count_in_any_order(kind: str, values: str) -> None:
     assert exam
     for story in make_needles(kind, 5, seed=0, values=values):
         wanted = story.answers[0].split(", ")
-        assert judged(f"The values are {','.join(reversed(wanted))}.", story.answers, exam)["answer_em"] == 1
-        part = judged(f"The values are {wanted[0]}.", story.answers, exam)
+        assert judge_reply(f"The values are {','.join(reversed(wanted))}.", story.answers, exam)["answer_em"] == 1
+        part = judge_reply(f"The values are {wanted[0]}.", story.answers, exam)
         assert (part["answer_em"], part["answer_f1"]) == (len(wanted) == 1, pytest.approx(2 / (1 + len(wanted))))
 
 

@@ -6,7 +6,7 @@ import pytest
 from downloading import questions, run, write_rows
 from harr_ruler.questions import ParagraphsParams, paragraphs
 
-from harr.datasets.haystack import documents, longer, noise_for
+from harr.datasets.haystack import documents, noise_for, stretch_stories
 from harr.errors import CorpusError
 from harr.params.download import FunctionDatasetParams
 
@@ -40,9 +40,9 @@ def test_gold_paragraphs_stand_among_those_of_no_question(ruler_qa: ParagraphsPa
     assert not noise[0] & noise[1]
     orders = {q.candidate_ids.index(q.gold_ids[0]) < q.candidate_ids.index(q.gold_ids[1]) for q in (*train, *test)}
     assert orders == {True, False}, "gold paragraphs come in any order"
-    assert [len(passages) for _, passages in longer(paragraphs(ruler_qa), 20, noise_for(paragraphs(ruler_qa), 20))] == [
-        20
-    ] * 3
+    assert [
+        len(passages) for _, passages in stretch_stories(paragraphs(ruler_qa), 20, noise_for(paragraphs(ruler_qa), 20))
+    ] == [20] * 3
 
 
 def test_a_question_without_its_paragraphs_is_one_line(ruler_qa: ParagraphsParams) -> None:

@@ -9,7 +9,7 @@ from harr_selectors.beam import play_beam
 from harr_selectors.best_of import choose_best
 
 from harr.evaluate.play import Game
-from harr.evaluate.samples import written_tokens
+from harr.evaluate.samples import count_tokens
 from harr.rag.pipelines.r_search import r_search
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.types import Generate, Passage, Pipeline, Question, Retrieval, Search
@@ -63,5 +63,5 @@ def test_after_every_search_the_most_promising_goes_on(plans: bool) -> None:
     turns = 2 if plans else 3
     assert [len(one.turns) for one in groups[0]] == [turns] * 4
     assert [writer.asked for writer in writers] == [2 * turns] * 4, "nothing that stands is written again"
-    assert written_tokens(played[0], lambda text: 1) == 4 * turns, "what was given up is paid for, and nothing twice"
+    assert count_tokens(played[0], lambda text: 1) == 4 * turns, "what was given up is paid for, and nothing twice"
     assert len(choose_best(groups, SimpleNamespace(complete=judge))) == 2  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from harr.evaluate.play import ArmRun, Game
 from harr.params import Params
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.types import Episode, Generate, Outcome, Passage, Question, Retrieval, Search, Step, Turn
-from tasks.samples import chosen, play_samples_of, player_of, with_samples
+from tasks.samples import choose_episodes, play_samples_of, player_of, with_samples
 
 ASKED = [Question("q", "Who?", answers=("Ada",))]
 SELECTOR = {"kind": "server", "server": {"urls": ["http://127.0.0.1:9/v1"]}, "model": "judge"}
@@ -71,27 +71,27 @@ def test_a_beam_has_a_judge_and_pays_for_what_it_gives_up(params: Params, monkey
         complete=lambda asked: ["<search>x" if "<information>Doc" not in one.prompt else "<answer>Ada" for one in asked]
     )
     monkeypatch.setattr(players, "open_samplers", lambda *_: [searching, one_answer("Ben")])
-    monkeypatch.setattr(writers, "written_by", lambda *_: SimpleNamespace(tokens=lambda text: 1))
+    monkeypatch.setattr(writers, "writer_facts", lambda *_: SimpleNamespace(tokens=lambda text: 1))
     judge = SimpleNamespace(complete=lambda asked: ['{"score": 1.0}' for _ in asked], usage=lambda: {"requests": 3.0})
     monkeypatch.setattr(best_of, "build_reader", lambda *_: judge)
     params, run = with_arm(params, "harr_selectors.beam:beam")
     game = Game("arm", lambda asked: search_r1(asked, max_searches=1), OnePassage(), None)
     assert play_samples_of(params, run, game, ASKED) == []
-    found, paid = chosen(params, run, game, ASKED, [], lambda step, values: None)
+    found, paid = choose_episodes(params, run, game, ASKED, [], lambda step, values: None)
     assert found[0].answer == "Ben", "of equal answers the one that ended first"
     assert with_samples(params, [{"id": "q"}], [], paid) == [{"id": "q", "written_tokens": 3.0}]
 
 
 def test_the_best_of_the_samples_is_played_as_an_arm(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(players, "open_samplers", lambda *_: [one_answer("Ben"), one_answer("Ada"), one_answer("Cy")])
-    monkeypatch.setattr(writers, "written_by", lambda *_: SimpleNamespace(tokens=lambda text: 1))
+    monkeypatch.setattr(writers, "writer_facts", lambda *_: SimpleNamespace(tokens=lambda text: 1))
     judge = judge_that(dict.fromkeys(("Ben", "Cy"), "?") | {"Ada": '{"score": 1}'}, [])
     judge.usage = lambda: {"requests": 3.0}
     monkeypatch.setattr(best_of, "build_reader", lambda *_: judge)
     params, run = with_arm(params, "harr_selectors.best_of:best_of")
     game = Game("arm", lambda asked: search_r1(asked, max_searches=1), OnePassage(), None)
     told: dict[str, float] = {}
-    found, paid = chosen(params, run, game, ASKED, [], lambda step, values: told.update(values))
+    found, paid = choose_episodes(params, run, game, ASKED, [], lambda step, values: told.update(values))
     assert found[0].answer == "Ada" and told and "mine" in str(run)
     assert with_samples(params, [{"id": "q"}], [], paid) == [{"id": "q", "written_tokens": 3.0}]
 

@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 from harr.errors import ParamsError
 from harr.evaluate.intervals import mean_interval
 from harr.evaluate.lengths import whole_lines
-from harr.evaluate.picks import cut_row, keep_picks, needed
+from harr.evaluate.picks import count_needed, cut_row, keep_picks
 
 
 def stops(row: Mapping[str, Any], threshold: float) -> str:
@@ -22,7 +22,7 @@ def stops(row: Mapping[str, Any], threshold: float) -> str:
     >>> [stops(row, threshold) for threshold in (0.0, 0.5, 0.8)]
     ['late', 'perfect', 'early']
     """
-    if (wanted := needed(row)) is None:
+    if (wanted := count_needed(row)) is None:
         return "not found"
     length = len(keep_picks(row, "value", threshold))
     return "perfect" if length == wanted else "early" if length < wanted else "late"
@@ -38,7 +38,7 @@ def auc(rows: Sequence[Mapping[str, Any]]) -> float | None:
     """
     wanted, extra = [], []
     for row in rows:
-        if (last := needed(row)) is not None:
+        if (last := count_needed(row)) is not None:
             wanted += row["values"][:last]
             extra += row["values"][last:]
     if not (wanted and extra):

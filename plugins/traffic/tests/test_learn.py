@@ -51,7 +51,7 @@ def questions(setup: Setup, tmp_path: Path) -> list[Question]:
     for number, (search, found) in enumerate(zip(asked, policy.retrieve(asked), strict=True)):
         pool = tuple(passage.id for passage in policy.passages.take(found.pool))
         texts = (told, search.query, search.query, found.state)
-        log.searched(LoggedSearch(f"{number}", 0.0, "1", *texts, pool[:1], pool, found.logprob))
+        log.add_search(LoggedSearch(f"{number}", 0.0, "1", *texts, pool[:1], pool, found.logprob))
         log.outcome(Feedback(f"{number}", 0.0, float(pool[0] in search.question.gold_ids)))
     every = policy.passages.take(range(len(policy.passages)))
     rows = [{"id": one.id, "text": one.text, "title": one.title} for one in every]

@@ -58,7 +58,7 @@ def served(
 ) -> Iterator[tuple[TestClient, RetrieverService]]:
     """The server of a project's retriever, with another one in its shadow."""
     searcher = Searcher(Path(), "float32", explore_after)
-    follower = Follower(str(RETRIEVER), Path(), Path("cache"), searcher.load, searcher.changed)
+    follower = Follower(str(RETRIEVER), Path(), Path("cache"), searcher.load, searcher.has_changed)
     follower.start()
     recording = Recording(log, explore=explore, explore_after=explore_after)
     service = RetrieverService(searcher, follower, room=100, recording=recording, observers=[f"{NAME}={shadow}"])

@@ -7,7 +7,7 @@ import pytest
 from downloading import questions, run, write_rows
 from hypothesis import given, settings, strategies as st
 
-from harr.datasets.question_checks import ALIKE, nearly_in, says_nothing
+from harr.datasets.question_checks import ALIKE, find_near_duplicates, says_nothing
 from harr.datasets.splits import divide
 from harr.errors import CorpusError
 from harr.params.download import JsonlParams
@@ -34,14 +34,16 @@ def test_all_pairs_that_are_alike_are_found_and_no_others(ours: list[list[str]],
         for one, mine in zip(train, ours, strict=True)
         if any(len({*mine} & {*other}) >= ALIKE * len({*mine} | {*other}) for other in theirs)
     }
-    assert set(nearly_in(train, test)) == wanted
+    assert set(find_near_duplicates(train, test)) == wanted
 
 
 def test_questions_that_share_words_alone_are_two() -> None:
     asked = "Is the old red mill of the town of Ashford made of stone?"
     for mine, theirs in ((("Bath",), ("York",)), (("yes",), ("Yes",))):
-        assert nearly_in([Question("a", asked, mine)], [Question("b", asked, theirs)]) == {}
-    assert nearly_in([Question("a", asked, gold_ids=("p",))], [Question("b", asked, ("no",), ("p",))]) == {"a": "b"}
+        assert find_near_duplicates([Question("a", asked, mine)], [Question("b", asked, theirs)]) == {}
+    assert find_near_duplicates([Question("a", asked, gold_ids=("p",))], [Question("b", asked, ("no",), ("p",))]) == {
+        "a": "b"
+    }
 
 
 @pytest.mark.fault(13)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from harr.datasets.babi import make_stories
-from harr.evaluate.answers import exam_of, exam_of_task, judged, read_answers
+from harr.evaluate.answers import exam_of, exam_of_task, judge_reply, read_answers
 from harr.params.download import BabiLongParams
 from harr.rag.pipelines.replies import prompt_file
 from harr.types import Generate
@@ -48,12 +48,12 @@ def test_an_answer_in_the_form_of_the_examples_is_right(task: int) -> None:
     for story in make_stories(task, 20, seed=0):
         for form in forms:
             told = form.rstrip(".").rpartition(" ")[0]
-            assert judged(f"<think>No.</think>{told} {story.answers[0]}.", story.answers, exam)["answer_em"] == 1
+            assert judge_reply(f"<think>No.</think>{told} {story.answers[0]}.", story.answers, exam)["answer_em"] == 1
             wrong = {"answer": "nowhere", "answer_em": 0.0, "answer_f1": 0.0}
-            assert judged(f"{told} nowhere.", story.answers, exam) == wrong
+            assert judge_reply(f"{told} nowhere.", story.answers, exam) == wrong
 
 
 def test_the_names_in_a_reply_count_for_f1() -> None:
-    assert judged("garden or office", ["office"], exam_of_task(1))["answer_f1"] == pytest.approx(2 / 3)
-    assert judged("bill", ["Bill"], exam_of_task(5)) == {"answer": "bill", "answer_em": 1.0, "answer_f1": 1.0}
-    assert judged("", ["office"], exam_of_task(1)) == {"answer": "", "answer_em": 0.0, "answer_f1": 0.0}
+    assert judge_reply("garden or office", ["office"], exam_of_task(1))["answer_f1"] == pytest.approx(2 / 3)
+    assert judge_reply("bill", ["Bill"], exam_of_task(5)) == {"answer": "bill", "answer_em": 1.0, "answer_f1": 1.0}
+    assert judge_reply("", ["office"], exam_of_task(1)) == {"answer": "", "answer_em": 0.0, "answer_f1": 0.0}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harr.datasets.haystack import babilong, longer, noise_for
+from harr.datasets.haystack import babilong, noise_for, stretch_stories
 from harr.embed.encoder import Encoder
 from harr.evaluate.lengths import QuestionDocument, on_disk, play_documents
 from harr.evaluate.plan import plan
@@ -23,7 +23,7 @@ TOLD = babilong(
 
 def documents() -> Iterator[QuestionDocument]:
     """Six stories in 30 sentences each."""
-    return longer(TOLD, 30, noise_for(TOLD, 30))
+    return stretch_stories(TOLD, 30, noise_for(TOLD, 30))
 
 
 @pytest.fixture(scope="module")

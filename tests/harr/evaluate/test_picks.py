@@ -2,7 +2,7 @@
 
 from picked import FOUND, LATE, NEVER
 
-from harr.evaluate.picks import cut_row, keep_picks, needed
+from harr.evaluate.picks import count_needed, cut_row, keep_picks
 
 
 def test_what_every_rule_keeps() -> None:
@@ -14,7 +14,7 @@ def test_what_every_rule_keeps() -> None:
         "gold": [0, 2],
     }
     assert keep_picks(FOUND, "value", 0.5) == [0, 1] and keep_picks(LATE, "value", 0.5) == [0]
-    assert [needed(one) for one in (FOUND, LATE, NEVER)] == [2, 3, None]
+    assert [count_needed(one) for one in (FOUND, LATE, NEVER)] == [2, 3, None]
     assert keep_picks(NEVER, "early_stop") == [0, 1, 2], "what was never found ends nothing"
 
 

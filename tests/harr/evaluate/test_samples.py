@@ -7,7 +7,7 @@ import pytest
 from letters import OnePassage
 
 from harr.evaluate.play import Game, rates
-from harr.evaluate.samples import majority, play_samples, written_tokens
+from harr.evaluate.samples import count_tokens, majority, play_samples
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.types import Question
 
@@ -24,4 +24,4 @@ def test_every_sample_plays_all_questions() -> None:
     assert [group[0].question.id for group in groups] == ["q0", "q1"]
     assert rates(groups, (1, 2))["q1"] == pytest.approx({"pass_at_1": 2 / 3, "pass_at_2": 1.0})
     assert [majority(group).answer for group in groups] == ["Ada", "Ada"]
-    assert written_tokens(groups[0], lambda text: len(text.split("<"))) == 6.0
+    assert count_tokens(groups[0], lambda text: len(text.split("<"))) == 6.0

@@ -215,7 +215,7 @@ def test_a_server_that_is_not_there_is_told_without_the_password_in_its_address(
     assert "\n" not in str(caught.value)
     with (
         pytest.raises(ServiceUnavailable, match=r"^Milvus at http://db: ") as told,
-        milvus_client.explained("http://a:Geheim7@db"),
+        milvus_client.explain_errors("http://a:Geheim7@db"),
     ):
         raise MilvusException(message="no http://a:Geheim7@db")
     assert "Geheim7" not in f"{caught.value} {told.value} {capsys.readouterr()}"

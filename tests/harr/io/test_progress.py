@@ -28,7 +28,7 @@ def test_a_stop_waits_for_the_end_of_the_unit() -> None:
         for unit in progress.stoppable(range(5)):
             begun.append(unit)
             if unit == 2:
-                assert progress.ask_to_stop(leave) and progress.stop_asked()
+                assert progress.ask_to_stop(leave) and progress.should_stop()
                 assert not progress.ask_to_stop(leave)  # a second wish does not wait
             ended.append(unit)
     assert begun == ended == [0, 1, 2]

@@ -28,7 +28,7 @@ Within = Callable[..., list[list[str]]]
 @pytest.fixture(scope="module")
 def server(project: Path) -> Iterator[TestClient]:
     searcher = Searcher(project, "float32")
-    follower = Follower(str(project / RETRIEVER), project, project / "cache", searcher.load, searcher.changed)
+    follower = Follower(str(project / RETRIEVER), project, project / "cache", searcher.load, searcher.has_changed)
     follower.start()
     service = RetrieverService(searcher, follower, room=10_000)
     with TestClient(application(service), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:

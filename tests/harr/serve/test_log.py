@@ -19,10 +19,10 @@ def test_what_was_kept_is_read(tmp_path: Path) -> None:
     best = replace(SEARCH, id="s2", pool=(), logprob=None)
     half = replace(SEARCH, id="s4", at=1.6, kept=1)
     for one in (SEARCH, best, half):
-        log.searched(one)
+        log.add_search(one)
     for score in (0.0, 1.0):
         log.outcome(Feedback("s1", 2.0, score, ("p2",)))
-    log.searched(replace(SEARCH, id="s3", chosen=(), question=""))
+    log.add_search(replace(SEARCH, id="s3", chosen=(), question=""))
     searches, outcomes = read_log(tmp_path / "log")
     assert searches == [SEARCH, best, replace(SEARCH, id="s3", chosen=(), question=""), half]
     assert outcomes == {"s1": Feedback("s1", 2.0, 1.0, ("p2",))}, "the last one counts"
@@ -33,19 +33,19 @@ def test_texts_may_stay_out_and_old_days_go(tmp_path: Path) -> None:
     old, foreign = tmp_path / "searches-20200101.jsonl", tmp_path / "notes.jsonl"
     old.write_text("{}\n")
     foreign.write_text("mine")
-    TrafficLog(Recording(tmp_path, days=7, texts=False)).searched(SEARCH)
+    TrafficLog(Recording(tmp_path, days=7, texts=False)).add_search(SEARCH)
     assert not old.exists() and foreign.read_text() == "mine"
     assert read_log(tmp_path)[0] == [replace(SEARCH, question="", query="", state="")]
 
 
 def test_a_line_that_a_kill_broke_off_goes_at_the_next_start(tmp_path: Path) -> None:
-    TrafficLog(Recording(tmp_path)).searched(SEARCH)
+    TrafficLog(Recording(tmp_path)).add_search(SEARCH)
     [path] = tmp_path.iterdir()
     whole = path.read_bytes()
     path.write_bytes(whole + whole[:40])
     with pytest.raises(DamagedFile, match=r"searches-\d+\.jsonl:2: no JSON; remove the line, or the file"):
         read_log(tmp_path)
-    TrafficLog(Recording(tmp_path)).searched(replace(SEARCH, id="s2"))
+    TrafficLog(Recording(tmp_path)).add_search(replace(SEARCH, id="s2"))
     assert [one.id for one in read_log(tmp_path)[0]] == ["s1", "s2"]
 
 
@@ -83,7 +83,7 @@ def test_foreign_rows_are_one_line(tmp_path: Path) -> None:
 def test_a_log_reads_alike_in_any_order_and_never_twice(tmp_path: Path) -> None:
     log = TrafficLog(Recording(tmp_path))
     for number in range(3):
-        log.searched(replace(SEARCH, id=f"s{number}", at=float(number)))
+        log.add_search(replace(SEARCH, id=f"s{number}", at=float(number)))
         log.outcome(Feedback("s0", float(number), number / 2))
     found = read_log(tmp_path)
     paths = sorted(tmp_path.iterdir())

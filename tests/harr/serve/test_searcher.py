@@ -30,20 +30,20 @@ def test_another_corpus_is_opened_with_the_next_load(
     searcher.load(RETRIEVER, "1")
     before, opened = best(searcher), searcher.serving.corpus
     searcher.load(RETRIEVER, "2")
-    assert not searcher.changed() and searcher.serving.corpus is opened, "the same corpus stays open"
+    assert not searcher.has_changed() and searcher.serving.corpus is opened, "the same corpus stays open"
     section = FunctionDatasetParams(**encyclopaedia(passages=210, train_questions=12, test_questions=12, hops=[2]))
     larger = Params.load().model_copy(update={"download": section})
     download(larger.download, CORPUS, QUESTIONS, WORK / "download")
-    assert searcher.changed()
+    assert searcher.has_changed()
     with pytest.raises(IndexMismatch):
         searcher.load(RETRIEVER, "3")
-    assert best(searcher) == before and searcher.changed()
+    assert best(searcher) == before and searcher.has_changed()
     index_world(larger)
     searcher.load(RETRIEVER, "3")
     after = best(searcher)
-    assert after != before and not searcher.changed() and searcher.serving.corpus is not opened
+    assert after != before and not searcher.has_changed() and searcher.serving.corpus is not opened
     (CORPUS / "manifest.json").unlink()
-    assert not searcher.changed(), "a stage is at work"
+    assert not searcher.has_changed(), "a stage is at work"
     searcher.load(RETRIEVER, "4")
     assert best(searcher) == after
     searcher.close()

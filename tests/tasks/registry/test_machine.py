@@ -83,7 +83,7 @@ class Project(RuleBasedStateMachine):
         patch(registration, "done_once", lambda call, *values, **named: call(*values, **named))
         for module in (registration, promotion, replay):
             patch(module, "uploading", lambda name: nullcontext())
-        patch(promotion, "alone", lambda client, name: nullcontext())
+        patch(promotion, "lock_promotion", lambda client, name: nullcontext())
         patch(registration, "requirements", lambda: "a==1\n")
         patch(registration, "write_mlmodel", lambda around, folder: write_json(around / "MLmodel", {}))
         for name in ("figure_tags", "headline_figures", "plain_facts"):
@@ -94,10 +94,10 @@ class Project(RuleBasedStateMachine):
         patch(candidate, "check_settings", lambda params: None)
         patch(candidate, "summary", dict)
         patch(merge, "revisions", dict)
-        patch(merge, "held_expectations", lambda params: {"corpus": 5.0})
+        patch(merge, "count_expectations", lambda params: {"corpus": 5.0})
         patch(replay, "fetch", self.fetched)
         patch(replay, "play_arms", self.played_again)
-        patch(replay, "asked_questions", lambda params, path: [])
+        patch(replay, "draw_test_questions", lambda params, path: [])
         self.corpus_is(0)
         self.trained(8)
         self.evaluated()
@@ -126,7 +126,7 @@ class Project(RuleBasedStateMachine):
         """Stage evaluate: rows of the adapter that is here; of vectors of another corpus it refuses."""
         params, model = Params.load(), Path("models/adapter/weights.json").read_text()
         try:
-            record = evaluation_record.played(params)
+            record = evaluation_record.record_game(params)
         except IndexMismatch:
             return
         work = Path("work/evaluation")
@@ -292,7 +292,7 @@ class Project(RuleBasedStateMachine):
 
     def here(self) -> tuple[str, str]:
         """The corpus and the parameters of the game here."""
-        record = evaluation_record.played(Params.load())
+        record = evaluation_record.record_game(Params.load())
         return str(record["corpus"]), self.params_of(record)
 
     @staticmethod

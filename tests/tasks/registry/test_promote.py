@@ -290,7 +290,7 @@ def test_the_mark_of_a_dead_promotion_is_put_aside_an_own_one_taken_and_a_live_o
     monkeypatch.setattr(registry, "LEASE_SECONDS", 0.0)
     assert promote(params).startswith("promoted")
     assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
-    broken = registry.alone(client, "harr-smoke")
+    broken = registry.lock_promotion(client, "harr-smoke")
     broken.__enter__()  # and never left, as where the server went away: its mark stays, and is this process's own
     monkeypatch.setattr(registry, "LEASE_SECONDS", 600.0)
     with pytest.raises(PromotionRefused, match="no previous champion"):

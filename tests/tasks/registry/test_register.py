@@ -16,7 +16,7 @@ from harr.evaluate.summary import summarise
 from harr.io.files import digest_of, publish, read_json, write_json
 from harr.params import Params
 from harr.services.model_registry import LOADABLE, resolve
-from tasks.evaluation_record import FIGURES, content_of, figures, played
+from tasks.evaluation_record import FIGURES, content_of, figures, record_game
 from tasks.inputs.stages import parameters
 from tasks.merge import register_model
 from tasks.registry.candidate import has_model, keep_candidate
@@ -66,7 +66,7 @@ def finished(right: int, text: str = "first") -> None:
     summary: Any = summarise(arms, resamples=200, seed=0)
     write_json(Path("metrics/contrasts.json"), summary.pop("contrasts"))
     write_json(Path("metrics/evaluate.json"), summary | {"expected_evaluation": 4.0})
-    write_json(Path("work/evaluation/played.json"), played(Params.load()) | {FIGURES: figures()})
+    write_json(Path("work/evaluation/played.json"), record_game(Params.load()) | {FIGURES: figures()})
     publish(Path("work/evaluation"), Path("data/evaluation"))
     for stage, held in SUITES.items():
         write_json(Path(f"metrics/{stage}.json"), held)
@@ -251,7 +251,7 @@ def rows_of_another_arm() -> None:
     Path("data/evaluation/sha256sums.txt").unlink()
 
 
-LOST = r"dvc\.lock does not tell with which parameters stage train ran; run"
+LOST = r"dvc\.lock does not name the parameters with which stage train ran; run"
 FIGURE = r"{} is not what stage evaluate wrote; run `dvc checkout evaluate`"
 WRONG: dict[str, tuple[Callable[[], object], type[HarrError], str]] = {
     "game": (  # stage merge reads it, too, and does not begin

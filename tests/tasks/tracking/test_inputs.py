@@ -93,7 +93,7 @@ def test_a_stage_begins_with_no_other_parameters_than_dvc_will_note(place: Path)
 
 @pytest.mark.fault(21)
 def test_a_model_is_told_by_the_parameters_that_it_was_made_with(place: Path) -> None:
-    with pytest.raises(ParamsError, match=r"dvc\.lock does not tell with which parameters stage train ran"):
+    with pytest.raises(ParamsError, match=r"dvc\.lock does not name the parameters with which stage train ran"):
         check_settings(Params.load())
     digest = hashlib.md5(INPUTS.read_bytes(), usedforsecurity=False).hexdigest()
     noted = {"stages": {"train": {"deps": [{"path": str(INPUTS), "md5": digest}]}}}

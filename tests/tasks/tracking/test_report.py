@@ -13,7 +13,7 @@ import pytest
 from mlflow import MlflowClient
 
 from flows import cli
-from flows.status import status, unsent
+from flows.status import list_unsent, status
 from harr.errors import ServiceUnavailable
 from harr.io.files import digest_of, write_text
 from harr.params import Params
@@ -63,7 +63,7 @@ def test_a_repeated_report_changes_nothing(stored: Path) -> None:
         "tags": {"version": "7"},
     }
     report = left(client.tracking_uri, **whole)
-    assert send_here() == ["reported to MLflow: stage train, FINISHED"] and not unsent(stored)
+    assert send_here() == ["reported to MLflow: stage train, FINISHED"] and not list_unsent(stored)
     (run,), before = stage_runs(client), dump(stored / "mlflow.db")
     assert run.data.tags["version"] == "7" and run.data.params == {"seed": "0"} and run.info.end_time == 2000
     assert len(client.get_metric_history(run.info.run_id, "loss")) == 2 and len(run.inputs.dataset_inputs) == 1
@@ -146,7 +146,7 @@ def test_a_server_that_is_away_costs_a_stage_one_line(
     told = capsys.readouterr().err
     assert told.startswith("warning: the MLflow server does not answer (") and told.count("\n") == 1
     assert told.endswith("stage merge is reported later: `harr record`\n")
-    (kept,) = unsent(workplace)
+    (kept,) = list_unsent(workplace)
     assert kept.stages == ("merge",) and not any("secret" in path.read_text() for path in NOTES.iterdir())
 
 
@@ -192,7 +192,7 @@ def test_what_waits_is_named_by_the_status_and_sent_by_the_command_they_name(
     command = here.split("`")[1].split()
     first, second = said(*command[1:]).splitlines()
     assert first.startswith("reported to MLflow: stage train") and second.startswith(".harr/runs/smoke: reported to ")
-    assert not unsent(workplace)
+    assert not list_unsent(workplace)
     client = MlflowClient(address)
     runs = {run.data.tags["harr.stage"]: run for run in stage_runs(client)}
     assert runs["train"].data.metrics == {"loss": 3.0} and len(client.search_runs(["1"])) == 3
@@ -224,11 +224,11 @@ def test_a_server_that_stops_mid_run_gets_everything_later(
     assert "does not answer" in told and "stage train is reported later" in told and told.count("\n") == 1
     with tracked_run("arms", params) as run:
         run.log(0, {"loss": 1.0})
-    assert [one.stages for one in unsent(stored)] == [("train", "arms")]
+    assert [one.stages for one in list_unsent(stored)] == [("train", "arms")]
     with tracked_run("evaluate", params) as run:
         run.log(0, {"recall": 0.5})
         mlflow_server.start()
-    assert not unsent(stored) and not list(NOTES.iterdir())
+    assert not list_unsent(stored) and not list(NOTES.iterdir())
     told = capsys.readouterr().err
     assert "reported to MLflow: stage train, FINISHED\nreported to MLflow: stage arms, FINISHED\n" in told
     client = MlflowClient()

@@ -122,7 +122,7 @@ def test_no_changed_or_missing_byte_changes_a_completion(tmp_path: Path, capsys:
         path.write_bytes(damaged)
         assert CachedGenerator(Echo(), path).complete(asks(*prompts)) == before
         assert path.with_name("known.sqlite.damaged").read_bytes() == damaged
-        assert capsys.readouterr().out.count("it is now known.sqlite.damaged, and what it held is asked for anew") == 1
+        assert capsys.readouterr().out.count("it is now known.sqlite.damaged, and its content is asked for again") == 1
 
 
 def test_a_file_that_another_process_has_locked_is_not_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,7 @@ def test_answers_are_remembered_and_failures_are_not(tmp_path: Path, capsys: pyt
     assert again.usage() == {"asked": 1.0, "cached": 2.0, "failed": 1.0, "timed_out": 0.0}
     cache.write_bytes(b"no database" * 99)
     assert source(ask, cache=cache).retrieve(searches("ab")) == first and len(ask.asked) == 4
-    assert "it is now cache.sqlite.damaged, and what it held is asked for anew" in capsys.readouterr().out
+    assert "it is now cache.sqlite.damaged, and its content is asked for again" in capsys.readouterr().out
 
 
 def test_half_a_character_of_the_web_is_kept_and_no_text_is_an_error(tmp_path: Path) -> None:
