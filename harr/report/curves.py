@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from harr.evaluate.tables import is_share, label
-from harr.rag.validation import AFTER, BEFORE, leading, points
+from harr.rag.validation import AFTER, BEFORE, leading_metric, points
 from harr.report.charts import Line, Panel
 from harr.report.plots import smooth
 from harr.report.reward_plots import TOTAL, mean_column, terms, window
@@ -74,7 +74,7 @@ def _validation(rows: Rows) -> Iterator[Panel]:
     """Yield what the validation questions told after so many steps, and before the first."""
     if not (played := points(rows)):
         return
-    metric, n = leading(played[-1]), played[-1]["questions"]
+    metric, n = leading_metric(played[-1]), played[-1]["questions"]
     found = tuple((float(point["step"]), float(point[metric])) for point in played if metric in point)
     says = f"{n:.0f} questions that are never learnt from, played by the best choice"
     yield Panel(f"Validation: {label(metric)}", says, (Line("validation", found, "dots"),), is_share(metric))
