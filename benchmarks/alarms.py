@@ -25,7 +25,7 @@ from harr_encyclopaedia.world import make_world
 from harr.params import Params
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.search_r1 import search_r1
-from harr.rag.retrieval.rewritten import RULES, Rewritten, searching_for
+from harr.rag.retrieval.rewritten import RULES, Rewritten, rewrite_query
 from harr.rag.rollout import play
 from harr.rag.scoring.terms import answer_f1
 from harr.rag.scoring.text import normalise
@@ -188,7 +188,7 @@ def exploits() -> None:
                 episodes = play(questions, PIPELINES["search_r1"], retriever, player)
                 hits[rate] += name in report(f"{rate:.0%} {name}", episodes, base["search_r1"])
         for name, rule in product(PIPELINES, CLEAN_RULES):
-            other = Rewritten(retriever, searching_for(RULES[rule]))
+            other = Rewritten(retriever, rewrite_query(RULES[rule]))
             episodes = play(questions, PIPELINES[name], other, Scripted())
             wrong += bool(report(f"clean {seed} {name} {rule}", episodes, base[name]))
         if seed == WORLDS - 1:
@@ -281,14 +281,14 @@ def announced(rows: Rows) -> tuple[int, int]:
     It has fallen where the mean of five rewards is under half of the best such mean.
     """
     from harr.train.alarm import alarm_figures
-    from harr.train.guard import smoothed
+    from harr.train.guard import smooth
 
     seen: Rows = []
     for row in rows:
         seen.append({name: value for name, value in row.items() if name != "alarm"})
         seen[-1] |= alarm_figures(seen)
     alarm = next((n for n, row in enumerate(seen, 1) if row["alarm"]), 0)
-    means = smoothed([row["reward_mean"] for row in rows], 5)
+    means = smooth([row["reward_mean"] for row in rows], 5)
     fall = next((n for n in range(5, len(means) + 1) if means[n - 1] < 0.5 * max(means[4:n])), 0)
     return alarm, fall
 

@@ -35,7 +35,7 @@ from harr.builders.pipeline import build_pipeline
 from harr.builders.places import Places
 from harr.builders.players import open_players, open_samplers, open_writer
 from harr.builders.writers import writer_facts
-from harr.compute.products import by_onednn
+from harr.compute.products import use_onednn
 from harr.corpus.passages import read_questions
 from harr.evaluate.intervals import resample
 from harr.evaluate.play import Game
@@ -125,7 +125,7 @@ def teach(start: Path, out: Path, steps: int, k: int) -> None:
     """Teach a small language model to grade, and write its folder."""
     model, tokenizer = load_model(str(start))
     tokenizer.chat_template = TEMPLATE
-    by_onednn(model)
+    use_onednn(model)
     optimizer = torch.optim.AdamW(model.parameters(), RATE, betas=(0.9, 0.95), weight_decay=0.0)
     with bar(total=steps, desc="grader", unit="step") as progress:
         for step in range(steps):

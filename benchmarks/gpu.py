@@ -19,7 +19,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModel, BertConfig, PretrainedConfig, Qwen3Config
 
-from harr.compute.attention import ready_for_bfloat16
+from harr.compute.attention import prepare_for_bfloat16
 
 QWEN3: dict[str, Any] = {"vocab_size": 151_936, "head_dim": 128, "num_key_value_heads": 8, "use_cache": False}
 SHAPES: dict[str, PretrainedConfig] = {
@@ -77,7 +77,7 @@ def measure(name: str, texts: int, tokens: int, times: int) -> None:
         tell(name, "reading", ids_BT.numel(), seconds(lambda: model(input_ids=ids_BT), times), work, best)
     lora = LoraConfig(r=32, lora_alpha=64, target_modules="all-linear", exclude_modules=r".*pooler.*")
     learner = get_peft_model(model, lora)
-    ready_for_bfloat16(learner)
+    prepare_for_bfloat16(learner)
     learnt = [weight for weight in learner.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(learnt, 1e-5, fused=True)
     spent = {"forward": 0.0, "backward": 0.0, "optimizer": 0.0}

@@ -6,7 +6,7 @@ from flows.doctor.finding import Finding, fail, ok, warn
 from harr.datasets.preview import Data
 from harr.params.pipeline import PipelineFacts
 from harr.params.reward import OF_ANSWERS, OF_GOLD
-from harr.rag.scoring.text import statable, states_answer
+from harr.rag.scoring.text import statable_answers, states_answer
 from harr.types import Question
 
 MANY = 0.1
@@ -103,7 +103,7 @@ def _have_answer(answers: Sequence[str], texts: Sequence[str]) -> bool:
 
 def _answers(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Finding]:
     """Count the answers that stand in their gold passages, and those in the question; yes and no stand nowhere."""
-    pool = [question for questions in splits.values() for question in questions if statable(question.answers)]
+    pool = [question for questions in splits.values() for question in questions if statable_answers(question.answers)]
     leaking = [question for question in pool if states_answer(question.text, question.answers)]
     findings = []
     if leaking:

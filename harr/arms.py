@@ -32,7 +32,7 @@ class Arm:
     method: str = ""
     """The method that trains it, one of ours or ``package.module:name`` of another package; empty: train.method."""
     inside: str = ""
-    """The folder within that of ``full`` in which the training of ``full`` leaves this arm; empty: it has its own."""
+    """The subfolder of ``full`` into which its training writes this arm; empty: the arm has its own folder."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of section ``retriever`` that differ from those of the run."""
     history: bool = True
@@ -42,28 +42,27 @@ class Arm:
     query: Rewriting = ""
     """The rule that writes what it searches for; empty: the query as it is."""
     ceiling: bool = False
-    """Whether it is told what no retriever is told, so that it bounds the others and competes with none."""
+    """Whether it reads what no retriever can know: an upper bound, not a competitor."""
     untaught: bool = False
     """Whether the language model is as it was before stage generator taught it."""
     taught: bool = False
-    """Whether it is there only where stage generator taught the language model."""
+    """Whether it exists only if stage generator taught the language model."""
     demonstrations: Literal["", "best", "all"] = ""
     """The sets of demonstrations from stage filter that the language model is shown."""
     votes: bool = False
-    """Whether it plays a question ``evaluate.samples`` times by chance and gives the most frequent answer; else it plays
-    once, greedily."""
+    """Whether it samples ``evaluate.samples`` episodes per question and votes; else it plays once, greedily."""
     player: str = ""
-    """``package.module:name`` of another package that plays it in place of either."""
+    """``package.module:name`` of a player of another package."""
     function: str = ""
     """``package.module:name`` of a retriever of another package."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What a retriever, a method or a player of another package is set to."""
+    """Settings of the retriever, method or player of another package."""
     before: str = ""
-    """How the report names it where it is the baseline."""
+    """Its name in the report if it is the baseline."""
 
 
 def _rewriting(does: str, prefix: str, search: Ranking, colour: str) -> dict[str, Arm]:
-    """Return the untrained arms that search, one way, for what each rule writes."""
+    """Return the untrained arms that search for the rewritten queries, one arm per rule."""
     rules: dict[Rewriting, tuple[str, str]] = {
         "last_answer": ("the last answer before the query", "<"),
         "first_answer": ("the first answer before the query", ">"),
@@ -96,12 +95,12 @@ ARMS = {
     **_rewriting("is the untrained encoder reading", "", "", "brown"),
     **_rewriting("is full-text search of", "bm25_", "sparse", "slate"),
     "mention": Arm(
-        "takes passages by their titles, those that the query names and those that these name, then full-text search",
+        "follows titles from the query to passages and on to the passages that these name, then full-text search",
         "teal H",
         search="mention",
     ),
     "hybrid": Arm("fuses the rankings of both", "olive h", search="hybrid"),
-    "rerank": Arm("orders the pool of retriever.search anew by evaluate.reranker", "ink H", search="reranked"),
+    "rerank": Arm("reorders the pool of retriever.search by evaluate.reranker", "ink H", search="reranked"),
     "history": Arm("is the same encoder reading the finished hops as well", "orange ^"),
     "thought": Arm(
         "is the same encoder reading the question and, in place of the hops, what the agent wrote before the query",
@@ -118,19 +117,19 @@ ARMS = {
         method="infonce",
     ),
     "warm_start": Arm(
-        "is the supervision by gold passages alone with which the training of full began",
+        "is full after its supervised warm start, before any reward",
         "sky D",
         trained=True,
         inside="warm_start",
     ),
     "evidence_alone": Arm(
-        "was trained the same way but for its encoder, which stays as it is: the term beside the vectors learns alone",
+        "was trained the same way with a frozen encoder: only the evidence term learns",
         "purple D",
         trained=True,
         overrides={"learns": "evidence"},
     ),
     "no_positions": Arm(
-        "was trained without being told where a passage stands",
+        "was trained without the positions of passages",
         "purple v",
         trained=True,
         overrides={"positions": "none"},
@@ -175,7 +174,7 @@ ARMS = {
 
 
 def retriever_arm(function: str, settings: Mapping[str, Any]) -> Arm:
-    """Return the record of an arm whose retriever another package brings.
+    """Return the record of an arm with a retriever of another package.
 
     >>> retriever_arm("mine.search:Retriever", {"depth": 20}).says
     'is the retriever mine.search:Retriever'

@@ -50,12 +50,12 @@ def filter_questions(
     with bar(total=min(params.target, len(questions)), desc="filter: kept", unit="question", visible=main) as progress:
         for number, first in stoppable(enumerate(range(0, len(questions), params.batch_size))):
             shard = run / f"batch-{number:05d}.jsonl"
-            found = read_batch(shard)
-            if found is None:
+            batch_rows = read_batch(shard)
+            if batch_rows is None:
                 batch = questions[first : first + params.batch_size]
-                found = try_questions(params, setup, batch, seed * 1_000_003 + number)
-                distributed.main_process_only(partial(write_batch, shard, found))
-            rows += found
+                batch_rows = try_questions(params, setup, batch, seed * 1_000_003 + number)
+                distributed.main_process_only(partial(write_batch, shard, batch_rows))
+            rows += batch_rows
             count = sum(row["kept"] for row in rows)
             progress.update(min(count, params.target) - progress.n)
             log(number, {"kept": float(count), "tried": float(len(rows))})
@@ -71,7 +71,7 @@ def write_batch(shard: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def read_batch(shard: Path) -> list[dict[str, Any]] | None:
-    """Return what :func:`write_batch` wrote; None where there is no such file, or it is damaged."""
+    """Return the rows of :func:`write_batch`; None if the file is missing or damaged."""
     try:
         digest, _, lines = shard.read_bytes().decode().partition("\n")
     except (OSError, ValueError):

@@ -36,7 +36,7 @@ class Passage:
 
     @property
     def document(self) -> str:
-        """Return the document that the passage is of."""
+        """Return the document of the passage."""
         return document_of(self.id)
 
 
@@ -45,7 +45,7 @@ CHUNK = "{document}_chunk_{number}"
 
 
 def chunk_of(passage_id: str) -> tuple[str, int]:
-    """Return the document of a passage, and the number of the chunk there; what is no chunk is its own document.
+    """Return the document and chunk number of a passage; a passage that is no chunk is its own document.
 
     >>> chunk_of("lung_chunk_12"), chunk_of("p7")
     (('lung', 12), ('p7', 0))
@@ -63,18 +63,17 @@ def document_of(passage_id: str) -> str:
     return chunk_of(passage_id)[0]
 
 
-def chunks_beside(passage_id: str, most: int) -> list[str]:
-    """Return ids that the chunks up to ``most`` before and after a chunk would have, nearest first; of what is no
-    chunk, none.
+def list_neighbour_chunks(passage_id: str, most: int) -> list[str]:
+    """Return the ids of up to ``most`` chunks before and after a chunk, nearest first; [] if the passage is no chunk.
 
-    >>> chunks_beside("lung_chunk_1", 2), chunks_beside("p7", 2)
+    >>> list_neighbour_chunks("lung_chunk_1", 2), list_neighbour_chunks("p7", 2)
     (['lung_chunk_2', 'lung_chunk_0', 'lung_chunk_3'], [])
     """
     document, number = chunk_of(passage_id)
     if document == passage_id:
         return []
     near = [number + step * side for step in range(1, most + 1) for side in (1, -1)]
-    return [CHUNK.format(document=document, number=one) for one in near if one >= 0]
+    return [CHUNK.format(document=document, number=neighbour) for neighbour in near if neighbour >= 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +85,8 @@ class Question:
 
     ``candidate_ids`` lists the passages given with the question (a distractor set); empty means
     that the whole corpus is searched. ``kind`` and ``level`` (of difficulty) are in the source's own words. ``setting``
-    names the data set and the setting of it that the question is from, where its file or those beside it hold several.
-    ``notes`` are a data set's own: plain values that it has for a method of the same package, for which a training
-    question needs no gold.
+    names the data set and the setting that the question is from, where there are several. ``notes`` are plain values
+    of a data set for a method of the same package; training questions of such a method need no gold.
     """
 
     id: str
@@ -116,7 +114,7 @@ class Question:
 
     @property
     def gold_documents(self) -> tuple[str, ...]:
-        """Return the documents of the gold passages, each once; where nothing was cut into chunks, ``gold_ids``.
+        """Return the documents of the gold passages, each once; ``gold_ids`` if no document was cut into chunks.
 
         >>> Question("q", "Who?", gold_ids=("d_chunk_0", "d_chunk_1", "p")).gold_documents
         ('d', 'p')
@@ -125,24 +123,24 @@ class Question:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Return what tells it from other questions: its words, and its gold where that is a story of its own.
+        """Return what identifies the question: its words, and its gold where it has a story of its own.
 
-        Neither case nor punctuation nor the form of Unicode (NFC, NFD) makes another question. "Where is Mary?" is
-        another one in every story. Passages of a question's own story have its id and a hyphen before their number.
+        Case, punctuation and the form of Unicode (NFC, NFD) do not count. "Where is Mary?" is another question in
+        every story. Passages of a question's own story have its id and a hyphen before their number.
 
         >>> Question("q1", "Who is  it?", gold_ids=("p7",)).identity
         ('who is it',)
         >>> Question("q2", "Who?", gold_ids=("q2-0",)).identity
         ('who', 'q2-0')
         """
-        own = all(pid.startswith(f"{self.id}-") for pid in self.gold_ids)
+        is_own_story = all(pid.startswith(f"{self.id}-") for pid in self.gold_ids)
         words = " ".join(re.findall(r"\w+", normalize("NFC", self.text).casefold())) or self.text
-        return (words, *self.gold_ids) if own else (words,)
+        return (words, *self.gold_ids) if is_own_story else (words,)
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One finished hop, as the next state sees it: what was asked and what was learnt.
+    """One finished hop as the next state shows it: the query and the answer.
 
     ``status`` is FOUND, NOT_FOUND or AMBIGUOUS where the pipeline gives one, else empty.
     """
@@ -157,9 +155,9 @@ class Search:
     """A request of a pipeline to the retriever for ``k`` passages (0: the retriever's own k).
 
     ``hops`` is the history before this query; passages in ``exclude_ids`` are never returned. ``tool`` names the
-    source to ask, where there are several. ``resolved`` is the query with the name in it that a pronoun stands for,
-    where whoever wrote it says so; only the arms of an oracle read it. ``thought`` is what the agent wrote right before
-    this search, on one line and without tags; empty where it wrote nothing.
+    source to ask, where there are several. ``resolved`` is the query with its pronoun replaced by the name, if the
+    writer of the query gives it; only the arms of an oracle read it. ``thought`` is what the agent wrote right before
+    this search, on one line and without tags; empty if it wrote nothing.
     """
 
     question: Question
@@ -177,8 +175,8 @@ class Generate:
     """A request of a pipeline to the generator for one completion: of chat ``messages``, or of raw text ``prompt``.
 
     Exactly one of the two is given. The completion ends before the first of the ``stop`` strings.
-    ``past`` is what the same episode has asked and was given before; :func:`harr.rag.rollout.play` adds it. It is not
-    longer than ``max_tokens``, where that is above 0 and less than what the generator writes anyway.
+    ``past`` holds the earlier turns of the episode; :func:`harr.rag.rollout.play` adds it. ``max_tokens`` above 0
+    limits the completion further than the generator's own limit does.
     """
 
     messages: tuple[Mapping[str, str], ...] = ()
@@ -196,7 +194,7 @@ class Generate:
         return text[: min((text.find(word) for word in self.stop if word in text), default=len(text))]
 
     def stopped(self, completion: str) -> bool:
-        """Return whether a stop string ended a completion; one without an ``ending`` is taken for stopped.
+        """Return whether a stop string ended a completion; a completion without an ``ending`` counts as stopped.
 
         >>> request = Generate(prompt="q", stop=("</a>",))
         >>> request.stopped("Bath "), request.stopped(TruncatedCompletion("Bath "))
@@ -213,16 +211,16 @@ class TruncatedCompletion(str):
 
 
 class ContextFull(TruncatedCompletion):
-    """A completion for which the prompt left less room than was asked for; ``reason``: where, and how much.
+    """A completion for which the prompt left less room than requested; ``reason``: where, and how much.
 
-    A server with a longer context would have written more, so it is kept nowhere.
+    It is never cached, because a server with a longer context would have written more.
     """
 
     reason = ""
 
     @classmethod
     def of(cls, text: str, reason: str) -> "ContextFull":
-        """Return a completion with the reason why it is no longer.
+        """Return a completion with the reason why it is so short.
 
         >>> reply = PromptTooLong.of("", "at most 4096 tokens")
         >>> reply == "" and isinstance(reply, TruncatedCompletion), reply.reason
@@ -239,7 +237,7 @@ class PromptTooLong(ContextFull):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One completion of an episode together with what was asked."""
+    """One completion of an episode together with its request."""
 
     request: Generate
     completion: str
@@ -247,11 +245,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """What a state lost to the limits on its length: of its ``hops``, how many were ``cut`` and ``dropped``.
+    """What a state lost to its limits of length: how many of its ``hops`` were ``cut`` and ``dropped``.
 
-    ``thought`` says that it had a thought to tell, ``thought_cut`` that the beginning of it was cut; ``question`` that
-    the original question was cut; ``query`` that the current query alone was longer than the limit, so that its end is
-    not read.
+    ``thought``: it had a thought to show. ``thought_cut``: the beginning of the thought was cut. ``question``: the
+    original question was cut. ``query``: the current query alone exceeds the limit, so its end is not read.
     """
 
     hops: int = 0
@@ -269,13 +266,12 @@ class Retrieval:
 
     A sampling retriever also stores its action: ``state`` (the text it encoded), ``pool`` (row
     numbers of all candidates, the chosen ones first, in order) and ``logprob`` (nats) of the choice; the first ``kept``
-    passages were its best and not drawn. One
-    that goes by values stores ``value``, the Q of its first passage. A source that failed brings no passages but an
-    ``error``: the reason in a line, which the model is shown. ``scores``: one per passage, higher is better, of a
-    retriever that ranks by scores of its own. ``shortened``: what the state lacks of question, history and thought.
-    ``evidence``: what else is known of each candidate of the pool, (N, F), where the policy reads that.
-    ``reached``: the gold passages among the candidates, of a policy that chooses among some; ``reached_by``: those that
-    each source brought, where there are several.
+    passages were taken greedily, not sampled. A policy of values stores ``value``, the Q of its first passage. A
+    source that failed returns no passages but an ``error``: the reason in a line, which the model is shown.
+    ``scores``: one per passage, higher is better, if the retriever has scores of its own. ``shortened``: what the
+    state lacks of question, history and thought. ``evidence``: further features of each candidate of the pool, (N, F),
+    if the policy reads them. ``reached``: the gold passages among the candidates; ``reached_by``: the same per source,
+    where there are several.
     """
 
     passages: tuple[Passage, ...]
@@ -294,7 +290,7 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One search of an episode together with what came back."""
+    """One search of an episode together with its retrieval."""
 
     search: Search
     retrieval: Retrieval
@@ -302,13 +298,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a pipeline: its final answer, its hops, and what was counted.
+    """The result of a pipeline: its final answer, its hops, and its counts.
 
-    ``malformed``: replies that could not be used. ``escaped``: control tags that stood in passages
-    and were made harmless before a model read them. ``turns``: how often the model wrote, or should have, where the
-    pipeline looks at its form; ``faults``: for every turn that is not well-formed, the reason. ``graph``: the reasons
-    why the search graph that the model wrote is none; () it is one; None: the pipeline has no graphs. ``tool_errors``:
-    calls that a tool could not take, and searches that a source failed.
+    ``malformed``: unusable replies. ``escaped``: control tags in passages, escaped before a model reads them.
+    ``turns``: how often the model wrote, or should have, if the pipeline checks the form of turns; ``faults``: the
+    reason for every turn that is not well-formed. ``graph``: why the model's search graph is invalid; (): it is
+    valid; None: the pipeline has no graphs. ``tool_errors``: calls that a tool refused and searches that a source
+    failed.
     """
 
     answer: str | None = None
@@ -325,7 +321,7 @@ class Outcome:
 class Episode:
     """One question played to its end: its searches, its turns of writing, and its outcome.
 
-    ``answer`` is None where the pipeline gave none.
+    ``answer`` is None if the pipeline gave none.
     """
 
     question: Question
@@ -340,12 +336,12 @@ class Episode:
 
     @property
     def retrieved(self) -> tuple[Passage, ...]:
-        """Return all passages of the episode in the order in which they came, without repeats."""
+        """Return all passages of the episode in order of first appearance."""
         return tuple({p.id: p for step in self.steps for p in step.retrieval.passages}.values())
 
     @property
     def documents(self) -> tuple[str, ...]:
-        """Return the documents of all passages of the episode, each where its first passage came."""
+        """Return the documents of all passages of the episode in order of first appearance."""
         return tuple(dict.fromkeys(p.document for step in self.steps for p in step.retrieval.passages))
 
 
@@ -376,5 +372,5 @@ class Generator(Protocol):
         ...
 
     def usage(self) -> Mapping[str, float]:
-        """Return what was used so far: requests, prompt_tokens, completion_tokens and the like."""
+        """Return the usage so far: requests, prompt_tokens, completion_tokens and the like."""
         ...

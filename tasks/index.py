@@ -59,10 +59,10 @@ def decide_training(params: Params) -> dict[str, float]:
     manifests = {"vectors": vectors, "index": index | kinds.read_search(INDEX, REBUILD)}
     today = TrainedOn.of(Passages.open(CORPUS), [QUESTIONS / "train.jsonl", VALIDATION], manifests)
     try:
-        changes = today.since(TrainedOn.open(TRAINED_ON))
+        changes = today.changes_since(TrainedOn.open(TRAINED_ON))
     except DamagedFile:
         changes = None
-    again = changes is None or changes.enough(0.0 if params.train.prefers else params.index.retrain_after)
+    again = changes is None or changes.requires_training(0.0 if params.train.prefers else params.index.retrain_after)
     if again:
         today.save(TRAINED_ON, WORK / "trained_on")
     figures = {"passages": float(len(today.marks[0]))}

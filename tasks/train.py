@@ -53,12 +53,12 @@ def validation_summary(history: list[dict[str, Any]]) -> dict[str, float]:
     >>> validation_summary(rows)["validation_best_recall"], validation_summary(rows)["validation_best_step"]
     (0.6, 1)
     """
-    from harr.rag.validation import best_point, leading, points
+    from harr.rag.validation import best_point, leading_metric, points
 
     validated = points(history)
     if not validated:
         return {}
-    best, metric = best_point(history), leading(validated[-1])
+    best, metric = best_point(history), leading_metric(validated[-1])
     ends = {"first": validated[0], "last": validated[-1], "best": best}
     figures = {f"validation_{name}_{metric}": point[metric] for name, point in ends.items()}
     seconds = sum(point["seconds"] for point in validated)

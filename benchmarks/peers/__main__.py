@@ -45,7 +45,7 @@ from benchmarks.index_kinds import build, open_vectors, walks
 from benchmarks.peers.asking import rollouts, words
 from benchmarks.peers.backend import Backend, with_children
 from benchmarks.peers.turns import flops, layer_weights, row, taking_turns
-from harr.compute.attention import ready_for_bfloat16
+from harr.compute.attention import prepare_for_bfloat16
 from harr.embed.encoder import Encoder
 from harr.embed.inference import for_inference
 from harr.index.passage_index import PassageIndex
@@ -120,7 +120,7 @@ def learning(times: int) -> list[dict[str, Any]]:
         encoder = Encoder(MODEL, max_tokens=256)
         begin(encoder, LoraParams(), 0)
         if ready:
-            ready_for_bfloat16(encoder.model)
+            prepare_for_bfloat16(encoder.model)
         encoder.model = Accelerator(mixed_precision="bf16").prepare_model(encoder.model, evaluation_mode=True)
 
         def work() -> None:

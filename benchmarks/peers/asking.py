@@ -80,7 +80,7 @@ def each(parts: Sequence[list[str]], ask: Callable[[list[str]], object]) -> None
 def by_words(index: WordIndex, texts: Sequence[str]) -> None:
     """Ask as a policy does that searches by words."""
     for text in texts:
-        index.best(words_of(text), N)
+        index.find_best(words_of(text), N)
 
 
 def as_it_comes(index: "bm25s.BM25", texts: list[str]) -> None:
@@ -156,7 +156,7 @@ def alone(
         while True:
             request = moves.send(answer)
             if isinstance(request, Search):
-                [state], _ = policy.written([request])
+                [state], _ = policy.write_states([request])
                 _, rows = flat.search(model.encode([policy.prompt + state], show_progress_bar=False), policy.k)
                 answer = Retrieval(tuple(passages[place] for place in rows[0]))
             else:

@@ -10,7 +10,7 @@ from harr.params.embed import EncoderParams
 from harr.params.pipeline import PickParams, PipelineParams
 from harr.params.reward import RewardParams
 from harr.rag.pipelines import PIPELINES
-from harr.rag.pipelines.thinking import thinking
+from harr.rag.pipelines.thinking import limit_thoughts
 from harr.rag.scoring.reranker import open_reranker
 from harr.rag.scoring.reward import SIMILARITY, Reward
 from harr.rag.scoring.similarity import Encode
@@ -24,7 +24,7 @@ def build_pipeline(section: PipelineParams, generator: GeneratorSection, places:
         ModelError: ``pipeline.template`` is chat, and the model has no chat template that can be used.
     """
     pipeline = PIPELINES[section.name](section, writer_facts(generator, places))
-    return thinking(pipeline, tokens) if (tokens := getattr(section, "thinking_tokens", 0)) else pipeline
+    return limit_thoughts(pipeline, tokens) if (tokens := getattr(section, "thinking_tokens", 0)) else pipeline
 
 
 def for_training(section: PipelineParams) -> PipelineParams:

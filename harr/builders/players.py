@@ -23,7 +23,7 @@ from harr.builders.retrievers import (
 )
 from harr.builders.setup import open_encoder
 from harr.builders.writers import base_folder, build_samplers, build_writer, writer_folder
-from harr.compute.precision import resolved
+from harr.compute.precision import choose_precision
 from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
 from harr.embed.inference import for_inference
@@ -31,7 +31,7 @@ from harr.errors import CorpusError
 from harr.index.corpus import Corpus
 from harr.params import Params
 from harr.params.retriever import RetrieverParams
-from harr.rag.retrieval.rewritten import RULES as REWRITES, Rewritten, searching_for
+from harr.rag.retrieval.rewritten import RULES as REWRITES, Rewritten, rewrite_query
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.router import open_sources
 from harr.types import Generator, Question, Retriever
@@ -145,14 +145,14 @@ def open_players(
     with open_corpus(params.index, places) as corpus:
         _check_ids(questions, corpus.passages, places)
         base = open_encoder(params, corpus, places)
-        precision = resolved(getattr(params.train, "precision", ""))
+        precision = choose_precision(getattr(params.train, "precision", ""))
         dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         contest = Contest(params, corpus, base, dtype, web, candidates)
 
         def player(arm: Arm, trained: Path | None) -> Retriever:
             make = next(make for fits, make in SEARCHERS if fits(contest, arm, trained))
             searcher = make(contest, arm, trained)
-            return Rewritten(searcher, searching_for(REWRITES[arm.query])) if arm.query else searcher
+            return Rewritten(searcher, rewrite_query(REWRITES[arm.query])) if arm.query else searcher
 
         yield player
 

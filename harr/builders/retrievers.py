@@ -61,7 +61,7 @@ def open_corpus(section: IndexParams, places: Places) -> Iterator[Corpus]:
     passages = Passages.open(places.corpus)
     vectors = Vectors.of(passages, places.vectors)
     opened = partial(open_index, passages, vectors, section, places.index)
-    with distributed.held_by_main(opened) as index:
+    with distributed.open_in_main(opened) as index:
         mentions = cache(partial(Mentions.of, passages, places.mentions))
         yield Corpus(passages, vectors, index, mentions, cache(partial(WordIndex.of, passages, places.words)))
 

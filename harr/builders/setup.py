@@ -23,7 +23,7 @@ from harr.corpus.passages import Passages, read_questions
 from harr.embed.encoder import Encoder
 from harr.errors import ParamsError
 from harr.index.corpus import Corpus
-from harr.index.kinds import built_as
+from harr.index.kinds import describe_kind
 from harr.io.files import fingerprint, sha256
 from harr.params import Params
 from harr.params.filter import PreferencesParams
@@ -69,7 +69,7 @@ def open_setup(
             "questions": sha256(questions),
             "writer": stamps(writer),
         }
-        if kind := built_as(params.index):  # what is not exact finds other pools
+        if kind := describe_kind(params.index):  # what is not exact finds other pools
             facts["index_kind"] = {**kind["kind"], "breadth": params.index.breadth}
         validating = _validation(params, validation)
         if validation and validating:

@@ -28,7 +28,7 @@ from harr.rag.generation.local_model import LanguageModel, LocalGenerator, load_
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.generation.shared import SharedGenerator
 from harr.rag.pipelines import WriterFacts
-from harr.rag.scoring.judge import readable
+from harr.rag.scoring.judge import is_readable
 from harr.types import Generate, Generator
 
 Reader = ServedParams | LocalParams | FunctionGeneratorParams
@@ -62,7 +62,7 @@ def build_judge(section: ServedParams | LocalParams | None, seed: int, places: P
     """
     if section is None:
         return None
-    return _share(lambda: _writer(_greedy(section), seed, places, "reward.judge", readable))
+    return _share(lambda: _writer(_greedy(section), seed, places, "reward.judge", is_readable))
 
 
 def build_writer(section: GeneratorSection, model: Path, max_tokens: int, seed: int, places: Places) -> Generator:

@@ -1,7 +1,7 @@
 """Attention of a model that learns in bfloat16 on a CPU: in float32, where its backward pass is several times as fast.
 
 torch multiplies the small matrices of a head by a general kernel there, which is slow in bfloat16 (``python -m
-benchmarks.peers``). What comes before and after it stays in bfloat16; what is learnt is no farther from float32.
+benchmarks.peers``). The rest stays in bfloat16; the learnt weights are no farther from those of float32.
 """
 
 from typing import Any
@@ -13,34 +13,34 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 NAME = "harr_float32"
-"""What transformers calls it."""
+"""Its name in transformers."""
 
 
-def attend(
+def compute_attention(
     module: torch.nn.Module,
     query_BHTD: Tensor,
     key_BHTD: Tensor,
     value_BHTD: Tensor,
     attention_mask: Tensor | None,
-    **named: Any,
+    **options: Any,
 ) -> tuple[Tensor, None]:
-    """Return what the ordinary attention of torch does, (B, T, H, D), in the number format of the query."""
-    read = [part.float() for part in (query_BHTD, key_BHTD, value_BHTD)]
+    """Return torch's attention, computed in float32, (B, T, H, D), in the number format of the query."""
+    parts = [part.float() for part in (query_BHTD, key_BHTD, value_BHTD)]
     if attention_mask is not None and attention_mask.is_floating_point():
         attention_mask = attention_mask.float()
     with torch.autocast(query_BHTD.device.type, enabled=False):
-        told_BTHD, _ = sdpa_attention_forward(module, read[0], read[1], read[2], attention_mask, **named)
-    return told_BTHD.to(query_BHTD.dtype), None
+        output_BTHD, _ = sdpa_attention_forward(module, parts[0], parts[1], parts[2], attention_mask, **options)
+    return output_BTHD.to(query_BHTD.dtype), None
 
 
-AttentionInterface.register(NAME, attend)
+AttentionInterface.register(NAME, compute_attention)
 AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
-def ready_for_bfloat16(model: Any) -> None:
-    """Ready a model of sentence-transformers, with its adapter, for training in bfloat16 under autocast on a CPU.
+def prepare_for_bfloat16(model: Any) -> None:
+    """Prepare a model of sentence-transformers, with its adapter, for training in bfloat16 under autocast on a CPU.
 
-    torch's own attention gives way to :func:`attend`. PEFT does not turn what a layer reads into float32 and back,
+    :func:`compute_attention` replaces torch's attention. PEFT no longer casts inputs of layers to float32 and back,
     which changes no bit and takes a twentieth of a pass.
     """
     if model.device.type != "cpu":

@@ -1,4 +1,4 @@
-"""Batches as large as the GPU has room for."""
+"""Batches as large as GPU memory allows."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -14,9 +14,9 @@ T = TypeVar("T")
 def auto_batch(
     rows: Sequence[Row], size: int, run: Callable[[Sequence[Row]], T], name: str
 ) -> Iterator[tuple[Sequence[Row], T]]:
-    """Yield batches of ``size`` rows, in order, each with what ``run`` makes of it; smaller ones where the GPU is full.
+    """Yield batches of ``size`` rows, in order, each with the result of ``run``; smaller ones if the GPU is full.
 
-    A batch without room is halved, and so are those after it, which is told once for the model ``name``.
+    A batch without room is halved, and so are those after it; a line with the model's ``name`` says so once.
 
     Raises:
         torch.OutOfMemoryError: there is no room for one row; or processes compute together, all equally often.
@@ -27,18 +27,18 @@ def auto_batch(
     first = 0
     while first < len(rows):
         batch = rows[first : first + size]
-        found = _tried(run, batch)
-        if found is None:
+        result = _try_batch(run, batch)
+        if result is None:
             torch.cuda.empty_cache()
             size = len(batch) // 2
-            _tell(f"{name}: the GPU is full at batches of {len(batch)}; going on with {size}")
+            _print_once(f"{name}: the GPU is full at batches of {len(batch)}; going on with {size}")
         else:
-            yield batch, found
+            yield batch, result
             first += len(batch)
 
 
-def _tried(run: Callable[[Sequence[Row]], T], batch: Sequence[Row]) -> T | None:
-    """Return what ``run`` makes of a batch; None without room, once the traceback, which holds tensors, is gone."""
+def _try_batch(run: Callable[[Sequence[Row]], T], batch: Sequence[Row]) -> T | None:
+    """Return the result of ``run``; None without room, after the traceback, which refers to tensors, is freed."""
     try:
         return run(batch)
     except torch.OutOfMemoryError:
@@ -48,6 +48,6 @@ def _tried(run: Callable[[Sequence[Row]], T], batch: Sequence[Row]) -> T | None:
 
 
 @cache
-def _tell(line: str) -> None:
-    """Print a line that this process has not printed yet."""
+def _print_once(line: str) -> None:
+    """Print a line once per process."""
     tqdm.write(line)

@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: trained weights, heads beside them, optimizer and history, in safetensors and json.
+"""Checkpoints of a training run: trained weights, heads, optimizer and history, in safetensors and json.
 
 Random numbers need no saving: every step seeds its own generator from (seed, step).
 """
@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from harr.compute.tensors import optimizer_tensors, put_back, restore_optimizer, trained_weights
+from harr.compute.tensors import load_tensors, optimizer_tensors, restore_optimizer, trained_weights
 from harr.io.files import check_sums, draft, newest_sound, read_json, write_json
 
 HEADS = "heads.safetensors"
-"""What learns beside the weights: a value head, the term of the evidence."""
+"""File of the trained heads: a value head, the term of the evidence."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Checkpoints:
         *,
         best: int,
     ) -> None:
-        """Write the state after ``step`` finished steps; of older ones only ``best`` is kept."""
+        """Write the state after ``step`` finished steps, and delete older checkpoints except ``best``."""
         with draft(self.folder / "checkpoint.draft", self._path(step)) as folder:
             weights = {path: weight.detach().contiguous() for path, weight in trained_weights(model).items()}
             save_file(weights, folder / "weights.safetensors")
@@ -52,11 +52,11 @@ class Checkpoints:
                 shutil.rmtree(old)
 
     def steps(self) -> list[int]:
-        """Return after how many steps each of the checkpoints that there are was written."""
+        """Return the steps of all checkpoints."""
         return [int(path.name.rpartition("-")[2]) for path in self._whole()]
 
     def history(self) -> list[dict[str, Any]]:
-        """Return the history of the latest sound checkpoint; [] where there is none."""
+        """Return the history of the latest sound checkpoint; [] without any."""
         return self._history(newest_sound(self._whole()))
 
     @staticmethod
@@ -66,7 +66,7 @@ class Checkpoints:
     def load(
         self, model: torch.nn.Module, head: torch.nn.Module | None, optimizers: Sequence[torch.optim.Optimizer]
     ) -> list[dict[str, Any]]:
-        """Restore the latest sound checkpoint and return its history; [] where there is none."""
+        """Restore the latest sound checkpoint and return its history; [] without any."""
         folder = newest_sound(self._whole())
         if folder is None:
             return []
@@ -78,10 +78,10 @@ class Checkpoints:
         return self._history(folder)
 
     def load_best(self, model: torch.nn.Module, head: torch.nn.Module | None, best: int) -> None:
-        """Put weights and head of the checkpoint after ``best`` steps back.
+        """Restore weights and head of the checkpoint after ``best`` steps.
 
         Raises:
-            DamagedFile: a file of it changed since.
+            DamagedFile: one of its files changed.
         """
         check_sums(self._path(best), f"rm -r {self.folder}` and `dvc repro -f -s train")
         self.load_weights(model, self._path(best))
@@ -90,8 +90,8 @@ class Checkpoints:
 
     @staticmethod
     def load_weights(model: torch.nn.Module, folder: Path) -> None:
-        """Put the trained weights of one checkpoint back."""
-        put_back(trained_weights(model), load_file(folder / "weights.safetensors"), folder)
+        """Restore the trained weights of one checkpoint."""
+        load_tensors(trained_weights(model), load_file(folder / "weights.safetensors"), folder)
 
     def _path(self, step: int) -> Path:
         return self.folder / f"checkpoint-{step:06d}"

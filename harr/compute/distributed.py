@@ -1,9 +1,9 @@
 """Several processes that train as one (``accelerate launch``); with a single one, all of this does nothing.
 
 Every process plays the same episodes and holds the same batch. The main one alone opens the index, asks the
-generator, chooses passages and writes files; the others hear what it got. Encoding and gradient passes are shared
-out. The weights that learn are copies: their gradients are added up before every update, so that they stay equal to
-the last bit.
+generator, chooses passages and writes files; it broadcasts the results. Encoding and gradient passes are distributed.
+Every process has a copy of the trained weights: gradients are summed before every update, so that the copies stay
+equal to the last bit.
 """
 
 import atexit
@@ -29,11 +29,11 @@ from harr.io.extras import optional
 
 T = TypeVar("T")
 WAIT = timedelta(hours=1)
-"""Time that a process waits for another: longer than the slowest batch of text takes to write."""
+"""Maximum time that a process waits for another: longer than the slowest batch of text takes."""
 
 
 def count() -> int:
-    """Return how many processes train together.
+    """Return the number of processes that train together.
 
     >>> count(), number(), is_main()
     (1, 0, True)
@@ -52,12 +52,12 @@ def is_main() -> bool:
 
 
 def device() -> str | None:
-    """Return where this process computes, as torch names it; None: wherever a single process would."""
-    return str(_joined()) if count() > 1 else None
+    """Return the device of this process; None if it is the only one."""
+    return str(_join_processes()) if count() > 1 else None
 
 
-def _joined() -> torch.device:
-    """Meet the other processes, the first time; returns this one's device.
+def _join_processes() -> torch.device:
+    """Join the process group at the first call; return the device of this process.
 
     Raises:
         ParamsError: accelerate is configured for an engine that harr does not train with.
@@ -73,16 +73,16 @@ def _joined() -> torch.device:
 
 @cache
 def _objects() -> torch.distributed.ProcessGroup | None:
-    """Return the group in which processes hand each other objects: gloo's, also beside GPUs.
+    """Return the process group for objects: gloo, even with GPUs.
 
-    Whoever waits in NCCL keeps a core and a GPU busy, and the others wait for as long as the main one plays.
+    Waiting in NCCL keeps a core and a GPU busy, and processes wait as long as the main one plays.
     """
-    _joined()
+    _join_processes()
     return torch.distributed.new_group(backend="gloo", timeout=WAIT)
 
 
 def _accelerate() -> ModuleType:
-    """Return what several processes need; a single one does without, such as an application that searches."""
+    """Import accelerate, which a single process, such as an application that searches, does not need."""
     return optional("accelerate", "pipeline")
 
 
@@ -91,14 +91,14 @@ def _configured(engine: str) -> bool:
 
 
 def shard(model: torch.nn.Module, weights: Iterable[torch.nn.Parameter]) -> None:
-    """Cut the frozen part of ``model`` into one shard per process, where accelerate is configured for FSDP.
+    """Cut the frozen part of ``model`` into one shard per process if accelerate is configured for FSDP.
 
-    Layers are put together while they compute (FSDP 2), so all processes must compute equally often. The ``weights``
-    that learn stay whole in every process; DDP, if it wraps the model, sees only them.
+    Layers are gathered while they compute (FSDP 2), so all processes must compute equally often. The trained
+    ``weights`` stay whole in every process; DDP, if it wraps the model, sees only them.
     """
     if count() == 1 or not _configured("FSDP"):
         return
-    mesh, whole = init_device_mesh(_joined().type, (count(),)), set(weights)
+    mesh, whole = init_device_mesh(_join_processes().type, (count(),)), set(weights)
     for layer in [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]:
         fully_shard(layer, mesh=mesh, ignored_params=whole)
     fully_shard(model, mesh=mesh, ignored_params=whole)
@@ -107,7 +107,7 @@ def shard(model: torch.nn.Module, weights: Iterable[torch.nn.Parameter]) -> None
 
 
 def main_process_only(call: Callable[[], T]) -> T:
-    """Return what ``call`` returns in the main process, which alone calls it; its ``HarrError`` is raised in all."""
+    """Call ``call`` in the main process only; return its result, or raise its ``HarrError``, in all processes."""
     if count() == 1:
         return call()
     group = _objects()
@@ -124,16 +124,16 @@ def main_process_only(call: Callable[[], T]) -> T:
 
 
 @contextmanager
-def held_by_main(opened: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
-    """Open something in the main process. The others are given None, and must use it within ``main_process_only``."""
-    held: list[T] = []
+def open_in_main(opened: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
+    """Open a resource in the main process. The others get None, and must use it within ``main_process_only``."""
+    resources: list[T] = []
     with ExitStack() as stack:
-        main_process_only(lambda: held.append(stack.enter_context(opened())))
-        yield held[0] if held else cast(T, None)
+        main_process_only(lambda: resources.append(stack.enter_context(opened())))
+        yield resources[0] if resources else cast(T, None)
 
 
 def share(size: int) -> tuple[int, int]:
-    """Return this process's part of ``size`` rows: from the first up to, not with, the last.
+    """Return this process's part of ``size`` rows: the first row, and the first after the last.
 
     >>> share(5)
     (0, 5)
@@ -141,37 +141,37 @@ def share(size: int) -> tuple[int, int]:
     return size * number() // count(), size * (number() + 1) // count()
 
 
-def joined(mine: Sequence[T]) -> list[T]:
-    """Return what all processes have, the main one's first, in all of them.
+def gather_rows(mine: Sequence[T]) -> list[T]:
+    """Gather the rows of all processes, the main one's first, in all of them.
 
-    >>> joined([1, 2])
+    >>> gather_rows([1, 2])
     [1, 2]
     """
     if count() == 1:
         return list(mine)
-    found: list[Any] = [None] * count()
-    torch.distributed.all_gather_object(found, list(mine), group=_objects())
-    return [one for part in found for one in part]
+    parts: list[Any] = [None] * count()
+    torch.distributed.all_gather_object(parts, list(mine), group=_objects())
+    return [row for part in parts for row in part]
 
 
-def shared_out(size: int, work: Callable[[Sequence[int]], Sequence[T]]) -> list[T]:
+def share_work(size: int, work: Callable[[Sequence[int]], Sequence[T]]) -> list[T]:
     """Return one result per row of ``size``, in order, in all processes; each does ``work`` on its share of the rows.
 
-    Neighbours, which take about as long, go to different processes. A share may be empty.
+    Neighbouring rows, which take similar time, go to different processes. A share may be empty.
 
-    >>> shared_out(3, lambda rows: [row * row for row in rows])
+    >>> share_work(3, lambda rows: [row * row for row in rows])
     [0, 1, 4]
     """
     mine = range(number(), size, count())
-    found = dict(joined(list(zip(mine, work(mine), strict=True))))
-    return [found[row] for row in range(size)]
+    results = dict(gather_rows(list(zip(mine, work(mine), strict=True))))
+    return [results[row] for row in range(size)]
 
 
 def check_same_step(done: int, folder: Path) -> None:
-    """Let a run go on where all processes found it.
+    """Check that all processes resume at the same step.
 
     Raises:
-        StaleState: a process has finished another number of steps than the main one.
+        StaleState: a process resumes at another step than the main one.
     """
     if (main := main_process_only(lambda: done)) != done:
         raise StaleState(
@@ -181,10 +181,10 @@ def check_same_step(done: int, folder: Path) -> None:
 
 
 def refuse_shards(method: str, unless: str = "") -> None:
-    """Refuse FSDP for a method whose model must be whole in every process; ``unless``: what else would do.
+    """Refuse FSDP for a method whose model must be whole in every process; ``unless``: the alternative.
 
     Raises:
-        ParamsError: accelerate is configured to cut models up.
+        ParamsError: accelerate is configured to shard models.
     """
     for engine in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
         if _configured(engine):
@@ -197,43 +197,43 @@ def refuse_shards(method: str, unless: str = "") -> None:
 def all_gather(texts: Sequence[str], encode: Callable[[Sequence[str]], NDArray[np.float32]]) -> NDArray[np.float32]:
     """Return the vectors of ``texts``, (n, D), in all processes to the same bit; each encodes its share.
 
-    Shares are filled up to one size, so that every process runs the model equally often.
+    Shares are padded to one size, so that every process runs the model equally often.
     """
     if count() == 1 or not texts:
         return encode(texts)
     size = -(-len(texts) // count())
     mine = [texts[i % len(texts)] for i in range(number(), size * count(), count())]
-    every: Tensor = _accelerate().utils.gather(torch.from_numpy(encode(mine)).to(_joined()))
+    every: Tensor = _accelerate().utils.gather(torch.from_numpy(encode(mine)).to(_join_processes()))
     return every.view(count(), size, -1).transpose(0, 1).flatten(0, 1)[: len(texts)].cpu().numpy()
 
 
-def add_up(values: Tensor) -> Tensor:
+def sum_processes(values: Tensor) -> Tensor:
     """Return the sum of ``values`` over all processes, in place."""
     if count() > 1:
-        here = values.to(_joined())
-        torch.distributed.all_reduce(here)
-        values.copy_(here)
+        local = values.to(_join_processes())
+        torch.distributed.all_reduce(local)
+        values.copy_(local)
     return values
 
 
 def sum_gradients(weights: Iterable[Tensor]) -> None:
-    """Give every process the sum of all gradients: one message for all ``weights``."""
+    """Sum the gradients over all processes, in one message for all ``weights``."""
     if count() == 1:
         return
     gradients = [weight.grad for weight in weights if weight.grad is not None]
-    flat = add_up(torch.cat([gradient.flatten() for gradient in gradients]))
+    flat = sum_processes(torch.cat([gradient.flatten() for gradient in gradients]))
     for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
         gradient.copy_(part.view_as(gradient))
 
 
 def total(figures: Mapping[str, float], *, largest: str = "") -> dict[str, float]:
-    """Return figures of all processes' shares, added up; of the one called ``largest`` the largest.
+    """Return the sums of figures over all processes; for the figure ``largest`` the maximum.
 
     >>> total({"loss": 0.5, "gap": 0.1}, largest="gap")
     {'loss': 0.5, 'gap': 0.1}
     """
     if count() == 1:
         return dict(figures)
-    mine = torch.tensor([list(figures.values())], dtype=torch.float64, device=_joined())
+    mine = torch.tensor([list(figures.values())], dtype=torch.float64, device=_join_processes())
     columns = zip(figures, _accelerate().utils.gather(mine).T.tolist(), strict=True)
     return {name: max(column) if name == largest else sum(column) for name, column in columns}

@@ -1,4 +1,4 @@
-"""Matrices that are multiplied again and again: laid out for the processor once, not at every product (oneDNN)."""
+"""Matrices for many products: laid out for the processor once, not at every product (oneDNN)."""
 
 import torch
 from torch import Tensor
@@ -13,18 +13,18 @@ class Packed:
     """
 
     def __init__(self, weight_OI: Tensor, bias_O: Tensor | None = None) -> None:
-        """Lay out a dense matrix; where the processor has no such kernel it stays as it is."""
+        """Lay out a dense matrix; without a kernel for it, it stays as it is."""
         weight_OI = weight_OI.detach().contiguous()
         self._bias_O = None if bias_O is None else bias_O.detach()
         self._laid_out = _has_kernel(weight_OI)
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight_OI, None) if self._laid_out else weight_OI
 
     def __call__(self, rows_BI: Tensor, *, gelu: bool = False) -> Tensor:
-        """Return ``rows_BI @ weight_OI.T + bias_O``, (B, O), through GELU where that is asked for."""
+        """Return ``rows_BI @ weight_OI.T + bias_O``, (B, O), with ``gelu`` through GELU."""
         if self._laid_out:
             return product(rows_BI, self._weight, self._bias_O, "gelu" if gelu else "none")
-        told = torch.nn.functional.linear(rows_BI, self._weight, self._bias_O)
-        return torch.nn.functional.gelu(told) if gelu else told
+        output = torch.nn.functional.linear(rows_BI, self._weight, self._bias_O)
+        return torch.nn.functional.gelu(output) if gelu else output
 
 
 def _has_kernel(weight_OI: Tensor) -> bool:

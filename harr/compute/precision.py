@@ -1,8 +1,8 @@
 """The number format that ``train.precision: auto`` means: bfloat16 where the machine multiplies it, float32 elsewhere.
 
 Without AVX512_BF16, AMX or their like torch multiplies bfloat16 by a general kernel: a pass of 16 states of MiniLM took
-22 CPU seconds, and 1.0 in float32. What the processor can do is asked, not timed, so that all seeds of a run, and what
-goes on after a kill, compute alike.
+22 CPU seconds, and 1.0 in float32. The processor's capabilities are queried, not timed, so that all seeds of a run, and
+a resumed run, compute alike.
 """
 
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ from harr.params.loop import LoopParams
 
 P = TypeVar("P", bound=LoopParams)
 KERNELS = ("avx512_bf16", "amx_bf16", "avx10_2", "bf16")
-"""Capabilities of a processor, as torch names them, that bring products in bfloat16; the last is that of ARM."""
+"""Torch's names of the processor capabilities for products in bfloat16; the last is that of ARM."""
 
 
-def resolved(precision: str) -> str:
-    """Return the number format itself: what is asked for, and for ``auto`` what this machine is fast in.
+def choose_precision(precision: str) -> str:
+    """Return the number format; for ``auto`` the fast one of this machine.
 
-    >>> resolved("float32")
+    >>> choose_precision("float32")
     'float32'
     """
     if precision != "auto":
@@ -29,13 +29,13 @@ def resolved(precision: str) -> str:
 
 
 def multiplies_bfloat16() -> bool:
-    """Return whether the GPU, or the processor where there is none, has products in bfloat16."""
+    """Return whether the GPU, or without one the processor, has products in bfloat16."""
     if torch.cuda.is_available():
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    able: Mapping[str, Any] = torch.cpu.get_capabilities()
-    return any(able.get(name, False) for name in KERNELS)
+    capabilities: Mapping[str, Any] = torch.cpu.get_capabilities()
+    return any(capabilities.get(name, False) for name in KERNELS)
 
 
-def settled(params: P) -> P:
-    """Return parameters of training that name the number format itself, so that a run is known by it."""
-    return params.model_copy(update={"precision": resolved(params.precision)})
+def resolve_precision(params: P) -> P:
+    """Replace ``auto`` in the parameters of training by the number format, which is part of a run's identity."""
+    return params.model_copy(update={"precision": choose_precision(params.precision)})

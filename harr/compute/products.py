@@ -1,4 +1,4 @@
-"""Products of linear layers in float32 on a CPU: by oneDNN, where torch would ask MKL.
+"""Products of linear layers in float32 on a CPU by oneDNN instead of MKL.
 
 MKL uses only half of what an AMD processor with AVX512 can do: 848 rows by 384 x 1,536 took one core of an EPYC at 105
 billion operations a second, and 228 by oneDNN. The sums are the same but for their last bits.
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class _Product(torch.autograd.Function):
-    """A linear layer whose product, and that of its backward pass, oneDNN computes."""
+    """A linear layer with forward and backward products by oneDNN."""
 
     @staticmethod
     def forward(context: Any, rows_BI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
@@ -36,18 +36,18 @@ def product(rows_BI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, then: str
 
 
 class Linear(torch.nn.Linear):
-    """A linear layer as torch has it, computed by oneDNN where all is float32 on a CPU."""
+    """torch's linear layer, computed by oneDNN if everything is float32 on a CPU."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the layer's product."""
-        plain = input.dtype == self.weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-        if plain and input.device.type == "cpu" and input.numel():
+        is_float32 = input.dtype == self.weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+        if is_float32 and input.device.type == "cpu" and input.numel():
             return cast(Tensor, _Product.apply(input, self.weight, self.bias))
         return super().forward(input)
 
 
-def by_onednn(model: torch.nn.Module) -> None:
-    """Let the linear layers of a model be :class:`Linear`; one of a class of its own stays as it is."""
+def use_onednn(model: torch.nn.Module) -> None:
+    """Replace the linear layers of a model by :class:`Linear`; subclasses stay as they are."""
     if torch.backends.mkldnn.is_available():
         for part in model.modules():
             if type(part) is torch.nn.Linear:

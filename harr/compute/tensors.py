@@ -1,4 +1,4 @@
-"""What is trained, and the state of an optimizer, as named tensors, so that a checkpoint needs no pickle."""
+"""Trained weights and the state of an optimizer as named tensors, so that a checkpoint needs no pickle."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,13 +10,13 @@ from harr.errors import ModelError
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """Return the state of an optimizer by ``<parameter's number>.<name>``, as safetensors can keep it."""
+    """Return the state of an optimizer by ``<parameter's number>.<name>``, for safetensors."""
     state = optimizer.state_dict()["state"]
     return {f"{index}.{name}": value.contiguous() for index, slots in state.items() for name, value in slots.items()}
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
-    """Put back what ``optimizer_tensors`` gave."""
+    """Restore the state that ``optimizer_tensors`` returned."""
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, value in tensors.items():
         index, name = key.split(".", 1)
@@ -25,18 +25,18 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch
 
 
 def trained_weights(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
-    """Return the weights that learn, by name, in a fixed order."""
+    """Return the trainable weights by name, in a fixed order."""
     return {path: weight for path, weight in model.named_parameters() if weight.requires_grad}
 
 
 @torch.no_grad()
-def put_back(weights: Mapping[str, Tensor], kept: Mapping[str, Tensor], place: Path) -> None:
-    """Copy kept tensors into the weights of the same names.
+def load_tensors(weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor], folder: Path) -> None:
+    """Copy tensors into the weights of the same names.
 
     Raises:
         ModelError: a name or a shape differs.
     """
-    for path, tensor in kept.items():
+    for path, tensor in tensors.items():
         if path not in weights or weights[path].shape != tensor.shape:
-            raise ModelError(f"{place} does not fit this model at {path}; run `dvc repro -f -s train`")
+            raise ModelError(f"{folder} does not fit this model at {path}; run `dvc repro -f -s train`")
         weights[path].copy_(tensor)

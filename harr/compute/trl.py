@@ -1,7 +1,7 @@
-"""TRL's loop as harr runs it: our figures and checkpoints, a clean stop, and the same weights after a kill.
+"""TRL's training loop with our figures and checkpoints, a clean stop, and the same weights after a kill.
 
-TRL has the loss and the update. What its trainers share here: a model begins where its latest checkpoint ends, every
-step seeds its own random numbers, and a callback tells the figures, draws the bar and saves.
+TRL has the loss and the update. All its trainers here resume from the latest checkpoint and seed the random numbers of
+every step; a callback logs figures, draws the bar and saves.
 """
 
 import time
@@ -29,11 +29,11 @@ from harr.types import Log
 Tokens = tuple[list[int], list[bool]]
 """Token ids, and which of them the model learns to write."""
 SAVE_EVERY = 50
-"""Steps between two checkpoints, where no parameter says it."""
+"""Default number of steps between two checkpoints."""
 SFT_FIGURES = {"loss": "loss", "mean_token_accuracy": "accuracy", "grad_norm": "grad_norm"}
-"""Figures that TRL logs of SFT, and their names here."""
+"""Figures of SFT in TRL's logs, and their names here."""
 CHECKPOINTING = "activation_checkpointing"
-"""Name of the setting that computes layers anew in the backward pass; 5.19 knows it by the older one."""
+"""Name of the setting of gradient checkpointing; transformers 5.19 has the older one."""
 if CHECKPOINTING not in TrainingArguments.__dataclass_fields__:
     CHECKPOINTING = "gradient_checkpointing"
 QUIET: dict[str, Any] = {
@@ -43,7 +43,7 @@ QUIET: dict[str, Any] = {
     "save_strategy": "no",
     "report_to": "none",
 }
-"""Settings by which TRL's trainers hand the figures of every update to our callback, and neither print nor save."""
+"""Settings by which TRL's trainers pass the figures of every update to our callback, and neither print nor save."""
 
 
 @dataclass
@@ -60,34 +60,34 @@ class Learning:
         self.history = self.checkpoints.history()
 
     def restore(self) -> None:
-        """Put model and optimizer back as they were after the last step of ``history``."""
+        """Restore model and optimizer as of the last step of ``history``."""
         self.checkpoints.load(self.model, None, [self.optimizer])
 
     def save(self, best: int) -> None:
-        """Keep the state after the last step, unless that is done, and the checkpoint of step ``best``."""
+        """Save the state after the last step, unless that is done, and keep the checkpoint of step ``best``."""
         done = len(self.history)
         if done and done not in self.checkpoints.steps() and distributed.is_main():
             self.checkpoints.save(done, self.model, None, [self.optimizer], self.history, best=best)
 
 
 class Between(Protocol):
-    """What is played between two steps (:class:`harr.rag.validation.Validation`)."""
+    """Validation between two steps (:class:`harr.rag.validation.Validation`)."""
 
     def begin(self) -> None:
         """Play before the first step."""
 
     def enter(self, row: dict[str, Any], *, last: bool) -> None:
-        """Play after the step of ``row``, if it is due, and write into the row what was found."""
+        """Play after the step of ``row``, if it is due, and write the results into the row."""
 
 
 class StepCallback(TrainerCallback):
     """A callback between two steps of TRL's loop: figures, checkpoints, a bar, and a clean stop.
 
     Attributes:
-        step: the one that runs, from 0; it takes ``updates`` updates of TRL.
-        done: steps that were finished before this call.
-        stopped: why the run must not go on; "" while it may.
-        whole: whether the last row is finished; it is not while validation questions are played.
+        step: the current step, from 0; it takes ``updates`` updates of TRL.
+        done: number of steps finished before this call.
+        stopped: why the run must stop; "" while it may go on.
+        whole: whether the last row is complete; it is not while validation questions are played.
     """
 
     def __init__(
@@ -98,53 +98,53 @@ class StepCallback(TrainerCallback):
         log: Log,
         *,
         desc: str,
-        figures: Callable[[Mapping[str, float]], dict[str, Any]] = lambda logs: renamed(logs, SFT_FIGURES),
+        figures: Callable[[Mapping[str, float]], dict[str, Any]] = lambda logs: rename_figures(logs, SFT_FIGURES),
         every: int = 0,
         updates: int = 1,
         validation: Between | None = None,
     ) -> None:
-        """Say where a killed run goes on; ``desc`` names it, and ``figures`` makes a row of what TRL logs."""
+        """Print where a killed run resumes; ``desc`` names it, and ``figures`` makes a row of TRL's logs."""
         self.validation, self.whole = validation, True
         self.learning, self.steps, self.seed, self.log = learning, steps, seed, log
         self.figures, self.every, self.updates = figures, every or SAVE_EVERY, updates
         self.step = self.done = done = len(learning.history)
         self.stopped, self.began, self.main = "", time.perf_counter(), distributed.is_main()
-        self._told: dict[str, float] = {}
+        self._logs: dict[str, float] = {}
         if done and self.main:
             print(f"resuming {desc} at step {done}/{steps} ({done / steps:.1%})")
-        self._left = stoppable(range(done, steps))
+        self._steps_left = stoppable(range(done, steps))
         self.progress = bar(total=steps, desc=desc, unit="step", initial=done, visible=self.main)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Play the validation questions before the first step."""
         if self.validation and not self.done:
-            with computing(self.learning.model):
+            with eval_mode(self.learning.model):
                 self.validation.begin()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Leave here if a stop was asked for; else seed what a step draws: the order of rows, dropout."""
+        """Stop here if requested; else seed the random numbers of the step: the order of rows, dropout."""
         if state.global_step % self.updates == 0:
-            self.step = next(self._left)
+            self.step = next(self._steps_left)
             torch.manual_seed(self.seed * 1_000_003 + self.step)
             self.began = time.perf_counter()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **_: Any) -> None:
-        """Keep the figures of a step after its last update, save now and then, and stop a run that must not go on."""
+        """Record the figures of a step after its last update, save at intervals, and stop a run that must stop."""
         if not logs or "loss" not in logs:
             return
-        self._told |= logs  # TRL tells of sampling with the first update
+        self._logs |= logs  # TRL logs sampling with the first update
         if state.global_step % self.updates:
             return
-        row = {"step": self.step, **self.figures(self._told), "seconds": time.perf_counter() - self.began}
-        self._told = {}
+        row = {"step": self.step, **self.figures(self._logs), "seconds": time.perf_counter() - self.began}
+        self._logs = {}
         self.learning.history.append(row)
-        self.tell(row)
+        self.report(row)
         self.progress.update()
         done = self.step + 1
         last = bool(self.stopped) or done == self.steps
         if self.validation:
             self.whole = False
-            with computing(self.learning.model):
+            with eval_mode(self.learning.model):
                 self.validation.enter(row, last=last)
             self.whole = True
         if last or should_stop() or done % self.every == 0:
@@ -152,29 +152,29 @@ class StepCallback(TrainerCallback):
         if self.stopped:
             control.should_training_stop = True
 
-    def tell(self, row: Mapping[str, Any]) -> None:
+    def report(self, row: Mapping[str, Any]) -> None:
         """Log the figures of a step and show them on the bar."""
         if self.main:
             self.log(self.step, {"loss": row["loss"], "accuracy": row["accuracy"]})
         self.progress.set_postfix(loss=f"{row['loss']:.2f}", right=f"{row['accuracy']:.1%}", refresh=False)
 
     def best(self) -> int:
-        """Return after how many steps the best checkpoint was written."""
+        """Return the step of the best checkpoint."""
         return len(self.learning.history)
 
     def save(self) -> None:
-        """Keep the state after the last step, and the best of the checkpoints."""
+        """Save the state after the last step, and keep the best checkpoint."""
         self.learning.save(self.best())
 
     def close(self) -> None:
-        """Close the loop and its bar, also of a training that was broken off."""
-        self._left.close()
+        """Close the loop and its bar, even if training was interrupted."""
+        self._steps_left.close()
         self.progress.close()
 
 
 @contextmanager
-def computing(model: Any) -> Iterator[None]:
-    """Let a model that learns compute as one that does not: without dropout."""
+def eval_mode(model: Any) -> Iterator[None]:
+    """Put a training model into eval mode: without dropout."""
     training = model.training
     model.eval()
     try:
@@ -183,20 +183,20 @@ def computing(model: Any) -> Iterator[None]:
         model.train(training)
 
 
-def renamed(logs: Mapping[str, float], names: Mapping[str, str]) -> dict[str, float]:
-    """Return those figures of TRL that have names here, by these.
+def rename_figures(logs: Mapping[str, float], names: Mapping[str, str]) -> dict[str, float]:
+    """Return the figures of TRL that have names here, by these.
 
-    >>> renamed({"loss": 0.5, "epoch": 1.0}, SFT_FIGURES)
+    >>> rename_figures({"loss": 0.5, "epoch": 1.0}, SFT_FIGURES)
     {'loss': 0.5}
     """
     return {name: float(logs[key]) for key, name in names.items() if key in logs}
 
 
-def open_trainer(kind: type[Any], callback: StepCallback, rate_share: Callable[[float], float], **named: Any) -> Any:
+def open_trainer(kind: type[Any], callback: StepCallback, rate_share: Callable[[float], float], **options: Any) -> Any:
     """Return a trainer of TRL, of this ``kind``, for the model of ``callback``.
 
-    ``rate_share`` gives the share of the learning rate at a step, counted over all calls of a run; ``named`` is what
-    the trainer takes beside.
+    ``rate_share`` gives the share of the learning rate at a step, counted over all calls of a run; ``options`` are
+    further arguments of the trainer.
     """
     learning = callback.learning
     schedule = LambdaLR(learning.optimizer, lambda update: rate_share(callback.done + update / callback.updates))
@@ -205,16 +205,16 @@ def open_trainer(kind: type[Any], callback: StepCallback, rate_share: Callable[[
         processing_class=learning.tokenizer,
         optimizers=(learning.optimizer, schedule),
         callbacks=[callback],
-        **named,
+        **options,
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
 
 
 def run_trl(trainer: Any, callback: StepCallback) -> None:
-    """Put the latest checkpoint back and run the steps that are left; what is finished is kept.
+    """Restore the latest checkpoint and run the remaining steps; finished steps are saved.
 
-    The checkpoint comes after the trainer: TRL keeps an adapter as it began, and measures from that.
+    The checkpoint is loaded after the trainer is made: TRL copies the initial adapter as its reference.
     """
     callback.learning.restore()
     try:
@@ -236,18 +236,18 @@ def run_sft(
     rows_per_step: int,
     **more: Any,
 ) -> None:
-    """Let the model of ``callback`` learn ``rows`` by SFT, in epochs of a seeded order.
+    """Train the model of ``callback`` on ``rows`` by SFT, in epochs of a seeded order.
 
     ``params``, ``rows_per_step`` and ``more`` are those of :func:`row_settings`.
     """
     settings = row_settings(callback, params, rows_per_step, **more)
-    places = order(len(rows), callback.done * rows_per_step, callback.steps * rows_per_step, callback.seed)
+    places = order_rows(len(rows), callback.done * rows_per_step, callback.steps * rows_per_step, callback.seed)
     trainer = open_trainer(
         SFTTrainer,
         callback,
         rate_share,
         args=SFTConfig(dataset_kwargs={"skip_prepare_dataset": True}, **settings),
-        train_dataset=dataset(rows, places or [0]),
+        train_dataset=make_dataset(rows, places or [0]),
     )
     run_trl(trainer, callback)
 
@@ -273,17 +273,17 @@ def row_settings(
     }
 
 
-def order(rows: int, start: int, end: int, seed: int) -> list[int]:
-    """Return which row comes at the places ``start`` to ``end``: epochs are seeded permutations laid end to end.
+def order_rows(rows: int, start: int, end: int, seed: int) -> list[int]:
+    """Return the rows at the places ``start`` to ``end`` of consecutive epochs, each a seeded permutation.
 
-    >>> order(4, 2, 8, seed=0) == order(4, 0, 8, seed=0)[2:], sorted(order(4, 4, 8, seed=0))
+    >>> order_rows(4, 2, 8, seed=0) == order_rows(4, 0, 8, seed=0)[2:], sorted(order_rows(4, 4, 8, seed=0))
     (True, [0, 1, 2, 3])
     """
     epochs = [np.random.default_rng([seed, epoch]).permutation(rows) for epoch in range(-(-end // rows))]
     return np.concatenate(epochs)[start:end].tolist()
 
 
-def dataset(rows: Sequence[Tokens], places: Sequence[int]) -> Dataset:
-    """Return the rows in the order of ``places``, as TRL takes them; a label of -100 has no loss."""
-    labels = [[token if learnt else -100 for token, learnt in zip(ids, own, strict=True)] for ids, own in rows]
+def make_dataset(rows: Sequence[Tokens], places: Sequence[int]) -> Dataset:
+    """Return the rows in the order of ``places`` in TRL's format; a label of -100 has no loss."""
+    labels = [[token if learnt else -100 for token, learnt in zip(ids, flags, strict=True)] for ids, flags in rows]
     return Dataset.from_dict({"input_ids": [ids for ids, _ in rows], "labels": labels}).select(places)

@@ -1,7 +1,7 @@
-"""What a model was trained on, and how much of the corpus changed since: enough to train again, or not.
+"""Record the corpus that a model was trained on, and measure how much it changed since.
 
-Training is a decision: ten new documents do not teach a retriever anew. Stages filter, train and arms depend on what
-is noted here, not on corpus, vectors and index themselves, so that they run again where the note changes.
+Training is a decision: ten new documents need no new retriever. Stages filter, train and arms depend on this record,
+not on corpus, vectors and index themselves, so they run again only if the record changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ REMEDY = "dvc repro -f -s index"
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What differs between the corpus of today and the one that was trained on.
+    """The differences between today's corpus and the one of the training.
 
     Attributes:
-        passages: how many there were. added, removed, changed: passages of a new id, of one that is gone, and of one
-            whose text is another.
-        questions: new or changed questions of training and validation; one that is gone does not count.
-        made: whether vectors or index were made in another way (encoder, number format, kind).
+        passages: number of passages before. added, removed, changed: passages with a new id, with an id that is gone,
+            and with another text.
+        questions: new or changed questions of training and validation; removed ones do not count.
+        made: whether vectors or index were built differently (encoder, number format, kind).
     """
 
     passages: int
@@ -45,22 +45,22 @@ class Changes:
         """
         return (self.added + self.removed + self.changed) / max(self.passages, 1)
 
-    def enough(self, share: float) -> bool:
-        """Return whether training begins again: more passages changed than this share, or what teaches did."""
+    def requires_training(self, share: float) -> bool:
+        """Return whether to train again: more than this share of passages changed, or questions or index did."""
         return self.made or self.questions > 0 or self.share > share
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedOn:
-    """A corpus with its questions, as far as it must be known to say what changed.
+    """Fingerprints of a corpus and its questions, from which changes are counted.
 
     Attributes:
-        told: its identity as ``corpus``, how many ``passages``, and how vectors and index were ``made``.
-        marks: of ids, ascending, and of what is said under each, (2, N).
+        facts: its identity as ``corpus``, how many ``passages``, and how vectors and index were ``made``.
+        marks: hashes of ids, ascending, and of the passage under each, (2, N).
         questions: marks of the questions that train and validate.
     """
 
-    told: Mapping[str, Any]
+    facts: Mapping[str, Any]
     marks: NDArray[np.int64]
     questions: NDArray[np.int64]
 
@@ -69,8 +69,8 @@ class TrainedOn:
         """Read a corpus, and the lines of its question files."""
         marks = passages.marks()
         lines = [line for path in questions for line in path.read_bytes().splitlines()]
-        told = {"corpus": passages.identity, "passages": len(passages), "made": dict(made)}
-        return cls(told, marks, np.array([short_hash(line) for line in lines], dtype=np.int64))
+        facts = {"corpus": passages.identity, "passages": len(passages), "made": dict(made)}
+        return cls(facts, marks, np.array([short_hash(line) for line in lines], dtype=np.int64))
 
     @classmethod
     def open(cls, folder: Path) -> "TrainedOn":
@@ -79,25 +79,25 @@ class TrainedOn:
         Raises:
             DamagedFile: a file is missing or changed.
         """
-        told = read_manifest(folder, REMEDY, keys={"corpus": str, "passages": int, "made": dict})
-        return cls(told, *(np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("marks", "questions")))
+        facts = read_manifest(folder, REMEDY, keys={"corpus": str, "passages": int, "made": dict})
+        return cls(facts, *(np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("marks", "questions")))
 
     def save(self, folder: Path, work: Path) -> None:
-        """Write it down, whole or not at all."""
+        """Write the record, atomically."""
         with draft(work, folder) as unfinished:
             np.save(unfinished / "marks.npy", self.marks, allow_pickle=False)
             np.save(unfinished / "questions.npy", self.questions, allow_pickle=False)
-            write_json(unfinished / "manifest.json", {"identity": self.told["corpus"], **self.told})
+            write_json(unfinished / "manifest.json", {"identity": self.facts["corpus"], **self.facts})
 
-    def since(self, before: "TrainedOn") -> Changes:
-        """Return what changed between ``before`` and this."""
+    def changes_since(self, before: "TrainedOn") -> Changes:
+        """Return the changes from ``before`` to this record."""
         (ids, says), (ids_before, says_before) = self.marks, before.marks
-        _, here, there = np.intersect1d(ids, ids_before, return_indices=True)
+        _, places, places_before = np.intersect1d(ids, ids_before, return_indices=True)
         return Changes(
             passages=len(ids_before),
-            added=len(ids) - len(here),
-            removed=len(ids_before) - len(there),
-            changed=int((says[here] != says_before[there]).sum()),
+            added=len(ids) - len(places),
+            removed=len(ids_before) - len(places_before),
+            changed=int((says[places] != says_before[places_before]).sum()),
             questions=len(np.setdiff1d(self.questions, before.questions)),
-            made=self.told["made"] != before.told["made"],
+            made=self.facts["made"] != before.facts["made"],
         )

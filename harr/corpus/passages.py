@@ -23,7 +23,7 @@ BATCH_ROWS = 10_000
 REBUILD = "dvc repro -f -s download"
 SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string()), ("searchable", pa.bool_())])
 SOURCED = SCHEMA.append(pa.field("source", pa.string()))
-"""The schema of a corpus whose passages name their sources; any other keeps its bytes of before there were sources."""
+"""The schema of a corpus whose passages name their sources."""
 
 
 def write_passages(
@@ -54,7 +54,7 @@ def write_passages(
 def _write_shard(
     stream: Iterator[Passage], path: Path, searchable: Callable[[Passage], bool] | None, schema: pa.Schema
 ) -> int:
-    """Write at most one shard; 0 rows and no file where the stream has ended."""
+    """Write at most one shard and return its rows; 0 and no file at the end of the stream."""
     first = list(islice(stream, BATCH_ROWS))
     if not first:
         return 0
@@ -76,7 +76,7 @@ def _write_shard(
 
 
 class Passages:
-    """The passages of a corpus by row number; nothing is held in memory but what was asked for."""
+    """The passages of a corpus by row number, memory-mapped."""
 
     def __init__(self, table: pa.Table, identity: str) -> None:
         """Wrap a mapped table; use :meth:`open`."""
@@ -95,7 +95,7 @@ class Passages:
             DamagedFile: manifest or shard missing or changed; says which and how to rebuild it.
         """
         manifest = read_manifest(folder, REBUILD, keys={"shards": list})
-        tables = [_mapped(folder / shard["file"]) for shard in manifest["shards"]]
+        tables = [_map_shard(folder / shard["file"]) for shard in manifest["shards"]]
         return cls(pa.concat_tables(tables), manifest["identity"])
 
     def __len__(self) -> int:
@@ -115,13 +115,13 @@ class Passages:
 
     def contents(self, start: int, stop: int) -> list[str]:
         """Return the title and text of the passages from ``start`` up to ``stop``, as they are embedded."""
-        found = self._table.slice(start, stop - start)
-        columns = (found.column(name).to_pylist() for name in ("id", "text", "title"))
+        rows = self._table.slice(start, stop - start)
+        columns = (rows.column(name).to_pylist() for name in ("id", "text", "title"))
         return [Passage(*values).content for values in zip(*columns, strict=True)]
 
     def keys(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return a number for each passage of ``rows`` that stays the same wherever it stands: 63 bits of a hash of its
-        id, title and text. Of passages that are alike in all three the second has the number after it, and so on.
+        """Return a key for each passage of ``rows`` that does not depend on its row: 63 bits of a hash of its id, title
+        and text. Equal passages get consecutive numbers.
 
         >>> alike = [Passage("a", "One."), Passage("b", "One."), Passage("a", "One.")]
         >>> from tempfile import mkdtemp
@@ -141,16 +141,16 @@ class Passages:
         return keys
 
     def marks(self) -> NDArray[np.int64]:
-        """Return of all passages a hash of the id, ascending, and under it the key: what tells two corpora apart."""
-        hashes = (short_hash(one.as_py().encode()) for one in self._table.column("id"))
+        """Return hashes of all ids, ascending, and under each the passage's key: a fingerprint of the corpus."""
+        hashes = (short_hash(id_.as_py().encode()) for id_ in self._table.column("id"))
         ids = np.fromiter(hashes, dtype=np.int64, count=len(self))
         order = np.argsort(ids, kind="stable")
         return np.stack([ids[order], self.keys(np.arange(len(self)))[order]])
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
-        """Return rows of those ids that are in the corpus: one scan of the id column for ids not seen before."""
+        """Return the rows of those ids that are in the corpus; new ids cost one scan of the id column."""
         wanted = list(dict.fromkeys(ids))
-        if len(self._row_of) > 2 * len(self._table):  # a server may be asked for ever for what nobody has
+        if len(self._row_of) > 2 * len(self._table):  # bound the memory of a server that is asked for unknown ids
             self._row_of.clear()
         unseen = [pid for pid in wanted if pid not in self._row_of]
         if unseen:
@@ -175,8 +175,8 @@ class Passages:
         """Return the sources of the searchable passages, in the order of the alphabet; () where the corpus has none."""
         if "source" not in self._table.column_names:
             return ()
-        told = self._table.column("source").filter(self._table.column("searchable"))
-        return tuple(sorted(pc.unique(told).to_pylist()))
+        column = self._table.column("source").filter(self._table.column("searchable"))
+        return tuple(sorted(pc.unique(column).to_pylist()))
 
     def searchable_rows(self, source: str = "") -> NDArray[np.int64]:
         """Return rows that go into the index, ascending; those of one ``source``, or all."""
@@ -187,11 +187,11 @@ class Passages:
 
 
 def short_hash(content: bytes) -> int:
-    """Return 63 bits of a hash, which an int64 of numpy or Milvus holds."""
+    """Return 63 bits of a hash, which fit into an int64."""
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") >> 1
 
 
-def _mapped(path: Path) -> pa.Table:
+def _map_shard(path: Path) -> pa.Table:
     """Return the table of a shard; its bytes stay on disk until they are read."""
     with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
         return reader.read_all()

@@ -13,18 +13,18 @@ from harr.errors import IndexMismatch
 from harr.io.files import read_manifest
 
 REBUILD = "dvc repro -f -s embed"
-TOLD = {"rows": int, "width": int, "shards": list}
+MANIFEST_KEYS = {"rows": int, "width": int, "shards": list}
 
 
 def check_corpus(manifest: Mapping[str, Any], corpus: str, folder: Path) -> None:
-    """Compare what the vectors of ``folder`` were made of, as their manifest tells, with the ``corpus`` identity.
+    """Compare the corpus in the ``manifest`` of ``folder`` with the identity ``corpus``.
 
     Raises:
-        IndexMismatch: they are of another corpus, however many passages it has.
+        IndexMismatch: they differ.
     """
-    if (made := manifest.get("corpus")) != corpus:
+    if (actual := manifest.get("corpus")) != corpus:
         raise IndexMismatch(
-            f"{folder} was made of corpus {made}, but the corpus beside it is {corpus}; run `dvc repro`, or bring "
+            f"{folder} was made of corpus {actual}, but the corpus beside it is {corpus}; run `dvc repro`, or bring "
             "back that corpus"
         )
 
@@ -34,7 +34,7 @@ class Vectors:
 
     Attributes:
         identity: the *index identity*, a hash of encoder (weights, pooling, prompts), dtype and corpus.
-        rows: how many. width: D. manifest: all that the embed stage wrote down about them.
+        rows: number of vectors. width: D. manifest: the manifest of stage embed.
     """
 
     def __init__(self, manifest: dict[str, Any], shards: list[NDArray[np.float32]]) -> None:
@@ -48,12 +48,12 @@ class Vectors:
 
     @classmethod
     def open(cls, folder: Path) -> "Vectors":
-        """Map the shards of ``folder`` after checking their hashes; where a corpus is searched, :meth:`of` it.
+        """Map the shards of ``folder`` after checking their hashes; to search a corpus use :meth:`of`.
 
         Raises:
             DamagedFile: manifest or shard missing or changed; says which and how to rebuild it.
         """
-        manifest = read_manifest(folder, REBUILD, keys=TOLD)
+        manifest = read_manifest(folder, REBUILD, keys=MANIFEST_KEYS)
         files = [folder / shard["file"] for shard in manifest["shards"]]
         return cls(manifest, [np.load(file, mmap_mode="r", allow_pickle=False) for file in files])
 
@@ -64,7 +64,7 @@ class Vectors:
         Raises:
             DamagedFile: as :meth:`open`. IndexMismatch: they were made of another corpus.
         """
-        manifest = read_manifest(folder, REBUILD, shards=False, keys=TOLD)
+        manifest = read_manifest(folder, REBUILD, shards=False, keys=MANIFEST_KEYS)
         check_corpus(manifest, passages.identity, folder)
         return cls.open(folder)
 
@@ -81,12 +81,12 @@ class Vectors:
         vectors = np.empty((flat.size, self.width), dtype=np.float32)
         shard_of = np.searchsorted(self._starts, flat, side="right") - 1
         for number in np.unique(shard_of):
-            here = np.flatnonzero(shard_of == number)
-            vectors[here] = self._shards[number][flat[here] - self._starts[number]]
+            places = np.flatnonzero(shard_of == number)
+            vectors[places] = self._shards[number][flat[places] - self._starts[number]]
         return vectors.reshape(*wanted.shape, self.width)
 
     def release(self) -> None:
-        """Let go of the pages that were read, so that a scan of all vectors does not fill the process's memory.
+        """Drop the pages that were read, so that a scan of all vectors does not fill the process's memory.
 
         The system keeps them in its cache; reading them once more costs little.
         """

@@ -1,4 +1,4 @@
-"""Texts that were embedded before, found by their content: of a corpus that changed, only new texts are embedded."""
+"""A cache of embeddings by text: after a corpus changed, only new texts are embedded."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from harr.corpus.passages import Passages
-from harr.corpus.vectors import TOLD, Vectors
+from harr.corpus.vectors import MANIFEST_KEYS, Vectors
 from harr.embed.encoder import Encoder
 from harr.embed.served import ServedEncoder
 from harr.errors import DamagedFile
 from harr.io.files import read_manifest
 
 CHECKED = 8
-"""Number of known texts that are embedded once more before the vectors of any are taken over."""
+"""Number of cached texts that are embedded again to check the cache."""
 SERVED_COSINE = 0.9999
-"""Minimum cosine of these where a server computes, which promises no bits."""
+"""Minimum cosine of these if a server computes, whose bits may differ."""
 
 
 def text_hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
@@ -32,33 +32,33 @@ def text_hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
     return np.frombuffer(digests, dtype="<u8").reshape(-1, 2)
 
 
-def what_embeds(manifest: Mapping[str, Any]) -> list[Any]:
+def embedding_facts(manifest: Mapping[str, Any]) -> list[Any]:
     """Return what must be equal for a text to have the same vector: encoder (prompts and limit with it) and dtype."""
     return [manifest.get(key) for key in ("encoder", "dtype", "width")]
 
 
-class Known:
-    """The vectors of the corpus before, by what the texts said."""
+class EmbeddingCache:
+    """The vectors of the previous corpus, by text."""
 
     def __init__(self, vectors: Vectors, texts_R3: NDArray[np.uint64]) -> None:
-        """Take vectors and, of every row, both halves of the text's hash and its number of tokens; use :meth:`open`."""
+        """Take vectors and, per row, both halves of the text's hash and its number of tokens; use :meth:`open`."""
         self._vectors, self._texts_R3 = vectors, texts_R3
         self._order = np.argsort(texts_R3[:, 0], kind="stable")
         self._sorted = np.ascontiguousarray(texts_R3[self._order, 0])
 
     @classmethod
-    def open(cls, folder: Path, manifest: Mapping[str, Any]) -> "Known | None":
-        """Open published vectors of another corpus that were made as ``manifest`` says; None where there are none.
+    def open(cls, folder: Path, manifest: Mapping[str, Any]) -> "EmbeddingCache | None":
+        """Open published vectors of another corpus that agree with ``manifest``; None if there are none.
 
-        Those of the same corpus are none: whoever embeds it again wants it anew.
+        Vectors of the same corpus are ignored: a user who embeds it again wants new vectors.
         """
         try:
-            made = read_manifest(folder, "", shards=False, keys=TOLD)
-            if made.get("corpus") == manifest["corpus"] or what_embeds(made) != what_embeds(manifest):
+            published = read_manifest(folder, "", shards=False, keys=MANIFEST_KEYS)
+            if published.get("corpus") == manifest["corpus"] or embedding_facts(published) != embedding_facts(manifest):
                 return None
             vectors = Vectors.open(folder)
-            texts = [np.load(folder / shard["texts"]["file"], allow_pickle=False) for shard in made["shards"]]
-        except (DamagedFile, OSError, ValueError, KeyError, TypeError):  # nothing there, damaged, or of an older harr
+            texts = [np.load(folder / shard["texts"]["file"], allow_pickle=False) for shard in published["shards"]]
+        except (DamagedFile, OSError, ValueError, KeyError, TypeError):  # missing, damaged, or of an older harr
             return None
         return cls(vectors, np.concatenate(texts))
 
@@ -77,34 +77,38 @@ class Known:
         return self._texts_R3[rows, 2]
 
 
-def checked(
-    known: Known | None, passages: Passages, encoder: Encoder, used: Encoder | ServedEncoder, batch_size: int
-) -> Known | None:
-    """Return what is ``known``, if some of its texts get the same bytes today; else None, with a line that says so.
+def check_cache(
+    cache: EmbeddingCache | None,
+    passages: Passages,
+    encoder: Encoder,
+    embedder: Encoder | ServedEncoder,
+    batch_size: int,
+) -> EmbeddingCache | None:
+    """Return the cache if a sample of its texts gets the same bytes today; else print a line and return None.
 
-    Libraries, kernels and code shape the last bits, too, and no identity tells of them. Where none of the texts that
-    are looked at is known, few are, and all are embedded.
+    Libraries, kernels and code shape the last bits too, and no identity covers them. If the sample has no cached text,
+    few texts are cached, and all are embedded.
     """
-    if known is None:
+    if cache is None:
         return None
     rows = np.unique(np.linspace(0, len(passages) - 1, 8 * CHECKED).astype(np.int64))
     texts = [passage.content for passage in passages.take(rows.tolist())]
-    places = known.rows(text_hashes(texts))
+    places = cache.rows(text_hashes(texts))
     texts = [text for text, place in zip(texts, places, strict=True) if place >= 0][:CHECKED]
     places = places[places >= 0][:CHECKED]
     if not len(places):
         return None
-    again, before = encoded(texts, encoder, used, batch_size), known.take(places)
+    again, before = embed_passages(texts, encoder, embedder, batch_size), cache.take(places)
     cosine = float((again * before).sum(-1).min())
-    if np.array_equal(again, before) or (isinstance(used, ServedEncoder) and cosine > SERVED_COSINE):
-        return known
-    tqdm.write(f"texts embedded before get other bytes today (cosine {cosine:.6f}); embedding all of them anew")
+    if np.array_equal(again, before) or (isinstance(embedder, ServedEncoder) and cosine > SERVED_COSINE):
+        return cache
+    tqdm.write(f"cached texts get other bytes today (cosine {cosine:.6f}); embedding all texts again")
     return None
 
 
-def encoded(
-    texts: Sequence[str], encoder: Encoder, used: Encoder | ServedEncoder, batch_size: int, **told: Any
+def embed_passages(
+    texts: Sequence[str], encoder: Encoder, embedder: Encoder | ServedEncoder, batch_size: int, **options: Any
 ) -> NDArray[np.float32]:
-    """Embed passages as stage embed does: the bytes of each depend on its own text alone, but for a server's."""
-    apart: dict[str, Any] = {} if isinstance(used, ServedEncoder) else {"alone": True}
-    return used.encode(texts, prompt=encoder.passage_prompt, batch_size=batch_size, **apart, **told)
+    """Embed passages as stage embed does: except on a server, the bytes of each depend on its own text alone."""
+    fixed: dict[str, Any] = {} if isinstance(embedder, ServedEncoder) else {"alone": True}
+    return embedder.encode(texts, prompt=encoder.passage_prompt, batch_size=batch_size, **fixed, **options)

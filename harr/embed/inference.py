@@ -1,7 +1,7 @@
-"""An encoder that only answers: BERT without the layers of a library between its products.
+"""An encoder for inference alone: BERT without a library's layers between its matrix products.
 
-What a library does between the products of a few short texts, laying out weights again among it, costs as much as the
-products. Whatever is no BERT with the mean of its tokens keeps the ordinary way.
+For a few short texts a library's overhead, such as laying out weights again, costs as much as the products. Only BERT
+with mean pooling is computed this way.
 """
 
 import time
@@ -16,19 +16,18 @@ from harr.compute.packed import Packed
 from harr.embed.encoder import Encoder
 
 STEP = 2
-"""Number of tokens that the texts of a pass are padded to a multiple of: a kernel is made for every size, and padding
-is computed like text."""
+"""Texts of a pass are padded to a multiple of this many tokens: each size needs a kernel, and padding costs time."""
 LEAST_COSINE = 0.999
-"""Least cosine with the ordinary way, of the texts that are tried; bfloat16 has 0.9999."""
+"""Minimum cosine with the library's vectors on the probes; bfloat16 has 0.9999."""
 STACK = ("Transformer", "Pooling", "Normalize")
-TRIED = ("Who founded Acme?", "x", "Where was\nthe Founder of Acme born? " * 20, "Ähre, 日本, \x00 [SEP] and </s>")
+PROBES = ("Who founded Acme?", "x", "Where was\nthe Founder of Acme born? " * 20, "Ähre, 日本, \x00 [SEP] and </s>")
 
 
 class InferenceEncoder(Encoder):
-    """An :class:`Encoder` on a CPU that tells the same vectors, and learns nothing."""
+    """An :class:`Encoder` on a CPU that computes the same vectors, without gradients."""
 
     def __init__(self, encoder: Encoder, dtype: torch.dtype) -> None:
-        """Take an encoder of which :func:`is_bert` says so; ``dtype``: what is computed in."""
+        """Take an encoder that :func:`is_bert`; ``dtype``: the number format of the products."""
         self.__dict__ |= vars(encoder)
         [transformer, *_] = encoder.model
         self._bert = _Bert(transformer.auto_model, dtype)
@@ -39,8 +38,8 @@ class InferenceEncoder(Encoder):
         """Return unit vectors as :meth:`Encoder.forward` does, without gradient."""
         if not texts:
             return torch.empty((0, self.width))
-        read = [prompt + text for text in texts]
-        ids = self._tokenizer(read, truncation=True, max_length=self._fitting(max_tokens or self.max_tokens))
+        prompted = [prompt + text for text in texts]
+        ids = self._tokenizer(prompted, truncation=True, max_length=self._check_length(max_tokens or self.max_tokens))
         with torch.inference_mode():
             return self._bert(ids["input_ids"], multiple or STEP)
 
@@ -49,13 +48,13 @@ class _Bert:
     """The layers of a BERT, for texts of like length."""
 
     def __init__(self, model: Any, dtype: torch.dtype) -> None:
-        self._heads, own = model.config.num_attention_heads, model.embeddings
+        self._heads, embeddings = model.config.num_attention_heads, model.embeddings
         self._words, self._places, self._first = (
-            own.word_embeddings.weight.detach().to(dtype),
-            own.position_embeddings.weight.detach().to(dtype),
-            own.token_type_embeddings.weight.detach()[0].to(dtype),
+            embeddings.word_embeddings.weight.detach().to(dtype),
+            embeddings.position_embeddings.weight.detach().to(dtype),
+            embeddings.token_type_embeddings.weight.detach()[0].to(dtype),
         )
-        self._norm = _norm(own.LayerNorm, dtype)
+        self._norm = _norm(embeddings.LayerNorm, dtype)
         self._layers = [_Layer(layer, dtype) for layer in model.encoder.layer]
 
     def __call__(self, texts: Sequence[Sequence[int]], multiple: int) -> Tensor:
@@ -74,21 +73,21 @@ class _Layer:
     """One layer of BERT."""
 
     def __init__(self, layer: Any, dtype: torch.dtype) -> None:
-        own, out = layer.attention.self, layer.attention.output
-        self._asked = _packed([own.query, own.key, own.value], dtype)
-        self._out, self._out_norm = _packed([out.dense], dtype), _norm(out.LayerNorm, dtype)
-        self._up, self._down = _packed([layer.intermediate.dense], dtype), _packed([layer.output.dense], dtype)
+        attention, out = layer.attention.self, layer.attention.output
+        self._qkv = _pack([attention.query, attention.key, attention.value], dtype)
+        self._out, self._out_norm = _pack([out.dense], dtype), _norm(out.LayerNorm, dtype)
+        self._up, self._down = _pack([layer.intermediate.dense], dtype), _pack([layer.output.dense], dtype)
         self._down_norm = _norm(layer.output.LayerNorm, dtype)
 
     def __call__(self, state_BTH: Tensor, mask_B11T: Tensor, heads: int) -> Tensor:
-        asked = self._asked(state_BTH).view(*state_BTH.shape[:2], 3, heads, -1)
-        query, key, value = asked.permute(2, 0, 3, 1, 4)
-        seen = scaled_dot_product_attention(query, key, value, attn_mask=mask_B11T)
-        state_BTH = self._out_norm(state_BTH + self._out(seen.transpose(1, 2).flatten(2)))
+        qkv_BT3HD = self._qkv(state_BTH).view(*state_BTH.shape[:2], 3, heads, -1)
+        query, key, value = qkv_BT3HD.permute(2, 0, 3, 1, 4)
+        attended = scaled_dot_product_attention(query, key, value, attn_mask=mask_B11T)
+        state_BTH = self._out_norm(state_BTH + self._out(attended.transpose(1, 2).flatten(2)))
         return self._down_norm(state_BTH + self._down(self._up(state_BTH, gelu=True)))
 
 
-def _packed(layers: Sequence[Any], dtype: torch.dtype) -> Packed:
+def _pack(layers: Sequence[Any], dtype: torch.dtype) -> Packed:
     weight_OI = torch.cat([layer.weight.detach() for layer in layers])
     return Packed(weight_OI.to(dtype), torch.cat([layer.bias.detach() for layer in layers]).to(dtype))
 
@@ -99,38 +98,38 @@ def _norm(norm: torch.nn.LayerNorm, dtype: torch.dtype) -> Callable[[Tensor], Te
 
 
 def for_inference(encoder: Encoder, dtype: torch.dtype) -> Encoder:
-    """Return what encodes states as ``encoder`` does, computed in ``dtype``: by :class:`InferenceEncoder` where that can."""
+    """Return the encoder for states in ``dtype``: an :class:`InferenceEncoder` if that gives the same vectors."""
     if is_bert(encoder):
-        found = InferenceEncoder(encoder, dtype)
-        cosine_N = (found.encode(TRIED) * encoder.encode(TRIED)).sum(-1)
+        inference = InferenceEncoder(encoder, dtype)
+        cosine_N = (inference.encode(PROBES) * encoder.encode(PROBES)).sum(-1)
         if cosine_N.min() > LEAST_COSINE:
-            return found
+            return inference
     return encoder.bfloat16() if dtype == torch.bfloat16 else encoder
 
 
 def is_bert(encoder: Encoder) -> bool:
-    """Return whether an encoder is BERT on a CPU, of which the mean of all tokens is read."""
+    """Return whether an encoder is BERT with mean pooling on a CPU."""
     modules: list[Any] = list(encoder.model)
     model: Any = getattr(modules[0], "auto_model", None)
     names = [type(module).__name__ for module in modules]
     if type(model).__name__ != "BertModel" or names not in ([*STACK], [*STACK[:2]]):
         return False
     pooling = modules[1].get_config_dict()
-    plain = pooling.get("pooling_mode") == "mean" and pooling.get("include_prompt", True)
+    mean_pooled = pooling.get("pooling_mode") == "mean" and pooling.get("include_prompt", True)
     on_cpu = encoder.model.device.type == "cpu" and encoder.normalize
-    return bool(on_cpu and plain and model.config.hidden_act == "gelu")
+    return bool(on_cpu and mean_pooled and model.config.hidden_act == "gelu")
 
 
 def faster_dtype(encoder: Encoder) -> torch.dtype:
-    """Return bfloat16 where the processor encodes a few states in it in less than 4/5 of the time, else float32."""
+    """Return bfloat16 if it takes less than 4/5 of the time on the probes, else float32."""
     seconds = {}
     for dtype in (torch.float32, torch.bfloat16):
         candidate = for_inference(encoder, dtype)
-        seconds[dtype] = min(_seconds(candidate) for _ in range(5))
+        seconds[dtype] = min(_measure_seconds(candidate) for _ in range(5))
     return torch.bfloat16 if seconds[torch.bfloat16] < 0.8 * seconds[torch.float32] else torch.float32
 
 
-def _seconds(encoder: Encoder) -> float:
+def _measure_seconds(encoder: Encoder) -> float:
     started = time.perf_counter()
-    encoder.encode(TRIED)
+    encoder.encode(PROBES)
     return time.perf_counter() - started

@@ -92,9 +92,9 @@ class ServedEncoder:
             )
         widths = {len(vector) for vector in by_index.values()}
         if widths != {self._encoder.width}:
-            found = ", ".join(map(str, sorted(widths)))
+            widths_text = ", ".join(map(str, sorted(widths)))
             raise ModelError(
-                f"{where}: vectors of width {found}, but {name} has width {self._encoder.width}; serve {name}"
+                f"{where}: vectors of width {widths_text}, but {name} has width {self._encoder.width}; serve {name}"
             )
         vectors_BD = np.stack([by_index[place] for place in range(len(batch))])
         norms_B1 = np.linalg.norm(vectors_BD, axis=-1, keepdims=True)

@@ -20,7 +20,7 @@ from harr.rag.pipelines.replies import (
     prompt,
     prompt_file,
     short_answer,
-    without_thoughts,
+    strip_thoughts,
 )
 from harr.rag.pipelines.tags import escape
 from harr.rag.scoring.text import exact_match, token_f1
@@ -67,7 +67,7 @@ def judge_reply(reply: str, answers: Sequence[str], exam: Exam | None = None) ->
     {'answer': 'garden', 'answer_em': 1.0, 'answer_f1': 0.6666666666666666}
     """
     if exam:
-        return exam.judge(without_thoughts(reply).strip(), answers[0])
+        return exam.judge(strip_thoughts(reply).strip(), answers[0])
     answer = short_answer(reply)
     return verdict(answer, exact_match(answer, answers), token_f1(answer, answers))
 

@@ -30,7 +30,7 @@ def plan(question: Question, towers: TwoTowerPolicy, *, picks: int, width: int) 
     for _ in range(min(picks, len(document.passages))):
         searches = [path.search(question) for path in beam]
         texts, _ = towers.state_texts(searches)
-        towers.prepared([question])
+        towers.prepare_documents([question])
         longer: dict[frozenset[str], Plan] = {}
         for path, search, state_D in zip(beam, searches, towers.encode_states(texts), strict=True):
             done = document.picked(search)

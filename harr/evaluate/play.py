@@ -11,7 +11,7 @@ from harr.arms import Arm
 from harr.evaluate.rows import Row, question_rows
 from harr.io.progress import bar
 from harr.preferences.few_shot import hop_metrics
-from harr.rag.pipelines.leret import LeReT, answered
+from harr.rag.pipelines.leret import LeReT, add_answers
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.rollout import play
 from harr.rag.scoring.ranking import all_gold
@@ -57,7 +57,7 @@ class Game:
                 episodes += play(batch, self.pipeline, self.retriever, self.generator, ended=progress.update)
         if self.reader is None or not isinstance(self.pipeline, LeReT):
             return episodes
-        return answered(episodes, self.pipeline, self.reader, batch_size=batch_size, desc=f"{self.desc}: answers")
+        return add_answers(episodes, self.pipeline, self.reader, batch_size=batch_size, desc=f"{self.desc}: answers")
 
     def rows(
         self, episodes: Sequence[Episode], terms: Sequence[Mapping[str, float]], *, picking: bool = False

@@ -1,4 +1,4 @@
-"""Demonstrations: texts as tokens, of which a language model learns only those that it is to write itself.
+"""Demonstrations: tokenized texts, of which a language model learns only the tokens that it has to write.
 
 A line of a file of demonstrations is one of two:
 
@@ -38,14 +38,14 @@ def read_demonstrations(path: Path, writer: LanguageModel) -> list[Tokens]:
         raise CorpusError(
             f"{path} is missing; set generator.demonstrations to a file of JSON lines, or to a function that makes traces"
         )
-    rows = [_read(row, writer) for row in read_rows(path)]
+    rows = [_encode_row(row, writer) for row in read_rows(path)]
     if not rows:
         raise CorpusError(f"{path} holds no demonstration; expected a JSON object a line, with messages or pieces")
     return rows
 
 
 def make_demonstrations(params: WarmstartParams, seed: int, writer: LanguageModel) -> list[Tokens]:
-    """Return the traces that the function of ``generator.demonstrations`` makes.
+    """Return the traces of the function ``generator.demonstrations``.
 
     Raises:
         ParamsError: it cannot be imported, or takes other arguments.
@@ -57,32 +57,32 @@ def make_demonstrations(params: WarmstartParams, seed: int, writer: LanguageMode
 
 
 def encode(writer: LanguageModel, pieces: Sequence[Piece], *, begins: bool) -> Tokens:
-    """Return the tokens of a text in pieces; one that ``begins`` as raw text has the tokenizer's first token."""
+    """Return the tokens of a text in pieces; raw text that ``begins`` has the tokenizer's first token."""
     ids: list[int] = []
-    own: list[bool] = []
+    learnt_flags: list[bool] = []
     for place, (text, learnt) in enumerate(pieces):
-        coded: list[int] = writer.tokenizer(text, add_special_tokens=begins and place == 0)["input_ids"]
-        ids += coded
-        own += [learnt] * len(coded)
-    return ids, own
+        piece_ids: list[int] = writer.tokenizer(text, add_special_tokens=begins and place == 0)["input_ids"]
+        ids += piece_ids
+        learnt_flags += [learnt] * len(piece_ids)
+    return ids, learnt_flags
 
 
-def _read(row: Row, writer: LanguageModel) -> Tokens:
-    given = [key for key in ("messages", "pieces") if row.values.get(key)]
-    if len(given) != 1:
-        what = "both messages and pieces" if given else "neither messages nor pieces"
+def _encode_row(row: Row, writer: LanguageModel) -> Tokens:
+    keys = [key for key in ("messages", "pieces") if row.values.get(key)]
+    if len(keys) != 1:
+        what = "both messages and pieces" if keys else "neither messages nor pieces"
         raise CorpusError(f"{row.place}: a demonstration with {what}; expected one of the two, a list with entries")
-    parts = row.values[given[0]]
-    if given == ["pieces"]:
-        ids, own = encode(writer, _pieces(parts, row.place), begins=True)
+    parts = row.values[keys[0]]
+    if keys == ["pieces"]:
+        ids, learnt_flags = encode(writer, _pieces(parts, row.place), begins=True)
     else:
-        ids, own = encode(writer, _turns(_messages(parts, row.place), writer, row.place), begins=False)
-    if not any(own[1:]):  # nothing comes before the first token, so it cannot be learnt
+        ids, learnt_flags = encode(writer, _turns(_messages(parts, row.place), writer, row.place), begins=False)
+    if not any(learnt_flags[1:]):  # nothing comes before the first token, so it cannot be learnt
         raise CorpusError(
             f"{row.place}: nothing is learnt from this demonstration; "
             "mark a piece true, or give a turn of role assistant"
         )
-    return ids, own
+    return ids, learnt_flags
 
 
 def _pieces(parts: Any, place: str) -> list[Piece]:
@@ -102,7 +102,7 @@ def _messages(parts: Any, place: str) -> list[dict[str, str]]:
 
 
 def _turns(messages: list[dict[str, str]], writer: LanguageModel, place: str) -> list[Piece]:
-    """Return a conversation in pieces: what the model reads before each turn of its own, and that turn with its end."""
+    """Return a conversation in pieces: the text before each turn of the model, and that turn with its end token."""
     pieces: list[Piece] = []
     read_so_far = ""
     for number, message in enumerate(messages):
@@ -120,19 +120,19 @@ def _turns(messages: list[dict[str, str]], writer: LanguageModel, place: str) ->
                 f"{place}: the model's chat template changes earlier text at message {number + 1}, so the model would "
                 "learn from what it never reads; leave thoughts of earlier turns out, or give pieces"
             )
-        turn = _own(whole[len(context) :], writer)
+        turn = _cut_turn(whole[len(context) :], writer)
         pieces += [(context[len(read_so_far) :], False), (turn, True)]
         read_so_far = context + turn
-    if pieces and not any(pieces[-1][0].endswith(end) for end in _ends(writer)):
-        pieces[-1] = (pieces[-1][0] + _ends(writer)[0], True) if _ends(writer) else pieces[-1]
+    if pieces and not any(pieces[-1][0].endswith(end) for end in _end_texts(writer)):
+        pieces[-1] = (pieces[-1][0] + _end_texts(writer)[0], True) if _end_texts(writer) else pieces[-1]
     return pieces
 
 
-def _own(text: str, writer: LanguageModel) -> str:
-    """Return what the model writes of a turn: up to the token that ends it; the template's own line end comes after."""
-    ends = [place + len(end) for end in _ends(writer) if (place := text.rfind(end)) >= 0]
+def _cut_turn(text: str, writer: LanguageModel) -> str:
+    """Return the part of a turn that the model writes: up to its end token, without the template's line end."""
+    ends = [place + len(end) for end in _end_texts(writer) if (place := text.rfind(end)) >= 0]
     return text[: max(ends)] if ends else text
 
 
-def _ends(writer: LanguageModel) -> list[str]:
+def _end_texts(writer: LanguageModel) -> list[str]:
     return [writer.tokenizer.decode([end]) for end in sorted(writer.ends)]

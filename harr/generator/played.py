@@ -1,7 +1,7 @@
-"""Demonstrations from what was played: the best episodes of a teacher, or of the model itself (rejection sampling).
+"""Demonstrations from episodes: the best of a teacher, or of the model itself (rejection sampling).
 
-An episode becomes the rows that :mod:`harr.generator.demonstrations` reads: of raw text its pieces, of chat messages a
-conversation. What the model is to write itself is marked, with the stop string that ended it, which servers cut off.
+An episode becomes the rows that :mod:`harr.generator.demonstrations` reads: raw text becomes pieces, chat messages a
+conversation. The model's turns are marked, with the stop string that ended them, which servers cut off.
 """
 
 import re
@@ -13,16 +13,16 @@ from typing import Any
 from harr.generator.demonstrations import Piece
 from harr.types import Episode, Turn
 
-BEGUN = "<think>"
+BEGIN = "<think>"
 SHORTEST = 4
-"""Number of characters from which on an answer is looked for in what was written: "yes" stands anywhere."""
+"""Minimum length of an answer that counts as leaked: "yes" stands anywhere."""
 _WORD = re.compile(r"\w+")
 Row = dict[str, Any]
 
 
 @dataclass
 class Choice:
-    """What was kept, best first within a question, and for what reasons the others were dropped."""
+    """The chosen episodes, best first within a question, and counts of the reasons for dropping the others."""
 
     kept: list[tuple[Episode, float]] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
@@ -36,32 +36,32 @@ def choose(
     each: int,
     hidden: frozenset[tuple[str, ...]],
 ) -> Choice:
-    """Return the episodes that are worth learning from: at most ``each`` of a question, the best.
+    """Choose the episodes that are worth learning from: at most ``each`` per question, the best.
 
-    Dropped is what earned less than ``at_least``; what is not well-formed or was cut off; what did not search; what
-    leaks, because its question is one of the ``hidden`` (:attr:`Question.identity`) or because it says the answer
-    before anything showed it; and what was written word for word before.
+    Episodes are dropped that earned less than ``at_least``, are not well-formed or were cut off, did not search, repeat
+    another word for word, or leak: their question is one of the ``hidden`` (:attr:`Question.identity`), or a turn gives
+    the answer before any text showed it.
     """
-    choice, seen, taken = Choice(), set[tuple[str, ...]](), Counter[str]()
+    choice, seen, counts = Choice(), set[tuple[str, ...]](), Counter[str]()
     order = sorted(range(len(episodes)), key=lambda n: (-(rewards[n] or 0.0), _length(episodes[n]), n))
     for number in order:
         episode, reward = episodes[number], rewards[number]
-        own = (episode.question.id, *(str(turn.completion) for turn in episode.turns))
-        if reason := _fault(episode, reward, at_least, hidden):
+        key = (episode.question.id, *(str(turn.completion) for turn in episode.turns))
+        if reason := _find_fault(episode, reward, at_least, hidden):
             choice.dropped[reason] += 1
-        elif own in seen:
+        elif key in seen:
             choice.dropped["duplicates"] += 1
-        elif taken[episode.question.id] == each:
+        elif counts[episode.question.id] == each:
             choice.dropped["others of their question are better"] += 1
         else:
-            taken[episode.question.id] += 1
+            counts[episode.question.id] += 1
             choice.kept.append((episode, reward or 0.0))
-        seen.add(own)
+        seen.add(key)
     return choice
 
 
-def _fault(episode: Episode, reward: float | None, at_least: float, hidden: frozenset[tuple[str, ...]]) -> str:
-    """Return why nothing is to be learnt from an episode; "" where it may be."""
+def _find_fault(episode: Episode, reward: float | None, at_least: float, hidden: frozenset[tuple[str, ...]]) -> str:
+    """Return why an episode is no demonstration; "" if it is one."""
     outcome = episode.outcome
     if episode.question.identity in hidden:
         return "leaks: a question of validation or test"
@@ -72,36 +72,36 @@ def _fault(episode: Episode, reward: float | None, at_least: float, hidden: froz
         return "form"
     if not episode.steps:
         return "no search"
-    return "leaks: the answer before it was found" if recited(episode) else ""
+    return "leaks: the answer before it was found" if leaks_answer(episode) else ""
 
 
-def recited(episode: Episode) -> bool:
-    """Return whether a turn before the last says the answer, which nothing that it had read did.
+def leaks_answer(episode: Episode) -> bool:
+    """Return whether a turn before the last gives the answer although its context did not.
 
     >>> from harr.types import Generate, Question
-    >>> asked = Question("q", "Where was Ada Brown born?", answers=("Ashford",))
-    >>> turns = [Turn(Generate(prompt=text), said) for text, said in (("Q", "Ashford?"), ("Q Ashford", "Ashford"))]
-    >>> recited(Episode(asked, turns=tuple(turns))), recited(Episode(asked, turns=tuple(turns[1:])))
+    >>> question = Question("q", "Where was Ada Brown born?", answers=("Ashford",))
+    >>> turns = [Turn(Generate(prompt=text), reply) for text, reply in (("Q", "Ashford?"), ("Q Ashford", "Ashford"))]
+    >>> leaks_answer(Episode(question, turns=tuple(turns))), leaks_answer(Episode(question, turns=tuple(turns[1:])))
     (True, False)
     """
     answers = [_words(answer) for answer in episode.question.answers if len(answer) >= SHORTEST]
     for turn in episode.turns[:-1]:
-        shown = [turn.request.prompt, *(message["content"] for message in turn.request.messages)]
-        read = _words(" ".join([*shown, episode.question.text]))
-        said = _words(str(turn.completion))
-        if any(answer in said and answer not in read for answer in answers):
+        texts = [turn.request.prompt, *(message["content"] for message in turn.request.messages)]
+        context = _words(" ".join([*texts, episode.question.text]))
+        reply = _words(str(turn.completion))
+        if any(answer in reply and answer not in context for answer in answers):
             return True
     return False
 
 
 def rows_of(episode: Episode, opening: str = "") -> list[Row]:
-    """Return an episode as demonstrations: a row for every text that grows, of most pipelines one.
+    """Return an episode as demonstrations: a row per growing text, which in most pipelines is one.
 
-    ``opening``: the text that the learner is asked first, where the teacher was asked otherwise.
+    ``opening``: the learner's first prompt, if the teacher had another.
     """
     rows: list[list[Turn]] = []
     for turn in episode.turns:
-        if rows and _goes_on(rows[-1][-1], turn):
+        if rows and _continues(rows[-1][-1], turn):
             rows[-1].append(turn)
         else:
             rows.append([turn])
@@ -111,59 +111,60 @@ def rows_of(episode: Episode, opening: str = "") -> list[Row]:
     ]
 
 
-def _goes_on(before: Turn, turn: Turn) -> bool:
-    """Return whether a turn goes on from the text of the one before it."""
+def _continues(before: Turn, turn: Turn) -> bool:
+    """Return whether a turn continues the text of the one before it."""
     if before.request.messages:
         return turn.request.messages[: len(before.request.messages)] == before.request.messages
     return turn.request.prompt.startswith(before.request.prompt + before.request.cut(before.completion))
 
 
 def _conversation(turns: Sequence[Turn]) -> list[dict[str, str]]:
-    """Return messages; earlier turns of the assistant stand in the last request as the pipeline has closed them."""
+    """Return messages; the last request holds earlier turns of the assistant as the pipeline closed them."""
     last = turns[-1]
-    return [*(dict(one) for one in last.request.messages), {"role": "assistant", "content": written(last)}]
+    return [*map(dict, last.request.messages), {"role": "assistant", "content": add_stop_string(last)}]
 
 
 def _pieces(turns: Sequence[Turn], opening: str) -> list[Piece]:
-    """Return the text in pieces, with what ended a turn in that turn."""
+    """Return the text in pieces; a turn includes its stop string."""
     pieces: list[Piece] = []
-    shown = ""
+    context = ""
     for turn, after in zip(turns, [*turns[1:], None], strict=True):
         text = turn.request.cut(turn.completion)
-        own = _ended(turn, text, after.request.prompt) if after else written(turn)
-        pieces += [(turn.request.prompt[len(shown) :], False), (own, True)]
-        shown = turn.request.prompt + own
+        reply = _add_stop_of_prompt(turn, text, after.request.prompt) if after else add_stop_string(turn)
+        pieces += [(turn.request.prompt[len(context) :], False), (reply, True)]
+        context = turn.request.prompt + reply
     if opening:  # both begin the thoughts, or neither does
-        asked, own = pieces[0][0], pieces[1][0]
-        begun, begins = (text.rstrip().endswith(BEGUN) for text in (asked, opening))
-        own = BEGUN + own if begun and not begins else own
-        pieces[:2] = [(opening, False), (own.lstrip().removeprefix(BEGUN) if begins and not begun else own, True)]
+        prompt, reply = pieces[0][0], pieces[1][0]
+        in_prompt, in_opening = (text.rstrip().endswith(BEGIN) for text in (prompt, opening))
+        reply = BEGIN + reply if in_prompt and not in_opening else reply
+        reply = reply.lstrip().removeprefix(BEGIN) if in_opening and not in_prompt else reply
+        pieces[:2] = [(opening, False), (reply, True)]
     return pieces
 
 
-def _ended(turn: Turn, text: str, after: str) -> str:
-    """Return a text with the stop string that ended it, which stands in the prompt that comes after."""
+def _add_stop_of_prompt(turn: Turn, text: str, after: str) -> str:
+    """Return a text with the stop string that ended it, which the next prompt contains."""
     request = turn.request
-    rest = after[len(request.prompt) + len(text) :] if request.stopped(turn.completion) else ""
-    return text + next((word for word in request.stop if rest.startswith(word)), "")
+    tail = after[len(request.prompt) + len(text) :] if request.stopped(turn.completion) else ""
+    return text + next((word for word in request.stop if tail.startswith(word)), "")
 
 
-def written(turn: Turn) -> str:
-    """Return what the model wrote in a turn, with the stop string that ended it, if one did.
+def add_stop_string(turn: Turn) -> str:
+    """Return a turn's text with the stop string that ended it, if any.
 
     >>> from harr.types import Generate
-    >>> asked = Generate(prompt="q", stop=("</search>", "</answer>"))
-    >>> written(Turn(asked, "<think>or <answer>?</think> <search>Ada")), written(Turn(asked, "Bath."))
-    ('<think>or <answer>?</think> <search>Ada</search>', 'Bath.')
-    >>> written(Turn(Generate(prompt="Query:", stop=("\\n",)), " Ada"))
+    >>> request = Generate(prompt="q", stop=("</search>", "</answer>"))
+    >>> [add_stop_string(Turn(request, text)) for text in ("<think>or <answer>?</think> <search>Ada", "Bath.")]
+    ['<think>or <answer>?</think> <search>Ada</search>', 'Bath.']
+    >>> add_stop_string(Turn(Generate(prompt="Query:", stop=("\\n",)), " Ada"))
     ' Ada\\n'
     """
     request, text = turn.request, turn.request.cut(turn.completion)
     if not request.stopped(turn.completion):
         return text
     begins = {word: text.rfind(word.replace("</", "<", 1)) if word.startswith("</") else 0 for word in request.stop}
-    ended = max(begins, key=lambda word: begins[word], default="")
-    return text + ended if begins.get(ended, -1) >= 0 else text
+    stop = max(begins, key=lambda word: begins[word], default="")
+    return text + stop if begins.get(stop, -1) >= 0 else text
 
 
 def _words(text: str) -> str:

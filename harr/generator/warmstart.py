@@ -1,6 +1,6 @@
 """A warm start: a language model learns from demonstrations before it learns from rewards (SFT, by TRL).
 
-TRL has the loss and the loop; texts come as tokens, of which only those that the model is to write have a loss.
+TRL has the loss and the loop; only the tokens that the model has to write have a loss.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,17 +24,17 @@ from harr.types import Log
 WARMUP = 0.05
 """Share of the updates in which the learning rate rises."""
 UNREAD = {"temperature", "max_tokens", "batch_size"}
-"""Parameters of the generator that say how it plays, not what it learns."""
+"""Parameters of the generator that affect sampling, not learning."""
 
 
 def train_warmstart(params: WarmstartParams, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
-    """Teach ``params.model`` by demonstrations, merge its LoRA, and publish the whole model in the folder ``out``.
+    """Train ``params.model`` on demonstrations, merge its LoRA, and publish the whole model in the folder ``out``.
 
-    A run that was killed goes on after its last checkpoint and ends with the same weights.
+    A killed run resumes after its last checkpoint and ends with the same weights.
 
     Returns:
-        How many demonstrations were learnt from, and how many were too long; their tokens and those with a loss; loss
-        and share of tokens guessed right, in the first and the last tenth of the updates; seconds.
+        The number of demonstrations, and of those that were too long; all tokens and those with a loss; loss and token
+        accuracy in the first and the last tenth of the updates; seconds.
 
     Raises:
         CorpusError: the demonstrations are missing, malformed, or all too long. ModelError: the model cannot be loaded.
@@ -46,36 +46,36 @@ def train_warmstart(params: WarmstartParams, out: Path, work: Path, log: Log, se
         if is_dotted(params.demonstrations)
         else read_demonstrations(Path(params.demonstrations).expanduser(), writer)
     )
-    kept = _short_enough(rows, min(params.max_length, writer.room))
-    steps = params.steps or -(-len(kept) * params.epochs // params.rows_per_step)
+    usable = _drop_long_rows(rows, min(params.max_length, writer.room))
+    steps = params.steps or -(-len(usable) * params.epochs // params.rows_per_step)
     model = begin(loaded, params.lora, seed)
     optimizer = torch.optim.AdamW(trained_weights(model).values(), params.learning_rate, weight_decay=0.0)
     shape = params.model_dump(exclude=UNREAD | {"demonstrations"})
     base = base_identity(params.model)
-    run = {"kind": "warmstart", "shape": shape, "base": base, "rows": fingerprint(kept), "seed": seed}
+    run = {"kind": "warmstart", "shape": shape, "base": base, "rows": fingerprint(usable), "seed": seed}
     checkpoints = Checkpoints(open_work(work, run))
     learning = Learning(model, tokenizer, optimizer, checkpoints)
     callback = StepCallback(learning, steps, seed, log, desc="warm start")
     rate = params.learning_rate
-    run_sft(kept, callback, lambda step: rate_share(step, steps), params, params.rows_per_step, learning_rate=rate)
+    run_sft(usable, callback, lambda step: rate_share(step, steps), params, params.rows_per_step, learning_rate=rate)
     whole = model.merge_and_unload() if params.lora else model.to(precision)
     with draft(checkpoints.folder / "model", out) as folder:
         save_llm(whole, tokenizer, folder, params.model)
         note_published(checkpoints.folder)
-    return figures(learning.history, kept, len(rows) - len(kept), whole.num_parameters())
+    return figures(learning.history, usable, len(rows) - len(usable), whole.num_parameters())
 
 
-def _short_enough(rows: Sequence[Tokens], limit: int) -> list[Tokens]:
-    """Return demonstrations of at most so many tokens; the others are told of, not cut."""
-    kept = [row for row in rows if len(row[0]) <= limit]
-    if not kept:
+def _drop_long_rows(rows: Sequence[Tokens], limit: int) -> list[Tokens]:
+    """Return demonstrations of at most ``limit`` tokens; a line counts the others."""
+    usable = [row for row in rows if len(row[0]) <= limit]
+    if not usable:
         raise CorpusError(
             f"all {len(rows)} demonstrations are longer than {limit} tokens; raise generator.max_length, as far as the "
             "model reads"
         )
-    if len(kept) < len(rows):
-        print(f"{len(rows) - len(kept)} of {len(rows)} demonstrations are longer than {limit} tokens and left out")
-    return kept
+    if len(usable) < len(rows):
+        print(f"{len(rows) - len(usable)} of {len(rows)} demonstrations are longer than {limit} tokens and left out")
+    return usable
 
 
 def rate_share(step: float, steps: int) -> float:
@@ -88,10 +88,10 @@ def rate_share(step: float, steps: int) -> float:
 
 
 def figures(history: Sequence[Mapping[str, float]], rows: Sequence[Tokens], long: int, size: int) -> dict[str, float]:
-    """Return a run in a few numbers."""
+    """Summarize a run in a few numbers."""
     tenth = -(-len(history) // 10)
     ends = {"first": history[:tenth], "last": history[-tenth:]}
-    shown = [(name, end) for name in ("loss", "accuracy") for end in ends]
+    points = [(name, end) for name in ("loss", "accuracy") for end in ends]
     return {
         "trained": 1.0,
         "steps": float(len(history)),
@@ -100,6 +100,6 @@ def figures(history: Sequence[Mapping[str, float]], rows: Sequence[Tokens], long
         "tokens": float(sum(len(ids) for ids, _ in rows)),
         "own_tokens": float(sum(sum(own) for _, own in rows)),
         "parameters": float(size),
-        **{f"{name}_{end}": sum(row[name] for row in ends[end]) / tenth for name, end in shown},
+        **{f"{name}_{end}": sum(row[name] for row in ends[end]) / tenth for name, end in points},
         "seconds": sum(row["seconds"] for row in history),
     }

@@ -1,4 +1,4 @@
-"""A corpus as it is searched, and the index of another package that it may be searched by (``index.function``)."""
+"""A searchable corpus, and indexes of other packages (``index.function``)."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -18,10 +18,10 @@ from harr.params.index import IndexParams
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A corpus as it is searched: passages by row, their vectors, the index of both, and the titles that they name.
+    """A searchable corpus: passages by row, their vectors, the index, and the titles that passages name.
 
-    ``mentions`` opens the last, and ``words`` BM25 in memory; only some need them. ``check`` refuses a trained
-    retriever, by its folder and its harr.json, where the vectors do not say which encoder made them.
+    ``mentions`` opens the last, and ``words`` BM25 in memory; only some callers need them. ``check`` refuses a trained
+    retriever, by its folder and its harr.json, if the vectors do not name their encoder.
     """
 
     passages: Passages
@@ -37,11 +37,11 @@ class OtherIndex:
     """An index of another package, which reads ``index.settings``.
 
     Args:
-        build: what stage index does: of passages, vectors, section ``index``, the folder to publish, and one for
-            unfinished work, it returns figures (``rows`` and ``indexed`` at least).
-        open: opens what was published, of passages, vectors, section and folder, approximate as it may be; None: it is
-            a collection as harr builds them.
-        corpus: opens the index as a corpus of its own, where there is no data/corpus.
+        build: stage index: takes passages, vectors, section ``index``, the folder to publish and one for unfinished
+            work, and returns figures (``rows`` and ``indexed`` at least).
+        open: opens the published index from passages, vectors, section and folder; it may be approximate. None: it is
+            a collection of harr's form.
+        corpus: opens the index as a corpus of its own, without data/corpus.
     """
 
     build: Callable[[Passages, Vectors, IndexParams, Path, Path], dict[str, float]]
@@ -50,7 +50,7 @@ class OtherIndex:
 
 
 def other_index(params: IndexParams) -> OtherIndex | None:
-    """Return the index of another package that section ``index`` names; None where harr builds its own.
+    """Return the index of another package that section ``index`` names; None if harr builds its own.
 
     Raises:
         ParamsError: it cannot be imported, or is something else.
@@ -66,7 +66,7 @@ def other_index(params: IndexParams) -> OtherIndex | None:
 
 
 def open_index(passages: Passages, vectors: Vectors, params: IndexParams, out: Path) -> PassageIndex:
-    """Open what stage index published in ``out``.
+    """Open the index that stage index published in ``out``.
 
     Raises:
         ParamsError: as :func:`other_index`. IndexMismatch, ServiceUnavailable, DamagedFile: as

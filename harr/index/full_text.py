@@ -1,4 +1,4 @@
-"""How texts become words for BM25, alike in Milvus Lite, on a server and in memory, and the parameters of BM25."""
+"""Tokenization and parameters of BM25, the same in Milvus Lite, on a server and in memory."""
 
 import re
 from functools import cache
@@ -20,9 +20,9 @@ STOP_WORDS = (
 )
 """The Snowball list for English. Without one, Lite walks through nearly every passage for each query."""
 ANALYZER = {"tokenizer": "standard", "filter": ["lowercase", {"type": "stop", "stop_words": STOP_WORDS.split()}]}
-"""The analyzer of Lite and server, which must rank alike. Lite has no stemmer: what is stemmed is stemmed before."""
+"""The analyzer of Lite and server, which must rank alike. Lite has no stemmer, so texts are stemmed beforehand."""
 PLAIN: dict[str, Any] = {"tokenizer": "standard", "filter": []}
-"""The analyzer of texts that :func:`english_stems` has made."""
+"""The analyzer of stemmed texts (:func:`english_stems`)."""
 WORD = re.compile(r"\w+(?:['\u2019]\w+)*")
 LUCENE = frozenset(
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
@@ -30,28 +30,28 @@ LUCENE = frozenset(
 )
 """The stop words of Lucene's English analyzer."""
 MAX_TEXT_BYTES = 65_535
-"""Length of the longest text that a field of Milvus holds."""
+"""Maximum length of a text in a field of Milvus."""
 
 
 def texts_of(passage: Passage, params: IndexParams) -> dict[str, str]:
-    """Return the fields of a passage that are texts: its id where applications search by an alias, and what BM25 reads.
+    """Return the text fields of a passage: its id if there is an alias, and the text for BM25.
 
     >>> texts_of(Passage("a", "Rain."), IndexParams())
     {'text': 'Rain.'}
     """
     fields = {"id": passage.id} if params.alias else {}
-    return fields | ({"text": searched_text(passage.content, params.stemmer)} if params.full_text else {})
+    return fields | ({"text": prepare_text(passage.content, params.stemmer)} if params.full_text else {})
 
 
-def searched_text(content: str, stemmer: str = "") -> str:
-    """Return as much of a passage, or of its stems, as a Milvus field of text holds."""
+def prepare_text(content: str, stemmer: str = "") -> str:
+    """Return a passage, or its stems, cut to the length of a Milvus field."""
     content = english_stems(content) if stemmer else content
     return content.encode()[:MAX_TEXT_BYTES].decode(errors="ignore")
 
 
 def english_stems(text: str) -> str:
-    """Return the stems of a text's words, as Lucene's English analyzer makes them, which Anserini takes: without 's,
-    in lower case, without 33 stop words, by Porter's stemmer.
+    """Return the stems of a text's words as Lucene's English analyzer (and so Anserini) makes them: without 's, in
+    lower case, without 33 stop words, by Porter's stemmer.
 
     >>> english_stems("The doctor's studies of statins")
     'doctor studi statin'

@@ -1,8 +1,8 @@
-"""Which passage names which title, in which sentence: found once for a corpus, and looked up in every search.
+"""Which passage names which title in which sentence: computed once per corpus, and read by every search.
 
-A title is compared word by word, without case, punctuation, or a qualifier in brackets ("Casablanca (film)"); the
-longest title that begins at a word counts, and none within it (maximal munch). A title of one word must be written
-with a capital. All titles are looked for at once (Aho and Corasick, 1975).
+Titles are compared word by word, without case, punctuation, or a qualifier in brackets ("Casablanca (film)"); the
+longest title at a word counts, and none within it (maximal munch). A title of one word must begin with a capital. All
+titles are matched at once (Aho and Corasick, 1975).
 """
 
 import re
@@ -36,7 +36,7 @@ _QUALIFIER = re.compile(r"\s*\([^()]*\)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A title that a text names: its number, how many words it has, and where they stand in the text."""
+    """A title in a text: its number, its number of words, and its span."""
 
     title: int
     words: int
@@ -62,23 +62,23 @@ class Titles:
                     titles_of.setdefault(tuple(word.casefold() for word in words), []).append(number)
         self._titles_of = list(titles_of.values())
         self._sizes = list(map(len, titles_of))
-        found = optional("ahocorasick_rs", "evidence")
-        longest = found.MatchKind.LeftmostLongest
-        self._matcher = found.AhoCorasick((_spaced(words) for words in titles_of), matchkind=longest)
+        matcher = optional("ahocorasick_rs", "evidence")
+        longest = matcher.MatchKind.LeftmostLongest
+        self._matcher = matcher.AhoCorasick((_space_words(words) for words in titles_of), matchkind=longest)
 
     def __len__(self) -> int:
-        """Return how many names there are."""
+        """Return the number of names."""
         return len(self._titles_of)
 
-    def named_in(self, text: str) -> list[Mention]:
+    def find_mentions(self, text: str) -> list[Mention]:
         """Return the titles that a text names, in order; several may have one name."""
-        found = list(WORD.finditer(text))
-        folded = [word.group().casefold() for word in found]
-        starts = {at: place for place, at in enumerate(accumulate((len(word) + 2 for word in folded), initial=1))}
+        words = list(WORD.finditer(text))
+        folded = [word.group().casefold() for word in words]
+        starts = {start: place for place, start in enumerate(accumulate((len(word) + 2 for word in folded), initial=1))}
         mentions = []
-        for name, start, _ in self._matcher.find_matches_as_indexes(f" {_spaced(folded)} "):
+        for name, start, _ in self._matcher.find_matches_as_indexes(f" {_space_words(folded)} "):
             size = self._sizes[name]
-            first, last = found[starts[start]], found[starts[start] + size - 1]
+            first, last = words[starts[start]], words[starts[start] + size - 1]
             if size > 1 or is_name(first.group()):
                 mentions += [Mention(title, size, first.start(), last.end()) for title in self._titles_of[name]]
         return mentions
@@ -88,17 +88,17 @@ class Titles:
         return self._rows[self._first[title] : self._first[title + 1]][:PER_TITLE]
 
 
-def _spaced(words: Sequence[str]) -> str:
+def _space_words(words: Sequence[str]) -> str:
     """Join words so that neighbouring names have a space each.
 
-    >>> _spaced(["the", "mill"])
+    >>> _space_words(["the", "mill"])
     ' the  mill '
     """
     return "".join(f" {word} " for word in words)
 
 
 def is_name(word: str) -> bool:
-    """Return whether a word may be a title by itself: it begins with a capital, and is no stop word."""
+    """Return whether a word may be a title by itself: it begins with a capital and is no stop word."""
     return word[0].isupper() and word.casefold() not in STOP
 
 
@@ -112,51 +112,51 @@ def content_words(text: str) -> frozenset[str]:
 
 
 def build_mentions(passages: Passages, out: Path, work: Path) -> dict[str, float]:
-    """Find the titles that every passage names, other than its own, and publish them in ``out``.
+    """Find the titles that every passage names, except its own, and publish them in ``out``.
 
-    starts.npy: where the mentions of each row begin, (R + 1,); named.npy: a title, and where the sentence that names it
-    begins and ends in the passage's text, (M, 3). Equal passages give equal bytes.
+    starts.npy: the first mention of each row, (R + 1,); named.npy: title, start and end of its sentence in the
+    passage's text, (M, 3). Equal passages give equal bytes.
 
     Returns:
         Figures for the metrics file.
     """
     titles = Titles(passages.titles)
     counts = np.zeros(len(passages), dtype=np.int64)
-    named: list[tuple[int, int, int]] = []
+    table: list[tuple[int, int, int]] = []
     with bar(total=len(passages), desc="mentions", unit="passage") as progress:
         for start in range(0, len(passages) if len(titles) else 0, BLOCK):
             rows = range(start, min(start + BLOCK, len(passages)))
             for row, passage in zip(rows, passages.take(rows), strict=True):
-                found = _named(titles, passage.text, int(titles.of_row[row]))
-                named += found
-                counts[row] = len(found)
+                mentions = _find_mentions(titles, passage.text, int(titles.of_row[row]))
+                table += mentions
+                counts[row] = len(mentions)
             progress.update(len(rows))
-    table_M3 = np.array(named, dtype=np.int32).reshape(-1, 3)
+    table_M3 = np.array(table, dtype=np.int32).reshape(-1, 3)
     with draft(work, out) as folder:
         np.save(folder / "starts.npy", np.concatenate([[0], counts.cumsum()]), allow_pickle=False)
         np.save(folder / "named.npy", table_M3, allow_pickle=False)
         write_json(folder / "manifest.json", {"identity": passages.identity, "corpus": passages.identity})
-    return {"titles": float(len(titles)), "mentions": float(len(named))}
+    return {"titles": float(len(titles)), "mentions": float(len(table))}
 
 
-def _named(titles: Titles, text: str, own: int) -> list[tuple[int, int, int]]:
-    """Return (title, start, end of the sentence) of all titles that a text names, but for its ``own``: each sentence
+def _find_mentions(titles: Titles, text: str, own_title: int) -> list[tuple[int, int, int]]:
+    """Return (title, start, end of the sentence) of all titles that a text names, except ``own_title``, each sentence
     once."""
     starts = [0, *(gap.end() for gap in _SENTENCE.finditer(text))]
     ends = [*starts[1:], len(text)]
-    found: dict[tuple[int, int], int] = {}
-    for mention in titles.named_in(text):
+    sentence_ends: dict[tuple[int, int], int] = {}
+    for mention in titles.find_mentions(text):
         sentence = bisect_right(starts, mention.start) - 1
-        if mention.title != own:
-            found.setdefault((mention.title, starts[sentence]), max(ends[sentence], mention.end))
-    return [(title, start, end) for (title, start), end in found.items()]
+        if mention.title != own_title:
+            sentence_ends.setdefault((mention.title, starts[sentence]), max(ends[sentence], mention.end))
+    return [(title, start, end) for (title, start), end in sentence_ends.items()]
 
 
 class Mentions:
     """The titles that each passage of a corpus names."""
 
     def __init__(self, titles: Titles, starts: NDArray[np.int64], named_M3: NDArray[np.int32]) -> None:
-        """Take what :func:`build_mentions` wrote; use :meth:`of`."""
+        """Take the tables of :func:`build_mentions`; use :meth:`of`."""
         self.titles = titles
         self._starts, self._named_M3 = starts, named_M3
 
@@ -171,19 +171,19 @@ class Mentions:
         paths = (folder / "starts.npy", folder / "named.npy")
         return cls(Titles(passages.titles), *(np.load(path, mmap_mode="r", allow_pickle=False) for path in paths))
 
-    def named_by(self, row: int) -> list[tuple[int, int, int]]:
+    def list_mentions(self, row: int) -> list[tuple[int, int, int]]:
         """Return (title, start, end of the sentence that names it) of the titles that a passage names."""
         part = self._named_M3[int(self._starts[row]) : int(self._starts[row + 1])]
         return [(title, start, end) for title, start, end in part.tolist()]
 
-    def naming(self, title: int) -> NDArray[np.int64]:
+    def rows_naming(self, title: int) -> NDArray[np.int64]:
         """Return the rows of the passages that name a title, ascending."""
-        rows_M, starts = self._naming
+        rows_M, starts = self._rows_by_title
         return np.unique(rows_M[int(starts[title]) : int(starts[title + 1])])
 
     @cached_property
-    def _naming(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The row of every mention in the order of titles, and where each title begins there."""
+    def _rows_by_title(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The row of every mention in the order of titles, and the start of each title."""
         titles_M = self._named_M3[:, 0]
         rows_M = np.repeat(np.arange(len(self._starts) - 1), np.diff(self._starts))
         return rows_M[np.argsort(titles_M, kind="stable")], np.concatenate(

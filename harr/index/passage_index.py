@@ -21,20 +21,20 @@ from harr.params.index import IndexParams
 from harr.services.milvus_client import REBUILD, Connection, connect, explain_errors
 
 KEYS = "keys.npy"
-"""The file with the keys of an index, beside its manifest."""
+"""The file with the keys of an index."""
 MANIFEST = {"collection": str, "rows": int, "width": int, "full_text": bool, "keys": str}
 SEARCH_SECONDS = 60.0
 QUERIES_PER_CALL = 1024
 TIES = 8
-"""Number of hits that are fetched beyond those asked for, so that equal scores at the cut are settled by row."""
+"""Number of hits fetched beyond the request, so that ties at the cut are resolved by row."""
 DEPTH = 20
-"""Minimum number of hits of a text that are fetched, so that a search for a few more of them need not ask again."""
+"""Minimum number of hits fetched per text, so that a search for a few more needs no new call."""
 REMEMBERED = 10_000
-"""Number of texts above which what was found is forgotten."""
+"""Maximum number of texts in the cache of hits."""
 
 
 class PassageIndex:
-    """An open index; close it (or use ``with``), since Milvus Lite is locked by the one who has it open."""
+    """An open index; close it (or use ``with``), since an open index locks Milvus Lite."""
 
     def __init__(self, client: Connection, where: str, manifest: dict[str, Any], keys: Keys) -> None:
         """Take a checked collection, and its keys; use :meth:`open`."""
@@ -46,17 +46,17 @@ class PassageIndex:
         self.rows: int = manifest["rows"]
         self.width: int = manifest["width"]
         self.full_text: bool = manifest["full_text"]
-        self._how: dict[str, Any] = manifest["search"]
+        self._search_settings: dict[str, Any] = manifest["search"]
         self._fields: dict[str, str] = {}
-        self._wanted: dict[str, Any] = {"output_fields": ["key"]}
-        self._found: dict[str, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}
+        self._search_options: dict[str, Any] = {"output_fields": ["key"]}
+        self._text_hits: dict[str, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}
 
     @classmethod
     def open(cls, out: Path, params: IndexParams, *, identity: str) -> "PassageIndex":
-        """Open what stage index published in ``out``; ``identity`` is that of the vectors.
+        """Open the index that stage index published in ``out``; ``identity`` is that of the vectors.
 
-        A collection that is changed meanwhile (``index.alias``) is searched on: a passage that was removed is not found
-        any more, and one that came is not found before the index is opened anew.
+        A collection may be updated meanwhile (``index.alias``): removed passages are no longer found, and new ones
+        only after the index is reopened.
 
         Raises:
             IndexMismatch: manifest or live collection is of another encoder or corpus, or lacks rows.
@@ -92,15 +92,15 @@ class PassageIndex:
         """
         parts = self._manifest.get("sources", {})
         if source not in parts:
-            known = f"has the sources {', '.join(parts)}" if parts else "names no sources"
+            sources = f"has the sources {', '.join(parts)}" if parts else "names no sources"
             raise IndexMismatch(
-                f"sources.{source}: {self._where} has no collection of {source}, since its corpus {known}; correct "
+                f"sources.{source}: {self._where} has no collection of {source}, since its corpus {sources}; correct "
                 "sources in params.yaml, or set collection: corpus, or download a corpus that has it"
             )
         return PassageIndex(self._client, self._where, self._manifest | parts[source], self._keys)
 
-    def known_rows(self) -> NDArray[np.int64]:
-        """Return the rows of all passages that are found, ascending; of one source's, those of the whole corpus."""
+    def list_rows(self) -> NDArray[np.int64]:
+        """Return the rows of all indexed passages, ascending; for one source, too, those of the whole corpus."""
         return np.sort(self._keys.rows)
 
     def search(self, vectors_QD: NDArray[np.float32], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -120,42 +120,42 @@ class PassageIndex:
     def search_text(self, texts: Sequence[str], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return rows and BM25 scores (positive) of the ``n`` best passages per text; shapes as :meth:`search`.
 
-        A passage that shares no word with a text, stop words apart, is not a hit; padding as there. What was found is
-        kept, since a pipeline that picks one passage after the other asks the same again.
+        A passage that shares no word with a text, stop words apart, is not a hit; padding as there. Hits are cached,
+        since a pipeline that picks one passage after the other repeats its searches.
         """
         if not self.full_text:
             raise IndexMismatch(f"{self._where} has no BM25 part; set index.full_text: true and run `dvc repro`")
-        if len(self._found) > REMEMBERED:
-            self._found.clear()
+        if len(self._text_hits) > REMEMBERED:
+            self._text_hits.clear()
         stemmed = bool(self._manifest.get("stemmer"))
         words = {text: english_stems(text) if stemmed else text for text in texts}
-        asked = [text for text, own in words.items() if re.search(r"\w", own)]
-        if new := [text for text in asked if len(self._found.get(text, ((), ()))[0]) < n]:
-            found = self._search("terms", [words[text] for text in new], max(n, DEPTH))
-            self._found.update(zip(new, zip(*found, strict=True), strict=True))
+        searchable = [text for text, query in words.items() if re.search(r"\w", query)]
+        if new := [text for text in searchable if len(self._text_hits.get(text, ((), ()))[0]) < n]:
+            hits = self._search("terms", [words[text] for text in new], max(n, DEPTH))
+            self._text_hits.update(zip(new, zip(*hits, strict=True), strict=True))
         rows_QN, scores_QN = _empty(len(texts), n)
         for q, text in enumerate(texts):
-            if text in self._found:
-                rows_QN[q], scores_QN[q] = (found[:n] for found in self._found[text])
+            if text in self._text_hits:
+                rows_QN[q], scores_QN[q] = (hits[:n] for hits in self._text_hits[text])
         return rows_QN, scores_QN
 
     def _search(self, field: str, queries: list[Any], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         rows_QN, scores_QN = _empty(len(queries), n)
         limit = max(1, min(n + TIES, self.rows))
-        how = kinds.search_params(self._how, self.rows, limit) if field == "vector" else {}
+        settings = kinds.search_params(self._search_settings, self.rows, limit) if field == "vector" else {}
         for start in range(0, len(queries), QUERIES_PER_CALL):
             with explain_errors(self._where):
-                found = self._client.search(
+                hits_by_query = self._client.search(
                     self._collection,
                     data=queries[start : start + QUERIES_PER_CALL],
                     anns_field=self._fields.get(field, field),
                     limit=limit,
-                    search_params={"params": how},
-                    **self._wanted,
+                    search_params={"params": settings},
+                    **self._search_options,
                     consistency_level="Strong",
                     timeout=min(SEARCH_SECONDS, self._client.patience),
                 )
-            for q, hits in enumerate(found, start):
+            for q, hits in enumerate(hits_by_query, start):
                 rows, scores = self._rows(hits)
                 # Lite gives BM25 scores with the sign turned; a BM25 score is never negative.
                 scores = np.abs(scores) if field == "terms" else scores
@@ -164,7 +164,7 @@ class PassageIndex:
         return rows_QN, scores_QN
 
     def _rows(self, hits: Any) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the rows of hits and their scores; a passage that is of another corpus is none."""
+        """Return the rows of hits and their scores, without passages of another corpus."""
         rows = self._keys.rows_of(np.asarray(hits.ids, dtype=np.int64))
         return rows[rows >= 0], np.asarray(hits.distances, dtype=np.float32)[rows >= 0]
 
@@ -184,25 +184,24 @@ def _empty(queries: int, n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]
 
 
 def _check(client: Connection, manifest: dict[str, Any], where: str) -> None:
-    """Compare the live collection with the manifest of the stage's output."""
+    """Compare the live collection with the stage's manifest."""
     name = manifest["collection"]
     if not client.has_collection(name):
         raise IndexMismatch(f"{where} has no collection {name}, which the manifest names; run `{REBUILD}`")
     content = content_of(client, name)
-    built_as = content.get("identity")
+    built = content.get("identity")
     if "becomes" in content:
         raise IndexMismatch(
             f"collection {name} at {where} is being brought to {content['becomes']}, or that was stopped; wait for it, "
             f"or run `{REBUILD}`"
         )
-    if built_as != manifest["identity"]:
+    if built != manifest["identity"]:
         raise IndexMismatch(
-            f"collection {name} at {where} was built as {built_as}, but its manifest says {manifest['identity']}; "
+            f"collection {name} at {where} was built as {built}, but its manifest says {manifest['identity']}; "
             f"run `{REBUILD}`"
         )
-    found = count(client, name, manifest["rows"])
-    if found != manifest["rows"]:
+    rows = count(client, name, manifest["rows"])
+    if rows != manifest["rows"]:
         raise IndexMismatch(
-            f"collection {name} at {where} holds {found} passages, its manifest says {manifest['rows']}; "
-            f"run `{REBUILD}`"
+            f"collection {name} at {where} holds {rows} passages, its manifest says {manifest['rows']}; run `{REBUILD}`"
         )

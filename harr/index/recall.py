@@ -1,4 +1,4 @@
-"""How much of the exact pool an index finds: the share of the nearest passages, for queries like those to come.
+"""Recall of an approximate index: the share of the exact nearest passages that it finds.
 
 Queries are questions, not passages. Passages find one another more easily than questions find passages: of 12,003
 passages (2Wiki, MiniLM), hnsw with 16 links and a breadth of 64 found 98.3 % of the 30 nearest of 300 passages, and
@@ -19,12 +19,12 @@ from harr.index.passage_index import PassageIndex
 from harr.io.progress import bar
 from harr.params.index import IndexParams
 
-ASKED = 200
-"""Number of questions that an index is tried with."""
+QUERIES = 200
+"""Number of questions in the measurement."""
 BLOCK = 50_000
-"""Number of vectors that are compared at a time."""
+"""Number of vectors compared at a time."""
 SAME = 1e-5
-"""Difference of two scores that count as one: of passages with the same vector any is right."""
+"""Maximum difference of equal scores: among passages with the same vector any is right."""
 
 
 def check_recall(
@@ -42,31 +42,31 @@ def check_recall(
         passages: of the corpus.
         vectors: their vectors.
         params: section ``index``.
-        out: what stage index published.
-        texts: questions, of which ASKED are taken, evenly.
+        out: output of stage index.
+        texts: questions, of which QUERIES are taken, evenly.
         encode: embeds them as queries.
         pool: number of passages.
 
     Raises:
-        IndexMismatch: the share is below ``params.min_recall``; the index stays where it is, so that another
-            ``index.breadth`` is no new build.
+        IndexMismatch: the share is below ``params.min_recall``; the index stays, so that another ``index.breadth``
+            needs no new build.
     """
     other = other_index(params)
-    own = other is None or other.open is None
-    if params.kind == "flat" and own:
+    is_milvus = other is None or other.open is None
+    if params.kind == "flat" and is_milvus:
         return {"recall_at_pool": 1.0}
-    sample = [texts[number] for number in np.unique(np.linspace(0, len(texts) - 1, ASKED).astype(int))]
+    sample = [texts[number] for number in np.unique(np.linspace(0, len(texts) - 1, QUERIES).astype(int))]
     with open_index(passages, vectors, params, out) as index:
-        found = recall_at(index, vectors, index.known_rows(), encode(sample), pool)
-    if found < params.min_recall:
-        what = f"index.kind: {params.kind}" if own else f"index.function: {params.function}"
-        mend = "set a larger index.breadth, or index.kind: flat" if own else "correct index.settings"
+        recall = recall_at(index, vectors, index.list_rows(), encode(sample), pool)
+    if recall < params.min_recall:
+        subject = f"index.kind: {params.kind}" if is_milvus else f"index.function: {params.function}"
+        remedy = "set a larger index.breadth, or index.kind: flat" if is_milvus else "correct index.settings"
         raise IndexMismatch(
-            f"{what} finds {100 * found:.1f} % of the {pool} nearest passages of {len(sample)} "
-            f"training questions, index.min_recall asks for {100 * params.min_recall:g} %; {mend}, and run "
+            f"{subject} finds {100 * recall:.1f} % of the {pool} nearest passages of {len(sample)} "
+            f"training questions, index.min_recall asks for {100 * params.min_recall:g} %; {remedy}, and run "
             "`dvc repro index`"
         )
-    return {"recall_at_pool": found, "recall_queries": float(len(sample))}
+    return {"recall_at_pool": recall, "recall_queries": float(len(sample))}
 
 
 def recall_at(
@@ -81,7 +81,7 @@ def recall_at(
             scores_QB = np.concatenate([best_QN, queries_QD @ vectors.take(block).T], axis=1)
             best_QN = -np.partition(-scores_QB, min(n, scores_QB.shape[1]) - 1, axis=1)[:, :n]
             progress.update(len(block))
-    found_QN, _ = index.search(queries_QD, n)
-    scores_QN = np.einsum("qd,qnd->qn", queries_QD, vectors.take(np.maximum(found_QN, 0)))
-    right_QN = (found_QN >= 0) & (scores_QN >= best_QN.min(axis=1, keepdims=True) - SAME)
+    hits_QN, _ = index.search(queries_QD, n)
+    scores_QN = np.einsum("qd,qnd->qn", queries_QD, vectors.take(np.maximum(hits_QN, 0)))
+    right_QN = (hits_QN >= 0) & (scores_QN >= best_QN.min(axis=1, keepdims=True) - SAME)
     return float(right_QN.mean())

@@ -1,7 +1,7 @@
-"""BM25 of a corpus in memory-mapped files: what a policy asks that searches by words after each of its picks.
+"""BM25 of a corpus in memory-mapped files, for a policy that searches by words after each of its picks.
 
-Milvus answers the arms. Where it runs inside the process (Milvus Lite) a search takes 10 ms of a core in 12,000
-passages, and training asks some ten thousand times; bm25s (Lu, arXiv 2407.03618) takes 3 ms in 58,000.
+Milvus answers the arms. Inside the process (Milvus Lite) a search takes 10 ms of a core in 12,000 passages, and
+training makes some ten thousand searches; bm25s (Lu, arXiv 2407.03618) takes 3 ms in 58,000.
 """
 
 import re
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BLOCK = 10_000
 WORD = re.compile(r"\w+")
 STOP = frozenset(STOP_WORDS.split())
-"""Words that say nothing of what a text is about."""
+"""Words without content."""
 
 
 def words_of(text: str) -> list[str]:
@@ -39,7 +39,7 @@ def words_of(text: str) -> list[str]:
 
 
 def build_words(passages: Passages, out: Path, work: Path) -> dict[str, float]:
-    """Weigh the words of every searchable passage by BM25, and publish that in ``out``, as bm25s keeps it.
+    """Build the BM25 index of every searchable passage, and publish it in ``out`` in the format of bm25s.
 
     Equal passages give equal bytes. The parameters are those of the index (Anserini's).
 
@@ -47,14 +47,14 @@ def build_words(passages: Passages, out: Path, work: Path) -> dict[str, float]:
         Figures for the metrics file.
     """
     rows, numbers = passages.searchable_rows(), dict[str, int]()
-    found: list[list[int]] = []
+    token_ids: list[list[int]] = []
     with bar(total=len(rows), desc="words", unit="passage") as progress:
         for start in range(0, len(rows), BLOCK):
             part = passages.take(rows[start : start + BLOCK].tolist())
-            found += [[numbers.setdefault(w, len(numbers)) for w in words_of(p.content)] for p in part]
+            token_ids += [[numbers.setdefault(w, len(numbers)) for w in words_of(p.content)] for p in part]
             progress.update(len(part))
     index = optional("bm25s", "evidence").BM25(method="lucene", k1=BM25["bm25_k1"], b=BM25["bm25_b"])
-    index.index((found, numbers), show_progress=False)
+    index.index((token_ids, numbers), show_progress=False)
     with draft(work, out) as folder:
         index.save(folder, show_progress=False)
         write_json(folder / "manifest.json", {"identity": passages.identity, "corpus": passages.identity})
@@ -62,7 +62,7 @@ def build_words(passages: Passages, out: Path, work: Path) -> dict[str, float]:
 
 
 class WordIndex:
-    """What :func:`build_words` wrote, mapped."""
+    """The memory-mapped index of :func:`build_words`."""
 
     def __init__(self, index: "bm25s.BM25", rows: NDArray[np.int64]) -> None:
         """Take an index and the rows of its passages; use :meth:`of`."""
@@ -79,15 +79,15 @@ class WordIndex:
         check_corpus(read_manifest(folder, REBUILD, keys={"corpus": str}), passages.identity, folder)
         return cls(bm25s.BM25.load(folder, mmap=True, show_progress=False), passages.searchable_rows())
 
-    def best(self, words: Iterable[str], n: int) -> dict[int, float]:
-        """Return row -> score over that of the best, of the ``n`` best passages that have one of the ``words``.
+    def find_best(self, words: Iterable[str], n: int) -> dict[int, float]:
+        """Return row -> score as a share of the best, for the ``n`` best passages with one of the ``words``.
 
-        Best first; equal scores are in the order of rows. A word that is given twice counts twice.
+        Best first; equal scores are in the order of rows. A repeated word counts twice.
         """
-        known = self._index.get_tokens_ids(list(words))
-        if not known:
+        token_ids = self._index.get_tokens_ids(list(words))
+        if not token_ids:
             return {}
-        scores_R = self._index.get_scores_from_ids(known)
+        scores_R = self._index.get_scores_from_ids(token_ids)
         top = np.argpartition(-scores_R, min(n, len(scores_R)) - 1)[:n]
         top = top[np.lexsort((top, -scores_R[top]))]
         top = top[scores_R[top] > 0]

@@ -75,7 +75,7 @@ def model_card(
     body: str = "",
     **metadata: Any,
 ) -> str:
-    """Return the card of a model: what it is, how it is used, and the ``facts`` of its harr.json that are one word.
+    """Return the card of a model: what it is, its usage, and the scalar ``facts`` of its harr.json.
 
     ``body`` stands before the facts; ``metadata`` are further fields of ``ModelCardData``, which the hub reads.
     """
@@ -86,7 +86,7 @@ def model_card(
 
 
 def plain_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of harr.json as they may be published: ``base_model`` by its plain name.
+    """Return the publishable facts of harr.json: ``base_model`` without its path.
 
     >>> plain_facts({"base": "b1", "base_model": "/data/models/mine"})
     {'base': 'b1', 'base_model': 'mine'}
@@ -95,7 +95,7 @@ def plain_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_name(model: str) -> str:
-    """Return a hub name as it is; of a folder only its last part: a card tells no paths of its author's machine.
+    """Return a hub name as it is, and only the last part of a folder: a card shows no paths of its author's machine.
 
     >>> plain_name("Qwen/Qwen3-Embedding-0.6B"), plain_name("/data/models/mine"), plain_name("./mine")
     ('Qwen/Qwen3-Embedding-0.6B', 'mine', 'mine')
@@ -105,9 +105,9 @@ def plain_name(model: str) -> str:
 
 
 def usage(facts: Mapping[str, Any], name: str = HERE) -> str:
-    """Return how a retriever is used, from its harr.json: the code, and the state that this writes.
+    """Return the usage of a retriever from its harr.json: the code, and the state that it writes.
 
-    One that was never trained on states, as `harr bridge` makes it, reads plain queries.
+    A retriever of `harr bridge`, which was never trained on states, reads plain queries.
     """
     load = f'from sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer("{name}")\n'
     if "retriever" not in facts:
@@ -117,45 +117,45 @@ def usage(facts: Mapping[str, Any], name: str = HERE) -> str:
     arguments.append(f"max_tokens={facts['retriever']['max_tokens']}")
     if facts.get("encoder", {}).get("query_prompt"):
         arguments.append('prompt=model.prompts["query"]')
-    code = ["import harr", f"{load}state = harr.state(", *(f"    {one}," for one in arguments), ")"]
+    code = ["import harr", f"{load}state = harr.state(", *(f"    {argument}," for argument in arguments), ")"]
     code.append("query = model.encode_query(state)")
-    told = f"\n\n{QUERIES_ALONE.format(base_model=facts['base_model'])}"
+    suffix = f"\n\n{QUERIES_ALONE.format(base_model=facts['base_model'])}"
     if facts["towers"] == "both":
         code += [f"passages = model.encode_document({json.dumps(list(PASSAGES))})"]
         code += ["print(model.similarity(query, passages))"]
-        told = ""
-    return USAGE.format(code="\n".join(code), state=example_state(facts)) + told
+        suffix = ""
+    return USAGE.format(code="\n".join(code), state=example_state(facts)) + suffix
 
 
 def example_state(facts: Mapping[str, Any]) -> str:
-    """Return a text that a retriever was trained to read, from its harr.json."""
+    """Return an example of a state that a retriever reads, from its harr.json."""
     return state_text(_example(facts), style=facts["retriever"]["state"], history=facts["history"])
 
 
 def _example(facts: Mapping[str, Any]) -> Search:
-    """Return the search of the example, as states of a retriever tell it."""
+    """Return the search of the example, with what the retriever's states show."""
     style = facts["retriever"]["state"]
     if style == "sep":
         return replace(EXAMPLE, query=EXAMPLE.question.text, hops=(Hop("", PASSAGES[1]),))
-    told = facts["statuses"] and style == "json"
-    return replace(EXAMPLE, hops=tuple(replace(hop, status=hop.status if told else "") for hop in EXAMPLE.hops))
+    shows_status = facts["statuses"] and style == "json"
+    return replace(EXAMPLE, hops=tuple(replace(hop, status=hop.status if shows_status else "") for hop in EXAMPLE.hops))
 
 
 def _arguments(search: Search, style: str) -> list[str]:
     """Return the arguments of ``harr.state``, as code, that write the state of a search."""
-    spelt = [] if style == "json" else [f'style="{style}"']
+    extra = [] if style == "json" else [f'style="{style}"']
     question = json.dumps(search.question.text)
     if style == "thought":
-        return [question, f"query={json.dumps(search.query)}", f"thought={json.dumps(search.thought)}", *spelt]
+        return [question, f"query={json.dumps(search.query)}", f"thought={json.dumps(search.thought)}", *extra]
     if style == "sep":
-        return [question, json.dumps([hop.answer for hop in search.hops]), *spelt]
-    told = [tuple(filter(None, (hop.query, hop.answer, hop.status))) for hop in search.hops]
-    hops = ", ".join(f"({', '.join(map(json.dumps, hop))})" for hop in told)
-    return [question, f"[{hops}]", json.dumps(search.query), *spelt]
+        return [question, json.dumps([hop.answer for hop in search.hops]), *extra]
+    parts = [tuple(filter(None, (hop.query, hop.answer, hop.status))) for hop in search.hops]
+    hops = ", ".join(f"({', '.join(map(json.dumps, hop))})" for hop in parts)
+    return [question, f"[{hops}]", json.dumps(search.query), *extra]
 
 
 def purpose(facts: Mapping[str, Any]) -> str:
-    """Return what a merged model is for, from its harr.json: queries for an index of its base, or one of two towers."""
+    """Return the purpose of a merged model from its harr.json: queries for an index of its base, or two towers."""
     base = facts["base_model"]
     if "positions" not in facts:
         return (

@@ -16,9 +16,9 @@ from harr.rag.generation.llm_adapter import save_llm
 from harr.rag.generation.local_model import load_model
 
 TOKENS = 128
-"""Number of tokens of every probe that are read."""
+"""Maximum number of tokens of a probe."""
 BOUND = {torch.float32: 1e-3}
-"""How far a logit may move by merging; ``ROUNDED`` where weights have half the bits."""
+"""Maximum change of a logit by merging; ``ROUNDED`` for weights of 16 bits."""
 ROUNDED = 0.5
 
 
@@ -32,8 +32,8 @@ def merge_llm(
 ) -> dict[str, float]:
     """Merge the adapter ``trained`` into its base, or take a whole model as it is, and publish the folder ``out``.
 
-    Its harr.json holds the ``facts``, and under ``training`` what a card may say of that.
-    The folder is reloaded from disk and its logits on probe texts are compared with the adapter's before it appears.
+    Its harr.json holds the ``facts``, and under ``training`` the facts for a card. The folder is reloaded from disk and
+    its logits on probe texts are compared with the adapter's before it is published.
 
     Returns:
         The largest and the mean difference of a logit, and the number of probes.
@@ -42,31 +42,31 @@ def merge_llm(
         ModelError: the adapter does not fit its base, or the reloaded model disagrees with it.
     """
     model, tokenizer = load_model(str(trained))
-    wanted = _logits(model, tokenizer)
+    expected = _logits(model, tokenizer)
     if isinstance(model, PeftModel):
         model = model.merge_and_unload()
     bound = BOUND.get(model.dtype, ROUNDED)
     with draft(work / "llm", out) as folder:
         save_llm(model, tokenizer, folder)
-        del model  # before the next one comes: there may be room for one only
-        known = {**read_json(trained / "harr.json"), **facts}
-        known.pop("beside", None)
-        what = f"It was trained by reward in a pipeline that searches; its base is {known['base_model']}."
+        del model  # before the next one is loaded: there may be room for one only
+        harr_json = {**read_json(trained / "harr.json"), **facts}
+        harr_json.pop("beside", None)
+        what = f"It was trained by reward in a pipeline that searches; its base is {harr_json['base_model']}."
         title = "A language model trained by harr to search and to answer"
-        card = model_card("llm", known, title=title, what=what, use=LLM_USAGE.format(name=HERE))
+        card = model_card("llm", harr_json, title=title, what=what, use=LLM_USAGE.format(name=HERE))
         write_text(folder / "README.md", card)
-        write_json(folder / "harr.json", {**known, "training": dict(training)} if training else known)
-        found = _logits(*load_model(str(folder)))
-        differences = torch.cat([(one - two).abs().flatten() for one, two in zip(wanted, found, strict=True)])
+        write_json(folder / "harr.json", {**harr_json, "training": dict(training)} if training else harr_json)
+        merged = _logits(*load_model(str(folder)))
+        differences = torch.cat([(a - b).abs().flatten() for a, b in zip(expected, merged, strict=True)])
         largest = float(differences.max())
         if not largest <= bound:
             raise ModelError(
                 f"merged model differs from its adapter: a logit by {largest:.6f}, at most {bound} is wanted; nothing "
-                f"was written; check that {known['base_model']} is the model that was trained, or run "
+                f"was written; check that {harr_json['base_model']} is the model that was trained, or run "
                 "`dvc repro -f -s train`"
             )
     return {
-        "probes": float(len(wanted)),
+        "probes": float(len(expected)),
         "logit_difference_max": largest,
         "logit_difference_mean": float(differences.mean()),
     }

@@ -1,6 +1,6 @@
-"""A model folder that every loader reads: sentence-transformers 5 and 6, AutoModel, vLLM, text-embeddings-inference.
+"""Model folders that every loader reads: sentence-transformers 5 and 6, AutoModel, vLLM, text-embeddings-inference.
 
-Version 6 of sentence-transformers writes class paths and keys that nothing older knows; it still reads the older ones.
+Version 6 of sentence-transformers writes class paths and keys that older versions refuse; it still reads theirs.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from harr.io.model_folder import DOCUMENT, QUERY, ROUTER_FILE
 
 LEGACY = "sentence_transformers.models"
 CLASSES = ("Transformer", "Pooling", "Normalize", "Dense", "StaticEmbedding", "LayerNorm", "Dropout", "Router")
-"""Modules that version 5 knows by the same name."""
+"""Modules with the same name in version 5."""
 MODES = {
     "cls": "cls_token",
     "mean": "mean_tokens",
@@ -20,15 +20,15 @@ MODES = {
     "weightedmean": "weightedmean_tokens",
     "lasttoken": "lasttoken",
 }
-"""Ways to pool, and how the keys ``pooling_mode_...`` name them."""
+"""Modes of pooling, and their names in the keys ``pooling_mode_...``."""
 MODULE_KEYS = {"module_input_name", "module_output_name"}
-"""Keys of version 6 that a module over whole texts has at their defaults."""
+"""Keys of version 6 that have their defaults in a module over whole texts."""
 
 
 def make_portable(folder: Path, max_tokens: int) -> None:
     """Rewrite a folder saved by version 6, so that older loaders read it as the same model.
 
-    Both spellings of pooling are written, but for its width, whose new name version 5 refuses; class paths are the old
+    Pooling is written in both spellings, except its width, whose new name version 5 refuses; class paths are the old
     ones. A module that version 5 lacks stays as it is.
     """
     modules = read_json(folder / "modules.json")
@@ -47,24 +47,24 @@ def make_portable(folder: Path, max_tokens: int) -> None:
 
 
 def pooling(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a pooling in both spellings.
+    """Return a configuration of pooling in both spellings.
 
-    >>> told = pooling({"embedding_dimension": 384, "pooling_mode": "mean", "include_prompt": True})
-    >>> told["word_embedding_dimension"], told["pooling_mode_mean_tokens"], told["pooling_mode_cls_token"]
+    >>> config = pooling({"embedding_dimension": 384, "pooling_mode": "mean", "include_prompt": True})
+    >>> config["word_embedding_dimension"], config["pooling_mode_mean_tokens"], config["pooling_mode_cls_token"]
     (384, True, False)
-    >>> told["pooling_mode"], "embedding_dimension" in told
+    >>> config["pooling_mode"], "embedding_dimension" in config
     ('mean', False)
     """
     mode = config["pooling_mode"]
     modes = [mode] if isinstance(mode, str) else mode
-    flags = {f"pooling_mode_{spelt}": name in modes for name, spelt in MODES.items()}
-    one = {"pooling_mode": mode} if isinstance(mode, str) else {}  # version 5 reads one name only
+    flags = {f"pooling_mode_{key}": name in modes for name, key in MODES.items()}
+    mode_entry = {"pooling_mode": mode} if isinstance(mode, str) else {}  # version 5 reads one name only
     width = config["embedding_dimension"]
-    return {"word_embedding_dimension": width, **flags, **one, "include_prompt": config["include_prompt"]}
+    return {"word_embedding_dimension": width, **flags, **mode_entry, "include_prompt": config["include_prompt"]}
 
 
 def _rewrite_transformer(path: Path, max_tokens: int) -> None:
-    """Say of a transformer of plain texts what version 5 reads, which refuses any other key."""
+    """Write the configuration of a text transformer for version 5, which refuses other keys."""
     config = read_json(path)
     reads = config.get("modality_config", {}).get("text", {}).get("method_output_name")
     if (config.get("transformer_task"), reads) == ("feature-extraction", "last_hidden_state"):
@@ -72,16 +72,17 @@ def _rewrite_transformer(path: Path, max_tokens: int) -> None:
 
 
 def write_router(folder: Path) -> None:
-    """Make one model of the two towers in a folder, without a second copy of their weights.
+    """Combine the two towers in a folder into one model, without a second copy of their weights.
 
-    Text is a document where nobody says what it is: a query that is taken for one is merely not better than before
-    training, while a document that is taken for a query has a vector that no query looks for.
+    Text without a route is a document: a query encoded as a document is merely no better than before training, while a
+    document encoded as a query has a useless vector.
     """
     types: dict[str, str] = {}
     structure: dict[str, list[str]] = {}
     for tower in (QUERY, DOCUMENT):
         modules = {
-            Path(tower, one["path"]).as_posix(): one["type"] for one in read_json(folder / tower / "modules.json")
+            Path(tower, module["path"]).as_posix(): module["type"]
+            for module in read_json(folder / tower / "modules.json")
         }
         types |= modules
         structure[tower] = list(modules)

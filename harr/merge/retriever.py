@@ -1,4 +1,4 @@
-"""Stage merge: fold what was trained into its encoder and save a stock sentence-transformers folder."""
+"""Stage merge: fold the trained adapter into its encoder and save a stock sentence-transformers folder."""
 
 import shutil
 from collections.abc import Mapping
@@ -30,17 +30,17 @@ PROBES = (
 )
 """Texts of several lengths on which adapter and merged model must agree."""
 
-KEPT = KINDS - {".jinja", ".model"}
-"""What an encoder's folder holds."""
+KEPT_SUFFIXES = KINDS - {".jinja", ".model"}
+"""Suffixes of the files of an encoder's folder."""
 
 
 @dataclass(frozen=True)
 class ExportedTower:
-    """An encoder to publish, with what was trained of it; without ``adapter`` it stays as it is."""
+    """An encoder to publish, with its trained adapter; without ``adapter`` it stays as it is."""
 
     encoder: Encoder
     prompt: str
-    """What it reads before each of its own texts, queries or passages."""
+    """Prompt before each of its texts, queries or passages."""
     adapter: Path | None = None
 
 
@@ -55,44 +55,43 @@ def merge(
 ) -> dict[str, float]:
     """Merge the adapters into their encoders and publish the model folder ``out``.
 
-    With ``documents`` it holds two towers, ``query`` and ``document``, each a whole model folder, and is one model of
-    both (sentence-transformers' ``Router``); else it is that of queries. harr.json holds what stands in that of the
-    adapter of queries, and ``facts``. The folder is reloaded from disk and compared with the adapters on probe texts
-    before it appears.
+    With ``documents`` it holds two towers, ``query`` and ``document``, each a whole model folder, combined by
+    sentence-transformers' ``Router``; else it is the model of queries. harr.json holds that of the queries' adapter and
+    ``facts``. The folder is reloaded from disk and compared with the adapters on probe texts before it is published.
 
     Returns:
-        The lowest and mean cosine between adapter and merged model, and the number of probes; of the tower of documents
-        under ``document_...``.
+        The lowest and mean cosine between adapter and merged model, and the number of probes; those of the documents'
+        tower under ``document_...``.
 
     Raises:
         ModelError: an adapter belongs to another base, or the reloaded model disagrees with it.
     """
     assert queries.adapter is not None
-    wanted = {}
+    adapter_vectors = {}
     with draft(work / "retriever", out) as folder:
         towers = {QUERY: (queries, folder / QUERY if documents else folder)}
         if documents:
             towers[DOCUMENT] = (documents, folder / DOCUMENT)
         for name, (tower, place) in towers.items():
             handle = load_adapter(tower.encoder, tower.adapter) if tower.adapter else None
-            wanted[name] = tower.encoder.encode(PROBES, prompt=tower.prompt)
+            adapter_vectors[name] = tower.encoder.encode(PROBES, prompt=tower.prompt)
             if handle is not None:
                 handle.merge_and_unload()
             save_stock(tower.encoder.model, place, tower.encoder)
             _check_weights(place)
         if documents:
             write_router(folder)
-        known = {**read_json(queries.adapter / "harr.json"), **facts}
-        told = {"title": "A retriever trained by harr", "what": purpose(known), "use": usage(known)}
-        write_text(folder / "README.md", model_card("retriever", known, **told))
+        harr_json = {**read_json(queries.adapter / "harr.json"), **facts}
+        card = {"title": "A retriever trained by harr", "what": purpose(harr_json), "use": usage(harr_json)}
+        write_text(folder / "README.md", model_card("retriever", harr_json, **card))
         if (queries.adapter / EVIDENCE).exists():
             shutil.copy(queries.adapter / EVIDENCE, folder / EVIDENCE)
-        write_json(folder / "harr.json", known)
-        return _compared(folder, wanted, min_cosine)
+        write_json(folder / "harr.json", harr_json)
+        return _compare_vectors(folder, adapter_vectors, min_cosine)
 
 
-def _compared(folder: Path, wanted: Mapping[str, NDArray[np.float32]], min_cosine: float) -> dict[str, float]:
-    """Return cosines between the vectors wanted of each tower and those of the folder as a user loads it.
+def _compare_vectors(folder: Path, expected: Mapping[str, NDArray[np.float32]], min_cosine: float) -> dict[str, float]:
+    """Return cosines between the ``expected`` vectors of each tower and those of the folder as a user loads it.
 
     Raises:
         ModelError: one is too low.
@@ -100,26 +99,26 @@ def _compared(folder: Path, wanted: Mapping[str, NDArray[np.float32]], min_cosin
     model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
     encode = {QUERY: model.encode_query, DOCUMENT: model.encode_document}
     figures: dict[str, float] = {}
-    for name, wanted_ND in wanted.items():
-        found_ND = np.asarray(encode[name](list(PROBES), normalize_embeddings=True), dtype=np.float32)
-        cosines_N = (wanted_ND * found_ND).sum(-1) / np.linalg.norm(wanted_ND, axis=-1)
+    for name, expected_ND in expected.items():
+        merged_ND = np.asarray(encode[name](list(PROBES), normalize_embeddings=True), dtype=np.float32)
+        cosines_N = (expected_ND * merged_ND).sum(-1) / np.linalg.norm(expected_ND, axis=-1)
         if cosines_N.min() < min_cosine:
             raise ModelError(
                 f"merged model differs from its adapter: cosine {cosines_N.min():.6f} on a probe, at least "
                 f"{min_cosine} is wanted; nothing was written; check that encoder.model is the base that was trained"
             )
-        told = {"probes": len(cosines_N), "cosine_min": cosines_N.min(), "cosine_mean": cosines_N.mean()}
-        before = "" if name == QUERY else f"{name}_"
-        figures |= {f"{before}{key}": float(value) for key, value in told.items()}
+        cosines = {"probes": len(cosines_N), "cosine_min": cosines_N.min(), "cosine_mean": cosines_N.mean()}
+        prefix = "" if name == QUERY else f"{name}_"
+        figures |= {f"{prefix}{key}": float(value) for key, value in cosines.items()}
     return figures
 
 
 def save_stock(model: SentenceTransformer, folder: Path, encoder: Encoder) -> None:
-    """Save a model with the prompts of ``encoder`` so that every loader reads it, without what a reloaded folder does
-    not need: a chat template, or a tokenizer's own format."""
+    """Save a model with the prompts of ``encoder`` so that every loader reads it, without files that no loader needs:
+    a chat template, or a tokenizer's own format."""
     model.prompts = {"query": encoder.query_prompt, "document": encoder.passage_prompt}
     model.save_pretrained(str(folder), create_model_card=False)
-    for path in [path for path in folder.rglob("*") if path.is_file() and path.suffix not in KEPT]:
+    for path in [path for path in folder.rglob("*") if path.is_file() and path.suffix not in KEPT_SUFFIXES]:
         path.unlink()
     for path in folder.rglob("config.json"):
         # Code of another repository: we never load it, MLflow's loader would.
@@ -129,7 +128,7 @@ def save_stock(model: SentenceTransformer, folder: Path, encoder: Encoder) -> No
 
 
 def _check_weights(folder: Path) -> None:
-    """Refuse a folder that AutoModel would fill up with random weights."""
+    """Refuse a folder whose missing weights AutoModel would fill with random ones."""
     if (folder / "config.json").exists():  # a table of token vectors has none
         _, report = AutoModel.from_pretrained(
             str(folder), local_files_only=True, use_safetensors=True, output_loading_info=True

@@ -1,9 +1,8 @@
-"""Try queries hop by hop and keep which were better: the preferences that LeReT learns (arXiv 2410.23214, section 3).
+"""Sample queries hop by hop and compare them: the preferences that LeReT learns (arXiv 2410.23214, section 3).
 
-Every question is asked with every prompt; the average precision of what a query led to says how good it was. One of
-the outcomes is the context of the next hop. Questions are split into those that are learnt and those that are held
-out before anything is sampled. What is tried depends on (seed, question, hop) alone, so that a sampling that was
-killed, or made in parts, ends with the same bytes.
+Every question is tried with every prompt; the average precision of the resulting ranking is the score of a query. One
+of the outcomes is the context of the next hop. Questions are split into learnt and held-out ones before sampling.
+Samples depend on (seed, question, hop) alone, so that a killed sampling, or one in parts, ends with the same bytes.
 """
 
 import json
@@ -24,8 +23,8 @@ from harr.io.files import draft, note_published, read_json, read_jsonl, sha256, 
 from harr.io.progress import bar, stoppable
 from harr.io.resume import open_work
 from harr.params.filter import FilterParams, PreferencesParams
-from harr.preferences.few_shot import chosen_prompts, find_prompts
-from harr.preferences.pairs import documents_of, next_try, preference_row, score_of, statistics_row, why_none
+from harr.preferences.few_shot import find_prompts, select_prompts
+from harr.preferences.pairs import documents_of, explain_none, next_try, preference_row, score_of, statistics_row
 from harr.rag.pipelines.leret import LeReT, by_hop
 from harr.rag.rollout import play
 from harr.rag.scoring.ranking import average_precision
@@ -34,15 +33,15 @@ from harr.types import Generator, Log, Passage, Question, Retrieval
 
 Row = dict[str, Any]
 Sample = Callable[[float], Generator]
-"""The language model as it is sampled at a temperature."""
+"""A function from a temperature to the language model sampled at it."""
 REPEATED = ("manifest.json", "prompts.json", "held_out.jsonl")
-"""What another sampling of the same questions goes by."""
+"""Files that another sampling of the same questions needs."""
 
 
 def collect_preferences(
     params: FilterParams, setup: Setup, out: Path, work: Path, log: Log, seed: int
 ) -> dict[str, float]:
-    """Try queries as stage filter is told; :func:`sample_preferences` says what is written, returned and raised."""
+    """Sample queries for stage filter; see :func:`sample_preferences` for outputs, figures and errors."""
     assert setup.sample is not None
     section = params.preferences or PreferencesParams()
     limits = {"target": params.target, "batch_size": params.batch_size}
@@ -61,55 +60,55 @@ def sample_preferences(
     target: int = 0,
     batch_size: int = 64,
 ) -> dict[str, float]:
-    """Try the queries of at most ``target`` questions (0: all), and write what is preferred to the folder ``out``.
+    """Sample queries for at most ``target`` questions (0: all), and write the preferences to the folder ``out``.
 
-    ``prompts.json``: what the model was shown. ``preferences.jsonl``: a row per prompt that teaches, ``{id,
-    question_id, hop, split, prompt, responses, scores, pairs, sft_target}``. ``questions.jsonl``: those that are learnt
-    from. ``held_out.jsonl``: those that never are. ``statistics.jsonl``: all that were tried. ``manifest.json``:
-    settings, seed, and the identity of the index. ``figures.json``: what is returned. Folders of several partitions are
-    joined by :func:`harr.preferences.join.join_parts`.
+    ``prompts.json``: the prompts. ``preferences.jsonl``: a row per prompt that teaches, ``{id, question_id, hop, split,
+    prompt, responses, scores, pairs, sft_target}``. ``questions.jsonl`` and ``held_out.jsonl``: questions to learn from
+    and the others. ``statistics.jsonl``: all sampled questions. ``manifest.json``: settings, seed, and the identity of
+    the index. ``figures.json``: the returned figures. :func:`harr.preferences.join.join_parts` joins the folders of
+    several partitions.
 
     Returns:
         Counts of questions, prompts and pairs, and the share of prompts that teach.
 
     Raises:
         CorpusError: there are too few questions, or no demonstrations. NoPreference: there is nothing to learn.
-        ServiceUnavailable: the retriever cannot be reached; what was tried so far is kept in ``work``.
+        ServiceUnavailable: the retriever cannot be reached; finished batches are in ``work``.
     """
     program = setup.pipeline
     assert isinstance(program, LeReT)
     settings = params.model_dump(exclude={"server"}) | {"target": target, "batch_size": batch_size}
     identity = {"kind": "preferences", "params": settings, "setup": setup.identity, "seed": seed}
     run = open_work(work, identity, setup=setup.readable_identity)
-    questions = shuffled(setup.questions, seed)
-    left = questions[params.pool + params.validation :]
-    asked = part_of(left, params, target)
-    held = {question.id for question in asked if is_held_out(question, params.held_out, seed)}
-    if left:
-        check_asked(params, asked, held)
+    questions = shuffle_questions(setup.questions, seed)
+    remaining = questions[params.pool + params.validation :]
+    part = take_partition(remaining, params, target)
+    held_out = {question.id for question in part if is_held_out(question, params.held_out, seed)}
+    if remaining:
+        check_questions(params, part, held_out)
     prompts = run / "prompts.json"
     if not prompts.exists():
         writers = sample(params.bootstrap_temperature), sample(params.temperature)
-        found = find_prompts(params, program, questions, setup.retriever, writers, seed, run / "prompts")
-        write_json(prompts, found)
-    tried = list(try_all(params, asked, setup, sample, run, log, seed, batch_size=batch_size))
+        prompt_sets = find_prompts(params, program, questions, setup.retriever, writers, seed, run / "prompts")
+        write_json(prompts, prompt_sets)
+    rows = list(try_all(params, part, setup, sample, run, log, seed, batch_size=batch_size))
     manifest = {"index": setup.index, "settings": settings, "seed": seed, "hops": program.hops}
-    return _write(params, manifest, asked, held, tried, run, out)
+    return _write(params, manifest, part, held_out, rows, run, out)
 
 
 def sample_again(
     first: Path, setup: Setup, sample: Sample, out: Path, work: Path, log: Log, seed: int
 ) -> dict[str, float]:
-    """Try the questions of the preferences in ``first`` anew, by the same prompts, settings and split.
+    """Sample the questions of the preferences in ``first`` again, with the same prompts, settings and split.
 
-    ``setup.questions`` are those that were learnt from; those held out are added, and stay held out.
+    ``setup.questions`` are those to learn from; the held-out ones are added, and stay held out.
 
     Returns:
         As :func:`sample_preferences`, which also says what is written.
 
     Raises:
         CorpusError: ``first`` lacks a file. NoPreference: there is nothing to learn. ServiceUnavailable: the retriever
-            cannot be reached; what was tried so far is kept in ``work``.
+            cannot be reached; finished batches are in ``work``.
     """
     check_repeatable(first)
     manifest = read_json(first / "manifest.json")
@@ -119,17 +118,17 @@ def sample_again(
     identity = {"kind": "again", "params": settings, "setup": setup.identity, "data": data, "seed": seed}
     run = open_work(work, identity, setup=setup.readable_identity)
     write_json(run / "prompts.json", read_json(first / "prompts.json"))
-    held = read_questions(first / "held_out.jsonl")
-    asked = shuffled([*setup.questions, *held], seed)
-    tried = list(try_all(params, asked, setup, sample, run, log, seed, batch_size=settings["batch_size"]))
-    return _write(params, manifest | {"settings": settings}, asked, {one.id for one in held}, tried, run, out)
+    held_out = read_questions(first / "held_out.jsonl")
+    questions = shuffle_questions([*setup.questions, *held_out], seed)
+    rows = list(try_all(params, questions, setup, sample, run, log, seed, batch_size=settings["batch_size"]))
+    return _write(params, manifest | {"settings": settings}, questions, {q.id for q in held_out}, rows, run, out)
 
 
 def check_repeatable(folder: Path) -> None:
-    """See that the preferences in ``folder`` can be sampled again.
+    """Check that the preferences in ``folder`` can be sampled again.
 
     Raises:
-        CorpusError: a file that this needs is missing.
+        CorpusError: a file is missing.
     """
     for name in REPEATED:
         if not (folder / name).exists():
@@ -139,13 +138,13 @@ def check_repeatable(folder: Path) -> None:
             )
 
 
-def shuffled(questions: Sequence[Question], seed: int) -> list[Question]:
+def shuffle_questions(questions: Sequence[Question], seed: int) -> list[Question]:
     """Return the questions that have gold, in seeded order."""
     order = np.random.default_rng(seed).permutation(len(questions))
     return [questions[place] for place in order if questions[place].gold_ids]
 
 
-def part_of(questions: Sequence[Question], params: PreferencesParams, target: int) -> list[Question]:
+def take_partition(questions: Sequence[Question], params: PreferencesParams, target: int) -> list[Question]:
     """Return the questions of this partition: equal parts in a row; of these at most ``target`` (0: all)."""
     ends = [len(questions) * number // params.num_partitions for number in range(params.num_partitions + 1)]
     part = list(questions[ends[params.partition] : ends[params.partition + 1]])
@@ -172,16 +171,16 @@ def try_all(
     *,
     batch_size: int,
 ) -> Iterator[Row]:
-    """Yield what every hop of every question led to with the prompts in ``run``; what is on disk is not played."""
+    """Yield the rows of every hop of every question for the prompts in ``run``; batches on disk are reused."""
     assert isinstance(setup.pipeline, LeReT)
-    shown = chosen_prompts(read_json(run / "prompts.json"))
-    programs = [replace(setup.pipeline, demonstrations=examples) for examples in shown]
+    prompt_sets = select_prompts(read_json(run / "prompts.json"))
+    programs = [replace(setup.pipeline, demonstrations=examples) for examples in prompt_sets]
     rows: dict[str, Row] = {}
     step, writer = 0, None
     with bar(total=len(questions) * programs[0].hops, desc="preferences", unit="question") as progress:
         for hop in range(programs[0].hops):
             contexts = [(question, _context(rows.get(question.id), hop, seed)) for question in questions]
-            open_ = [(question, found) for question, found in contexts if found is not None]
+            open_ = [(question, context) for question, context in contexts if context is not None]
             rows = {}
             for first in stoppable(range(0, len(open_), batch_size)):
                 shard = run / f"hop-{hop}-batch-{first // batch_size:05d}.json"
@@ -189,13 +188,13 @@ def try_all(
                     writer = writer or sample(params.temperature)
                     batch = open_[first : first + batch_size]
                     write_json(shard, try_batch(params, programs, batch, hop, setup, writer))
-                played = read_json(shard)
-                rows |= {row["question_id"]: row for row in played}
-                progress.update(len(played))
-                best = statistics.fmean(max(tried["ap"] for tried in row["tries"]) for row in played)
+                hop_rows = read_json(shard)
+                rows |= {row["question_id"]: row for row in hop_rows}
+                progress.update(len(hop_rows))
+                best = statistics.fmean(max(attempt["ap"] for attempt in row["tries"]) for row in hop_rows)
                 log(step, {"hop": float(hop + 1), "tried": float(len(rows)), "ap": best})
                 step += 1
-                yield from played
+                yield from hop_rows
 
 
 def try_batch(
@@ -207,45 +206,45 @@ def try_batch(
     writer: Generator,
 ) -> list[Row]:
     """Return one hop of a batch of questions, each with every prompt: all are played together."""
-    ranked = [programs[0].ranked(found) for _, found in batch]
-    games = [program.one_hop(context) for context in ranked for program in programs]
+    contexts = [programs[0].rank(retrievals) for _, retrievals in batch]
+    games = [program.one_hop(context) for context in contexts for program in programs]
     turns = iter(games)
-    asked = [question for question, _ in batch for _ in programs]
-    episodes = iter(play(asked, lambda question: next(turns)(question), setup.retriever, writer))
+    repeated = [question for question, _ in batch for _ in programs]
+    episodes = iter(play(repeated, lambda question: next(turns)(question), setup.retriever, writer))
     rows = []
-    for (question, found), context in zip(batch, ranked, strict=True):
+    for (question, retrievals), context in zip(batch, contexts, strict=True):
         tries = []
         for _ in programs:
             episode = next(episodes)
             retrieval = next(by_hop(episode))
-            after = programs[0].ranked([*found, retrieval])
-            gold, got = question.gold_documents, documents_of(after)
+            after = programs[0].rank([*retrievals, retrieval])
+            gold, documents = question.gold_documents, documents_of(after)
             tries.append(
                 {
                     "query": episode.outcome.hops[0].query,
-                    "ap": average_precision(got, gold),
-                    "recall": len({*got} & {*gold}) / len(gold),
+                    "ap": average_precision(documents, gold),
+                    "recall": len({*documents} & {*gold}) / len(gold),
                     "score": score_of(params.gain, gold, context, retrieval.passages, after),
-                    **_packed(retrieval),
+                    **_pack_retrieval(retrieval),
                 }
             )
         prompt = programs[0].prompt(question, context)[0]
-        past = [_packed(retrieval) for retrieval in found]
+        past = [_pack_retrieval(retrieval) for retrieval in retrievals]
         rows.append({"question_id": question.id, "hop": hop, "prompt": prompt, "found": past, "tries": tries})
     return rows
 
 
 def check_index(folder: Path, identity: str) -> None:
-    """Compare the index that preferences were sampled with and the one that is here.
+    """Compare the current index with the one that preferences were sampled with.
 
     Raises:
-        IndexMismatch: they differ, so that a query is worth something else now.
+        IndexMismatch: they differ, so that queries have other scores now.
     """
     path = folder / "manifest.json"
-    known = str(read_json(path)["index"]) if path.exists() else identity
-    if known != identity:
+    sampled_with = str(read_json(path)["index"]) if path.exists() else identity
+    if sampled_with != identity:
         raise IndexMismatch(
-            f"{folder} was sampled with index {known}, but this one is {identity}; run `dvc repro -f -s filter` "
+            f"{folder} was sampled with index {sampled_with}, but this one is {identity}; run `dvc repro -f -s filter` "
             "to sample again, or put the index back"
         )
 
@@ -263,21 +262,21 @@ def read_preferences(folder: Path) -> list[Row]:
 
 
 def _context(row: Row | None, hop: int, seed: int) -> list[Retrieval] | None:
-    """Return what the hops before have found; None where the question is solved, or was before."""
+    """Return the retrievals of the hops before; None if the question is solved."""
     if hop == 0:
         return []
     if row is None:
         return None
     rng = random.Random(f"{seed}/{row['question_id']}/{hop}")
-    place = next_try([tried["ap"] for tried in row["tries"]], rng)
-    return None if place is None else [_unpacked(found) for found in (*row["found"], row["tries"][place])]
+    place = next_try([attempt["ap"] for attempt in row["tries"]], rng)
+    return None if place is None else list(map(_unpack_retrieval, (*row["found"], row["tries"][place])))
 
 
-def _packed(retrieval: Retrieval) -> Row:
+def _pack_retrieval(retrieval: Retrieval) -> Row:
     return {"passages": [asdict(passage) for passage in retrieval.passages], "scores": list(retrieval.scores)}
 
 
-def _unpacked(row: Mapping[str, Any]) -> Retrieval:
+def _unpack_retrieval(row: Mapping[str, Any]) -> Retrieval:
     return Retrieval(tuple(Passage(**passage) for passage in row["passages"]), scores=tuple(row["scores"]))
 
 
@@ -285,44 +284,44 @@ def _write(
     params: PreferencesParams,
     manifest: Row,
     questions: Sequence[Question],
-    held: set[str],
-    tried: Sequence[Row],
+    held_out: set[str],
+    hop_rows: Sequence[Row],
     run: Path,
     out: Path,
 ) -> dict[str, float]:
-    rows = [row for made in tried if (row := preference_row(params, made, made["question_id"] in held))]
-    learnt = {row["question_id"] for row in rows} - held
+    rows = [row for hop_row in hop_rows if (row := preference_row(params, hop_row, hop_row["question_id"] in held_out))]
+    learnt = {row["question_id"] for row in rows} - held_out
     if not learnt:
-        raise NoPreference(f"no preference was found: {why_none(params, tried, held, len(rows))}")
+        raise NoPreference(f"no preference was found: {explain_none(params, hop_rows, held_out, len(rows))}")
     levels: dict[str, list[float]] = {question.id: [] for question in questions}
-    for row in tried:
-        levels[row["question_id"]] += [made["ap"] for made in row["tries"]]
-    notes = [statistics_row(name, values, held, learnt) for name, values in levels.items()]
+    for row in hop_rows:
+        levels[row["question_id"]] += [hop_row["ap"] for hop_row in row["tries"]]
+    notes = [statistics_row(name, values, held_out, learnt) for name, values in levels.items()]
     with draft(run / "filtered", out) as folder:
-        for name, ids in {"questions": learnt, "held_out": held}.items():
+        for name, ids in {"questions": learnt, "held_out": held_out}.items():
             write_questions((question for question in questions if question.id in ids), folder / f"{name}.jsonl")
         for name, lines in {"preferences": rows, "statistics": notes}.items():
             write_text(folder / f"{name}.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
         shutil.copy(run / "prompts.json", folder / "prompts.json")
         write_json(folder / "manifest.json", manifest)
-        found = figures(rows, notes, tried, read_json(run / "prompts.json"))
-        write_json(folder / "figures.json", found)
+        summary = figures(rows, notes, hop_rows, read_json(run / "prompts.json"))
+        write_json(folder / "figures.json", summary)
         note_published(run)
-    return found
+    return summary
 
 
-def check_asked(params: PreferencesParams, questions: Sequence[Question], held: set[str]) -> None:
-    """See that there is a question to learn from, before any is tried.
+def check_questions(params: PreferencesParams, questions: Sequence[Question], held_out: set[str]) -> None:
+    """Check that there is a question to learn from, before sampling.
 
     Raises:
-        CorpusError: there is none in this part, or all are held out.
+        CorpusError: this part has none, or all are held out.
     """
     if not questions:
         raise CorpusError(
             f"partition {params.partition} of {params.num_partitions} has no question to try; lower filter.preferences."
             "num_partitions, or download more questions"
         )
-    if all(question.id in held for question in questions):
+    if all(question.id in held_out for question in questions):
         raise CorpusError(
             f"all {len(questions)} questions to try are held out; lower filter.preferences.held_out "
             f"({params.held_out:g}), or try more questions"
@@ -330,22 +329,22 @@ def check_asked(params: PreferencesParams, questions: Sequence[Question], held: 
 
 
 def figures(rows: Sequence[Row], notes: Sequence[Row], tried: Sequence[Row], prompts: Row) -> dict[str, float]:
-    """Return a sampling in a few numbers."""
-    chosen = [row["ap"] for row in prompts["sets"] if row["chosen"]]
+    """Summarize a sampling in a few numbers."""
+    chosen_aps = [row["ap"] for row in prompts["sets"] if row["chosen"]]
     pairs = Counter(row["split"] for row in rows for _ in row["pairs"])
     by_prompt = [[row["tries"][place]["ap"] for row in tried] for place in range(len(tried[0]["tries"]))]
     return {
         "tried": float(len(notes)),
         "kept": float(sum(note["kept"] for note in notes)),
         "kept_share": sum(note["kept"] for note in notes) / len(notes),
-        "prompts": float(len(chosen) + 1),
+        "prompts": float(len(chosen_aps) + 1),
         "demonstrations": float(prompts["accepted"]),
         "zero_shot_ap": prompts["zero_shot"],
-        "few_shot_ap": max(chosen),
+        "few_shot_ap": max(chosen_aps),
         "situations": float(len(tried)),
         "situations_that_teach": float(len(rows)),
         "pairs": float(pairs["train"]),
         "pairs_held_out": float(pairs["held_out"]),
         **{f"ap_prompt_{place}": statistics.fmean(values) for place, values in enumerate(by_prompt)},
-        "queries": float(len({made["query"] for row in tried for made in row["tries"]})),
+        "queries": float(len({attempt["query"] for row in tried for attempt in row["tries"]})),
     }

@@ -1,4 +1,4 @@
-"""Preferences that several machines sampled, each from a part of the questions, become one folder."""
+"""Join the preferences that several machines sampled from parts of the questions."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from harr.io.resume import differences
 JOINED = ("preferences.jsonl", "questions.jsonl", "held_out.jsonl", "statistics.jsonl")
 FILES = (*JOINED, "prompts.json", "manifest.json", "figures.json")
 COUNTS = ("tried", "kept", "situations", "situations_that_teach", "pairs", "pairs_held_out", "queries")
-"""Figures of a sampling that add up; queries are different ones within a part."""
+"""Figures that are summed over parts; queries are distinct within a part."""
 Part = tuple[Path, Mapping[str, Any]]
 """A folder and its manifest."""
 
@@ -21,32 +21,32 @@ def join_parts(folders: Sequence[Path], out: Path, work: Path) -> dict[str, floa
     """Publish the preferences of all parts, in their order, as the folder ``out``; it may be one of ``folders``.
 
     Returns:
-        Figures of the whole, as :func:`harr.preferences.collect.sample_preferences` tells them.
+        Figures of the whole, as of :func:`harr.preferences.collect.sample_preferences`.
 
     Raises:
-        CorpusError: a folder is no finished part, is of another sampling, or a part is missing or there twice.
+        CorpusError: a folder is no finished part or of another sampling, or a part is missing or a duplicate.
         DamagedFile: a file is not what its folder's sums say.
     """
-    found = [(folder, read_part(folder)) for folder in folders]
-    for part in found[1:]:
-        check_alike(part, found[0])
-    parts = in_order(found)
-    check_apart(parts)
-    settings = found[0][1]["settings"]
+    parts_read = [(folder, read_part(folder)) for folder in folders]
+    for part in parts_read[1:]:
+        check_same_sampling(part, parts_read[0])
+    folders_in_order = order_parts(parts_read)
+    check_disjoint(folders_in_order)
+    settings = parts_read[0][1]["settings"]
     count = settings["num_partitions"]
     whole = {**settings, "num_partitions": 1, "partition": 0, "target": settings["target"] * count}
-    figures = summed([read_json(part / "figures.json") for part in parts])
+    figures = sum_figures([read_json(part / "figures.json") for part in folders_in_order])
     with draft(work / "joined", out) as folder:
         for name in JOINED:
-            write_text(folder / name, "".join((part / name).read_text(encoding="utf-8") for part in parts))
-        shutil.copy(parts[0] / "prompts.json", folder / "prompts.json")
-        write_json(folder / "manifest.json", {**found[0][1], "settings": whole})
+            write_text(folder / name, "".join((part / name).read_text(encoding="utf-8") for part in folders_in_order))
+        shutil.copy(folders_in_order[0] / "prompts.json", folder / "prompts.json")
+        write_json(folder / "manifest.json", {**parts_read[0][1], "settings": whole})
         write_json(folder / "figures.json", figures)
     return figures
 
 
 def read_part(folder: Path) -> dict[str, Any]:
-    """Return the manifest of a finished part, whose files are as they were written."""
+    """Return the manifest of a finished part after checking its files."""
     for name in (*FILES, SUMS):
         if not (folder / name).exists():
             raise CorpusError(
@@ -60,35 +60,35 @@ def read_part(folder: Path) -> dict[str, Any]:
     return read_json(folder / "manifest.json")
 
 
-def check_alike(part: Part, other: Part) -> None:
-    """See that two parts were sampled alike: the index, the settings, the seed and the prompts.
+def check_same_sampling(part: Part, other: Part) -> None:
+    """Check that two parts have the same index, settings, seed and prompts.
 
     Raises:
         CorpusError: says what differs.
     """
-    (folder, manifest), (known, wanted) = part, other
-    for name, here, there in differences("", _shared(manifest), _shared(wanted)):
+    (folder, manifest), (first, expected) = part, other
+    for name, value, before in differences("", _shared(manifest), _shared(expected)):
         raise CorpusError(
-            f"{folder} is no part of the sampling in {known}: {name} is {here}, there {there}; sample it again with "
+            f"{folder} is no part of the sampling in {first}: {name} is {value}, there {before}; sample it again with "
             "the same index, seed and filter"
         )
-    if (folder / "prompts.json").read_bytes() != (known / "prompts.json").read_bytes():
+    if (folder / "prompts.json").read_bytes() != (first / "prompts.json").read_bytes():
         raise CorpusError(
-            f"{folder / 'prompts.json'} is not that of {known}, so other prompts were tried (another model, or floats "
+            f"{folder / 'prompts.json'} is not that of {first}, so other prompts were tried (another model, or floats "
             "of another machine); give all machines one prompts.json before they sample (docs/leret.md)"
         )
 
 
-def in_order(found: Sequence[Part]) -> list[Path]:
-    """Return the folders of parts 0, 1, and so on; all of them.
+def order_parts(parts_read: Sequence[Part]) -> list[Path]:
+    """Return the folders of all parts in order.
 
     Raises:
-        CorpusError: one is missing, or there twice.
+        CorpusError: one is missing or a duplicate.
     """
-    count, parts = found[0][1]["settings"]["num_partitions"], dict[int, Path]()
+    count, parts = parts_read[0][1]["settings"]["num_partitions"], dict[int, Path]()
     if count == 1:
-        raise CorpusError(f"{found[0][0]} is no part but the whole (num_partitions 1); there is nothing to join")
-    for folder, manifest in found:
+        raise CorpusError(f"{parts_read[0][0]} is no part but the whole (num_partitions 1); there is nothing to join")
+    for folder, manifest in parts_read:
         number = manifest["settings"]["partition"]
         if number in parts:
             raise CorpusError(f"{parts[number]} and {folder} are both part {number} of {count}; give every part once")
@@ -101,28 +101,28 @@ def in_order(found: Sequence[Part]) -> list[Path]:
     return [parts[number] for number in range(count)]
 
 
-def check_apart(parts: Sequence[Path]) -> None:
-    """See that no question was tried in two parts.
+def check_disjoint(parts: Sequence[Path]) -> None:
+    """Check that no question was sampled in two parts.
 
     Raises:
-        CorpusError: one was, so that the parts are not of the same questions.
+        CorpusError: one was, so the parts are not of the same questions.
     """
-    known: dict[str, Path] = {}
+    part_of: dict[str, Path] = {}
     for part in parts:
         for row in read_jsonl(part / "statistics.jsonl"):
-            if row["id"] in known:
+            if row["id"] in part_of:
                 raise CorpusError(
-                    f"question {row['id']} was tried in {known[row['id']]} and in {part}; sample both parts with the "
+                    f"question {row['id']} was tried in {part_of[row['id']]} and in {part}; sample both parts with the "
                     "same data/questions"
                 )
-            known[row["id"]] = part
+            part_of[row["id"]] = part
 
 
-def summed(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return figures of parts as those of the whole: counts are added, means weighed by their situations.
+def sum_figures(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the figures of the whole from those of its parts: sums of counts, and means weighted by situations.
 
     >>> part = {"tried": 2.0, "kept": 1.0, "situations": 3.0, "ap_prompt_0": 0.5, "zero_shot_ap": 0.3}
-    >>> summed([part, part | {"situations": 1.0, "ap_prompt_0": 0.1}])
+    >>> sum_figures([part, part | {"situations": 1.0, "ap_prompt_0": 0.1}])
     {'tried': 4.0, 'kept': 2.0, 'situations': 4.0, 'ap_prompt_0': 0.4, 'zero_shot_ap': 0.3, 'kept_share': 0.5}
     """
     whole = dict(figures[0])
@@ -136,6 +136,6 @@ def summed(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _shared(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is the same in all parts."""
+    """Return the entries of a manifest that are equal in all parts."""
     settings = {name: value for name, value in manifest["settings"].items() if name != "partition"}
     return {**manifest, "settings": settings}

@@ -1,4 +1,4 @@
-"""Preferences between queries that were tried: pure rules of LeReT (arXiv 2410.23214, sections 3.2 and 3.3)."""
+"""Preferences between sampled queries: pure rules of LeReT (arXiv 2410.23214, sections 3.2 and 3.3)."""
 
 import math
 import random
@@ -13,14 +13,14 @@ from harr.rag.scoring.ranking import average_precision
 from harr.types import Passage
 
 DIGITS = 9
-"""Number of digits in which scores of one level agree."""
+"""Number of digits to which scores of one level agree."""
 LEAKED = "(Title: "
-"""A text by which a query repeats the passages that it was shown, and is left out."""
+"""A text that marks a query as a copy of its passages, which is left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """What a prompt teaches: its ``responses`` from worst to best with their ``scores``, and which is preferred.
+    """The preferences of a prompt: its ``responses`` from worst to best with their ``scores``, and pairs of them.
 
     ``pairs`` holds (chosen, rejected), places in ``responses``. ``target`` is the last of the best.
     """
@@ -43,25 +43,25 @@ def preferences(
     min_margin: float = 0.0,
     max_pairs: int = 0,
 ) -> Preferences | None:
-    """Return which of the queries of one prompt are preferred to which others; None where there is no pair.
+    """Return the preferences between the queries of one prompt; None without a pair.
 
-    Queries without text, and those that repeat their passages, are left out; of equal ones the worse stays.
-    ``levels``: every query is preferred to every one of the next lower score (``adjacent``, as published) or of any
-    lower one (``all``), by ``min_margin`` at least. Of more than ``max_pairs`` (0: no limit) the clearest stay.
+    Empty queries, and copies of the passages, are left out; of equal queries the worse stays. ``levels``: every query
+    is preferred to every query of the next lower score (``adjacent``, as published) or of any lower score (``all``), by
+    at least ``min_margin``. At most ``max_pairs`` (0: no limit) stay, those of the largest margin.
 
-    >>> found = preferences(["bad", "mother", "mother", "mother of Ada"], [0.0, 0.5, 0.5, 1.0])
-    >>> found.responses, found.pairs, found.target
+    >>> result = preferences(["bad", "mother", "mother", "mother of Ada"], [0.0, 0.5, 0.5, 1.0])
+    >>> result.responses, result.pairs, result.target
     (('bad', 'mother', 'mother of Ada'), ((1, 0), (2, 1)), 'mother of Ada')
     >>> preferences(["a", "b"], [0.5, 0.6], min_margin=0.1).pairs  # though 0.6 - 0.5 < 0.1 in floats
     ((1, 0),)
     """
-    tried = sorted(zip(queries, scores, strict=True), key=lambda pair: pair[1])
+    ranked_pairs = sorted(zip(queries, scores, strict=True), key=lambda pair: pair[1])
     first: dict[str, float] = {}
-    for query, score in tried:
+    for query, score in ranked_pairs:
         if query and LEAKED not in query:
             first.setdefault(query, round(score, DIGITS))
-    ranked, known = list(first.items()), sorted(set(first.values()))
-    steps = set(pairwise(known) if levels == "adjacent" else combinations(known, 2))
+    ranked, score_levels = list(first.items()), sorted(set(first.values()))
+    steps = set(pairwise(score_levels) if levels == "adjacent" else combinations(score_levels, 2))
     pairs = [
         (better, worse)
         for better, (_, high) in enumerate(ranked)
@@ -76,9 +76,9 @@ def preferences(
 
 
 def chances(scores: Sequence[float]) -> dict[float, float]:
-    """Return how likely the next hop goes on from each level of average precision; {} where all are solved (1).
+    """Return the probability that the next hop starts from each level of average precision; {} if all are solved (1).
 
-    In proportion to the level, of which the highest counts .5 more. As published; a level of 1 is left out.
+    It is proportional to the level, plus .5 for the highest. As published; a level of 1 is left out.
 
     >>> chances([0.0, 0.5, 1.0]), chances([0.25, 0.5]), chances([0.0]), chances([1.0])
     ({0.0: 0.0, 0.5: 1.0}, {0.25: 0.2, 0.5: 0.8}, {0.0: 1.0}, {})
@@ -90,27 +90,27 @@ def chances(scores: Sequence[float]) -> dict[float, float]:
 
 
 def next_try(scores: Sequence[float], rng: random.Random) -> int | None:
-    """Return the place of the outcome that the next hop goes on from; None where all are solved.
+    """Draw the outcome from which the next hop starts, and return its place; None if all are solved.
 
-    A level is drawn by :func:`chances`, then one of its outcomes, each alike.
+    A level is drawn by :func:`chances`, then one of its outcomes uniformly.
 
     >>> next_try([1.0, 0.0, 0.5], random.Random(0)), next_try([1.0], random.Random(0))
     (2, None)
     """
-    known = chances(scores)
-    if not known:
+    level_chances = chances(scores)
+    if not level_chances:
         return None
-    level = rng.choices(tuple(known), tuple(known.values()))[0]
+    level = rng.choices(tuple(level_chances), tuple(level_chances.values()))[0]
     return rng.choice([place for place, score in enumerate(scores) if round(score, DIGITS) == level])
 
 
 def score_of(
-    gain: str, gold: Sequence[str], before: Sequence[Passage], found: Sequence[Passage], after: Sequence[Passage]
+    gain: str, gold: Sequence[str], before: Sequence[Passage], retrieved: Sequence[Passage], after: Sequence[Passage]
 ) -> float:
-    """Return what a query is worth: the average precision of what it led to.
+    """Return the score of a query: an average precision.
 
-    ``accumulated``: of the ranking ``after`` this hop, as published. ``marginal``: of what this hop alone ``found``,
-    of the gold that was not there ``before``.
+    ``accumulated``: of the ranking ``after`` this hop, as published. ``marginal``: of the passages ``retrieved`` by
+    this hop alone, against the gold that was missing ``before``.
 
     >>> a, b, x = (Passage(name, "") for name in "abx")
     >>> score_of("accumulated", ["a", "b"], [a], [x, b], [a, x, b]), score_of("marginal", ["a", "b"], [a], [x, b], [])
@@ -119,52 +119,54 @@ def score_of(
     if gain == "accumulated":
         return average_precision(documents_of(after), gold)
     missing = [name for name in gold if name not in documents_of(before)]
-    return average_precision(documents_of(found), missing) if missing else 0.0
+    return average_precision(documents_of(retrieved), missing) if missing else 0.0
 
 
 def documents_of(passages: Sequence[Passage]) -> list[str]:
-    """Return their documents, each where its first passage is."""
+    """Return the documents of passages, each at its first passage."""
     return list(dict.fromkeys(passage.document for passage in passages))
 
 
-def preference_row(params: PreferencesParams, made: Mapping[str, Any], held_out: bool) -> dict[str, Any] | None:
-    """Return the row of ``preferences.jsonl`` that a prompt gives; None where its queries do not differ."""
-    found = preferences(
-        [tried["query"] for tried in made["tries"]],
-        [tried["score"] for tried in made["tries"]],
+def preference_row(params: PreferencesParams, hop_row: Mapping[str, Any], held_out: bool) -> dict[str, Any] | None:
+    """Return the row of ``preferences.jsonl`` of a prompt; None if its queries do not differ."""
+    result = preferences(
+        [attempt["query"] for attempt in hop_row["tries"]],
+        [attempt["score"] for attempt in hop_row["tries"]],
         levels=params.levels,
         min_margin=params.min_margin,
         max_pairs=params.max_pairs,
     )
-    if found is None:
+    if result is None:
         return None
     return {
-        "id": f"{made['question_id']}/{made['hop'] + 1}",
-        "question_id": made["question_id"],
-        "hop": made["hop"] + 1,
+        "id": f"{hop_row['question_id']}/{hop_row['hop'] + 1}",
+        "question_id": hop_row["question_id"],
+        "hop": hop_row["hop"] + 1,
         "split": "held_out" if held_out else "train",
-        "prompt": made["prompt"],
-        "responses": list(found.responses),
-        "scores": list(found.scores),
-        "pairs": [list(pair) for pair in found.pairs],
-        "sft_target": found.target,
+        "prompt": hop_row["prompt"],
+        "responses": list(result.responses),
+        "scores": list(result.scores),
+        "pairs": [list(pair) for pair in result.pairs],
+        "sft_target": result.target,
     }
 
 
-def statistics_row(name: str, values: Sequence[float], held: set[str], learnt: set[str]) -> dict[str, Any]:
-    """Return what all tries of a question came to, in the shape of the filter's statistics."""
+def statistics_row(name: str, values: Sequence[float], held_out: set[str], learnt: set[str]) -> dict[str, Any]:
+    """Return the statistics of a question's samples, in the shape of the filter's statistics."""
     mean, std = statistics.fmean(values), statistics.pstdev(values)
-    alike = "all right" if mean == 1 else "all wrong" if mean == 0 else "all alike"
-    kept = name in learnt
-    reason = "queries differ" if kept else "held out" if name in held else alike
-    return {"id": name, "reward_mean": mean, "reward_std": std, "kept": kept, "reason": reason}
+    agreement = "all right" if mean == 1 else "all wrong" if mean == 0 else "all alike"
+    is_learnt = name in learnt
+    reason = "queries differ" if is_learnt else "held out" if name in held_out else agreement
+    return {"id": name, "reward_mean": mean, "reward_std": std, "kept": is_learnt, "reason": reason}
 
 
-def why_none(params: PreferencesParams, tried: Sequence[Mapping[str, Any]], held: set[str], held_rows: int) -> str:
-    """Return why nothing of what was tried can be learnt, and what to do about it."""
-    open_ = [made for made in tried if made["question_id"] not in held]
-    every = params.model_copy(update={"min_margin": 0.0, "max_pairs": 0})
-    rows = [row for made in open_ if (row := preference_row(every, made, False))]
+def explain_none(
+    params: PreferencesParams, hop_rows: Sequence[Mapping[str, Any]], held_out: set[str], held_rows: int
+) -> str:
+    """Return why the samples hold no preference, and what to do about it."""
+    learnable = [hop_row for hop_row in hop_rows if hop_row["question_id"] not in held_out]
+    lenient = params.model_copy(update={"min_margin": 0.0, "max_pairs": 0})
+    rows = [row for hop_row in learnable if (row := preference_row(lenient, hop_row, False))]
     gaps = [row["scores"][better] - row["scores"][worse] for row in rows for better, worse in row["pairs"]]
     if gaps:
         return (
@@ -177,6 +179,6 @@ def why_none(params: PreferencesParams, tried: Sequence[Mapping[str, Any]], held
             "filter.preferences.held_out, or try more questions"
         )
     return (
-        f"at all {len(open_)} prompts of questions to learn from every query did as well as every other; raise "
+        f"at all {len(learnable)} prompts of questions to learn from every query did as well as every other; raise "
         "filter.preferences.prompts or temperature, or use other questions"
     )

@@ -34,7 +34,7 @@ class _Game:
     outcome: Outcome = field(default_factory=Outcome)
 
     def advance(self, answer: Any) -> None:
-        """Send an answer (None starts the pipeline) and keep the next request; None when it ended.
+        """Send an answer (None starts the pipeline) and store the next request; None at the end.
 
         Raises:
             ParamsError: the pipeline, of another package, yields or returns what no pipeline does.
@@ -52,9 +52,9 @@ class _Game:
             if not isinstance(end.value, Outcome):
                 raise ParamsError(f"the pipeline returned {end.value!r}; return an Outcome (harr/types.py)") from None
         else:
-            asked = self.request if isinstance(self.request, tuple) else (self.request,)
-            known = Search if isinstance(self.request, tuple) else Search | Generate
-            if not all(isinstance(one, known) for one in asked):
+            requests = self.request if isinstance(self.request, tuple) else (self.request,)
+            allowed = Search if isinstance(self.request, tuple) else Search | Generate
+            if not all(isinstance(request, allowed) for request in requests):
                 raise ParamsError(
                     f"the pipeline yielded {self.request!r}; yield a Search, a Generate or a tuple of Searches"
                 )
@@ -71,8 +71,8 @@ def play(
     """Play every question to its end and return one episode per question, in order.
 
     All pending searches are one ``retrieve`` call and all pending texts one ``complete`` call, whatever the
-    number of questions. ``ended`` hears how many more episodes have ended. To sample a group, repeat the
-    question.
+    number of questions. ``ended`` is called with the number of episodes that just ended. To sample a group,
+    repeat the question.
 
     Raises:
         RuntimeError: the pipeline asks for text and there is no ``generator``.
@@ -82,9 +82,9 @@ def play(
         game.advance(None)
     waiting = games
     while waiting:
-        still = [game for game in waiting if game.request is not None]
-        ended(len(waiting) - len(still))
-        waiting = still
+        playing = [game for game in waiting if game.request is not None]
+        ended(len(waiting) - len(playing))
+        waiting = playing
         _answer(waiting, retriever, generator)
     return [Episode(game.question, tuple(game.steps), game.outcome, tuple(game.turns)) for game in games]
 
@@ -92,8 +92,8 @@ def play(
 def _answer(games: Sequence[_Game], retriever: Retriever, generator: Generator | None) -> None:
     """Answer all pending searches in one batch or, where there are none, all requests for text.
 
-    While some search, the writers wait: they join the readers of what is found, which makes fewer and
-    larger batches of text.
+    While some games search, requests for text wait: they join those about the results, which makes fewer
+    and larger batches of text.
     """
     searching = [(game, game.request) for game in games if isinstance(game.request, Search | tuple)]
     writing = [(game, game.request) for game in games if isinstance(game.request, Generate)]
@@ -108,13 +108,13 @@ def _answer(games: Sequence[_Game], retriever: Retriever, generator: Generator |
 
 
 def _search(searching: Sequence[tuple[_Game, Search | tuple[Search, ...]]], retriever: Retriever) -> None:
-    """Answer the searches of all games by one call; a game that asked several at once is sent a list."""
-    asked = [request if isinstance(request, tuple) else (request,) for _, request in searching]
-    pending = [search for searches in asked for search in searches]
-    found = retriever.retrieve(pending) if pending else []
-    if len(found) != len(pending):
-        raise ValueError(f"{len(pending)} searches were answered by {len(found)} retrievals")
-    rest = iter(found)
-    answers = [list(islice(rest, len(searches))) for searches in asked]
+    """Answer the searches of all games by one call; a game with several searches at once gets a list."""
+    batches = [request if isinstance(request, tuple) else (request,) for _, request in searching]
+    pending = [search for searches in batches for search in searches]
+    retrievals = retriever.retrieve(pending) if pending else []
+    if len(retrievals) != len(pending):
+        raise ValueError(f"{len(pending)} searches were answered by {len(retrievals)} retrievals")
+    remaining = iter(retrievals)
+    answers = [list(islice(remaining, len(searches))) for searches in batches]
     for (game, request), answer in zip(searching, answers, strict=True):
         game.advance(answer if isinstance(request, tuple) else answer[0])

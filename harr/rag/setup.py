@@ -1,4 +1,4 @@
-"""What a method needs to play and to learn, in one record."""
+"""Everything that a method needs to play and to learn, in one record."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,28 +30,28 @@ class Setup:
     reward: Reward
     identity: str
     index: str = ""
-    """Identity of the index that is searched, and of the multi-vector model that orders what it finds."""
+    """Identity of the index, and of the multi-vector model that reranks its hits."""
     data: Path | None = None
     """The folder that the questions are from; LeReT finds its preferences there."""
     writer: str = ""
-    """Folder or hub name of the language model, where it is what learns; there is no ``generator`` then."""
+    """Folder or hub name of the language model if it learns; ``generator`` is None then."""
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """What is set in that model's chat template."""
+    """Variables of that model's chat template."""
     sample: "Samplers | ServerSamplers | None" = None
-    """That language model as the filter samples it, by temperature."""
+    """Samplers of that language model, by temperature."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What ``identity`` is a hash of, by name."""
+    """The facts that ``identity`` is a hash of."""
     validation: Sequence[Question] = ()
     """Questions that are played between steps and never learnt from."""
     validation_pipeline: Pipeline | None = None
-    """The pipeline as evaluation plays it, which theirs is; None: that of training."""
+    """The pipeline of evaluation, for validation; None: that of training."""
 
     @property
     def readable_identity(self) -> Any:
-        """Return the identity as a person reads it: the facts, where they are known."""
+        """Return the identity in readable form: the facts, if known."""
         return dict(self.facts) or self.identity
 
     @property
     def policy(self) -> "DensePolicy | TwoTowerPolicy":
-        """Return the retriever where it learns: it has encoders, and samples by the random numbers it is given."""
+        """Return the retriever that learns: it has encoders, and samples by given random numbers."""
         return cast("DensePolicy | TwoTowerPolicy", self.retriever)

@@ -1,7 +1,7 @@
-"""Validation: questions that are played between the steps of a training and never learnt from, and what they tell.
+"""Validation: questions that are played between the steps of a training and never learnt from.
 
-They are played as stage evaluate plays ``full``: greedily, by the weights of the moment. What was found stands in the
-row of the step, so that a run that goes on has every point once.
+They are played as stage evaluate plays ``full``: greedily, with the current weights. The results are part of the
+step's row, so that a resumed run has every point once.
 """
 
 import time
@@ -20,22 +20,22 @@ from harr.rag.setup import Setup
 from harr.types import Episode, Generator, Log, Retriever
 
 BEFORE, AFTER = "validation_before", "validation"
-"""Names, in a step's row, of what was found before it (the first step alone) and after it."""
+"""Keys, in a step's row, of the results before it (the first step alone) and after it."""
 ANSWERS = {"answer_f1": answer_f1, "answer_em": answer_em}
-FOUND: dict[str, Callable[[Episode], float | None]] = {
+METRICS: dict[str, Callable[[Episode], float | None]] = {
     "ndcg_at_10": partial(ndcg_at, k=10),
     "all_gold": all_gold,
     "recall": recall,
 }
-LEADING = (*(name for name in ANSWERS if name != "answer_em"), *FOUND, "reward")
-"""Metrics by which the best step is told: the first that was measured, as in the tables of evaluation."""
+LEADING = (*(name for name in ANSWERS if name != "answer_em"), *METRICS, "reward")
+"""Metrics by which the best step is chosen: the first that was measured, as in the tables of evaluation."""
 
 
 @dataclass
 class Validation:
-    """The validation questions of a run, played every so many steps; ``generator`` is who writes.
+    """Play the validation questions of a run every so many steps; ``generator`` writes the text.
 
-    ``offset`` is the number of steps of earlier phases of the run, which have been validated.
+    ``offset`` is the number of steps of earlier phases of the run.
     """
 
     setup: Setup
@@ -47,55 +47,55 @@ class Validation:
 
     @classmethod
     def of(cls, every: int, setup: Setup, log: Log, generator: Generator | None = None) -> "Validation | None":
-        """Return what plays every ``every`` steps; None where that is 0, or there is no validation question."""
+        """Return a validation every ``every`` steps; None if that is 0 or there is no validation question."""
         return cls(setup, every, log, generator or setup.generator) if every and setup.validation else None
 
     def begin(self) -> None:
-        """Play before the first step of the run; what is found is kept for its row."""
+        """Play before the first step of the run, and keep the results for its row."""
         if not self.offset:
-            self._before = self._played(0)
+            self._before = self._validate(0)
 
     def enter(self, row: dict[str, Any], *, last: bool) -> None:
-        """Play after the step of ``row``, if it is due or the ``last``, and write into the row what was found."""
+        """Play after the step of ``row``, if it is due or the ``last``, and write the results into the row."""
         done = int(row["step"]) + 1
         if self._before:
             row[BEFORE], self._before = self._before, {}
         if last or done % self.every == 0:
-            row[AFTER] = self._played(done)
+            row[AFTER] = self._validate(done)
 
-    def _played(self, done: int) -> dict[str, float]:
-        """Return the means over all questions, how many they are, and the seconds that it took."""
+    def _validate(self, done: int) -> dict[str, float]:
+        """Return the means over all questions, the number of questions, and the seconds."""
         began, setup = time.perf_counter(), self.setup
         pipeline = setup.validation_pipeline or setup.pipeline
-        episodes = play(setup.validation, pipeline, greedy(setup.retriever), self.generator)
-        told = {"questions": float(len(episodes)), "seconds": time.perf_counter() - began}
-        found = figures(episodes, setup.reward) | told
+        episodes = play(setup.validation, pipeline, make_greedy(setup.retriever), self.generator)
+        run_facts = {"questions": float(len(episodes)), "seconds": time.perf_counter() - began}
+        values = figures(episodes, setup.reward) | run_facts
         if distributed.is_main():
-            self.log(self.offset + done, {f"validation.{name}": value for name, value in found.items()})
-        return found
+            self.log(self.offset + done, {f"validation.{name}": value for name, value in values.items()})
+        return values
 
 
-def greedy(retriever: Retriever) -> Retriever:
-    """Return a retriever that takes its best K, with the weights of one that learns; any other as it is."""
-    found: Retriever = retriever.greedy() if hasattr(retriever, "greedy") else retriever
-    return found
+def make_greedy(retriever: Retriever) -> Retriever:
+    """Return a learning retriever in its greedy form, with the same weights; any other as it is."""
+    result: Retriever = retriever.greedy() if hasattr(retriever, "greedy") else retriever
+    return result
 
 
 def figures(episodes: Sequence[Episode], reward: Reward) -> dict[str, float]:
     """Return the mean of every metric over the episodes that it applies to, and the mean reward.
 
-    As in evaluation, answers are scored where the pipeline gives any, or a reply could not be read.
+    As in evaluation, answers are scored if the pipeline gives any, or a reply was malformed.
     """
     answering = any(episode.answer is not None or episode.outcome.malformed for episode in episodes)
-    metrics = (ANSWERS if answering else {}) | FOUND
+    metrics = (ANSWERS if answering else {}) | METRICS
     columns = {name: [metric(episode) for episode in episodes] for name, metric in metrics.items()}
     columns["reward"] = [row.get("reward") for row in reward.means(episodes)]
-    known = {name: [value for value in values if value is not None] for name, values in columns.items()}
-    return {name: fmean(values) for name, values in known.items() if values}
+    values_of = {name: [value for value in values if value is not None] for name, values in columns.items()}
+    return {name: fmean(values) for name, values in values_of.items() if values}
 
 
 def points(history: Iterable[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """Return what was found, in order, each with the ``step`` after which it was played (0: before the first).
+    """Return the results in order, each with the ``step`` after which it was played (0: before the first).
 
     >>> points([{"step": 0, "validation_before": {"recall": 0.4}}, {"step": 1, "validation": {"recall": 0.5}}])
     [{'step': 0, 'recall': 0.4}, {'step': 2, 'recall': 0.5}]
@@ -105,19 +105,19 @@ def points(history: Iterable[Mapping[str, Any]]) -> list[dict[str, float]]:
     return before + [{"step": row["step"] + 1, **row[AFTER]} for row in rows if AFTER in row]
 
 
-def leading(found: Mapping[str, float]) -> str:
+def leading_metric(metrics: Mapping[str, float]) -> str:
     """Return the metric by which points are compared.
 
-    >>> leading({"recall": 0.5, "answer_em": 0.2, "answer_f1": 0.3})
+    >>> leading_metric({"recall": 0.5, "answer_em": 0.2, "answer_f1": 0.3})
     'answer_f1'
     """
-    return next(name for name in LEADING if name in found)
+    return next(name for name in LEADING if name in metrics)
 
 
 def best_point(history: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Return the best point after a step: the highest in the leading metric, of equals the latest; {} without any.
 
-    Steps of a warm start (``phase`` below 0) do not count: what they leave is an arm of its own.
+    Steps of a warm start (``phase`` below 0) do not count: its weights are an arm of their own.
 
     >>> rows = [{"step": step, "validation": {"recall": value}} for step, value in enumerate((0.4, 0.6, 0.5))]
     >>> best_point(rows), best_point([])
@@ -126,15 +126,15 @@ def best_point(history: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     0.6
     """
     after = [point for point in points(row for row in history if row.get("phase", 0.0) >= 0.0) if point["step"]]
-    return max(after, key=lambda point: (point[leading(after[0])], point["step"]), default={})
+    return max(after, key=lambda point: (point[leading_metric(after[0])], point["step"]), default={})
 
 
-def kept_facts(point: Mapping[str, float]) -> dict[str, Any]:
-    """Return what harr.json says of weights that were chosen by validation.
+def checkpoint_facts(point: Mapping[str, float]) -> dict[str, Any]:
+    """Return the facts in harr.json about weights that validation chose.
 
-    >>> kept_facts({"step": 20, "recall": 0.6, "questions": 100.0, "seconds": 3.0})
+    >>> checkpoint_facts({"step": 20, "recall": 0.6, "questions": 100.0, "seconds": 3.0})
     {'kept_step': 20, 'kept_by': 'recall', 'kept_value': 0.6, 'kept_questions': 100}
     """
-    metric = leading(point)
-    told = {"step": int(point["step"]), "by": metric, "value": point[metric], "questions": int(point["questions"])}
-    return {f"kept_{name}": value for name, value in told.items()}
+    metric = leading_metric(point)
+    facts = {"step": int(point["step"]), "by": metric, "value": point[metric], "questions": int(point["questions"])}
+    return {f"kept_{name}": value for name, value in facts.items()}

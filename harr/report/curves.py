@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from harr.evaluate.tables import is_share, label
-from harr.rag.validation import AFTER, BEFORE, leading, points
+from harr.rag.validation import AFTER, BEFORE, leading_metric, points
 from harr.report.charts import Line, Panel
 from harr.report.plots import smooth
 from harr.report.reward_plots import TOTAL, mean_column, terms, window
@@ -74,7 +74,7 @@ def _validation(rows: Rows) -> Iterator[Panel]:
     """Yield the panels of the validation: its score by step, and its seconds."""
     if not (validated := points(rows)):
         return
-    metric, n = leading(validated[-1]), validated[-1]["questions"]
+    metric, n = leading_metric(validated[-1]), validated[-1]["questions"]
     scores = tuple((float(point["step"]), float(point[metric])) for point in validated if metric in point)
     says = f"{n:.0f} questions that are never learnt from, played by the best choice"
     yield Panel(f"Validation: {label(metric)}", says, (Line("validation", scores, "dots"),), is_share(metric))

@@ -14,7 +14,7 @@ from harr.arms import ARMS, FULL, Arm
 from harr.evaluate.summary import Summary, baseline_of, headline, is_untrained, parts_of
 from harr.evaluate.tables import comparisons, label, percent, runs, spread
 from harr.io.files import write_text
-from harr.rag.validation import best_point, leading
+from harr.rag.validation import best_point, leading_metric
 from harr.report.arms_table import AUDITS, arms_part, format_gain, reward_gain
 from harr.report.charts import draw
 from harr.report.curves import seconds_by_phase, training_panels
@@ -135,7 +135,7 @@ def _validation(curve: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the best point of the validation questions in words; nothing without any."""
     if not (best := best_point(curve)):
         return {}
-    metric = leading(best)
+    metric = leading_metric(best)
     value = f"{best[metric]:.3f}" if metric == "reward" else f"{percent(best[metric])} %"
     return {"n": f"{best['questions']:.0f}", "metric": label(metric), "step": f"{best['step']:.0f}", "value": value}
 

@@ -24,7 +24,7 @@ from harr.arms import ARMS
 from harr.evaluate.summary import headlines
 from harr.evaluate.tables import label
 from harr.io.files import write_text
-from harr.rag.validation import AFTER, leading, points
+from harr.rag.validation import AFTER, leading_metric, points
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -123,7 +123,7 @@ def draw_learning_curve(rows: Rows, signal: str = "reward") -> Figure:
         for axes in (top, bottom):
             axes.axvline(step - 0.5, color=GREY, linewidth=1.0, linestyle=":", label=name)
     if validation := points(rows):
-        metric, n = leading(validation[-1]), validation[-1]["questions"]
+        metric, n = leading_metric(validation[-1]), validation[-1]["questions"]
         values = [point[metric] for point in validation]
         name = f"{label(metric)} of {n:.0f} validation questions"
         top.plot([point["step"] for point in validation], values, color=BLUE, marker="s", markersize=4, label=name)

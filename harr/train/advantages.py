@@ -1,4 +1,4 @@
-"""How much better than expected a rollout did: group baselines (GRPO and kin), GAE (PPO), lambda-returns (PQN)."""
+"""Advantages of rollouts: group baselines (GRPO and variants), GAE (PPO), lambda-returns (PQN)."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,7 @@ def group_advantages(rewards_BG: Tensor, estimator: str) -> Tensor:
 
 
 def all_alike(rewards: Sequence[float | None], group_size: int) -> bool:
-    """Return whether in no group of ``group_size`` one reward differs from another; None is no reward.
+    """Return whether all rewards within every group of ``group_size`` are equal; None is no reward.
 
     >>> all_alike([1.0, None, 1.0, 0.5, 0.5, 0.5], 3), all_alike([1.0, 1.0, 0.5, 0.4], 2)
     (True, False)
@@ -52,10 +52,10 @@ def step_advantages(
 ) -> list[list[float]]:
     """Return advantages of return-to-go, one per step of each episode.
 
-    ``step_rewards[e][t]`` is what step t of episode e added to the reward. Every position t is its own
-    group: a rollout's return-to-go is compared with that of the group's rollouts at the same step,
-    so that the baseline does not depend on how far an episode has got. With a ``discount`` below 1 a step is credited
-    less for what later ones found.
+    ``step_rewards[e][t]`` is the gain of step t of episode e. Every position t is its own group: a
+    rollout's return-to-go is compared with that of the group's rollouts at the same step, so that the
+    baseline does not depend on the progress of an episode. With a ``discount`` below 1 a step gets less
+    credit for later gains.
 
     >>> step_advantages([[1.0, 0.0], [0.0, 0.0]], 2, "dr_grpo")
     [[0.5, 0.0], [-0.5, 0.0]]
@@ -74,7 +74,7 @@ def step_advantages(
 
 
 def returns_to_go(rewards_S: Sequence[float], discount: float) -> list[float]:
-    """Return what each step and those after it earned, later steps discounted.
+    """Return the return-to-go of every step: its reward and the discounted later ones.
 
     >>> returns_to_go([1.0, 0.0, 1.0], 0.5)
     [1.25, 0.5, 1.0]
@@ -125,7 +125,7 @@ def lambda_returns(
     following = 0.0
     for step in reversed(range(len(rewards_S))):
         last = step + 1 == len(rewards_S)
-        onward = 0.0 if last else (1.0 - lambda_) * values_S[step + 1] + lambda_ * following
-        following = rewards_S[step] + discount * onward
+        next_return = 0.0 if last else (1.0 - lambda_) * values_S[step + 1] + lambda_ * following
+        following = rewards_S[step] + discount * next_return
         returns.append(following)
     return returns[::-1]

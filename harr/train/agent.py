@@ -1,8 +1,8 @@
 """GRPO for the language model that searches and answers, by TRL (arXiv 2402.03300; Search-R1, arXiv 2503.09516).
 
-TRL has the loss and the optimizer; the game is ours: its ``rollout_func`` plays the pipeline with the retriever as
-it is. Tokens that the environment put in are attended to and have no loss (``env_mask``). With ``train.vllm`` another
-engine samples, whose log-probabilities TRL corrects for by importance sampling.
+TRL has the loss and the optimizer; the game is ours: our ``rollout_func`` plays the pipeline with a fixed retriever.
+Tokens of the environment are attended to and have no loss (``env_mask``). With ``train.vllm`` another engine samples;
+TRL corrects for its log-probabilities by importance sampling.
 """
 
 import math
@@ -19,9 +19,9 @@ from trl.trainer.grpo_config import GRPOConfig
 
 from harr.compute import distributed
 from harr.compute.checkpoints import Checkpoints
-from harr.compute.precision import settled
+from harr.compute.precision import resolve_precision
 from harr.compute.tensors import trained_weights
-from harr.compute.trl import CHECKPOINTING, QUIET, Learning, StepCallback, open_trainer, renamed, run_trl
+from harr.compute.trl import CHECKPOINTING, QUIET, Learning, StepCallback, open_trainer, rename_figures, run_trl
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import draft, note_published, read_json, write_json
 from harr.io.resume import open_work
@@ -36,14 +36,14 @@ from harr.rag.scoring import scalarize
 from harr.rag.scoring.ranking import recall
 from harr.rag.scoring.reward import Scores
 from harr.rag.setup import Setup
-from harr.rag.validation import Validation, kept_facts
+from harr.rag.validation import Validation, checkpoint_facts
 from harr.train.advantages import all_alike
 from harr.train.agent_trainer import AgentTrainer, skip_padding
 from harr.train.alarm import alarm_figures
-from harr.train.batch import drawn, rate_share, reward_figures
-from harr.train.guard import chosen, verdict, worth_keeping
-from harr.train.record import plain
-from harr.train.vllm import attend, check_gap, check_vllm, generate_by_vllm, vllm_config, vllm_reached
+from harr.train.batch import draw_rows, rate_share, reward_figures
+from harr.train.guard import choose_point, find_best_checkpoint, find_stop_reason
+from harr.train.record import plain_figures
+from harr.train.vllm import attach_vllm, check_gap, check_vllm, generate_by_vllm, handle_vllm_errors, vllm_config
 from harr.types import Episode, Log, Question
 
 FIGURES = {
@@ -57,15 +57,15 @@ FIGURES = {
     "sampling/importance_sampling_ratio/mean": "is_ratio_mean",
     "sampling/importance_sampling_ratio/max": "is_ratio_max",
 }
-"""Figures that TRL logs, and their names here; the ratio of importance sampling, where another engine sampled."""
+"""Figures in TRL's logs, and their names here; the importance ratio is logged if another engine samples."""
 
 
 @dataclass
 class RolloutFunction:
-    """The rollout function of TRL: it plays the questions of a step and hands out tokens, rewards and masks.
+    """TRL's rollout function: plays the questions of a step and returns tokens, rewards and masks.
 
-    TRL deals a step's questions out to the processes. All play all of them side by side, so that the index, the
-    judge and every figure are those of the whole step; each hands its own episodes to TRL.
+    TRL distributes a step's questions over the processes. All processes play all of them together, so that the index,
+    the judge and every figure are those of the whole step; each returns its own episodes to TRL.
     """
 
     params: AgentParams
@@ -81,37 +81,37 @@ class RolloutFunction:
         self.writer.room = min(self.writer.room, self.params.vllm_tokens or self.writer.room)
 
     def __call__(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
-        """Return episodes of the questions with these ids, groups side by side; lists with an entry an episode."""
-        known = {question.id: question for question in self.setup.questions}
-        own, prompts = len(prompts), distributed.joined(prompts)  # all processes play all episodes
+        """Return episodes of the questions with these ids, group by group; lists with an entry per episode."""
+        question_of = {question.id: question for question in self.setup.questions}
+        own_count, prompts = len(prompts), distributed.gather_rows(prompts)  # all processes play all episodes
         began, self._calls, training = time.perf_counter(), 0, trainer.model.training
         self._vllm = trainer.vllm_generation if self.params.vllm != "none" else None
         trainer.model.eval()
         sampler = Sampler(self.writer, self.generate, max_tokens=self.params.max_tokens)
-        episodes = play([known[name] for name in prompts], self.setup.pipeline, self.setup.retriever, sampler)
+        episodes = play([question_of[name] for name in prompts], self.setup.pipeline, self.setup.retriever, sampler)
         trainer.model.train(training)
-        first = distributed.number() * own
+        first = distributed.number() * own_count
         rows = self.rows(episodes, sampler).items()
         self.figures["play_seconds"] = time.perf_counter() - began
-        return {name: values and values[first : first + own] for name, values in rows}
+        return {name: values and values[first : first + own_count] for name, values in rows}
 
     def generate(self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
         """Sample, in batches; the random numbers of a completion follow from seed, step, call and row.
 
-        Those of TRL's vLLM are its own. Of several processes each writes its share.
+        TRL's vLLM has its own random numbers. Each process samples its share.
         """
         self._calls += 1
-        return distributed.shared_out(len(contexts), lambda rows: self._write(contexts, stops, rows))
+        return distributed.share_work(len(contexts), lambda rows: self._write(contexts, stops, rows))
 
     def _write(
         self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]], rows: Sequence[int]
     ) -> list[list[int]]:
-        own = [contexts[row] for row in rows], [stops[row] for row in rows]
+        requests = [contexts[row] for row in rows], [stops[row] for row in rows]
         keys = [f"{self.seed}/{self.step}/{self._calls}/{row}" for row in rows]
         if self._vllm:
-            return generate_by_vllm(self._vllm, self.writer, *own, keys)
+            return generate_by_vllm(self._vllm, self.writer, *requests, keys)
         return self.writer.generate(
-            *own,
+            *requests,
             temperature=self.params.temperature,
             keys=keys,
             max_tokens=self.params.max_tokens,
@@ -119,9 +119,9 @@ class RolloutFunction:
         )
 
     def rows(self, episodes: Sequence[Episode], sampler: Sampler) -> dict[str, Any]:
-        """Return tokens, masks and rewards of played episodes, as TRL takes them.
+        """Return tokens, masks and rewards of episodes in TRL's format.
 
-        None is longer than the model has room for: a prompt that leaves none loses its beginning, and learns nothing.
+        All fit into the model's room: a prompt that leaves no room loses its beginning, and has no loss.
         """
         traces = [Trace.of(episode) for episode in episodes]
         end, room = sorted(self.writer.ends)[:1], self.writer.room
@@ -135,7 +135,7 @@ class RolloutFunction:
         self.figures = reward_figures(self.params, self.setup, scores, rewards, episodes, self.step)
         self.figures |= trace_figures(episodes, traces) | {"without_room": sampler.usage()["without_room"]}
         self.figures["without_reward"] = float(rewards.count(None))
-        mixed = self.mixed(scores, rewards)
+        mixed = self.mix_rewards(scores, rewards)
         self.figures["without_advantage"] = float(all_alike(mixed, self.params.group_size))
         return {
             "prompt_ids": [trace.prompt[-max(1, room - len(trace.ids)) :] for trace in traces],
@@ -145,31 +145,31 @@ class RolloutFunction:
             "reward": mixed,
         }
 
-    def mixed(self, scores: Scores, totals: Sequence[float | None]) -> list[float | None]:
-        """Return the rewards to learn from, by ``reward.mix``.
+    def mix_rewards(self, scores: Scores, totals: Sequence[float | None]) -> list[float | None]:
+        """Combine the rewards by ``reward.mix``.
 
         None for an episode that ``filter_by_mean`` leaves out, or to which no term applies: it has no gradient.
         """
         reward = self.setup.reward
         table = reward.table(scores, self.step, self.params.group_size)
         rewards = scalarize.combine(*table, reward.mix).flatten().tolist()
-        kept = scalarize.consistent(*table).flatten().tolist() if reward.filter_by_mean else [True] * len(rewards)
-        rows = zip(rewards, kept, totals, strict=True)
+        flags = scalarize.consistent(*table).flatten().tolist() if reward.filter_by_mean else [True] * len(rewards)
+        rows = zip(rewards, flags, totals, strict=True)
         return [value if keep and total is not None else None for value, keep, total in rows]
 
 
 def trace_figures(episodes: Sequence[Episode], traces: Sequence[Trace]) -> dict[str, float]:
-    """Return what tells a healthy run from a collapsing one, beside the reward: lengths, searches, what was found."""
+    """Return figures that show a collapsing run besides the reward: lengths, searches, recall."""
     count, turns = len(episodes), [turn for episode in episodes for turn in episode.turns]
-    found = [share for share in map(recall, episodes) if share is not None]
+    recalls = [share for share in map(recall, episodes) if share is not None]
     return {
         "cut_share": sum(not trace.whole for trace in traces) / count,
         "own_tokens": sum(sum(trace.own) for trace in traces) / count,
         "told_tokens": sum(len(trace.own) - sum(trace.own) for trace in traces) / count,
         "tool_errors": float(sum(episode.outcome.tool_errors for episode in episodes)),
         "searches_mean": sum(len(episode.steps) for episode in episodes) / count,
-        "gold_found": sum(found) / max(1, len(found)),
-        "without_gold": float(count - len(found)),
+        "gold_found": sum(recalls) / max(1, len(recalls)),
+        "without_gold": float(count - len(recalls)),
         "answer_words": sum(len((episode.answer or "").split()) for episode in episodes) / count,
         "think_words": sum(len(thoughts(turn.completion).split()) for turn in turns) / count,
         "invalid_share": sum(episode.outcome.malformed for episode in episodes) / max(1, len(turns)),
@@ -177,12 +177,12 @@ def trace_figures(episodes: Sequence[Episode], traces: Sequence[Trace]) -> dict[
 
 
 def reward(prompts: list[str], reward: list[float | None], **_: Any) -> list[float | None]:
-    """Return the reward that the game gave; TRL normalises it within the group."""
+    """Return the reward of the game; TRL normalises it within the group."""
     return reward
 
 
 class AgentCallback(StepCallback):
-    """A callback that also tells the game which step it is, drops bad gradients, and stops a run that has collapsed."""
+    """A callback that also sets the game's step, drops bad gradients, and stops a collapsed run."""
 
     def __init__(self, params: AgentParams, game: RolloutFunction, learning: Learning, log: Log) -> None:
         every, updates = params.checkpoint_every, params.num_iterations
@@ -193,7 +193,7 @@ class AgentCallback(StepCallback):
             batch_size=params.sampled_at_once,
             seed=game.seed,
         )
-        reads = SharedGenerator(lambda: greedy) if distributed.count() > 1 else greedy
+        generator = SharedGenerator(lambda: greedy) if distributed.count() > 1 else greedy
         super().__init__(
             learning,
             params.steps,
@@ -203,27 +203,27 @@ class AgentCallback(StepCallback):
             figures=self.row,
             every=every,
             updates=updates,
-            validation=Validation.of(params.validation.every, game.setup, log, reads),
+            validation=Validation.of(params.validation.every, game.setup, log, generator),
         )
         self.params, self.game, self.skipped = params, game, 0
-        self.stopped = self.verdict()
+        self.stopped = self.find_stop_reason()
 
-    def verdict(self) -> str:
+    def find_stop_reason(self) -> str:
         """Return why the run must stop; "" while it may go on."""
-        return verdict(self.learning.history, self.params.guard.window, self.params.guard.drop)
+        return find_stop_reason(self.learning.history, self.params.guard.window, self.params.guard.drop)
 
     def best(self) -> int:
-        """Return after how many steps the best checkpoint was written."""
-        return worth_keeping(self.params, self.learning.history, self.learning.checkpoints.steps())
+        """Return the step of the best checkpoint."""
+        return find_best_checkpoint(self.params, self.learning.history, self.learning.checkpoints.steps())
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        """Leave here if a stop was asked for; else tell the game which step it is."""
+        """Stop here if requested; else set the game's step."""
         super().on_step_begin(args, state, control, **rest)
         if state.global_step % self.updates == 0:
             self.game.step, self.skipped = self.step, 0
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Drop a gradient that is not finite, and count it: no update then, where TRL would ruin the weights."""
+        """Drop and count a gradient that is not finite, with which TRL would ruin the weights."""
         groups = self.learning.optimizer.param_groups
         weights = [weight for group in groups for weight in group["params"] if weight.grad is not None]
         if weights and not bool(torch.stack([weight.grad.isfinite().all() for weight in weights]).all()):
@@ -233,44 +233,43 @@ class AgentCallback(StepCallback):
 
     def row(self, logs: Mapping[str, float]) -> dict[str, Any]:
         """Return the figures of the game and those of the last update."""
-        told = renamed(logs, FIGURES)
-        self.whole = False  # a step on another model's samples is kept nowhere
-        check_gap(self.params, told)
+        figures = rename_figures(logs, FIGURES)
+        self.whole = False  # a step on another model's samples is not saved
+        check_gap(self.params, figures)
         self.whole = True
-        told["grad_norm"] = norm if math.isfinite(norm := told.get("grad_norm", 0.0)) else 0.0
-        return {**self.game.figures, **told, "skipped_updates": float(self.skipped)}
+        figures["grad_norm"] = grad_norm if math.isfinite(grad_norm := figures.get("grad_norm", 0.0)) else 0.0
+        return {**self.game.figures, **figures, "skipped_updates": float(self.skipped)}
 
-    def tell(self, row: Mapping[str, Any]) -> None:
-        """Log the figures of a step, show its reward on the bar, and see whether the run has collapsed."""
+    def report(self, row: Mapping[str, Any]) -> None:
+        """Log the figures of a step, show its reward on the bar, and check whether the run has collapsed."""
         self.learning.history[-1] |= alarm_figures(self.learning.history, say=self.main)  # the same row
         if self.main:
-            self.log(self.step, plain(row))
+            self.log(self.step, plain_figures(row))
         self.progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)
-        self.stopped = self.verdict()
+        self.stopped = self.find_stop_reason()
 
 
 def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
-    """Train the language model of ``setup`` and write what was trained to ``out``; the retriever stays as it is.
+    """Train the language model of ``setup`` and write its weights to ``out``; the retriever stays as it is.
 
-    A run that was killed goes on after its last checkpoint and ends with the same weights: the questions of a step
-    and the random numbers of a completion follow from seed and step. Where vLLM samples, it goes on as well, but with
-    other completions than it would have had.
+    A killed run resumes after its last checkpoint and ends with the same weights: the questions of a step and the
+    random numbers of a completion follow from seed and step. With vLLM it resumes with other completions.
 
     Returns:
         One row per step: reward, its spread, lengths, searches, loss, entropy, seconds.
 
     Raises:
         CorpusError: there is no question. ModelError: the model cannot be loaded or trained.
-        ParamsError: ``train.vllm`` cannot be had here.
+        ParamsError: ``train.vllm`` is not available here.
         ServiceUnavailable: vLLM, the retriever or the judge cannot be reached; all finished steps are kept.
     """
     check_vllm(params)
-    params = settled(params)
+    params = resolve_precision(params)
     if not setup.questions:
         raise CorpusError("data/filtered/questions.jsonl holds no question; widen filter.target or check the filter")
     check_processes(params)
-    loaded, tokenizer = load_model(setup.writer, params.quantization, chat_template_kwargs=setup.chat_template_kwargs)
-    model = begin(loaded, params.lora, seed)
+    base, tokenizer = load_model(setup.writer, params.quantization, chat_template_kwargs=setup.chat_template_kwargs)
+    model = begin(base, params.lora, seed)
     weights = list(trained_weights(model).values())
     distributed.shard(model, weights)
     optimizer = torch.optim.AdamW(weights, **params.optimizer.adamw)
@@ -286,19 +285,19 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
         callback.close()
         learning.restore()
     else:
-        # of what is experimental in TRL we use rollout_func alone
-        with patch_environment(TRL_EXPERIMENTAL_SILENCE="1", ACCELERATE_USE_FSDP="false"), vllm_reached(params):
+        # rollout_func is the only experimental feature of TRL that we use
+        with patch_environment(TRL_EXPERIMENTAL_SILENCE="1", ACCELERATE_USE_FSDP="false"), handle_vllm_errors(params):
             trainer = open_trainer(
                 AgentTrainer,
                 callback,
                 lambda step: rate_share(params, step),
                 args=trl_config(params, checkpoints.folder / "trl", params.steps - callback.done, seed),
                 reward_funcs=[reward],
-                train_dataset=Dataset.from_dict({"prompt": asked(params, setup.questions, callback.done, seed)}),
+                train_dataset=Dataset.from_dict({"prompt": question_ids(params, setup.questions, callback.done, seed)}),
                 rollout_func=game,
             )
-        attend(trainer, params, game.writer, checkpoints.folder)
-        skip_padding(loaded)
+        attach_vllm(trainer, params, game.writer, checkpoints.folder)
+        skip_padding(base)
         skip_padding(trainer.ref_model)
         run_trl(trainer, callback)
     distributed.main_process_only(lambda: finish(callback, setup.writer, out))
@@ -306,26 +305,26 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
 
 
 def finish(callback: AgentCallback, base: str, out: Path) -> None:
-    """Publish the weights of the last step, or the best: by validation, or where the run has collapsed by reward."""
+    """Publish the weights of the last step, or the best: by validation, or by reward if the run has collapsed."""
     learning, best = callback.learning, callback.best()
     if callback.stopped:
         done = len(learning.history)
         print(f"train stopped after step {done}: {callback.stopped}; keeping the checkpoint of step {best}")
-    point = chosen(callback.params, learning.history)
+    point = choose_point(callback.params, learning.history)
     if callback.stopped or point:
         learning.checkpoints.load_best(learning.model, None, best)
     note_published(learning.checkpoints.folder)
     with draft(learning.checkpoints.folder / "adapter", out) as folder:
         save_llm(learning.model, learning.tokenizer, folder, base)
         if point:
-            write_json(folder / "harr.json", read_json(folder / "harr.json") | kept_facts(point))
+            write_json(folder / "harr.json", read_json(folder / "harr.json") | checkpoint_facts(point))
 
 
 def check_processes(params: AgentParams) -> None:
-    """Refuse what the processes of this run cannot share.
+    """Refuse settings that several processes cannot share.
 
     Raises:
-        ParamsError: the model would be cut up, or the passes do not come out even.
+        ParamsError: the model would be sharded, or the passes cannot be distributed evenly.
     """
     if params.vllm != "adapter" or params.validation.every or params.quantization != "none":
         unless = ", or FSDP with train.vllm: adapter, validation.every: 0 and quantization: none"
@@ -341,11 +340,11 @@ def check_processes(params: AgentParams) -> None:
         )
 
 
-def asked(params: AgentParams, questions: Sequence[Question], start: int, seed: int) -> list[str]:
+def question_ids(params: AgentParams, questions: Sequence[Question], start: int, seed: int) -> list[str]:
     """Return ids of the questions of all steps from ``start`` on, in order."""
     ids = []
     for step in range(start, params.steps):
-        ids += [question.id for question in drawn(questions, params.questions_per_step, seed, step)]
+        ids += [question.id for question in draw_rows(questions, params.questions_per_step, seed, step)]
     return ids
 
 

@@ -1,4 +1,4 @@
-"""TRL's GRPO trainer without what has no effect on its update: padding, and episodes without advantage."""
+"""TRL's GRPO trainer without padding and episodes without advantage, which do not affect its update."""
 
 import inspect
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from harr.train.advantages import NEGLIGIBLE
 
 
 class AgentTrainer(GRPOTrainer):
-    """TRL's trainer, whose passes hold no more than what learns.
+    """TRL's trainer with passes of the episodes that have a gradient.
 
-    It overrides nothing but ``compute_loss``, which transformers offers for that.
+    It overrides only ``compute_loss``, which transformers provides for that.
     """
 
     def compute_loss(
@@ -22,21 +22,21 @@ class AgentTrainer(GRPOTrainer):
     ) -> Any:
         """Return TRL's loss of a pass.
 
-        Episodes without advantage are left out where they would only be counted: of ``dapo``, whose loss is over the
-        tokens of the whole step, without a KL term, and in one process, since several compare their passes row by row.
+        Episodes without advantage are left out if they cannot matter: for ``dapo``, whose loss is over the tokens of
+        the whole step, without a KL term, and in one process, since several compare their passes row by row.
         """
         if self.loss_type == "dapo" and not self.beta and distributed.count() == 1:
-            inputs = with_advantage(inputs)
-        return super().compute_loss(model, trimmed(inputs), return_outputs, num_items_in_batch)
+            inputs = select_with_advantage(inputs)
+        return super().compute_loss(model, trim_padding(inputs), return_outputs, num_items_in_batch)
 
 
-def with_advantage(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return the episodes of a pass that have an advantage, one at least.
+def select_with_advantage(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the episodes of a pass that have an advantage, at least one.
 
     ``inputs`` are TRL's: ``advantages``, (B,), tensors with a row for each of the B episodes, and single numbers.
 
     >>> advantages = torch.tensor([0.0, 0.5, 0.0, -0.5])
-    >>> with_advantage({"advantages": advantages, "completion_ids": torch.tensor([[1], [2], [3], [4]])})
+    >>> select_with_advantage({"advantages": advantages, "completion_ids": torch.tensor([[1], [2], [3], [4]])})
     {'advantages': tensor([ 0.5000, -0.5000]), 'completion_ids': tensor([[2],
             [4]])}
     """
@@ -45,14 +45,14 @@ def with_advantage(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor
     return {name: value[kept_B] if value.dim() else value for name, value in inputs.items()}
 
 
-def trimmed(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def trim_padding(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return a pass without columns that are padding in all its rows; TRL pads to the longest episode of a step.
 
-    Prompts are padded on the left, what follows them on the right.
+    Prompts are padded on the left, completions on the right.
 
     >>> mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
     >>> pairs = {"prompt_mask": mask.flip(-1), "completion_mask": mask, "tool_mask": mask}
-    >>> [value.shape[1] for value in trimmed(pairs).values()]
+    >>> [value.shape[1] for value in trim_padding(pairs).values()]
     [2, 2, 2]
     """
     first = int(inputs["prompt_mask"].sum(-1).max())
@@ -67,16 +67,16 @@ def trimmed(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def skip_padding(model: Any) -> None:
-    """Let positions begin at the first token of a text, as when it was sampled: TRL would count the padding before it.
+    """Start positions at the first token of a text, as in sampling: TRL would count the padding before it.
 
-    Where positions are learnt, as in GPT-2, texts would else be read at other positions, or past the last.
+    With learnt positions, as in GPT-2, texts would otherwise be read at other positions, or past the last.
     """
 
-    def numbered(module: Any, args: Any, kwargs: Any) -> Any:
+    def add_position_ids(module: Any, args: Any, kwargs: Any) -> Any:
         mask = kwargs.get("attention_mask")
         if mask is not None and mask.dim() == 2 and kwargs.get("position_ids") is None:
             kwargs["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
         return args, kwargs
 
     if model is not None and "position_ids" in inspect.signature(model.forward).parameters:
-        model.register_forward_pre_hook(numbered, with_kwargs=True)
+        model.register_forward_pre_hook(add_position_ids, with_kwargs=True)

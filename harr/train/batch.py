@@ -23,23 +23,23 @@ from harr.train.record import state_figures, term_figures
 from harr.types import Episode
 
 T = TypeVar("T")
-Known = Mapping[str, Mapping[int, NDArray[np.float32]]]
-"""State -> row of a candidate -> what is known of it, (F,)."""
+StateFeatures = Mapping[str, Mapping[int, NDArray[np.float32]]]
+"""State -> row of a candidate -> its features, (F,)."""
 
 
 def rollouts(params: LoopParams, setup: Setup, seed: int, step: int) -> list[Episode]:
-    """Play G sampled episodes of every question of this step, the group of a question side by side."""
-    batch = drawn(setup.questions, params.questions_per_step, seed, step)
+    """Play G sampled episodes of every question of this step, group by group."""
+    batch = draw_rows(setup.questions, params.questions_per_step, seed, step)
     setup.policy.sampling = torch.Generator().manual_seed(seed * 1_000_003 + step)
     repeated = [question for question in batch for _ in range(params.group_size)]
     return play(repeated, setup.pipeline, setup.retriever, setup.generator)
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
-    """What a step of training has played: its number, its episodes in groups, and their rewards.
+class StepRollouts:
+    """The rollouts of a training step: its number, its episodes in groups, and their rewards.
 
-    scores: by term. rewards: their totals. figures: what :func:`reward_figures` says.
+    scores: by term. rewards: their totals. figures: those of :func:`reward_figures`.
     """
 
     step: int
@@ -49,21 +49,21 @@ class Played:
     figures: dict[str, Any]
 
 
-def play_step(params: LoopParams, setup: Setup, seed: int, step: int) -> Played:
+def play_step(params: LoopParams, setup: Setup, seed: int, step: int) -> StepRollouts:
     """Play the rollouts of a step and reward them; ``play_seconds`` is the time of both."""
     began = time.perf_counter()
     episodes = rollouts(params, setup, seed, step)
     scores = setup.reward.score(episodes)
     rewards = setup.reward.totals(scores, step)
     figures = reward_figures(params, setup, scores, rewards, episodes, step)
-    return Played(step, episodes, scores, rewards, {**figures, "play_seconds": time.perf_counter() - began})
+    return StepRollouts(step, episodes, scores, rewards, {**figures, "play_seconds": time.perf_counter() - began})
 
 
 def rate_share(params: LoopParams, step: float) -> float:
     """Return the share of the learning rate at a step: it rises over the warm-up, and falls to its final share.
 
-    With ``decay`` even it falls from the first step on. Else it falls once it is warm: linearly, or as Q-RAG's own
-    cosine does, by a quarter of the wave, slowly at first.
+    With ``decay`` even it falls from the first step on. Else it falls after the warm-up: linearly, or as Q-RAG's
+    cosine by a quarter of the wave, slowly at first.
 
     >>> rate_share(LoopParams(steps=10, optimizer={"warmup_steps": 1, "final_rate": 0.0}), 0)
     0.5
@@ -72,18 +72,18 @@ def rate_share(params: LoopParams, step: float) -> float:
     [1.0, 0.736, 0.1]
     """
     optimizer, steps = params.optimizer, params.steps
-    warm = min(1.0, (step + 1) / (optimizer.warmup_steps + 1))
+    warm_up = min(1.0, (step + 1) / (optimizer.warmup_steps + 1))
     if optimizer.decay == "even":
-        return warm * (1.0 - (1.0 - optimizer.final_rate) * step / steps)
-    gone = max(0.0, step - optimizer.warmup_steps) / max(1, steps - optimizer.warmup_steps)
-    left = math.cos(0.5 * math.pi * gone) if optimizer.decay == "cosine" else 1.0 - gone
-    return warm * (optimizer.final_rate + (1.0 - optimizer.final_rate) * left)
+        return warm_up * (1.0 - (1.0 - optimizer.final_rate) * step / steps)
+    progress = max(0.0, step - optimizer.warmup_steps) / max(1, steps - optimizer.warmup_steps)
+    remaining = math.cos(0.5 * math.pi * progress) if optimizer.decay == "cosine" else 1.0 - progress
+    return warm_up * (optimizer.final_rate + (1.0 - optimizer.final_rate) * remaining)
 
 
-def drawn(rows: Sequence[T], count: int, seed: int, step: int) -> Iterator[T]:
-    """Yield what a step learns from, questions or others: epochs are seeded permutations laid end to end.
+def draw_rows(rows: Sequence[T], count: int, seed: int, step: int) -> Iterator[T]:
+    """Yield the rows of a step, such as questions, from consecutive epochs, each a seeded permutation.
 
-    >>> sorted([*drawn("abcd", 2, seed=7, step=0), *drawn("abcd", 2, seed=7, step=1)])
+    >>> sorted([*draw_rows("abcd", 2, seed=7, step=0), *draw_rows("abcd", 2, seed=7, step=1)])
     ['a', 'b', 'c', 'd']
     """
     first, end = step * count, (step + 1) * count
@@ -101,18 +101,19 @@ def reward_figures(
     episodes: Sequence[Episode],
     step: int,
 ) -> dict[str, Any]:
-    """Return what a step's rollouts say, before any update.
+    """Return the figures of a step's rollouts, before any update.
 
-    ``phase`` numbers the rewards that may be compared; ``faults`` counts the reasons for which turns were ill-formed.
-    ``rewards`` are the totals of ``scores``, whose terms are told one by one (:func:`harr.train.record.term_figures`).
-    An episode without a reward counts as the mean of its group; a group without any is left out.
+    ``phase`` numbers periods of comparable rewards; ``faults`` counts the reasons why turns were ill-formed.
+    ``rewards`` are the totals of ``scores``, whose terms have their own figures
+    (:func:`harr.train.record.term_figures`). An episode without a reward counts as the mean of its group; a group
+    without any is left out.
     """
     groups = [rewards[first : first + params.group_size] for first in range(0, len(rewards), params.group_size)]
-    known = [[value for value in group if value is not None] for group in groups]
+    valid = [[value for value in group if value is not None] for group in groups]
     filled = [
-        [sum(some) / len(some) if value is None else value for value in group]
-        for group, some in zip(groups, known, strict=True)
-        if some
+        [sum(values) / len(values) if value is None else value for value in group]
+        for group, values in zip(groups, valid, strict=True)
+        if values
     ]
     groups_BG = torch.tensor(filled or [[0.0] * params.group_size], dtype=torch.float32)
     std_B = groups_BG.std(-1) if params.group_size > 1 else torch.zeros(len(groups_BG))
@@ -137,9 +138,9 @@ class Batch:
     """All searches of a step's episodes as tensors; rows are sorted by state.
 
     states: U distinct texts. state_of_B: the state of each row. pool_BN: candidate rows, chosen
-    first, padded with -1. chosen_B: how many were chosen; kept_B: how many of them were the best and not drawn.
-    old_B: behaviour log-probabilities.
-    columns: further values per row, by name. known_BNF: what else is known of each candidate, or None.
+    first, padded with -1. chosen_B: number of chosen candidates; kept_B: number of greedy ones among them.
+    old_B: behaviour log-probabilities. columns: further values per row, by name. features_BNF: features of
+    each candidate, or None.
     """
 
     states: list[str]
@@ -149,7 +150,7 @@ class Batch:
     kept_B: Tensor
     old_B: Tensor
     columns: Mapping[str, Tensor]
-    known_BNF: NDArray[np.float32] | None = None
+    features_BNF: NDArray[np.float32] | None = None
 
     @classmethod
     def of(cls, episodes: Sequence[Episode], columns: Mapping[str, Sequence[float]]) -> "Batch":
@@ -159,11 +160,11 @@ class Batch:
         that a pass pads little and the halves of a batch stay alike (see :meth:`Learner.update`).
         """
         steps = [step.retrieval for episode in episodes for step in episode.steps]
-        seen, seen_of = unique([retrieval.state for retrieval in steps])
-        middle = len(seen) // 2
-        states = [*sorted(seen[:middle], key=len), *sorted(seen[middle:], key=len)]
+        distinct, distinct_of = unique([retrieval.state for retrieval in steps])
+        middle = len(distinct) // 2
+        states = [*sorted(distinct[:middle], key=len), *sorted(distinct[middle:], key=len)]
         place = {state: number for number, state in enumerate(states)}
-        state_of = np.array([place[state] for state in seen], dtype=np.int64)[seen_of]
+        state_of = np.array([place[state] for state in distinct], dtype=np.int64)[distinct_of]
         order = np.argsort(state_of, kind="stable")
         tables = [table for row in order if (table := steps[row].evidence) is not None]
         return cls(
@@ -174,31 +175,31 @@ class Batch:
             kept_B=torch.tensor([retrieval.kept for retrieval in steps])[order],
             old_B=torch.tensor([retrieval.logprob for retrieval in steps])[order],
             columns={name: torch.tensor(values, dtype=torch.float32)[order] for name, values in columns.items()},
-            known_BNF=pad_tables(tables) if tables else None,
+            features_BNF=pad_tables(tables) if tables else None,
         )
 
     def __len__(self) -> int:
         return len(self.old_B)
 
     def where(self, kept_B: Tensor) -> "Batch":
-        """Return the rows that are kept, and their states; one row at least."""
+        """Return the rows to keep, and their states; at least one row."""
         kept_B = kept_B.clone()
         kept_B[0] |= not kept_B.any()
         rows = kept_B.nonzero().squeeze(-1)
-        used, state_of_B = self.state_of_B[rows].unique(return_inverse=True)
+        used_states, state_of_B = self.state_of_B[rows].unique(return_inverse=True)
         return Batch(
-            states=[self.states[state] for state in used.tolist()],
+            states=[self.states[state] for state in used_states.tolist()],
             state_of_B=state_of_B,
             pool_BN=self.pool_BN[rows.numpy()],
             chosen_B=self.chosen_B[rows],
             kept_B=self.kept_B[rows],
             old_B=self.old_B[rows],
             columns={name: values[rows] for name, values in self.columns.items()},
-            known_BNF=None if self.known_BNF is None else self.known_BNF[rows.numpy()],
+            features_BNF=None if self.features_BNF is None else self.features_BNF[rows.numpy()],
         )
 
     def passes(self, states_per_pass: int) -> Iterator["Batch"]:
-        """Cut into batches of at most so many distinct states; of each, this process's share (all, if it is alone)."""
+        """Cut into batches of at most ``states_per_pass`` states, and yield this process's share of each."""
         for first, end in shares(len(self.states), states_per_pass):
             low, high = torch.searchsorted(self.state_of_B, torch.tensor([first, end])).tolist()
             yield Batch(
@@ -209,22 +210,22 @@ class Batch:
                 kept_B=self.kept_B[low:high],
                 old_B=self.old_B[low:high],
                 columns={name: values[low:high] for name, values in self.columns.items()},
-                known_BNF=None if self.known_BNF is None else self.known_BNF[low:high],
+                features_BNF=None if self.features_BNF is None else self.features_BNF[low:high],
             )
 
 
-def known_of(episodes: Sequence[Episode]) -> Known:
-    """Return what is known of the candidates of every state, by row; nothing where the policy reads none of it."""
-    known: dict[str, dict[int, NDArray[np.float32]]] = {}
+def features_by_state(episodes: Sequence[Episode]) -> StateFeatures:
+    """Return the features of every state's candidates, by row; {} if the policy reads none."""
+    features: dict[str, dict[int, NDArray[np.float32]]] = {}
     for episode in episodes:
         for retrieval in (step.retrieval for step in episode.steps):
-            if retrieval.evidence is not None and retrieval.state not in known:
-                known[retrieval.state] = dict(zip(retrieval.pool, retrieval.evidence, strict=True))
-    return known
+            if retrieval.evidence is not None and retrieval.state not in features:
+                features[retrieval.state] = dict(zip(retrieval.pool, retrieval.evidence, strict=True))
+    return features
 
 
 def shares(states: int, states_per_pass: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and end of this process's states in every pass; a share may be empty, no pass is left out.
+    """Yield the first and end of this process's states in every pass; a share may be empty.
 
     >>> list(shares(5, 2))
     [(0, 2), (2, 4), (4, 5)]

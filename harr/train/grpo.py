@@ -33,7 +33,7 @@ def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, see
 
     Returns:
         One row per step: reward, loss, KL, clipping, entropy, distinct states, seconds. ``without_advantage`` is 1
-        where no rollout was better than others of its question; a ``guard.window`` of such steps ends the run.
+        if no rollout was better than others of its question; a ``guard.window`` of such steps ends the run.
     """
     learner = Learner.open(params, setup, work, seed, kind="grpo")
     for played in infonce.rewarded_steps(params, setup, learner, seed, log):
@@ -59,26 +59,26 @@ def advantages_of(
 ) -> list[list[float]]:
     """Return advantages of every step of every episode.
 
-    Every term of the reward is normalised within its group on its own, then weighted and summed. A
-    term of the whole episode counts alike for all its steps (``credit: episode``) or is cut into what
-    each step added to it (``credit: step``); a term per step is compared step by step. Any other
+    Every term of the reward is normalised within its group, then weighted and summed. A term of the
+    whole episode counts equally for all its steps (``credit: episode``) or is split into the gains of
+    the steps (``credit: step``); a term per step is compared step by step. Any other
     ``reward.mix`` makes one reward of an episode's terms first, which is then normalised. With
     ``filter_by_mean`` an episode that is better than its group in one term and worse in another has no
     advantage.
     """
     if reward.mix == "weighted":
-        total = _normalised_then_summed(params, reward, scores, episodes, step)
+        total = _normalize_and_sum(params, reward, scores, episodes, step)
     else:
         mixed_BG = torch.from_numpy(scalarize.combine(*reward.table(scores, step, params.group_size), reward.mix))
         flat = group_advantages(mixed_BG, params.estimator).flatten().tolist()
         total = [[value] * len(episode.steps) for value, episode in zip(flat, episodes, strict=True)]
     if not reward.filter_by_mean:
         return total
-    kept = scalarize.consistent(*reward.table(scores, step, params.group_size)).flatten().tolist()
-    return [row if keep else [0.0] * len(row) for row, keep in zip(total, kept, strict=True)]
+    flags = scalarize.consistent(*reward.table(scores, step, params.group_size)).flatten().tolist()
+    return [row if keep else [0.0] * len(row) for row, keep in zip(total, flags, strict=True)]
 
 
-def _normalised_then_summed(
+def _normalize_and_sum(
     params: GRPOParams, reward: Reward, scores: Mapping[str, Sequence[Value]], episodes: Sequence[Episode], step: int
 ) -> list[list[float]]:
     total = [[0.0] * len(episode.steps) for episode in episodes]

@@ -1,4 +1,4 @@
-"""The guard of a training run: which checkpoint is best, and whether the run has collapsed or learns nothing."""
+"""The guard of a training run: choose the best checkpoint, and stop a run that has collapsed or learns nothing."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,10 +6,10 @@ from typing import Any
 
 from harr.params.loop import LoopParams
 from harr.params.train_facts import ValidatedParams
-from harr.rag.validation import best_point, leading, points
+from harr.rag.validation import best_point, leading_metric, points
 
 SKIPS = 3
-"""Number of updates in a row without a finite gradient that end a run."""
+"""Number of consecutive updates without a finite gradient that end a run."""
 
 
 WATCHED = {
@@ -17,81 +17,81 @@ WATCHED = {
     "reward_format_mean": "the reward term format",
     "reward_format_strict_mean": "the reward term format_strict",
 }
-"""Figures whose fall ends a run. A model may forget the form of its turns long before its reward as a whole falls."""
+"""Figures whose fall ends a run. A model may lose the form of its turns long before its total reward falls."""
 
 
-def smoothed(rewards: Sequence[float], window: int) -> list[float]:
+def smooth(rewards: Sequence[float], window: int) -> list[float]:
     """Return the mean of each reward and up to ``window`` - 1 before it.
 
-    >>> smoothed([0.0, 1.0, 1.0], 2)
+    >>> smooth([0.0, 1.0, 1.0], 2)
     [0.0, 0.5, 1.0]
     """
     return [math.fsum(rewards[max(0, i - window + 1) : i + 1]) / min(i + 1, window) for i in range(len(rewards))]
 
 
-def comparable(history: Sequence[Mapping[str, float]]) -> Sequence[Mapping[str, float]]:
-    """Return the last steps that were rewarded by the same terms.
+def select_comparable(history: Sequence[Mapping[str, float]]) -> Sequence[Mapping[str, float]]:
+    """Return the last steps with the same reward terms.
 
-    >>> comparable([{"phase": 0.0}, {"phase": 1.0}, {"phase": 1.0}])
+    >>> select_comparable([{"phase": 0.0}, {"phase": 1.0}, {"phase": 1.0}])
     [{'phase': 1.0}, {'phase': 1.0}]
     """
-    now = history[-1].get("phase", 0.0) if history else 0.0
-    return [row for row in history if row.get("phase", 0.0) == now]
+    phase = history[-1].get("phase", 0.0) if history else 0.0
+    return [row for row in history if row.get("phase", 0.0) == phase]
 
 
-def best_step(history: Sequence[Mapping[str, float]], window: int, kept: Iterable[int]) -> int:
-    """Return after how many steps the best checkpoint was written: the highest smoothed reward, the latest of equals.
+def best_step(history: Sequence[Mapping[str, float]], window: int, saved: Iterable[int]) -> int:
+    """Return the step of the checkpoint with the highest smooth reward, the latest of equals.
 
-    ``kept``: the steps of the checkpoints that there are; that of the last step is there, or about to be.
+    ``saved``: the steps of existing checkpoints; the last step counts as saved.
 
     >>> rows = [{"reward_mean": reward} for reward in (0.0, 0.8, 0.9, 0.1)]
     >>> best_step(rows, 1, [2]), best_step(rows, 1, [1, 3])
     (2, 3)
     """
-    rows = comparable(history)
-    means, before = smoothed([row["reward_mean"] for row in rows], window), len(history) - len(rows)
-    steps = {step for step in (*kept, len(history)) if before < step <= len(history)}
-    return max(steps, key=lambda step: (means[step - before - 1], step), default=0)
+    rows = select_comparable(history)
+    means, offset = smooth([row["reward_mean"] for row in rows], window), len(history) - len(rows)
+    steps = {step for step in (*saved, len(history)) if offset < step <= len(history)}
+    return max(steps, key=lambda step: (means[step - offset - 1], step), default=0)
 
 
-def worth_keeping(params: LoopParams, history: Sequence[Mapping[str, Any]], kept: Iterable[int]) -> int:
-    """Return after how many steps the best checkpoint was written: by validation (``keep: best``), else by reward."""
+def find_best_checkpoint(params: LoopParams, history: Sequence[Mapping[str, Any]], saved: Iterable[int]) -> int:
+    """Return the step of the best checkpoint: by validation (``keep: best``), else by reward."""
     point = best_point(history) if params.validation.keep == "best" else {}
-    return int(point["step"]) if point else best_step(history, params.guard.window, kept)
+    return int(point["step"]) if point else best_step(history, params.guard.window, saved)
 
 
-def chosen(params: ValidatedParams, history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the point of the weights to export, where validation chooses them; {} where it does not.
+def choose_point(params: ValidatedParams, history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the validation point of the weights to export; {} if validation does not choose them.
 
-    It is told beside the last one and the one before training.
+    A line compares it with the last point and the one before training.
     """
     if params.validation.keep == "last" or not (best := best_point(history)):
         return {}
-    metric, every = leading(best), points(history)
-    others = ", ".join(f"{one[metric]:.3f} after step {one['step']}" for one in (every[0], every[-1]))
+    metric, all_points = leading_metric(best), points(history)
+    others = ", ".join(f"{point[metric]:.3f} after step {point['step']}" for point in (all_points[0], all_points[-1]))
     print(f"keeping the weights after step {best['step']}: validation {metric} {best[metric]:.3f} ({others})")
     return best
 
 
-def verdict(history: Sequence[Mapping[str, float]], window: int, drop: float) -> str:
+def find_stop_reason(history: Sequence[Mapping[str, float]], window: int, drop: float) -> str:
     """Return why a run must stop; "" while it may go on.
 
-    Of methods that compare the rollouts of a group, ``without_advantage`` says that a step had nothing to compare. Only
-    steps that are :func:`comparable` are counted.
+    For methods that compare the rollouts of a group, ``without_advantage`` marks a step without a difference. Only
+    comparable steps (:func:`select_comparable`) count.
 
     >>> rows = [{"reward_mean": reward} for reward in (0.8, 0.8, 0.1, 0.1)]
-    >>> verdict(rows, 2, 0.5)
+    >>> find_stop_reason(rows, 2, 0.5)
     'mean reward of the last 2 steps fell to 0.100, under 50 % of its best 0.800'
-    >>> verdict([row | {"reward_format_mean": row["reward_mean"], "reward_mean": 1.0} for row in rows], 2, 0.5)
+    >>> find_stop_reason([row | {"reward_format_mean": row["reward_mean"], "reward_mean": 1.0} for row in rows], 2, 0.5)
     'the reward term format of the last 2 steps fell to 0.100, under 50 % of its best 0.800'
-    >>> verdict(rows[:3], 2, 0.5) or verdict([*rows, {"reward_mean": -1.0}], 2, 0.0)
+    >>> find_stop_reason(rows[:3], 2, 0.5) or find_stop_reason([*rows, {"reward_mean": -1.0}], 2, 0.0)
     ''
-    >>> verdict([{"reward_mean": 1.0, "without_advantage": 1.0}] * 2, 2, 0.5).partition(",")[0]
+    >>> find_stop_reason([{"reward_mean": 1.0, "without_advantage": 1.0}] * 2, 2, 0.5).partition(",")[0]
     "no group's rewards differed in the last 2 steps"
     """
     if len(history) >= SKIPS and all(row.get("skipped_updates", 0.0) for row in history[-SKIPS:]):
         return f"the gradient was not finite in {SKIPS} steps in a row; lower train.optimizer.learning_rate"
-    rows = comparable(history)
+    rows = select_comparable(history)
     if len(rows) >= window and all(row.get("without_advantage", 0.0) for row in rows[-window:]):
         return (
             f"no group's rewards differed in the last {window} steps, so nothing is learnt; raise train.group_size or "
@@ -99,7 +99,7 @@ def verdict(history: Sequence[Mapping[str, float]], window: int, drop: float) ->
         )
     for figure, name in WATCHED.items():
         values = [row[figure] for row in rows if figure in row]
-        means = smoothed(values, window)[window - 1 :]
+        means = smooth(values, window)[window - 1 :]
         if drop and means and max(means) > 0.0 and means[-1] < drop * max(means):
             return (
                 f"{name} of the last {window} steps fell to {means[-1]:.3f}, "

@@ -1,11 +1,10 @@
 """InfoNCE, the supervised baseline that `full` is compared with (arXiv 1807.03748).
 
 Same questions, same rollouts and same number of updates as the RL run, but the gradient comes from
-labels: every state is drawn to the first gold passage that its episode had not found yet, and away
-from the gold passages of all other questions of the step (in-batch negatives) and from what its own search
-found nearest and is not gold (hard negatives, as in DPR, arXiv 2004.04906). A question without gold
-passages is learnt as in DPR: what states one of its answers, among the passages that a
-state competes for, is its positive.
+labels: every state moves towards the first gold passage that its episode had not found yet, and away
+from the gold passages of all other questions of the step (in-batch negatives) and from the nearest
+passages of its own search that are not gold (hard negatives, as in DPR, arXiv 2004.04906). For a
+question without gold, as in DPR, candidates that state one of its answers are positives.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,14 +24,14 @@ from harr.errors import CorpusError
 from harr.params.train import InfoNCEParams, PolicyParams
 from harr.rag.policies.dense import unique
 from harr.rag.retrieval.hybrid import pad
-from harr.rag.scoring.text import statable, states_answer
+from harr.rag.scoring.text import statable_answers, states_answer
 from harr.rag.setup import Setup
-from harr.train.batch import Known, Played, known_of, play_step, shares
+from harr.train.batch import StateFeatures, StepRollouts, features_by_state, play_step, shares
 from harr.train.learner import Learner
 from harr.types import Episode, Log, Question
 
-Wanted = Sequence[Sequence[Sequence[str]]]
-"""Ids of passages that should be found: by episode, by step, the first one first."""
+Positives = Sequence[Sequence[Sequence[str]]]
+"""Ids of the positives by episode and step, in order."""
 
 
 WARM_START = "warm_start"
@@ -41,16 +40,16 @@ BEFORE_REWARDS = -1.0
 """The phase of a warm start: its rewards are not compared with later ones."""
 
 
-def check_labels(questions: Sequence[Question], mend: str = "leave infonce out of evaluate.arms") -> None:
-    """Refuse questions that all lack what a positive is found by.
+def check_labels(questions: Sequence[Question], remedy: str = "leave infonce out of evaluate.arms") -> None:
+    """Refuse questions none of which can have a positive.
 
     Raises:
         CorpusError: none has a gold passage, or an answer that a passage can state.
     """
-    if not any(question.gold_ids or statable(question.answers) for question in questions):
+    if not any(question.gold_ids or statable_answers(question.answers) for question in questions):
         raise CorpusError(
             f"infonce: none of {len(questions)} training questions has gold passages, or an answer other than yes and "
-            f"no that a passage could state, so nothing would be learnt; {mend}"
+            f"no that a passage could state, so nothing would be learnt; {remedy}"
         )
 
 
@@ -64,17 +63,17 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
     """
     check_labels(setup.questions)
     labelled = [question for question in setup.questions if question.gold_ids or question.answers]
-    setup = replace(setup, questions=labelled)  # what stands in notes alone is for another method
+    setup = replace(setup, questions=labelled)  # questions with notes alone are for another method
     params = params.of_infonce()
     learner = Learner.open(params, setup, work, seed, kind="infonce")
     for step in learner.steps(log):
         learner.history.append(learn(params, setup, learner, seed, step))
-        _check_found(learner.history, params.guard.window)
+        _check_positives(learner.history, params.guard.window)
     return learner.export(out)
 
 
-def rewarded_steps(params: PolicyParams, setup: Setup, learner: Learner, seed: int, log: Log) -> Iterator[Played]:
-    """Do the steps of ``train.warm_start``, then yield what each step by reward has played, numbered from 0.
+def rewarded_steps(params: PolicyParams, setup: Setup, learner: Learner, seed: int, log: Log) -> Iterator[StepRollouts]:
+    """Run the steps of ``train.warm_start``, then yield the rollouts of each step by reward, numbered from 0.
 
     After each, ``learner.history`` must have one more row.
     """
@@ -86,37 +85,37 @@ def rewarded_steps(params: PolicyParams, setup: Setup, learner: Learner, seed: i
 
 
 def warm_up(params: PolicyParams, setup: Setup, learner: Learner, seed: int, step: int) -> None:
-    """Do one step of ``train.warm_start``; after the last one the adapter is kept for the arm of this name.
+    """Run one step of ``train.warm_start``; after the last one save the adapter for the arm of this name.
 
     Raises:
         CorpusError: no question has gold or an answer to look for.
     """
     if step == 0:
-        check_labels(setup.questions, mend="set train.warm_start: 0")
+        check_labels(setup.questions, remedy="set train.warm_start: 0")
     learner.history.append(learn(params, setup, learner, seed, step) | {"phase": BEFORE_REWARDS})
     if step + 1 == params.warm_start:
-        learner.set_aside(WARM_START)
+        learner.save_copy(WARM_START)
 
 
 def learn(params: PolicyParams, setup: Setup, learner: Learner, seed: int, step: int) -> dict[str, Any]:
-    """Play the rollouts of a step, learn from what they should have found, and return the figures of the step."""
+    """Play the rollouts of a step, learn from their positives, and return the figures of the step."""
     played = play_step(params, setup, seed, step)
     episodes, values = played.episodes, played.figures
-    wanted = positives(episodes, learner.dense.passages)
-    targets = first_missing(episodes, wanted)
+    positive_ids = positives(episodes, learner.dense.passages)
+    targets = first_missing(episodes, positive_ids)
     if targets:
-        found = (groups_of(episodes, wanted), pools_of(episodes), known_of(episodes))
+        context = (groups_of(episodes, positive_ids), pools_of(episodes), features_by_state(episodes))
         for _ in range(params.num_iterations):
-            values |= update(params, params.infonce, learner, targets, *found)
+            values |= update(params, params.infonce, learner, targets, *context)
     gold = {step.retrieval.state for episode in episodes if episode.question.gold_ids for step in episode.steps}
     counts = {"distinct_states": len(targets), "answer_positives": len(targets.keys() - gold)}
     return values | {name: float(count) for name, count in counts.items()}
 
 
-def positives(episodes: Sequence[Episode], passages: Passages) -> Wanted:
-    """Return what each search should have found: the gold in hop order.
+def positives(episodes: Sequence[Episode], passages: Passages) -> Positives:
+    """Return the positives of each search: the gold in hop order.
 
-    For a question without gold: what states one of its answers in the pool of that search, in the order of the pool.
+    For a question without gold: the candidates that state one of its answers, in the order of the pool.
     """
     unlabelled = [episode for episode in episodes if not episode.question.gold_ids]
     rows = sorted({row for episode in unlabelled for step in episode.steps for row in step.retrieval.pool})
@@ -126,47 +125,47 @@ def positives(episodes: Sequence[Episode], passages: Passages) -> Wanted:
     def states(row: int, answers: tuple[str, ...]) -> bool:
         return states_answer(passage_of[row].content, answers)
 
-    def wanted(question: Question, pool: Sequence[int]) -> Sequence[str]:
+    def list_positives(question: Question, pool: Sequence[int]) -> Sequence[str]:
         if question.gold_ids:
             return question.gold_ids
         return [passage_of[row].id for row in pool if states(row, question.answers)]
 
-    return [[wanted(episode.question, step.retrieval.pool) for step in episode.steps] for episode in episodes]
+    return [[list_positives(episode.question, step.retrieval.pool) for step in episode.steps] for episode in episodes]
 
 
-def first_missing(episodes: Sequence[Episode], wanted: Wanted) -> dict[str, str]:
-    """Return state -> id of the first passage wanted there that the searches before had not found.
+def first_missing(episodes: Sequence[Episode], positive_ids: Positives) -> dict[str, str]:
+    """Return state -> id of its first positive that earlier searches had not found.
 
-    Of gold a search has found one: what came along with it is still to be asked for. Where it missed its gold and was
-    answered nevertheless, the episode goes on from a wrong answer: the gold does not tell what its later queries want,
-    and they are left out.
+    A search counts as finding one gold passage: others in its results stay targets. If it missed its gold and was
+    answered nevertheless, the episode continues from a wrong answer: gold is no label for its later queries, which are
+    left out.
     """
     targets: dict[str, str] = {}
-    for episode, by_step in zip(episodes, wanted, strict=True):
-        found: set[str] = set()
+    for episode, by_step in zip(episodes, positive_ids, strict=True):
+        found_ids: set[str] = set()
         for number, (step, ids) in enumerate(zip(episode.steps, by_step, strict=True)):
-            missing = [pid for pid in ids if pid not in found]
+            missing = [pid for pid in ids if pid not in found_ids]
             if missing:
                 targets.setdefault(step.retrieval.state, missing[0])
-            came = {passage.id for passage in step.retrieval.passages}
-            new = [pid for pid in missing if pid in came]
-            found.update(new[:1] if episode.question.gold_ids else new)
+            retrieved = {passage.id for passage in step.retrieval.passages}
+            new_ids = [pid for pid in missing if pid in retrieved]
+            found_ids.update(new_ids[:1] if episode.question.gold_ids else new_ids)
             answered = any(hop.status == "FOUND" for hop in episode.outcome.hops[number : number + 1])
-            if episode.question.gold_ids and answered and not new:
+            if episode.question.gold_ids and answered and not new_ids:
                 break
     return targets
 
 
-def groups_of(episodes: Sequence[Episode], wanted: Wanted) -> list[tuple[str, ...]]:
-    """Return all that was wanted of each question: passages that are no negatives of each other."""
+def groups_of(episodes: Sequence[Episode], positive_ids: Positives) -> list[tuple[str, ...]]:
+    """Return all positives of each question: passages that are no negatives of each other."""
     groups: dict[str, dict[str, None]] = {}
-    for episode, by_step in zip(episodes, wanted, strict=True):
+    for episode, by_step in zip(episodes, positive_ids, strict=True):
         groups.setdefault(episode.question.id, {}).update(dict.fromkeys(chain.from_iterable(by_step)))
     return [tuple(group) for group in groups.values()]
 
 
-def _check_found(history: Sequence[dict[str, float]], window: int) -> None:
-    """Refuse to go on where so many first steps have found no positive."""
+def _check_positives(history: Sequence[dict[str, float]], window: int) -> None:
+    """Stop a run whose first ``window`` steps had no positive."""
     if len(history) == window and not any(row["distinct_states"] for row in history):
         raise CorpusError(
             f"infonce: in {window} steps no pool held a passage that states an answer, so nothing is learnt; raise "
@@ -175,7 +174,7 @@ def _check_found(history: Sequence[dict[str, float]], window: int) -> None:
 
 
 def pools_of(episodes: Sequence[Episode]) -> dict[str, tuple[int, ...]]:
-    """Return the rows that competed for each state, the chosen ones first."""
+    """Return the candidate rows of each state, the chosen ones first."""
     pools: dict[str, tuple[int, ...]] = {}
     for episode in episodes:
         for step in episode.steps:
@@ -190,16 +189,16 @@ def update(
     targets: Mapping[str, str],
     groups: Sequence[Sequence[str]],
     pools: Mapping[str, Sequence[int]],
-    known: Known,
+    features: StateFeatures,
     weights: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Take one optimizer step on the mean cross-entropy of all distinct states, weighted where there are weights."""
+    """Take one optimizer step on the mean cross-entropy of all distinct states, optionally weighted."""
     learner.optimizer.zero_grad()
     policy, states = learner.dense, sorted(targets, key=len)  # a pass of like lengths pads little
     temperature = contrast.temperature or policy.temperature
     golds, _ = unique([pid for group in groups for pid in group])
     rows = policy.passages.rows_of(golds)
-    allowed_UG = _allowed(states, targets, golds, groups)
+    allowed_UG = _allow_negatives(states, targets, golds, groups)
     gold_rows = set(rows.values())
     hard_UN = pad(
         [[row for row in pools[state] if row not in gold_rows][: contrast.hard_negatives] for state in states]
@@ -211,7 +210,7 @@ def update(
         part = states[first:end]
         states_UD = learner.vectors(part)
         scores_UM = policy.scores(states_UD, torch.arange(len(part)), rows_UM[first:end]) / temperature
-        scores_UM = scores_UM + learner.term(known, part, rows_UM[first:end])
+        scores_UM = scores_UM + learner.term(features, part, rows_UM[first:end])
         hidden_UM = torch.from_numpy(np.hstack([~allowed_UG[first:end], hard_UN[first:end] < 0])).to(states_UD.device)
         labels = [golds.index(targets[state]) for state in part]  # none, in a process whose share is empty
         label_U = torch.tensor(labels, dtype=torch.long, device=states_UD.device)
@@ -223,10 +222,10 @@ def update(
     return distributed.total({"loss": total / len(states)}) | learner.update()
 
 
-def _allowed(
+def _allow_negatives(
     states: Sequence[str], targets: Mapping[str, str], golds: Sequence[str], groups: Sequence[Sequence[str]]
 ) -> NDArray[np.bool_]:
-    """Return which gold passages compete for each state: its own, and those of questions that do not share it."""
+    """Return which gold passages each state is compared with: its own, and those of questions that do not share it."""
     kin: dict[str, set[str]] = {}
     for group in groups:
         for pid in group:

@@ -1,6 +1,6 @@
-"""IPO as LeReT has it, on TRL's trainer: log-probabilities are summed over a query's tokens, not averaged.
+"""LeReT's IPO on TRL's trainer: log-probabilities are summed over a query's tokens, not averaged.
 
-TRL averages them, so that a margin of 10 nats is asked of every token and not of the query; for queries of unequal
+TRL averages them, so that a margin of 10 nats is required of every token and not of the query; for queries of unequal
 length no beta makes the two equal. With h = [log p(chosen) - log p_ref(chosen)] - [the same of the rejected query],
 each a sum over tokens, the loss is the mean of (h - 1 / (2 beta))^2 over pairs (IPO, arXiv 2310.12036, equation 17;
 LeReT, arXiv 2410.23214), and 1 / (2 beta) is the margin in nats.
@@ -19,11 +19,11 @@ from trl.trainer.utils import use_adapter
 Pair = dict[str, list[int]]
 """Token ids of a prompt, of the query to prefer, and of the other."""
 FIGURES = ("accuracy", "margin_nats", "logprob_chosen", "logprob_rejected")
-"""Figures that the trainer logs beside loss and grad_norm; accuracy is of pairs."""
+"""Figures that the trainer logs besides loss and grad_norm; accuracy is of pairs."""
 
 
 class IPOTrainer(DPOTrainer):
-    """TRL's trainer on pairs that are tokens already, with the loss of sums; beta is 1 / (2 x margin)."""
+    """TRL's trainer on tokenized pairs, with the loss of sums; beta is 1 / (2 x margin)."""
 
     model: Any
 
@@ -31,34 +31,34 @@ class IPOTrainer(DPOTrainer):
         return dataset
 
     def _compute_loss(self, model: Any, inputs: Mapping[str, Tensor], return_outputs: bool) -> Tensor:
-        (chosen_B, rejected_B), gains_B = self._compared(model, inputs)
-        told = ((gains_B > 0).float(), gains_B, chosen_B, rejected_B)
-        kept = self._metrics["train" if self.model.training else "eval"]
-        for name, values_B in zip(FIGURES, told, strict=True):
-            kept[name].append(self.accelerator.gather(values_B.detach()).mean().item())
+        (chosen_B, rejected_B), gains_B = self._compare(model, inputs)
+        figures = ((gains_B > 0).float(), gains_B, chosen_B, rejected_B)
+        metrics = self._metrics["train" if self.model.training else "eval"]
+        for name, values_B in zip(FIGURES, figures, strict=True):
+            metrics[name].append(self.accelerator.gather(values_B.detach()).mean().item())
         return ipo_loss(gains_B, 0.5 / self.beta)
 
     @torch.no_grad()
-    def in_order(self, pairs: Sequence[Pair]) -> list[bool]:
-        """Return of every pair whether the model has raised the better query more than the worse one."""
+    def rank_pairs(self, pairs: Sequence[Pair]) -> list[bool]:
+        """Return for every pair whether the model has raised the better query more than the worse one."""
         size, right = self.args.per_device_train_batch_size, []
         self.model.eval()
         for start in range(0, len(pairs), size):
             inputs = self._prepare_inputs(self.data_collator(list(pairs[start : start + size])))
-            right += (self._compared(self.model, inputs)[1] > 0).tolist()
+            right += (self._compare(self.model, inputs)[1] > 0).tolist()
         return right
 
-    def _compared(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        """Return log-probabilities of better and worse queries (B each), and by how much more the better gained (B)."""
-        chosen_B, rejected_B = _sums(model, inputs).chunk(2)
-        how: Any = self.args.gradient_checkpointing_kwargs
-        with torch.no_grad(), disable_gradient_checkpointing(self.model, how):
+    def _compare(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        """Return log-probabilities of better and worse queries (B each), and the better one's excess gain (B)."""
+        chosen_B, rejected_B = _sum_logprobs(model, inputs).chunk(2)
+        checkpoint_options: Any = self.args.gradient_checkpointing_kwargs
+        with torch.no_grad(), disable_gradient_checkpointing(self.model, checkpoint_options):
             if self.ref_model is None:
-                own = self.accelerator.unwrap_model(self.model)
-                with use_adapter(own, adapter_name="ref" if "ref" in own.peft_config else None):
-                    before_B, worse_before_B = _sums(self.model, inputs).chunk(2)
+                policy_model = self.accelerator.unwrap_model(self.model)
+                with use_adapter(policy_model, adapter_name="ref" if "ref" in policy_model.peft_config else None):
+                    before_B, worse_before_B = _sum_logprobs(self.model, inputs).chunk(2)
             else:
-                before_B, worse_before_B = _sums(self.ref_model, inputs).chunk(2)
+                before_B, worse_before_B = _sum_logprobs(self.ref_model, inputs).chunk(2)
         return (chosen_B, rejected_B), (chosen_B - before_B) - (rejected_B - worse_before_B)
 
 
@@ -71,10 +71,10 @@ def ipo_loss(gains_B: Tensor, margin: float) -> Tensor:
     return ((gains_B - margin) ** 2).mean()
 
 
-def _sums(model: Any, inputs: Mapping[str, Tensor]) -> Tensor:
+def _sum_logprobs(model: Any, inputs: Mapping[str, Tensor]) -> Tensor:
     """Return the log-probability of every completion, in nats, better queries first (2 B)."""
-    own_BT = inputs["completion_mask"]
-    read = {name: values for name, values in inputs.items() if name != "completion_mask"}
-    labels_BT = read["input_ids"].masked_fill(own_BT == 0, -100)
-    found: Tensor = model(**read, use_cache=False, labels=labels_BT, fused_lm_head=True).log_probs
-    return found[:, -(own_BT.shape[1] - 1) :].sum(dim=1)
+    mask_BT = inputs["completion_mask"]
+    arguments = {name: values for name, values in inputs.items() if name != "completion_mask"}
+    labels_BT = arguments["input_ids"].masked_fill(mask_BT == 0, -100)
+    logprobs: Tensor = model(**arguments, use_cache=False, labels=labels_BT, fused_lm_head=True).log_probs
+    return logprobs[:, -(mask_BT.shape[1] - 1) :].sum(dim=1)

@@ -1,6 +1,6 @@
-"""What every method that trains the retriever shares: the weights, their optimizer, and what survives a kill.
+"""The common part of all methods that train the retriever: weights, optimizer, checkpoints.
 
-The methods write their loop out; a :class:`Learner` numbers its steps, saves, guards, and exports.
+Every method has its own loop; a :class:`Learner` numbers its steps, saves, guards, and exports.
 """
 
 import shutil
@@ -19,9 +19,9 @@ from peft import PeftModel
 from torch import Tensor
 
 from harr.compute import distributed
-from harr.compute.attention import ready_for_bfloat16
+from harr.compute.attention import prepare_for_bfloat16
 from harr.compute.checkpoints import Checkpoints
-from harr.compute.precision import settled
+from harr.compute.precision import resolve_precision
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import draft, note_published, read_json, write_json
@@ -33,11 +33,11 @@ from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.encoder_adapter import begin, save_adapter
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.setup import Setup
-from harr.rag.validation import Validation, kept_facts
+from harr.rag.validation import Validation, checkpoint_facts
 from harr.train.alarm import alarm_figures
-from harr.train.batch import Batch, Known, rate_share
-from harr.train.guard import chosen, verdict, worth_keeping
-from harr.train.record import plain
+from harr.train.batch import Batch, StateFeatures, rate_share
+from harr.train.guard import choose_point, find_best_checkpoint, find_stop_reason
+from harr.train.record import plain_figures
 from harr.types import Log
 
 PRECISION = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
@@ -45,10 +45,10 @@ PRECISION = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
 
 @dataclass
 class Learner:
-    """The state of one run: what is trained, an ``adapter`` (or the layers), and small ``heads`` beside it.
+    """The state of one run: the trained ``adapter`` (or the layers), and small ``heads``.
 
-    ``history`` holds one row per finished step. Of several processes each has a copy; ``backward`` takes
-    the gradient of its share, ``update`` adds them up.
+    ``history`` holds one row per finished step. Every process has a copy; ``backward`` takes the gradient
+    of its share, ``update`` sums them.
     """
 
     params: LoopParams
@@ -62,7 +62,7 @@ class Learner:
     setup: Setup
     stopped: str = ""
     saves_when_stopped: bool = True
-    """Whether a run may go on at any step, or only at multiples of ``checkpoint_every``."""
+    """Whether a run may resume at any step, or only at multiples of ``checkpoint_every``."""
 
     @classmethod
     def open(
@@ -79,7 +79,7 @@ class Learner:
     ) -> "Learner":
         """Put a fresh adapter on the encoder (or take ``adapter``), then restore the run's last checkpoint.
 
-        A run is known by a fingerprint of its parameters, its game, its seed and its ``kind``.
+        The identity of a run is a fingerprint of its parameters, its game, its seed and its ``kind``.
 
         Raises:
             CorpusError: there is no question. ParamsError: float16 without a GPU.
@@ -89,34 +89,34 @@ class Learner:
             raise CorpusError(
                 "data/filtered/questions.jsonl holds no question; widen filter.target or check the filter"
             )
-        params = settled(params)
+        params = resolve_precision(params)
         if params.precision == "float16" and not torch.cuda.is_available():
             raise ParamsError("train.precision: float16 needs a GPU, and none is visible; use float32 or bfloat16")
         policy = setup.policy
-        with patch_environment(ACCELERATE_USE_FSDP="false"):  # it would also cut up what learns; see processes.shard
+        with patch_environment(ACCELERATE_USE_FSDP="false"):  # it would shard trained weights; see distributed.shard
             accelerator = Accelerator(mixed_precision=PRECISION[params.precision])
-        # One switch for the whole process: a training of TRL that was stopped midway leaves it off, and no other steps.
+        # One switch for the whole process: an interrupted training of TRL leaves it off, and then no optimizer steps.
         accelerator.sync_gradients = True
         adapter = adapter or begin(policy.encoder, params.lora, seed)
         if params.precision == "bfloat16":
             for encoder in policy.encoders:
-                ready_for_bfloat16(encoder.model)
+                prepare_for_bfloat16(encoder.model)
         if params.gradient_checkpointing:
             for encoder in policy.encoders:
                 encoder.recompute()
-        learnt = [w for w in adapter.parameters() if w.requires_grad]
-        beside = _side_groups(params, policy, head, head_rate)
-        heads = torch.nn.ModuleList(part for part, _ in beside) if beside else None
-        groups = [{"params": learnt, "rate": params.optimizer.learning_rate, "warm_rate": params.warm_rate}]
+        trained = [w for w in adapter.parameters() if w.requires_grad]
+        side_modules = _side_groups(params, policy, head, head_rate)
+        heads = torch.nn.ModuleList(part for part, _ in side_modules) if side_modules else None
+        groups = [{"params": trained, "rate": params.optimizer.learning_rate, "warm_rate": params.warm_rate}]
         if policy.frozen:
             groups.clear()
-        for part, rate in beside:  # a warm start gives the method's own head nothing to learn
+        for part, rate in side_modules:  # a warm start does not train the method's own head
             groups.append({"params": list(part.parameters()), "rate": rate, "warm_rate": rate * (part is not head)})
         optimizer = torch.optim.AdamW(groups, **params.optimizer.adamw, fused=True)
         # evaluation_mode: precision only, and no wrapper that would reduce gradients on its own.
         policy.encoder.model = accelerator.prepare_model(policy.encoder.model, evaluation_mode=True)
         optimizer = accelerator.prepare_optimizer(optimizer)
-        distributed.shard(policy.encoder.model, learnt)
+        distributed.shard(policy.encoder.model, trained)
         run = {"kind": kind, "params": params.model_dump(), "setup": setup.identity, "seed": seed}
         checkpoints = Checkpoints(
             distributed.main_process_only(lambda: open_work(work, run, setup=setup.readable_identity))
@@ -126,16 +126,16 @@ class Learner:
         return cls(params, policy, adapter, heads, accelerator, optimizer, checkpoints, history, setup)
 
     def steps(self, log: Log) -> Iterator[int]:
-        """Number the steps that are still to do; after each, ``history`` must have one more row.
+        """Number the remaining steps; after each, ``history`` must have one more row.
 
         Sets the learning rate, times the step, reports its row to ``log``, plays the validation questions, saves
-        checkpoints, and stops a run that has collapsed. Of several processes only the main one reports and saves.
+        checkpoints, and stops a run that has collapsed. Only the main process reports and saves.
         """
         params, start, main = self.params, len(self.history), distributed.is_main()
         steps = params.total_steps
         if start and main:
             print(f"resuming train at step {start}/{steps} ({start / steps:.1%})")
-        self.stopped = verdict(self.history, params.guard.window, params.guard.drop)
+        self.stopped = find_stop_reason(self.history, params.guard.window, params.guard.drop)
         validation = Validation.of(params.validation.every, self.setup, log)
         with bar(total=steps, desc="train", unit="step", initial=start, visible=main) as progress:
             if validation and not start:
@@ -147,47 +147,47 @@ class Learner:
                 row = self.history[-1] = {"step": step, **self.history[-1], "seconds": time.perf_counter() - began}
                 row |= alarm_figures(self.history, say=main)
                 if main:
-                    log(step, plain(row))
+                    log(step, plain_figures(row))
                 progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)
                 progress.update()
-                self.stopped = verdict(self.history, params.guard.window, params.guard.drop)
+                self.stopped = find_stop_reason(self.history, params.guard.window, params.guard.drop)
                 last = bool(self.stopped) or step + 1 == steps
                 if validation:
                     validation.enter(row, last=last)
-                halted = should_stop() and self.saves_when_stopped
-                due = last or halted or (step + 1) % params.checkpoint_every == 0
-                if due and main:
-                    best = worth_keeping(params, self.history, self.checkpoints.steps())
+                is_halted = should_stop() and self.saves_when_stopped
+                is_due = last or is_halted or (step + 1) % params.checkpoint_every == 0
+                if is_due and main:
+                    best = find_best_checkpoint(params, self.history, self.checkpoints.steps())
                     self.checkpoints.save(step + 1, self.adapter, self.heads, [self.optimizer], self.history, best=best)
                 if self.stopped:
                     break
 
     def _set_rates(self, step: int) -> None:
-        """Set the learning rates of a step; after a warm start the optimizer begins anew, as a run of its own would."""
-        params, warm = self.params, self.params.warm_steps
-        if warm and step == warm:
+        """Set the learning rates of a step; after a warm start the optimizer is reset, as for a run of its own."""
+        params, warm_steps = self.params, self.params.warm_steps
+        if warm_steps and step == warm_steps:
             self.optimizer.state.clear()
-        kind = "rate" if step >= warm else "warm_rate"
+        kind = "rate" if step >= warm_steps else "warm_rate"
         share = (
-            rate_share(params, step - warm)
-            if step >= warm
+            rate_share(params, step - warm_steps)
+            if step >= warm_steps
             else min(1.0, (step + 1) / (params.optimizer.warmup_steps + 1))
         )
         for group in self.optimizer.param_groups:
             group["lr"] = group[kind] * share
 
-    def set_aside(self, name: str) -> None:
-        """Keep the adapter as it is now; the export has it in a folder of this name."""
-        kept = self.checkpoints.folder / name
+    def save_copy(self, name: str) -> None:
+        """Save a copy of the current adapter; the export has it in a folder of this name."""
+        path = self.checkpoints.folder / name
 
         def save() -> None:
-            with draft(kept.with_suffix(".draft"), kept) as folder:
+            with draft(path.with_suffix(".draft"), path) as folder:
                 self._save(folder)
 
         distributed.main_process_only(save)
 
     def _save(self, folder: Path) -> None:
-        """Write what was trained, as evaluation and merge read it."""
+        """Write the trained weights for evaluation and merge."""
         save_adapter(self.adapter, self.policy.encoder, folder)
         if self.policy.evidence is not None:
             self.policy.evidence.save(folder)
@@ -210,19 +210,19 @@ class Learner:
 
     def logits(self, rows: Batch) -> Tensor:
         """Return logits of the stored pools under the live encoder, (B, N), with gradient."""
-        return self.dense.logits(self.vectors(rows.states), rows.state_of_B, rows.pool_BN, rows.known_BNF)
+        return self.dense.logits(self.vectors(rows.states), rows.state_of_B, rows.pool_BN, rows.features_BNF)
 
-    def term(self, known: Known, states: Sequence[str], rows_UN: NDArray[np.int64]) -> Tensor | float:
-        """Return the term beside the vector of some candidates of each state, (U, N), with gradient; 0 where there is
-        none. Of what was no candidate of a state nothing is known, and its term is 0."""
-        if not self.policy.evidence or not known:
+    def term(self, features: StateFeatures, states: Sequence[str], rows_UN: NDArray[np.int64]) -> Tensor | float:
+        """Return the evidence term of candidates of each state, (U, N), with gradient; 0 without one. Unknown
+        candidates score 0."""
+        if not self.policy.evidence or not features:
             return 0.0
         width = len(self.policy.evidence.weights)
-        known_UNF = np.zeros((*rows_UN.shape, width), dtype=np.float32)
-        for state, row_N, known_NF in zip(states, rows_UN.tolist(), known_UNF, strict=True):
+        features_UNF = np.zeros((*rows_UN.shape, width), dtype=np.float32)
+        for state, row_N, features_NF in zip(states, rows_UN.tolist(), features_UNF, strict=True):
             for place, row in enumerate(row_N):
-                known_NF[place] = known[state].get(row, 0.0)
-        return self.policy.evidence(torch.from_numpy(known_UNF).to(self.policy.evidence.weights))
+                features_NF[place] = features[state].get(row, 0.0)
+        return self.policy.evidence(torch.from_numpy(features_UNF).to(self.policy.evidence.weights))
 
     def reference(self, rows: Batch) -> Tensor:
         """Return log-probabilities of the choices under the base encoder alone, (B,), without gradient."""
@@ -235,15 +235,15 @@ class Learner:
         self.accelerator.backward(loss)
 
     def gradient(self) -> Tensor:
-        """Return the gradient so far of all that learns, as one vector."""
+        """Return the gradient so far of all trained weights, as one vector."""
         weights = [w for group in self.optimizer.param_groups for w in group["params"]]
         return torch.cat([w.grad.flatten() for w in weights if w.grad is not None])
 
     def update(self, halves: Sequence[Tensor] = ()) -> dict[str, float]:
-        """Step the optimizer once, unless the gradient is not finite; that is counted.
+        """Step the optimizer once, unless the gradient is not finite, which is counted.
 
         ``halves``: the gradients of two halves of the batch. Their squared distance estimates the
-        variance of the whole gradient; over its squared norm it is ``gradient_noise`` (1: nothing but noise).
+        variance of the whole gradient; divided by its squared norm it is ``gradient_noise`` (1: only noise).
         """
         weights = [w for group in self.optimizer.param_groups for w in group["params"]]
         distributed.sum_gradients(weights)
@@ -253,31 +253,31 @@ class Learner:
             self.optimizer.step()
         figures = {"grad_norm": norm if finite else 0.0, "skipped_updates": float(not finite)}
         if len(halves) == 2 and finite:
-            first, second = (distributed.add_up(half) for half in halves)
+            first, second = (distributed.sum_processes(half) for half in halves)
             variance = float((first - second).square().sum())
-            whole = float((first + second).square().sum())
-            figures |= {"gradient_variance": variance, "gradient_noise": variance / max(whole, 1e-30)}
+            norm_squared = float((first + second).square().sum())
+            figures |= {"gradient_variance": variance, "gradient_noise": variance / max(norm_squared, 1e-30)}
         return figures
 
     def export(
         self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]] = {}, facts: Mapping[str, Any] = {}
     ) -> list[dict[str, Any]]:
         """Write the adapter to ``out``: the last one, or the best, by validation (``keep: best``) or after a collapse.
-        Returns the history.
+        Return the history.
 
-        ``also``: further adapters with their encoders, by the name of their folder in ``out``. ``facts``: what
-        else harr.json says.
+        ``also``: further adapters with their encoders, by the name of their folder in ``out``. ``facts``: further
+        entries of harr.json.
         """
         distributed.main_process_only(lambda: self._export(out, also, facts))
         return self.history
 
     def _export(self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]], facts: Mapping[str, Any]) -> None:
-        best = worth_keeping(self.params, self.history, self.checkpoints.steps())
+        best = find_best_checkpoint(self.params, self.history, self.checkpoints.steps())
         if self.stopped:
             done = len(self.history)
             print(f"train stopped after step {done}: {self.stopped}; keeping the checkpoint of step {best}")
-        if point := chosen(self.params, self.history):
-            facts = {**facts, **kept_facts(point)}
+        if point := choose_point(self.params, self.history):
+            facts = {**facts, **checkpoint_facts(point)}
         if self.stopped or point:
             self.checkpoints.load_best(self.adapter, self.heads, best)
         with draft(self.checkpoints.folder / "adapter", out) as folder:
@@ -285,8 +285,8 @@ class Learner:
             for name, (adapter, encoder) in also.items():
                 save_adapter(adapter, encoder, folder / name)
             for name in self.params.leaves:
-                if (kept := self.checkpoints.folder / name).is_dir():  # a run may have stopped before
-                    shutil.copytree(kept, folder / name)
+                if (copy := self.checkpoints.folder / name).is_dir():  # a run may have stopped before
+                    shutil.copytree(copy, folder / name)
             for place in (folder, *(folder / name for name in also)):
                 write_json(place / "harr.json", {**read_json(place / "harr.json"), **facts})
             note_published(self.checkpoints.folder)
@@ -295,6 +295,6 @@ class Learner:
 def _side_groups(
     params: LoopParams, policy: DensePolicy | TwoTowerPolicy, head: torch.nn.Module | None, head_rate: float
 ) -> list[tuple[torch.nn.Module, float]]:
-    """Return what learns beside the encoder, each with its rate: the method's ``head``, and the policy's evidence."""
+    """Return the modules trained besides the encoder with their rates: the method's ``head``, the policy's evidence."""
     parts = ((head, head_rate), (policy.evidence, getattr(params, "evidence_rate", 0.0)))
     return [(part.to(policy.encoder.model.device), rate) for part, rate in parts if part is not None]

@@ -1,8 +1,8 @@
 """LeReT: a language model learns which queries find more (arXiv 2410.23214), by TRL: SFT, then IPO.
 
-SFT imitates the best query of every prompt, so that the model writes without demonstrations what it wrote with them
-(context distillation). IPO (arXiv 2310.12036) then raises better queries over worse ones, measured from the SFT model.
-Prompts are the tokens that the model reads when it plays; nothing is ever cut.
+SFT imitates the best query of every prompt, so that the model writes such queries without demonstrations (context
+distillation). IPO (arXiv 2310.12036) then raises better queries over worse ones, relative to the SFT model. Prompts are
+tokenized as in play; nothing is ever cut.
 """
 
 import shutil
@@ -25,8 +25,8 @@ from harr.compute.trl import (
     StepCallback,
     Tokens,
     open_trainer,
-    order,
-    renamed,
+    order_rows,
+    rename_figures,
     row_settings,
     run_sft,
     run_trl,
@@ -42,22 +42,22 @@ from harr.rag.generation.sampler import Samplers
 from harr.rag.generation.shared import SharedGenerator
 from harr.rag.pipelines.leret import RAW, completion_text, request
 from harr.rag.setup import Setup
-from harr.rag.validation import Validation, best_point, kept_facts
-from harr.train.guard import chosen
+from harr.rag.validation import Validation, best_point, checkpoint_facts
+from harr.train.guard import choose_point
 from harr.train.ipo import FIGURES, IPOTrainer, Pair
 from harr.types import Log
 
 Rows = Sequence[Mapping[str, Any]]
 AT_ONCE = 64
-"""Queries that are written together when validation questions are played."""
+"""Number of queries sampled at a time in validation."""
 
 
 def train(params: LeReTParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
-    """Train the language model of ``setup`` by the preferences beside its questions, and write it to ``out``.
+    """Train the language model of ``setup`` by the preferences of its questions, and write it to ``out``.
 
-    ``out/sft`` is the whole model after SFT, which a LoRA in ``out`` is for. From the second iteration on the model
-    that was trained tries the same questions anew; those held out stay so. Where nothing differs any more, the model of
-    the iteration before is kept. A run that was killed goes on after its last checkpoint, and ends in the same weights.
+    ``out/sft`` is the whole model after SFT, the base of a LoRA in ``out``. From the second iteration on the trained
+    model samples the same questions again, with the same held-out ones. If its queries no longer differ, the model of
+    the iteration before is kept. A killed run resumes after its last checkpoint, and ends with the same weights.
 
     Returns:
         One row per update: loss, accuracy (``reward_mean`` too), and of IPO beta, margin and log-probabilities.
@@ -79,37 +79,37 @@ def train(params: LeReTParams, setup: Setup, out: Path, work: Path, log: Log, se
     run = {"kind": "leret", "params": params.model_dump(), "setup": setup.identity, "data": data, "seed": seed}
     folder = distributed.main_process_only(lambda: open_work(work, run, setup=setup.readable_identity))
     history: list[dict[str, float]] = []
-    begun, given, done = setup.writer, setup.data, 0
+    base, data_folder, done = setup.writer, setup.data, 0
     for iteration in range(params.iterations):
         part = folder / str(iteration)
         if iteration:
-            begun = _merged(folder / str(iteration - 1))
+            base = _merge_iteration(folder / str(iteration - 1))
             try:
-                given = _sampled_again(params, setup, begun, part, seed * 1_000_003 + iteration)
+                data_folder = _sample_again(params, setup, base, part, seed * 1_000_003 + iteration)
             except NoPreference as error:
-                said = str(error).partition(";")[0]
-                print(f"iteration {iteration + 1}: {said}; keeping the model of iteration {iteration}")
+                reason = str(error).partition(";")[0]
+                print(f"iteration {iteration + 1}: {reason}; keeping the model of iteration {iteration}")
                 break
-        one = _Iteration(params, setup, read_preferences(given), part, log, seed)
-        phases: tuple[Callable[[], list[dict[str, float]]], ...] = (partial(one.imitate, begun), one.prefer)
+        trainer = _Iteration(params, setup, read_preferences(data_folder), part, log, seed)
+        phases: tuple[Callable[[], list[dict[str, float]]], ...] = (partial(trainer.imitate, base), trainer.prefer)
         for number, phase in enumerate(phases):
-            one.done = len(history)
+            trainer.done = len(history)
             for row in phase():
                 more = {"step": len(history), "phase": float(2 * iteration + number), "zero_std_share": 0.0}
                 history.append({**row, **more, "reward_mean": row["accuracy"]})
         done = iteration
-    last = [row for row in history if row["phase"] == 2.0 * done + 1]
-    point = best_point(last) if params.validation.keep == "best" else {}
-    facts = kept_facts(point) if point else {}
+    last_rows = [row for row in history if row["phase"] == 2.0 * done + 1]
+    point = best_point(last_rows) if params.validation.keep == "best" else {}
+    facts = checkpoint_facts(point) if point else {}
     distributed.main_process_only(lambda: _export(params, folder, folder / str(done), setup.writer, out, facts))
     return history
 
 
 def check_processes(params: LeReTParams) -> None:
-    """Refuse what the processes of this run cannot share: each takes whole passes of every update.
+    """Refuse settings that several processes cannot share: each takes whole passes of every update.
 
     Raises:
-        ParamsError: the model would be cut up, passes do not come out even, or queries would be sampled again.
+        ParamsError: the model would be sharded, passes cannot be distributed, or queries would be sampled again.
     """
     distributed.refuse_shards("leret")
     count = distributed.count()
@@ -126,7 +126,7 @@ def check_processes(params: LeReTParams) -> None:
 
 
 class _Iteration:
-    """SFT and IPO of one set of preferences; what is finished stays in ``folder``."""
+    """SFT and IPO of one set of preferences; finished phases are stored in ``folder``."""
 
     done = 0
     """Number of updates before those of a phase."""
@@ -138,57 +138,57 @@ class _Iteration:
         if not self.rows["train"]:
             raise CorpusError(f"{setup.data} holds no preferences to learn; run `dvc repro filter`")
 
-    def imitate(self, begun: str) -> list[dict[str, float]]:
-        """Run SFT of the model ``begun``; leaves the whole model in ``folder/sft``."""
-        params, done = self.params, self.folder / "sft"
+    def imitate(self, base: str) -> list[dict[str, float]]:
+        """Run SFT of the model ``base``; write the whole model to ``folder/sft``."""
+        params, finished = self.params, self.folder / "sft"
         checkpoints = Checkpoints(self.folder / "sft-run")
-        if distributed.main_process_only(done.exists):
+        if distributed.main_process_only(finished.exists):
             return checkpoints.history()
-        loaded, tokenizer = load_model(begun, chat_template_kwargs=self.setup.chat_template_kwargs)
-        writer, precision = LanguageModel(loaded, tokenizer, name=begun), loaded.dtype
+        loaded_model, tokenizer = load_model(base, chat_template_kwargs=self.setup.chat_template_kwargs)
+        writer, precision = LanguageModel(loaded_model, tokenizer, name=base), loaded_model.dtype
         rows = targets(writer, self.rows["train"], self.template)
         steps = -(-len(rows) * params.sft_epochs // params.sft_batch)
-        learning = self._learning(loaded, tokenizer, checkpoints, params.sft_learning_rate)
+        learning = self._learning(loaded_model, tokenizer, checkpoints, params.sft_learning_rate)
         callback = self._callback(learning, steps, desc="SFT")
         run_sft(rows, callback, self._rate_share, params, params.sft_batch, **self._rates(params.sft_learning_rate))
-        callback.choose()
+        callback.restore_best()
         model = learning.model.eval()
         whole = model.merge_and_unload() if params.lora else model.to(precision)
-        _publish(whole, tokenizer, self.folder / "sft.draft", done)
+        _publish(whole, tokenizer, self.folder / "sft.draft", finished)
         return learning.history
 
     def prefer(self) -> list[dict[str, float]]:
-        """Run IPO from ``folder/sft``; leaves a LoRA or a whole model in ``folder/ipo``."""
-        params, done, begun = self.params, self.folder / "ipo", str(self.folder / "sft")
+        """Run IPO from ``folder/sft``; write a LoRA or a whole model to ``folder/ipo``."""
+        params, finished, base = self.params, self.folder / "ipo", str(self.folder / "sft")
         checkpoints = Checkpoints(self.folder / "ipo-run")
-        if distributed.main_process_only(done.exists):
-            return _with_held_out(checkpoints.history(), self.folder)
-        loaded, tokenizer = load_model(begun, chat_template_kwargs=self.setup.chat_template_kwargs)
-        writer = LanguageModel(loaded, tokenizer, name=begun)
+        if distributed.main_process_only(finished.exists):
+            return _add_held_out(checkpoints.history(), self.folder)
+        loaded_model, tokenizer = load_model(base, chat_template_kwargs=self.setup.chat_template_kwargs)
+        writer = LanguageModel(loaded_model, tokenizer, name=base)
         rows = {split: pairs(writer, part, self.template) for split, part in self.rows.items()}
         steps = -(-len(rows["train"]) * params.ipo_epochs // params.ipo_batch)
-        learning = self._learning(loaded, tokenizer, checkpoints, params.ipo_learning_rate)
+        learning = self._learning(loaded_model, tokenizer, checkpoints, params.ipo_learning_rate)
         beta = 0.5 / params.ipo_target_margin_nats
         callback = self._callback(learning, steps, desc="IPO", figures=partial(ipo_figures, beta=beta))
         settings = row_settings(callback, params, params.ipo_batch, **self._rates(params.ipo_learning_rate))
-        places = order(len(rows["train"]), callback.done * params.ipo_batch, steps * params.ipo_batch, self.seed)
+        places = order_rows(len(rows["train"]), callback.done * params.ipo_batch, steps * params.ipo_batch, self.seed)
         trainer = open_trainer(
             IPOTrainer,
             callback,
             self._rate_share,
-            ref_model=None if params.lora else load_model(begun)[0].float(),
+            ref_model=None if params.lora else load_model(base)[0].float(),
             args=DPOConfig(loss_type=["ipo"], beta=beta, **settings),
             train_dataset=Dataset.from_list(rows["train"]).select(places or [0]),
         )
         run_trl(trainer, callback)
-        callback.choose()
-        told = {}
+        callback.restore_best()
+        figures = {}
         if rows["held_out"]:
-            right = trainer.in_order(rows["held_out"])
-            told = {"held_out_accuracy": sum(right) / len(right), "held_out_pairs": float(len(right))}
-        distributed.main_process_only(lambda: write_json(self.folder / "held-out.json", told))
-        _publish(learning.model.eval(), tokenizer, self.folder / "ipo.draft", done)
-        return _with_held_out(learning.history, self.folder)
+            right = trainer.rank_pairs(rows["held_out"])
+            figures = {"held_out_accuracy": sum(right) / len(right), "held_out_pairs": float(len(right))}
+        distributed.main_process_only(lambda: write_json(self.folder / "held-out.json", figures))
+        _publish(learning.model.eval(), tokenizer, self.folder / "ipo.draft", finished)
+        return _add_held_out(learning.history, self.folder)
 
     def _learning(self, loaded: Any, tokenizer: Any, checkpoints: Checkpoints, rate: float) -> Learning:
         model = begin(loaded, self.params.lora, self.seed)
@@ -206,8 +206,8 @@ class _Iteration:
             greedy = LocalGenerator(
                 writer, temperature=0.0, max_tokens=params.max_tokens, batch_size=AT_ONCE, seed=self.seed
             )
-            reads = SharedGenerator(lambda: greedy) if distributed.count() > 1 else greedy
-            validation = Validation(self.setup, every, self.log, reads, offset=self.done)
+            generator = SharedGenerator(lambda: greedy) if distributed.count() > 1 else greedy
+            validation = Validation(self.setup, every, self.log, generator, offset=self.done)
         callback = _PhaseCallback(
             learning, steps, self.seed, self.log, desc=desc, every=every, validation=validation, **more
         )
@@ -222,57 +222,57 @@ class _Iteration:
 
 
 class _PhaseCallback(StepCallback):
-    """A callback of SFT or of IPO, each of which may keep the weights of its best validation."""
+    """A callback of SFT or IPO, which may restore the weights of the best validation."""
 
     params: LeReTParams
 
     def best(self) -> int:
-        """Return after how many steps the best checkpoint was written."""
+        """Return the step of the best checkpoint."""
         history = self.learning.history
         point = best_point(history) if self.params.validation.keep == "best" else {}
         return int(point["step"]) if point else len(history)
 
-    def choose(self) -> None:
-        """Put the best weights back, where validation chooses them."""
-        if chosen(self.params, self.learning.history):
+    def restore_best(self) -> None:
+        """Restore the best weights if validation chooses them."""
+        if choose_point(self.params, self.learning.history):
             self.learning.checkpoints.load_best(self.learning.model, None, self.best())
 
 
 def ipo_figures(logs: Mapping[str, float], beta: float) -> dict[str, float]:
-    """Return the figures of an update of IPO, with what it aims at.
+    """Return the figures of an update of IPO, with its beta and target margin.
 
     >>> ipo_figures({"loss": 1.0, "margin_nats": 5.0, "epoch": 1.0}, beta=0.05)
     {'loss': 1.0, 'margin_nats': 5.0, 'beta': 0.05, 'target_margin_nats': 10.0}
     """
     names = ("loss", *FIGURES, "grad_norm")
-    return renamed(logs, dict(zip(names, names, strict=True))) | {"beta": beta, "target_margin_nats": 0.5 / beta}
+    return rename_figures(logs, dict(zip(names, names, strict=True))) | {"beta": beta, "target_margin_nats": 0.5 / beta}
 
 
 def targets(writer: LanguageModel, rows: Rows, template: str) -> list[Tokens]:
-    """Return a prompt and its best query as tokens, of which those of the query are learnt; whole, or an error.
+    """Return prompts and their best queries as tokens; those of the query are learnt.
 
     Raises:
         CorpusError: a prompt has no room for its query.
     """
-    found = []
+    rows_of_tokens = []
     for row in rows:
         prompt, query = tokens(writer, row, row["sft_target"], template)
-        found.append((prompt + query, [False] * len(prompt) + [True] * len(query)))
-    return found
+        rows_of_tokens.append((prompt + query, [False] * len(prompt) + [True] * len(query)))
+    return rows_of_tokens
 
 
 def pairs(writer: LanguageModel, rows: Rows, template: str) -> list[Pair]:
     """Return all pairs of all prompts as tokens."""
-    found = []
+    result = []
     for row in rows:
-        coded = [tokens(writer, row, query, template) for query in row["responses"]]
+        texts = [tokens(writer, row, query, template) for query in row["responses"]]
         for better, worse in row["pairs"]:
-            found.append({"prompt_ids": coded[0][0], "chosen_ids": coded[better][1], "rejected_ids": coded[worse][1]})
-    return found
+            result.append({"prompt_ids": texts[0][0], "chosen_ids": texts[better][1], "rejected_ids": texts[worse][1]})
+    return result
 
 
 def tokens(writer: LanguageModel, row: Mapping[str, Any], query: str, template: str) -> tuple[list[int], list[int]]:
-    """Return token ids of a prompt, as the model reads it when it plays, and of a query with its end.
+    """Return token ids of a prompt, as in play, and of a query with its end token.
 
     Raises:
         CorpusError: both are longer than the model reads.
@@ -280,8 +280,8 @@ def tokens(writer: LanguageModel, row: Mapping[str, Any], query: str, template: 
     prompt = writer.encode(request(row["prompt"], template))
     ids: list[int] = writer.tokenizer(completion_text(query, template), add_special_tokens=False)["input_ids"]
     if template not in RAW and writer.ends:
-        own = writer.tokenizer.eos_token_id
-        ids = [*ids, own if own in writer.ends else min(writer.ends)]
+        eos = writer.tokenizer.eos_token_id
+        ids = [*ids, eos if eos in writer.ends else min(writer.ends)]
     if len(prompt) + len(ids) > writer.room:
         raise CorpusError(
             f"prompt {row['id']} and its query have {len(prompt) + len(ids)} tokens, the model reads {writer.room}; "
@@ -290,8 +290,8 @@ def tokens(writer: LanguageModel, row: Mapping[str, Any], query: str, template: 
     return prompt, ids
 
 
-def _sampled_again(params: LeReTParams, setup: Setup, model: str, part: Path, seed: int) -> Path:
-    """Return the folder of preferences between queries of ``model``."""
+def _sample_again(params: LeReTParams, setup: Setup, model: str, part: Path, seed: int) -> Path:
+    """Sample preferences between queries of ``model``, and return their folder."""
     data = part / "data"
     if not data.exists():
         assert setup.data is not None
@@ -302,8 +302,8 @@ def _sampled_again(params: LeReTParams, setup: Setup, model: str, part: Path, se
     return data
 
 
-def _merged(part: Path) -> str:
-    """Return the whole model that an iteration ended with."""
+def _merge_iteration(part: Path) -> str:
+    """Return the folder of an iteration's final model, merged if it has a LoRA."""
     if not (part / "ipo" / "adapter_config.json").exists():
         return str(part / "ipo")
     if not (part / "merged").exists():
@@ -314,13 +314,13 @@ def _merged(part: Path) -> str:
     return str(part / "merged")
 
 
-def _with_held_out(history: list[dict[str, float]], folder: Path) -> list[dict[str, float]]:
-    """Return the history, whose last row says how many held-out pairs are in the right order."""
+def _add_held_out(history: list[dict[str, float]], folder: Path) -> list[dict[str, float]]:
+    """Return the history with the figures of held-out pairs in its last row."""
     return [*history[:-1], {**history[-1], **read_json(folder / "held-out.json")}]
 
 
 def _publish(model: Any, tokenizer: Any, work: Path, out: Path) -> None:
-    """Write a model that a phase ended with; the main process does."""
+    """Write the final model of a phase, in the main process."""
 
     def write() -> None:
         with draft(work, out) as folder:
@@ -329,12 +329,12 @@ def _publish(model: Any, tokenizer: Any, work: Path, out: Path) -> None:
     distributed.main_process_only(write)
 
 
-def _export(params: LeReTParams, run: Path, part: Path, begun: str, out: Path, facts: Mapping[str, Any]) -> None:
-    """Publish what IPO trained, with the model after SFT beside it; ``facts`` are what else harr.json says."""
+def _export(params: LeReTParams, run: Path, part: Path, base_model: str, out: Path, facts: Mapping[str, Any]) -> None:
+    """Publish the model of IPO together with the one after SFT; ``facts`` are further entries of harr.json."""
     note_published(run)
-    base = {"base": base_identity(str(part / "sft") if params.lora else begun)}
+    base = {"base": base_identity(str(part / "sft") if params.lora else base_model)}
     base |= {"beside": "sft"} if params.lora else {}
     with draft(run / "draft", out) as folder:
         shutil.copytree(part / "ipo", folder, dirs_exist_ok=True)
         shutil.copytree(part / "sft", folder / "sft")
-        write_json(folder / "harr.json", {"base_model": begun, **base, "kind": "llm", **facts})
+        write_json(folder / "harr.json", {"base_model": base_model, **base, "kind": "llm", **facts})

@@ -1,4 +1,4 @@
-"""vLLM servers that sample with the LoRA that learns: it goes to them as files, by HTTP (``train.vllm: adapter``)."""
+"""vLLM servers that sample with the current LoRA, which they load from files (``train.vllm: adapter``)."""
 
 import threading
 import zlib
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
     from harr.services.openai_client import Client
 
 AT_ONCE = 128
-"""Number of requests that a server is sent at a time."""
+"""Number of concurrent requests per server."""
 PLAIN = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "skip_special_tokens": False}
-"""What a server might otherwise take from the model's folder: tokens are drawn from the model's own probabilities."""
+"""Sampling from the model's own probabilities, whatever the defaults in its folder."""
 
 
 class LoraServers:
-    """Servers that are handed the LoRA of ``writer`` before every step; it stands where TRL has its engine.
+    """Servers that load the LoRA of ``writer`` before every step, in place of TRL's engine.
 
-    They need not share a machine with the trainer, only ``folder``, under the same name. A server that went away is
-    asked again, and handed the LoRA anew if it was restarted meanwhile. Random numbers follow from the keys.
+    They need not share a machine with the trainer, only ``folder``, under the same name. Requests to an unavailable
+    server are retried; a restarted server loads the LoRA again. Random numbers follow from the keys.
 
     Raises:
-        ParamsError: a server does not know LoRA, or has another one's name. ServiceUnavailable: it stays away.
+        ParamsError: a server does not support LoRA, or has another one under this name. ServiceUnavailable: it stays
+            unavailable.
     """
 
     def __init__(self, params: AgentParams, server: ServerParams, writer: LanguageModel, folder: Path) -> None:
@@ -51,15 +52,15 @@ class LoraServers:
         ]
 
     def room(self) -> int:
-        """Return how many tokens of an episode the servers have room for."""
-        found = [service.ask(lambda client: client.models.list().data[0]) for service in self._services]
-        return min(getattr(model, "max_model_len", None) or self._writer.room for model in found)
+        """Return the maximum number of tokens of an episode on the servers."""
+        models = [service.ask(lambda client: client.models.list().data[0]) for service in self._services]
+        return min(getattr(model, "max_model_len", None) or self._writer.room for model in models)
 
     def sync_weights(self) -> None:
-        """Write the LoRA, and let every server read it."""
-        distributed.main_process_only(self._hand_out)
+        """Write the LoRA, and load it into every server."""
+        distributed.main_process_only(self._send_adapter)
 
-    def _hand_out(self) -> None:
+    def _send_adapter(self) -> None:
         with draft(self._folder.with_suffix(".draft"), self._folder) as folder:
             self._writer.model.save_pretrained(folder, selected_adapters=["default"])
         for service in self._services:
@@ -72,18 +73,18 @@ class LoraServers:
     def generate(
         self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]], keys: Sequence[str]
     ) -> list[list[int]]:
-        """Go on from every context, and return :class:`Scored` ids, in order, ended as the sampler's own.
+        """Continue every context, and return :class:`Scored` ids, in order, that end like the sampler's own.
 
-        Neighbours go to the same server, which then has read the beginning that they share.
+        Neighbours go to the same server, which caches their common prefix.
         """
         count = len(self._services)
-        homes = [self._services[row * count // len(contexts)] for row in range(len(contexts))]
+        services = [self._services[row * count // len(contexts)] for row in range(len(contexts))]
         with ThreadPoolExecutor(AT_ONCE * count, thread_name_prefix="vllm") as pool:
-            return list(pool.map(self._write, homes, contexts, stops, keys))
+            return list(pool.map(self._write, services, contexts, stops, keys))
 
     def _write(self, service: Service, context: Sequence[int], stop: tuple[str, ...], key: str) -> list[int]:
         ends = sorted(self._writer.ends)
-        more = {**PLAIN, "return_token_ids": True, "include_stop_str_in_output": True, "stop_token_ids": ends}
+        options = {**PLAIN, "return_token_ids": True, "include_stop_str_in_output": True, "stop_token_ids": ends}
 
         def complete(client: "Client") -> Any:
             return client.completions.create(
@@ -94,7 +95,7 @@ class LoraServers:
                 stop=list(stop) or None,
                 seed=zlib.crc32(key.encode()),
                 logprobs=0,
-                extra_body=more,
+                extra_body=options,
             )
 
         def attempt(client: "Client") -> Any:
@@ -103,7 +104,7 @@ class LoraServers:
             except Exception as error:
                 if not is_not_found(error):
                     raise
-                # It was restarted, and knows its base alone.
+                # It was restarted, and has no LoRA.
                 with self._lock:
                     self._load(client)
                 return complete(client)
@@ -111,7 +112,7 @@ class LoraServers:
         try:
             choice = service.ask(attempt).choices[0]
             ids, logprobs = choice.token_ids, choice.logprobs.token_logprobs
-            size = self._writer.ended(ids, stop)
+            size = self._writer.row_length(ids, stop)
         except (AttributeError, LookupError, TypeError):
             raise ParamsError(
                 f"{service.where}: the answer has no token ids or log-probabilities; found another server than vLLM, "

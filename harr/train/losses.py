@@ -9,8 +9,8 @@ def clipped_surrogate(
 ) -> Tensor:
     """Return PPO's clipped objective as a loss per row (arXiv 1707.06347, eq. 7).
 
-    ``new_B`` and ``old_B`` are log-probabilities (nats); the ratio is kept in [1 - low, 1 + high]. That bounds no loss
-    of a negative advantage: ``delta``, where there is one, is the most that a ratio counts (arXiv 2505.07291).
+    ``new_B`` and ``old_B`` are log-probabilities (nats); the ratio is clipped to [1 - low, 1 + high]. That does not
+    bound the loss of a negative advantage: ``delta``, if given, bounds the ratio there (arXiv 2505.07291).
 
     >>> clipped_surrogate(torch.tensor([0.5]), torch.tensor([0.0]), torch.tensor([1.0]), 0.2, 0.2)
     tensor([-1.2000])
@@ -56,8 +56,8 @@ def step_weights(steps_per_episode: list[int], estimator: str) -> Tensor:
     """Return the weight of every step's loss, episodes laid end to end; the weighted sum is the batch loss.
 
     ``grpo``: mean over an episode's steps, then over the episodes that have any (arXiv 2402.03300);
-    ``bnpo``: mean over all steps; ``dr_grpo`` and ``rloo``: sum over steps, mean over all episodes, which
-    weighs a step alike whatever the length of its episode.
+    ``bnpo``: mean over all steps; ``dr_grpo`` and ``rloo``: sum over steps, mean over all episodes, so that
+    the weight of a step does not depend on the length of its episode.
 
     >>> step_weights([1, 2], "grpo")
     tensor([0.5000, 0.2500, 0.2500])

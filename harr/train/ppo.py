@@ -1,7 +1,8 @@
 """PPO for a dense retriever (arXiv 1707.06347; HARR's second method, arXiv 2602.03645).
 
-As GRPO, but the baseline is learnt: a small value head reads the state vector, or a second encoder the state, and GAE
-turns the rewards of an episode's steps into advantages. The KL to the base encoder is taken off every step's reward.
+As GRPO, but with a learnt baseline: a small value head reads the state vector, or a second encoder the state, and GAE
+turns the rewards of an episode's steps into advantages. The KL to the base encoder is subtracted from every step's
+reward.
 The critic lives in the checkpoints only; the export is the adapter.
 """
 
@@ -27,7 +28,7 @@ from harr.types import Episode, Log, Value
 
 HIDDEN = 64
 VALUE_CLIP = 0.2
-"""Distance from the old value at which a new one is clipped in the loss."""
+"""Maximum distance of a value from the old one before the loss clips it."""
 COLUMNS = ("advantage", "value", "target")
 
 
@@ -52,7 +53,7 @@ def train(params: PPOParams, setup: Setup, out: Path, work: Path, log: Log, seed
 
 
 def value_head(width: int, seed: int) -> torch.nn.Sequential:
-    """Build V(s) from a state vector of ``width``: one hidden layer, and 0 to begin with."""
+    """Build V(s) from a state vector of ``width``: one hidden layer, initially 0."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         last = torch.nn.Linear(HIDDEN, 1)
@@ -63,7 +64,7 @@ def value_head(width: int, seed: int) -> torch.nn.Sequential:
 
 
 class Critic(torch.nn.Module):
-    """V(s) by an encoder of its own, a copy of the policy's before it learns, and a linear layer; 0 to begin with."""
+    """V(s) by an encoder of its own, a copy of the untrained policy's, and a linear layer; initially 0."""
 
     def __init__(self, policy: DensePolicy) -> None:
         super().__init__()
@@ -76,8 +77,7 @@ class Critic(torch.nn.Module):
         self._prompt, self._max_tokens = policy.prompt, policy.max_tokens
 
     def forward(self, states: Sequence[str]) -> torch.Tensor:
-        """Return V of states, (U, 1); where there are none an empty text is read, so that all processes have a
-        gradient."""
+        """Return V of states, (U, 1); without states it reads an empty text, so that all processes have a gradient."""
         if not states:
             return self([""])[:0]
         vectors_UD = self._encoder.forward(states, prompt=self._prompt, max_tokens=self._max_tokens)
@@ -92,13 +92,13 @@ def make_batch(
     episodes: Sequence[Episode],
     rewards_by_step: Sequence[Sequence[float]],
 ) -> tuple[Batch, dict[str, float]]:
-    """Return rows with advantage (whitened over the batch), value and value target; and how well V fitted."""
-    values, kl = _before_update(params, learner, head, episodes)
+    """Return rows with advantage (whitened over the batch), value and value target; and figures of V's fit."""
+    values, kl = _evaluate_states(params, learner, head, episodes)
     advantages: list[float] = []
     targets: list[float] = []
     for episode, gain in zip(episodes, rewards_by_step, strict=True):
         rows = slice(len(targets), len(targets) + len(episode.steps))
-        shaped = [reward - params.kl_weight * own for reward, own in zip(gain, kl[rows], strict=True)]
+        shaped = [reward - params.kl_weight * step_kl for reward, step_kl in zip(gain, kl[rows], strict=True)]
         advantage_S, target_S = generalized_advantages(
             shaped, values[rows], discount=params.discount, lambda_=params.gae_lambda
         )
@@ -112,7 +112,7 @@ def make_batch(
 
 
 def step_rewards(parts: Iterable[tuple[float, Sequence[Value]]], episodes: Sequence[Episode]) -> list[list[float]]:
-    """Return the reward of every step: a term of the whole episode is paid at its end.
+    """Return the reward of every step; a term of the whole episode is credited to its last step.
 
     >>> from harr.types import Question, Retrieval, Search, Step
     >>> question = Question("q", "Who?")
@@ -131,29 +131,29 @@ def step_rewards(parts: Iterable[tuple[float, Sequence[Value]]], episodes: Seque
 
 
 def _values(learner: Learner, head: torch.nn.Module, states_UD: torch.Tensor, rows: Batch) -> torch.Tensor:
-    """Return V of the state of every row, by its vector or by its text; the head reads none of its tokens."""
-    read = rows.states if isinstance(head, Critic) else states_UD[:, : learner.dense.vectors.width].float()
-    value_U: torch.Tensor = head(read).squeeze(-1)
+    """Return V of the state of every row, by its vector or by its text."""
+    inputs = rows.states if isinstance(head, Critic) else states_UD[:, : learner.dense.vectors.width].float()
+    value_U: torch.Tensor = head(inputs).squeeze(-1)
     return value_U[rows.state_of_B]
 
 
-def _before_update(
+def _evaluate_states(
     params: PPOParams, learner: Learner, head: torch.nn.Module, episodes: Sequence[Episode]
 ) -> tuple[list[float], list[float]]:
-    """Return V(s) and the KL from the base encoder of every search, in order, under the weights that played."""
+    """Return V(s) and the KL from the base encoder of every search, in order, under the behaviour weights."""
     count = sum(len(episode.steps) for episode in episodes)
     batch = Batch.of(episodes, {"place": range(count)})
-    found_2S = torch.zeros(2, count, dtype=torch.float64)
+    values_2S = torch.zeros(2, count, dtype=torch.float64)
     with torch.no_grad():
         for rows in batch.passes(params.states_per_pass):
-            places = rows.columns["place"].long()
+            rows_S = rows.columns["place"].long()
             value_B = _values(learner, head, learner.vectors(rows.states), rows)
-            found_2S[0, places] = value_B.cpu().double()
+            values_2S[0, rows_S] = value_B.cpu().double()
             if params.kl_weight:
                 reference_B = learner.reference(rows).cpu()
                 kl_B = k3_kl(rows.old_B, reference_B) if params.kl_estimator == "k3" else rows.old_B - reference_B
-                found_2S[1, places] = kl_B.double()
-    values, kl = distributed.add_up(found_2S).tolist()
+                values_2S[1, rows_S] = kl_B.double()
+    values, kl = distributed.sum_processes(values_2S).tolist()
     return values, kl
 
 
@@ -166,13 +166,13 @@ def update(params: PPOParams, learner: Learner, head: torch.nn.Module, batch: Ba
     sums = dict.fromkeys(("loss", "value_loss", "clip_share", "entropy"), 0.0)
     for rows in batch.passes(params.states_per_pass):
         states_UD = learner.vectors(rows.states)
-        logits_BN = learner.dense.logits(states_UD, rows.state_of_B, rows.pool_BN, rows.known_BNF)
+        logits_BN = learner.dense.logits(states_UD, rows.state_of_B, rows.pool_BN, rows.features_BNF)
         new_B = plackett_luce.log_prob(logits_BN, rows.chosen_B)
         columns = (rows.old_B, *(rows.columns[name] for name in COLUMNS))
         old_B, advantage_B, value_B, target_B = (column.to(new_B) for column in columns)
         policy_B = clipped_surrogate(new_B, old_B, advantage_B, *params.clip)
-        now_B = _values(learner, head, states_UD.detach(), rows)
-        fit_B = clipped_value(now_B, value_B, target_B, VALUE_CLIP)
+        new_value_B = _values(learner, head, states_UD.detach(), rows)
+        fit_B = clipped_value(new_value_B, value_B, target_B, VALUE_CLIP)
         entropy_B = plackett_luce.entropy(logits_BN)
         loss_B = policy_B + params.value_weight * fit_B
         learner.backward(loss_B.sum() / len(batch))

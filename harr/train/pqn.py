@@ -1,7 +1,7 @@
 """PQN for a retriever of two towers (Q-RAG, arXiv 2511.07328; PQN, arXiv 2407.04811).
 
-On-policy and without a replay buffer: the towers pick sentences by their values, lambda-returns of what they met
-become targets, and both towers follow. Slowly moving copies of what is trained value the states (the targets).
+On-policy and without a replay buffer: the towers pick sentences by their values, lambda-returns become targets, and
+both towers are updated. Slowly moving copies of the trained weights value the states (target networks).
 Double Q by halves: each half of the vectors is a critic of half of the return.
 """
 
@@ -32,14 +32,14 @@ from harr.train.ppo import step_rewards
 from harr.types import Episode, Log
 
 COOLEST = 0.1
-"""Share of ``retriever.temperature`` that it falls to where it falls evenly."""
-RANDOM, COLD = math.inf, 1e-6
+"""Final share of ``retriever.temperature`` if it falls linearly."""
+RANDOM, GREEDY = math.inf, 1e-6
 """Temperatures at which all actions are equally likely, and at which a soft maximum is the maximum."""
 
 
 @dataclass(frozen=True)
 class Transition:
-    """A transition: what was seen, what was picked, where it stood, and the return to learn."""
+    """A transition: state, picked text, its position, and the return to learn."""
 
     state: str
     action: str
@@ -57,21 +57,21 @@ class Tower:
         self.copy = [weight.detach().clone() for weight in self.live]
 
     def swap(self) -> None:
-        """Let the encoder compute with the copy; a second call puts the live weights back."""
+        """Swap copy and live weights of the encoder; a second call restores them."""
         for live, copy in zip(self.live, self.copy, strict=True):
             live.data, copy.data = copy.data, live.data
 
     @torch.no_grad()
     def polyak_update(self, rate: float) -> None:
-        """Move the copy a share ``rate`` of the way to what has been learnt (Polyak)."""
+        """Move the copy a share ``rate`` of the way to the live weights (Polyak)."""
         for live, copy in zip(self.live, self.copy, strict=True):
             copy.lerp_(live, rate)
 
 
-class Companions(torch.nn.Module):
-    """A module of what is kept beside the state tower: the action tower's weights, and the target copies of both.
+class TargetState(torch.nn.Module):
+    """The weights besides the state tower's: those of the action tower, and the target copies of both.
 
-    The tensors are those of the towers themselves; this gathers them for the optimizer and the checkpoints.
+    The tensors are those of the towers themselves; this module gathers them for the optimizer and the checkpoints.
     """
 
     def __init__(self, states: Tower, actions: Tower) -> None:
@@ -83,7 +83,7 @@ class Companions(torch.nn.Module):
 
 
 def train(params: PQNParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
-    """Train both towers of ``setup`` and write what was trained to ``out`` and ``out/action``; resumes as GRPO does.
+    """Train both towers of ``setup`` and write them to ``out`` and ``out/action``; resumes as GRPO does.
 
     Raises:
         ParamsError: the pipeline does not pick from the question's own passages.
@@ -92,29 +92,29 @@ def train(params: PQNParams, setup: Setup, out: Path, work: Path, log: Log, seed
     if not isinstance(towers, TwoTowerPolicy):
         raise ParamsError("train.method pqn plays pipeline pick with retriever.candidates: question; set both")
     states, actions = Tower(towers.states, params, seed), Tower(towers.actions, params, seed + 1)
-    trained, head, rate = states.trained, Companions(states, actions), params.optimizer.learning_rate
+    trained, head, rate = states.trained, TargetState(states, actions), params.optimizer.learning_rate
     learner = Learner.open(params, setup, work, seed, kind="pqn", adapter=trained, head=head, head_rate=rate)
     learner.saves_when_stopped = False  # the vectors kept below would be others after it
     warmest = towers.temperature
     towers.actions.model = learner.accelerator.prepare_model(towers.actions.model, evaluation_mode=True)
     targets = replace(towers, sentences=Sentences())
     for step in learner.steps(log):
-        cooled = temperature_share(params, step) * warmest
-        if step % params.checkpoint_every == 0:  # where a killed run would begin again
+        temperature = temperature_share(params, step) * warmest
+        if step % params.checkpoint_every == 0:  # where a killed run would resume
             towers.invalidate()
             targets.invalidate()
-        towers.temperature = RANDOM if step < params.random_steps else cooled
-        towers.draw = targets.draw = (seed, step)  # random positions are others in every episode of a question
+        towers.temperature = RANDOM if step < params.random_steps else temperature
+        towers.draw = targets.draw = (seed, step)  # random positions differ between episodes of a question
         played = play_step(params, setup, seed, step)
         episodes, figures = played.episodes, played.figures
         rewards_by_step = step_rewards(setup.reward.parts(played.scores, episodes, step, by_step=True), episodes)
         with target_weights(states, actions):
-            values_before = state_values(targets, episodes, cooled if params.soft_values else COLD)
+            values_before = state_values(targets, episodes, temperature if params.soft_values else GREEDY)
         picks = transitions(params, towers, episodes, rewards_by_step, values_before)
-        figures |= update(params, learner, towers, picks) | {"temperature": cooled}
-        learnt = [pick.action for pick in picks]  # their vectors have moved most
-        towers.invalidate(learnt)
-        targets.invalidate(learnt)
+        figures |= update(params, learner, towers, picks) | {"temperature": temperature}
+        picked_texts = [pick.action for pick in picks]  # their vectors changed most
+        towers.invalidate(picked_texts)
+        targets.invalidate(picked_texts)
         for tower in (states, actions):
             tower.polyak_update(params.target_rate)
         learner.history.append(figures)
@@ -122,7 +122,7 @@ def train(params: PQNParams, setup: Setup, out: Path, work: Path, log: Log, seed
 
 
 def temperature_share(params: PQNParams, step: int) -> float:
-    """Return the share of ``retriever.temperature`` at a step, which falls by itself or as the learning rate does.
+    """Return the share of ``retriever.temperature`` at a step, which falls linearly or with the learning rate.
 
     >>> temperature_share(PQNParams(method="pqn", steps=10), 4)
     0.6
@@ -150,13 +150,13 @@ def state_values(targets: TwoTowerPolicy, episodes: Sequence[Episode], temperatu
     steps = [step for episode in episodes for step in episode.steps]
     distinct, state_of = unique([step.retrieval.state for step in steps])
     vectors_UD = targets.encode_states(distinct)
-    documents = targets.prepared([step.search.question for step in steps])
-    found = []
+    documents = targets.prepare_documents([step.search.question for step in steps])
+    flat_values = []
     for step, document, row in zip(steps, documents, state_of.tolist(), strict=True):
         picked = document.picked(step.search)
         critics_CN = targets.critics(vectors_UD[row], document, picked)
-        found.append(float(soft_value(critics_CN[:, None], document.available(picked)[None], temperature)))
-    flat = iter(found)
+        flat_values.append(float(soft_value(critics_CN[:, None], document.available(picked)[None], temperature)))
+    flat = iter(flat_values)
     return [[next(flat) for _ in episode.steps] for episode in episodes]
 
 
@@ -173,8 +173,8 @@ def transitions(
     """
     picks = []
     for episode, rewards, values_S in zip(episodes, rewards_by_step, values_before, strict=True):
-        ended = params.stop_at_gold and episode.answer is None
-        length = _until_all_gold(episode) if ended else len(episode.steps)
+        stops_early = params.stop_at_gold and episode.answer is None
+        length = _count_steps_to_gold(episode) if stops_early else len(episode.steps)
         returns = lambda_returns(
             rewards[:length], values_S[:length], discount=params.discount, lambda_=params.return_mix
         )
@@ -188,8 +188,8 @@ def transitions(
     return picks
 
 
-def _until_all_gold(episode: Episode) -> int:
-    """Return after how many steps all gold has been picked; all steps where it never is, or there is none."""
+def _count_steps_to_gold(episode: Episode) -> int:
+    """Return the number of steps until all gold is picked; all steps if it never is, or there is none."""
     missing = gold = set(episode.question.gold_ids)
     for number, step in enumerate(episode.steps, start=1):
         missing = missing - {passage.id for passage in step.retrieval.passages}

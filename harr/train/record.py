@@ -1,4 +1,4 @@
-"""What a training run keeps of every step: a figure a name, and how the rewards of its episodes are spread."""
+"""Figures of every step of a training run, and quantiles of the rewards of its episodes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,9 +9,9 @@ from harr.rag.scoring.reward import Scores, mean_of
 from harr.types import Episode
 
 TOTAL = "total"
-"""The weighted sum of all terms, beside the names of the terms."""
+"""Name of the weighted sum of all terms."""
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
-"""Levels of the quantiles that are kept."""
+"""Levels of the quantiles."""
 
 
 def term_figures(scores: Scores, rewards: Sequence[float | None]) -> dict[str, Any]:
@@ -20,10 +20,10 @@ def term_figures(scores: Scores, rewards: Sequence[float | None]) -> dict[str, A
     A term per step enters with its mean over the steps; one that applies to no episode is left out. ``quantiles``
     holds a list by ``LEVELS`` for each term and for the total of all.
 
-    >>> found = term_figures({"recall": [0.0, 1.0, None], "rouge_l": [None] * 3}, [0.0, 1.0, 1.0])
-    >>> {name: value for name, value in found.items() if name != "quantiles"}
+    >>> figures = term_figures({"recall": [0.0, 1.0, None], "rouge_l": [None] * 3}, [0.0, 1.0, 1.0])
+    >>> {name: value for name, value in figures.items() if name != "quantiles"}
     {'reward_recall_mean': 0.5, 'reward_recall_std': 0.5}
-    >>> found["quantiles"]["total"]
+    >>> figures["quantiles"]["total"]
     [0.0, 0.2, 0.5, 1.0, 1.0, 1.0, 1.0]
     """
     applying = {
@@ -41,29 +41,29 @@ def term_figures(scores: Scores, rewards: Sequence[float | None]) -> dict[str, A
 
 
 def state_figures(episodes: Sequence[Episode]) -> dict[str, float]:
-    """Return what the states of a step's searches lost to their limit of tokens; empty where a search has no state.
+    """Return what the states of a step's searches lost to their limit of tokens; {} if searches have no state.
 
-    ``dropped_hops`` and ``cut_hops`` are numbers, ``dropped_share`` and ``cut_share`` their shares of all hops that
-    states had to show; ``cut_thoughts``, ``cut_questions`` and ``cut_queries`` count states.
+    ``dropped_hops`` and ``cut_hops`` are counts, ``dropped_share`` and ``cut_share`` their shares of all hops in
+    states; ``cut_thoughts``, ``cut_questions`` and ``cut_queries`` count states.
     """
-    found = [step.retrieval for episode in episodes for step in episode.steps]
-    lost = [retrieval.shortened for retrieval in found if retrieval.state]
-    if not lost:
+    retrievals = [step.retrieval for episode in episodes for step in episode.steps]
+    losses = [retrieval.shortened for retrieval in retrievals if retrieval.state]
+    if not losses:
         return {}
-    hops, dropped, cut = (sum(part) for part in zip(*((own.hops, own.dropped, own.cut) for own in lost), strict=True))
+    hops, dropped, cut = (sum(part) for part in zip(*((s.hops, s.dropped, s.cut) for s in losses), strict=True))
     return {
         "dropped_hops": float(dropped),
         "cut_hops": float(cut),
         "dropped_share": dropped / max(1, hops),
         "cut_share": cut / max(1, hops),
-        "cut_thoughts": float(sum(own.thought_cut for own in lost)),
-        "cut_questions": float(sum(own.question for own in lost)),
-        "cut_queries": float(sum(own.query for own in lost)),
+        "cut_thoughts": float(sum(loss.thought_cut for loss in losses)),
+        "cut_questions": float(sum(loss.question for loss in losses)),
+        "cut_queries": float(sum(loss.query for loss in losses)),
     }
 
 
 def column(term: str) -> str:
-    """Return a term's name as part of a figure's: MLflow takes no colon.
+    """Return a term's name as part of a figure's name, without colons, which MLflow refuses.
 
     >>> column("recall"), column("my.terms:brevity")
     ('recall', 'my.terms.brevity')
@@ -71,10 +71,10 @@ def column(term: str) -> str:
     return term.replace(":", ".")
 
 
-def plain(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return the figures of a row, without its quantiles and faults: what a tracker takes.
+def plain_figures(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the scalar figures of a row for a tracker, without quantiles and faults.
 
-    >>> plain({"reward_mean": 0.5, "quantiles": {"total": [0.5]}, "faults": {"no query": 1}})
+    >>> plain_figures({"reward_mean": 0.5, "quantiles": {"total": [0.5]}, "faults": {"no query": 1}})
     {'reward_mean': 0.5}
     """
     return {name: value for name, value in row.items() if not isinstance(value, dict)}

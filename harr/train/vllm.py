@@ -1,4 +1,4 @@
-"""vLLM samples for the trainer: in its process, or as a server that is sent weights (TRL) or a LoRA before a step."""
+"""Sampling by vLLM for the trainer: in its process, or on a server that gets weights (TRL) or a LoRA before a step."""
 
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,43 +16,43 @@ from harr.rag.generation.sampler import Scored
 from harr.train.lora_servers import LoraServers
 
 GAP = 0.5
-"""Nats a token by which a sampler may differ: rounding in bfloat16 makes .03, weights one step old .9."""
+"""Maximum difference of a sampler in nats per token: rounding in bfloat16 makes .03, weights one step old .9."""
 
 
 def check_vllm(params: AgentParams) -> None:
-    """Check whether what ``train.vllm`` asks for can be had here.
+    """Check whether the engine of ``train.vllm`` is available here.
 
     Raises:
         ParamsError: no vLLM, no GPU, or several trainers with one server.
     """
     if params.vllm in ("none", "adapter"):
         return
-    asked = f"train.vllm: {params.vllm}"
+    setting = f"train.vllm: {params.vllm}"
     if importlib.util.find_spec("vllm") is None:
         raise ParamsError(
-            f"{asked} needs the package vllm in this environment; see docs/serving.md, or set train.vllm: none"
+            f"{setting} needs the package vllm in this environment; see docs/serving.md, or set train.vllm: none"
         )
     if not torch.cuda.is_available():
-        raise ParamsError(f"{asked} needs a CUDA GPU, and torch finds none; set train.vllm: none")
+        raise ParamsError(f"{setting} needs a CUDA GPU, and torch finds none; set train.vllm: none")
     if params.vllm == "server" and distributed.count() > 1:
         raise ParamsError(
-            f"{asked} takes one trainer, found {distributed.count()} processes, which would wait for each other when "
+            f"{setting} takes one trainer, found {distributed.count()} processes, which would wait for each other when "
             "their episodes differ in length; start one process, or set train.vllm: colocate"
         )
 
 
 @contextmanager
-def vllm_reached(params: AgentParams) -> Iterator[None]:
-    """Let TRL speak to the server within the block; it looks for it for up to four minutes.
+def handle_vllm_errors(params: AgentParams) -> Iterator[None]:
+    """Translate errors of TRL's vLLM server within the block; TRL waits for it for up to four minutes.
 
     Raises:
-        ServiceUnavailable: there is none, it takes no weights, or it has gone.
+        ServiceUnavailable: it is unavailable, or takes no weights.
     """
     try:
         yield
     except Exception as error:
-        refused = type(error) is Exception and str(error).startswith("Request failed")  # so TRL says it
-        if params.vllm != "server" or not (refused or isinstance(error, OSError | RuntimeError)):
+        is_refusal = type(error) is Exception and str(error).startswith("Request failed")  # TRL's message
+        if params.vllm != "server" or not (is_refusal or isinstance(error, OSError | RuntimeError)):
             raise
         raise ServiceUnavailable(
             f"train.vllm: server {params.server and params.server.urls[0]} cannot be used: {one_line(error, 300)}; "
@@ -60,12 +60,12 @@ def vllm_reached(params: AgentParams) -> Iterator[None]:
         ) from None
 
 
-def attend(trainer: Any, params: AgentParams, writer: LanguageModel, folder: Path) -> None:
-    """Let vLLM sample for TRL's trainer: our servers, or TRL's engine, ended in our words.
+def attach_vllm(trainer: Any, params: AgentParams, writer: LanguageModel, folder: Path) -> None:
+    """Let vLLM sample for TRL's trainer: our servers, or TRL's engine with our error messages.
 
-    With ``adapter`` the LoRA stands in ``folder``, and an episode has the servers' room. With the others TRL adds the
-    LoRA to the base, sends it and takes it away again, which in bfloat16 leaves a rounding behind at every step: the
-    base would drift away from the one that the adapter is put on. What is sent here is computed beside the base.
+    With ``adapter`` the LoRA is in ``folder``, and an episode has the servers' room. Otherwise TRL would add the LoRA
+    to the base, send it and subtract it again, which in bfloat16 leaves a rounding error at every step: the base would
+    drift. The merged weights sent here are computed without changing the base.
     """
     if params.vllm == "none":
         return
@@ -75,8 +75,8 @@ def attend(trainer: Any, params: AgentParams, writer: LanguageModel, folder: Pat
         trainer.use_vllm, trainer.vllm_generation, trainer._last_loaded_step = True, servers, -1
         return
     engine = trainer.vllm_generation
-    engine.sync_weights = vllm_reached(params)(engine.sync_weights)
-    engine.generate = vllm_reached(params)(engine.generate)
+    engine.sync_weights = handle_vllm_errors(params)(engine.sync_weights)
+    engine.generate = handle_vllm_errors(params)(engine.generate)
     if params.lora is not None:
         engine._iter_named_params = lambda: merged_weights(writer.model)
 
@@ -98,7 +98,7 @@ def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def vllm_config(params: AgentParams) -> dict[str, Any]:
-    """Return what TRL's ``GRPOConfig`` is told about vLLM."""
+    """Return the settings of TRL's ``GRPOConfig`` for vLLM."""
     if params.vllm in ("none", "adapter"):
         return {"use_vllm": False}
     return {
@@ -111,7 +111,7 @@ def vllm_config(params: AgentParams) -> dict[str, Any]:
 
 
 def check_gap(params: AgentParams, row: Mapping[str, Any]) -> None:
-    """Stop where the sampler's log-probabilities are another model's.
+    """Stop if the sampler's log-probabilities are another model's.
 
     Raises:
         ModelError: they differ from the trainer's by more than ``GAP`` nats a token, on average.
@@ -131,7 +131,7 @@ def generate_by_vllm(
     stops: Sequence[tuple[str, ...]],
     keys: Sequence[str],
 ) -> list[list[int]]:
-    """Go on from every context with TRL's ``trainer.vllm_generation``, and return :class:`Scored` ids, in order.
+    """Continue every context with TRL's ``trainer.vllm_generation``, and return :class:`Scored` ids, in order.
 
     A row ends as :meth:`LanguageModel.generate` ends it. vLLM takes one set of stop strings a call, so that rows with
     different ones are different calls. TRL's random numbers are its own; :class:`LoraServers` draws by ``keys``.
@@ -140,11 +140,11 @@ def generate_by_vllm(
         return generation.generate(contexts, stops, keys)
     written: dict[int, list[int]] = {}
     for stop in dict.fromkeys(stops):
-        rows = [row for row, one in enumerate(stops) if one == stop]
+        rows = [row for row, stop_of_row in enumerate(stops) if stop_of_row == stop]
         generation.generation_kwargs = {"stop": list(stop), "include_stop_str_in_output": True} if stop else {}
         prompts = [list(contexts[row]) for row in rows]
-        _, found, logprobs, _ = generation.generate(prompts=prompts, images=None, num_generations=1)
-        for row, ids, scores in zip(rows, found, logprobs, strict=True):
-            size = writer.ended(ids, stop)
+        _, samples, logprobs, _ = generation.generate(prompts=prompts, images=None, num_generations=1)
+        for row, ids, scores in zip(rows, samples, logprobs, strict=True):
+            size = writer.row_length(ids, stop)
             written[row] = Scored.of(ids[:size], [score[0] for score in scores[:size]])
     return [written[row] for row in range(len(contexts))]

@@ -1,8 +1,8 @@
-"""Chat templates: those that keep earlier turns as they are, what is set in them, and the text around a first turn.
+"""Chat templates: keeping earlier turns, fixed variables, and the text around a first turn.
 
-A conversation that is trained on is one growing text. Templates of models that think (Qwen3's) leave the thoughts out
-of all turns but the last, so that the next turn would go on from another text than the one that was sampled. TRL ships
-such templates in a form that keeps them.
+Training needs a conversation to be one growing text. Templates of thinking models (Qwen3's) drop the thoughts of all
+turns but the last, so that the next turn would continue another text than the sampled one. TRL ships such templates in
+a form that keeps them.
 """
 
 import json
@@ -19,46 +19,45 @@ _MARK = "\ue000turn\ue000"
 _UNREADABLE = (TemplateError, TypeError, ValueError)
 _LITERALS = {"true": "true", "false": "false", "null": "none"}
 FIXED = {"date_string": "26 Jul 2024"}
-"""The day that Llama's templates tell where none is set, else today's: a text that changes by the day is not the one
-that was trained."""
+"""The default date of Llama's templates, in place of today's: a text that changes by the day is not the trained one."""
 
 
 def keeps_turns(tokenizer: Any) -> bool:
-    """Return whether the text of a conversation goes on from what the model read and wrote, thoughts included."""
+    """Return whether the text of a conversation continues what the model read and wrote, thoughts included."""
     if not tokenizer.chat_template:
         return False
     try:
-        return _goes_on(tokenizer, [{"role": "user", "content": "zero"}])
-    except _UNREADABLE:  # it is told where messages are rendered
+        return _continues(tokenizer, [{"role": "user", "content": "zero"}])
+    except _UNREADABLE:  # rendering messages reports it
         return False
 
 
-def _goes_on(tokenizer: Any, asked: list[dict[str, str]]) -> bool:
-    opening = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
-    begun = opening.rstrip().endswith(_THOUGHT.rstrip())  # the template itself begins the thoughts
-    reply = _REPLY if begun else f"{_THOUGHT}{_REPLY}"
-    reply = "two" if opening.rstrip().endswith("</think>") else reply  # told not to think
-    talk = [*asked, {"role": "assistant", "content": reply}, {"role": "user", "content": "three"}]
-    text: str = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
+def _continues(tokenizer: Any, messages: list[dict[str, str]]) -> bool:
+    opening = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    begins_thoughts = opening.rstrip().endswith(_THOUGHT.rstrip())  # the template itself begins the thoughts
+    reply = _REPLY if begins_thoughts else f"{_THOUGHT}{_REPLY}"
+    reply = "two" if opening.rstrip().endswith("</think>") else reply  # thinking is switched off
+    conversation = [*messages, {"role": "assistant", "content": reply}, {"role": "user", "content": "three"}]
+    text: str = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
     return text.startswith(f"{opening}{reply}")
 
 
 def keep_turns(tokenizer: Any) -> Any:
-    """Give a tokenizer that was just loaded TRL's template, where that one keeps turns and its own does not."""
+    """Give a tokenizer TRL's chat template if that keeps turns and its own does not."""
     if not tokenizer.chat_template or keeps_turns(tokenizer):
         return tokenizer
     from trl.chat_template_utils import get_training_chat_template  # takes a second to import; most need none
 
-    own = tokenizer.chat_template
+    original = tokenizer.chat_template
     with suppress(*_UNREADABLE):  # TRL has none for it
-        tokenizer.chat_template = get_training_chat_template(tokenizer) or own
+        tokenizer.chat_template = get_training_chat_template(tokenizer) or original
     if not keeps_turns(tokenizer):
-        tokenizer.chat_template = own
+        tokenizer.chat_template = original
     return tokenizer
 
 
 def check_conversations(tokenizer: Any, model: str) -> None:
-    """Refuse a model whose conversations, of system, user and assistant in turn, cannot be trained on as sampled.
+    """Refuse a model whose conversations of system, user and assistant cannot be trained on as sampled.
 
     Raises:
         ModelError: it has no chat template, or one that takes no such messages or rewrites earlier turns.
@@ -68,28 +67,28 @@ def check_conversations(tokenizer: Any, model: str) -> None:
         raise ModelError(f"model {model} has no chat template, and the pipeline is a conversation; {remedy}")
     roles = [{"role": "system", "content": "how"}, {"role": "user", "content": "zero"}]
     try:
-        kept = _goes_on(tokenizer, roles)
+        keeps = _continues(tokenizer, roles)
     except _UNREADABLE as error:
         raise ModelError(
             f"the chat template of model {model} takes no system, user and assistant in turn: {one_line(error)}; "
             f"{remedy}"
         ) from None
-    if not kept:
+    if not keeps:
         raise ModelError(
             f"the chat template of model {model} does not keep earlier turns as they were sampled (it drops or moves "
             f"thoughts), so they cannot be trained on; {remedy}"
         )
 
 
-def with_settings(tokenizer: Any, settings: Mapping[str, Any]) -> Any:
-    """Set variables of a chat template, in the template itself, so that whoever loads it later has them, too.
+def add_settings(tokenizer: Any, settings: Mapping[str, Any]) -> Any:
+    """Set variables of a chat template in the template itself, so that they hold wherever it is loaded.
 
-    They are set once; ``settings`` are values of JSON, such as ``{"enable_thinking": False}``.
+    A second call changes nothing; ``settings`` are values of JSON, such as ``{"enable_thinking": False}``.
     """
     if not tokenizer.chat_template:
         return tokenizer
-    known = {"date_string": FIXED["date_string"]} if "date_string" in tokenizer.chat_template else {}
-    lines = [f"{{%- set {name} = {_literal(value)} -%}}" for name, value in (known | dict(settings)).items()]
+    fixed = {"date_string": FIXED["date_string"]} if "date_string" in tokenizer.chat_template else {}
+    lines = [f"{{%- set {name} = {_literal(value)} -%}}" for name, value in (fixed | dict(settings)).items()]
     missing = [line for line in lines if line not in tokenizer.chat_template]
     tokenizer.chat_template = "".join(missing) + tokenizer.chat_template
     return tokenizer
@@ -111,7 +110,7 @@ def _literal(value: Any) -> str:
 
 
 def turn_frame(tokenizer: Any, model: str) -> tuple[str, str]:
-    """Return what a chat template writes before and after the first turn of a user, up to where the model's begins.
+    """Return a chat template's text before and after the first turn of a user, up to the start of the model's turn.
 
     It lacks the token that the tokenizer itself puts before every text.
 
@@ -132,8 +131,8 @@ def turn_frame(tokenizer: Any, model: str) -> tuple[str, str]:
             f"the chat template of model {model} writes no turn of a user: {one_line(error)}; set pipeline.template: "
             "plain, or name another model"
         ) from None
-    before, found, after = text.partition(_MARK)
-    if not found or _MARK in after:
+    before, mark, after = text.partition(_MARK)
+    if not mark or _MARK in after:
         raise ModelError(
             f"the chat template of model {model} does not show the turn of a user as it is; set pipeline.template: "
             "plain, or name another model"

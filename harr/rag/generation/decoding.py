@@ -1,4 +1,4 @@
-"""How a language model in this process draws its next token, and by which strings a text ends."""
+"""Sampling of tokens and stop strings for a language model in this process."""
 
 import hashlib
 import sys
@@ -10,45 +10,45 @@ import torch
 from transformers import LogitsProcessor, StoppingCriteria
 
 MANY_ROWS = 8
-"""Number of rows of a batch from which on those that are left, when half have ended, are put together with others."""
+"""Minimum number of rows of a batch that ends when half its rows have, so that the others join new batches."""
 
 
 class Draw(LogitsProcessor):
     """Draws every row's next token from softmax(logits / temperature) by inverse transform sampling.
 
-    One uniform number a row and token is looked up in the cumulative distribution, on the model's device; the numbers
-    of a row follow from its key. The token that is drawn keeps a score of 0 and all others get minus infinity, so that
-    the largest score is the sample. All is computed in place: of 152,000 tokens a copy costs more than the draw.
+    One uniform number per row and token is looked up in the cumulative distribution, on the model's device; the
+    numbers of a row follow from its key. The drawn token gets a score of 0 and all others minus infinity, so that the
+    largest score is the sample. Everything is in place: a copy of 152,000 scores costs more than the draw.
 
     Args:
         temperature: above 0.
         keys: one text per row; equal keys give equal numbers.
-        max_tokens: number of tokens that are drawn at most.
-        begun: how many of them each row has already; empty: none.
+        max_tokens: maximum number of tokens.
+        written: number of tokens that each row has already; empty: none.
 
     >>> draw = Draw(1.0, ["a", "b"], max_tokens=4)
     >>> draw(torch.zeros(2, 3, dtype=torch.long), torch.tensor([[0.0, 99.0], [99.0, 0.0]])).argmax(dim=1).tolist()
     [1, 0]
     """
 
-    def __init__(self, temperature: float, keys: Sequence[str], max_tokens: int, begun: Sequence[int] = ()) -> None:
+    def __init__(self, temperature: float, keys: Sequence[str], max_tokens: int, written: Sequence[int] = ()) -> None:
         self._temperature = temperature
-        rows = [_uniform(key, max_tokens)[start:] for key, start in zip(keys, begun or [0] * len(keys), strict=True)]
+        rows = [_uniform(key, max_tokens)[start:] for key, start in zip(keys, written or [0] * len(keys), strict=True)]
         self._uniform_TB = torch.nn.utils.rnn.pad_sequence(rows)
-        self._drawn = 0
+        self._step = 0
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return the scores (rows, vocabulary), overwritten, with the drawn tokens only."""
         self._uniform_TB = self._uniform_TB.to(scores.device)
         cumulative_BV = scores.div_(self._temperature).sub_(scores.amax(dim=-1, keepdim=True)).exp_().cumsum_(dim=-1)
-        sought_B1 = self._uniform_TB[self._drawn, :, None] * cumulative_BV[:, -1:]
-        self._drawn += 1
+        sought_B1 = self._uniform_TB[self._step, :, None] * cumulative_BV[:, -1:]
+        self._step += 1
         drawn_B1 = torch.searchsorted(cumulative_BV, sought_B1, right=True)
         return scores.fill_(-torch.inf).scatter_(1, drawn_B1, 0.0)
 
 
 def _uniform(key: str, count: int) -> torch.Tensor:
-    """Return numbers in [0, 1) that follow from a key, as float32; none is so near 1 that a product rounds to 1."""
+    """Return float32 numbers in [0, 1) that follow from a key; none is so near 1 that a product rounds to 1."""
     seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "little") >> 1
     return torch.rand(count, generator=torch.Generator().manual_seed(seed)) * (1 - 2**-22)
 
@@ -58,7 +58,7 @@ class TokenTexts:
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        self._with: dict[str, frozenset[int]] = {}
+        self._by_char: dict[str, frozenset[int]] = {}
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Return the texts of rows of token ids, without special tokens."""
@@ -67,38 +67,38 @@ class TokenTexts:
         return self.tokenizer.batch_decode(rows, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     @cached_property
-    def _each(self) -> list[str]:
+    def _token_texts(self) -> list[str]:
         return self.decode([[token] for token in range(len(self.tokenizer))])
 
     def may_complete(self, token: int, words: Sequence[str]) -> bool:
-        """Return whether a text may hold one of ``words`` only now that its last token is this one.
+        """Return whether ``token`` as the last one of a text may complete one of ``words``.
 
-        Only tokens with a word's last character can complete it. Of other characters than printable ASCII a token may
-        hold a part, or lose it where it is decoded alone; then any token may.
+        Only tokens with a word's last character can complete it. A token may hold a part of a character outside
+        printable ASCII, or lose it when decoded alone; then any token may.
         """
         return any(
-            not (last.isascii() and last.isprintable() and last != " ") or token in self._holding(last)
+            not (last.isascii() and last.isprintable() and last != " ") or token in self._tokens_with(last)
             for last in (word[-1] for word in words)
         )
 
-    def _holding(self, character: str) -> frozenset[int]:
-        if character not in self._with:
-            self._with[character] = frozenset(n for n, text in enumerate(self._each) if character in text)
-        return self._with[character]
+    def _tokens_with(self, char: str) -> frozenset[int]:
+        if char not in self._by_char:
+            self._by_char[char] = frozenset(n for n, text in enumerate(self._token_texts) if char in text)
+        return self._by_char[char]
 
 
 class StopRows(StoppingCriteria):
     """A stopping criterion: a row is done when its new text holds one of its stop strings, or has its length.
 
-    Where half of many rows have ended, it ends the batch: the others go on with those of other batches, so that no row
-    is computed for long that only waits for its neighbours.
+    It ends a batch of many rows when half of them have ended: the others continue with rows of other batches, so that
+    no finished row is computed on while it waits for its neighbours.
 
     Args:
         texts: of the model's tokenizer.
-        width: number of tokens that the rows were given.
+        width: number of tokens in the given rows.
         stops: the stop strings of every row.
-        begun: how many of the given tokens every row has written itself; empty: none.
-        max_tokens: number of tokens that a row writes in all.
+        written: number of the given tokens that every row has written itself; empty: none.
+        max_tokens: maximum number of tokens that a row writes in all.
         ends: tokens that end a text.
 
     Attributes:
@@ -110,33 +110,33 @@ class StopRows(StoppingCriteria):
         texts: TokenTexts,
         width: int,
         stops: Sequence[tuple[str, ...]],
-        begun: Sequence[int] = (),
+        written: Sequence[int] = (),
         max_tokens: int = sys.maxsize,
         ends: Collection[int] = (),
     ) -> None:
         self._texts, self._width, self._stops, self._ends = texts, width, stops, ends
-        self._begun, self._max_tokens = begun or [0] * len(stops), max_tokens
+        self._written, self._max_tokens = written or [0] * len(stops), max_tokens
         self.done = [False] * len(stops)
-        self._over = [False] * len(stops)
+        self._ended = [False] * len(stops)
         # a token is a character at least, or a part of one (at most four bytes)
         self._tail = 4 + 4 * max((len(word) for words in stops for word in words), default=0)
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
         """Return which rows (shape: rows) are done."""
         last, new = input_ids[:, -1].tolist(), input_ids.shape[1] - self._width
-        self._over = [over or token in self._ends for over, token in zip(self._over, last, strict=True)]
-        asked = [
+        self._ended = [has_ended or token in self._ends for has_ended, token in zip(self._ended, last, strict=True)]
+        open_rows = [
             row
             for row, words in enumerate(self._stops)
             if words and not self.done[row] and self._texts.may_complete(last[row], words)
         ]
-        tails = input_ids[asked, -self._tail :].tolist()
-        own = [tail[-(self._begun[row] + new) :] for row, tail in zip(asked, tails, strict=True)]
-        for row, text in zip(asked, self._texts.decode(own), strict=True):
+        tails = input_ids[open_rows, -self._tail :].tolist()
+        new_ids = [tail[-(self._written[row] + new) :] for row, tail in zip(open_rows, tails, strict=True)]
+        for row, text in zip(open_rows, self._texts.decode(new_ids), strict=True):
             self.done[row] = any(word in text for word in self._stops[row])
-        for row, begun in enumerate(self._begun):
-            self.done[row] = self.done[row] or begun + new >= self._max_tokens
-        ended = sum(done or over for done, over in zip(self.done, self._over, strict=True))
-        if len(last) >= MANY_ROWS and 2 * ended >= len(last):
+        for row, count in enumerate(self._written):
+            self.done[row] = self.done[row] or count + new >= self._max_tokens
+        ended_count = sum(done or has_ended for done, has_ended in zip(self.done, self._ended, strict=True))
+        if len(last) >= MANY_ROWS and 2 * ended_count >= len(last):
             return torch.ones(len(last), dtype=torch.bool, device=input_ids.device)
         return torch.tensor(self.done, device=input_ids.device)

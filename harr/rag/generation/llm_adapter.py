@@ -1,4 +1,4 @@
-"""A language model that is trained further: the LoRA on it, and the tie between an adapter and its base."""
+"""Fine-tuning of a language model: its LoRA, and the link between an adapter and its base."""
 
 import hashlib
 from pathlib import Path
@@ -13,16 +13,16 @@ from harr.io.model_folder import settle_adapter
 from harr.params.train_facts import LoraParams
 
 BLOCKS, BLOCK = 256, 64 * 1024
-"""Number and size (bytes) of the blocks that are hashed of a larger file, spread evenly: 16 MiB of gigabytes."""
+"""Number and size (bytes) of the evenly spread blocks of a large file that are hashed: 16 MiB of gigabytes."""
 
 
 def begin(model: Any, lora: LoraParams | None, seed: int) -> Any:
-    """Return what will be trained: a fresh LoRA on all linear layers but the output's, or else every weight.
+    """Return the model to train: with a fresh LoRA on all linear layers but the output's, or with all its weights.
 
-    On a base of 4 bits the LoRA is in bfloat16 as published (arXiv 2305.14314); else what learns is in 32 bits, since
-    a weight in bfloat16 does not hear of an update smaller than 1/256 of itself.
+    On a base of 4 bits the LoRA is in bfloat16 as published (arXiv 2305.14314); else trained weights are in 32 bits,
+    since a weight in bfloat16 loses updates smaller than 1/256 of itself.
     """
-    from peft import LoraConfig, get_peft_model  # takes a second to import, and whoever only plays needs it not
+    from peft import LoraConfig, get_peft_model  # takes a second to import; only training needs it
 
     if lora is None:
         return model.float()
@@ -53,10 +53,10 @@ def save_llm(model: Any, tokenizer: Any, folder: Path, base: str = "") -> None:
 
 
 def base_identity(name: str) -> str:
-    """Hash of a model's configuration and weights, by content: the same for a copy, another for a fine-tuned sibling.
+    """Return a hash of a model's configuration and weights: equal for a copy, different for a fine-tuned sibling.
 
-    ``name`` is a folder or a cached hub name; "" where neither exists. Files of up to 16 MiB are read whole, of larger
-    ones their size, their header and evenly spread blocks, which takes milliseconds a file.
+    ``name`` is a folder or a cached hub name; "" if neither exists. Files of up to 16 MiB are read whole, of larger
+    ones the size, the header and evenly spread blocks, which takes milliseconds a file.
     """
     folder = Path(name).expanduser()
     if not folder.is_dir():

@@ -24,7 +24,7 @@ from harr.compute.batching import auto_batch
 from harr.errors import ModelError, one_line
 from harr.io.files import check_sums, read_json
 from harr.io.model_folder import UNLOADABLE, check_loadable
-from harr.rag.generation.chat_template import keep_turns, with_settings
+from harr.rag.generation.chat_template import add_settings, keep_turns
 from harr.rag.generation.decoding import Draw, StopRows, TokenTexts
 from harr.rag.generation.llm_adapter import base_identity
 from harr.types import Generate, TruncatedCompletion
@@ -37,8 +37,8 @@ class LocalGenerator:
     """A generator that runs ``model``, one that is loaded, or a folder or a cached hub name; nothing is downloaded.
 
     At temperature 0 the most likely token is taken. Else the random numbers of a request follow from
-    ``seed`` and its text: neither its neighbours nor the batch size change them, and the same
-    request always gets the same completion. A prompt that is too long loses its beginning.
+    ``seed`` and its text, not from the batch: the same request always gets the same completion.
+    A prompt that is too long loses its beginning.
 
     Raises:
         ModelError: the model is missing, holds no safetensors, or needs code of its own.
@@ -72,24 +72,24 @@ class LocalGenerator:
         keys = [_key(request) for request in requests]
         distinct = dict(zip(keys, requests, strict=True))
         room = self._writer.room - self._max_tokens
-        coded = {key: self._writer.encode(request)[-max(1, room) :] for key, request in distinct.items()}
-        written = self._writer.generate(
-            list(coded.values()),
+        prompt_ids = {key: self._writer.encode(request)[-max(1, room) :] for key, request in distinct.items()}
+        outputs = self._writer.generate(
+            list(prompt_ids.values()),
             [request.stop for request in distinct.values()],
             temperature=self._temperature,
             keys=[f"{self._seed}\n{key}" for key in distinct],
             max_tokens=self._max_tokens,
             batch_size=self._batch_size,
         )
-        written = [ids[: request.max_tokens or None] for request, ids in zip(distinct.values(), written, strict=True)]
-        done = {
-            key: _completion_of(request, self._writer.decode(ids))
-            for (key, request), ids in zip(distinct.items(), written, strict=True)
+        outputs = [ids[: request.max_tokens or None] for request, ids in zip(distinct.values(), outputs, strict=True)]
+        completions = {
+            key: _make_completion(request, self._writer.decode(ids))
+            for (key, request), ids in zip(distinct.items(), outputs, strict=True)
         }
         self._usage["requests"] += len(distinct)
-        self._usage["prompt_tokens"] += sum(map(len, coded.values()))
-        self._usage["completion_tokens"] += sum(map(len, written))
-        return [done[key] for key in keys]
+        self._usage["prompt_tokens"] += sum(map(len, prompt_ids.values()))
+        self._usage["completion_tokens"] += sum(map(len, outputs))
+        return [completions[key] for key in keys]
 
     def usage(self) -> Mapping[str, float]:
         """Return requests answered (equal ones of a call once), and their tokens, so far."""
@@ -101,7 +101,7 @@ class LanguageModel:
 
     Attributes:
         name: of the model, in messages. ends: ids of the tokens that end a text.
-        room: how many tokens the model reads and writes in all.
+        room: maximum number of tokens that the model reads and writes in all.
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, name: str) -> None:
@@ -115,7 +115,7 @@ class LanguageModel:
         model.generation_config = GenerationConfig(eos_token_id=sorted(self.ends) or None, pad_token_id=self.pad)
 
     def render(self, request: Generate) -> str:
-        """Return the text that the model goes on from.
+        """Return the text that the model continues.
 
         Raises:
             ModelError: chat messages for a model without a chat template, or with one that refuses them.
@@ -141,12 +141,12 @@ class LanguageModel:
         return self.tokenizer(self.render(request), add_special_tokens=not request.messages)["input_ids"]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of what was written, without the token that ended it."""
-        own = ids[:-1] if ids and ids[-1] in self.ends else ids
-        return self.tokenizer.decode(own, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        """Return the text of written ids, without the end token."""
+        ids_of_text = ids[:-1] if ids and ids[-1] in self.ends else ids
+        return self.tokenizer.decode(ids_of_text, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
-    def ended(self, ids: Sequence[int], stop: tuple[str, ...]) -> int:
-        """Return how many ids belong to a row that another program sampled: those :meth:`generate` keeps."""
+    def row_length(self, ids: Sequence[int], stop: tuple[str, ...]) -> int:
+        """Return how many ids of a row of another program :meth:`generate` would keep."""
         size = next((place for place, token in enumerate(ids) if token in self.ends), len(ids))
         if not any(word in self.decode(ids[:size]) for word in stop):
             return min(size + 1, len(ids))
@@ -164,13 +164,12 @@ class LanguageModel:
         max_tokens: int,
         batch_size: int,
     ) -> list[list[int]]:
-        """Go on from every context, in batches, and return what was written, in order.
+        """Continue every context, in batches, and return the new ids, in order.
 
         A row ends with an end token, with the token that completes one of its ``stops``, or after ``max_tokens``.
-        Above temperature 0 its random numbers, one a token, follow from its key: neither its neighbours nor the batch
-        change them.
-        A batch ends when half of its rows have; the others of all batches go on together, as new ones.
-        Batches are smaller from the first one on that a GPU has no room for.
+        Above temperature 0 its random numbers, one per token, follow from its key, not from the batch. A batch ends
+        when half of its rows have; the remaining rows of all batches form new ones. Batches become smaller once a GPU
+        runs out of memory.
 
         Raises:
             torch.OutOfMemoryError: a GPU has no room for one row.
@@ -178,58 +177,58 @@ class LanguageModel:
         written: list[list[int]] = [[] for _ in contexts]
 
         def run(rows: Sequence[int]) -> list[int]:
-            """Write on, and return the rows that have not ended."""
-            begun = [len(written[row]) for row in rows]
-            draw = [Draw(temperature, [keys[row] for row in rows], max_tokens, begun)] if temperature else []
-            asked, words = [[*contexts[row], *written[row]] for row in rows], [stops[row] for row in rows]
-            added, done = self._batch(asked, words, draw, begun, max_tokens)
-            for row, ids in zip(rows, added, strict=True):
+            """Continue rows, and return those that have not ended."""
+            counts = [len(written[row]) for row in rows]
+            draw = [Draw(temperature, [keys[row] for row in rows], max_tokens, counts)] if temperature else []
+            rows_ids, words = [[*contexts[row], *written[row]] for row in rows], [stops[row] for row in rows]
+            new_ids, done = self._batch(rows_ids, words, draw, counts, max_tokens)
+            for row, ids in zip(rows, new_ids, strict=True):
                 written[row] += ids
             return [
                 row
-                for row, ended, ids in zip(rows, done, added, strict=True)
-                if not (ended or self.ends.intersection(ids) or self.pad in ids)
+                for row, is_done, ids in zip(rows, done, new_ids, strict=True)
+                if not (is_done or self.ends.intersection(ids) or self.pad in ids)
             ]
 
-        left = list(range(len(contexts)))
-        while left:
-            left.sort(key=lambda row: -len(contexts[row]) - len(written[row]))  # most memory first
-            left = [row for _, rows in auto_batch(left, batch_size, run, self.name) for row in rows]
-        return [self._own(ids, stop) for ids, stop in zip(written, stops, strict=True)]
+        open_rows = list(range(len(contexts)))
+        while open_rows:
+            open_rows.sort(key=lambda row: -len(contexts[row]) - len(written[row]))  # most memory first
+            open_rows = [row for _, rows in auto_batch(open_rows, batch_size, run, self.name) for row in rows]
+        return [self._trim_row(ids, stop) for ids, stop in zip(written, stops, strict=True)]
 
     def _batch(
         self,
         contexts: Sequence[Sequence[int]],
         stops: Sequence[tuple[str, ...]],
         draw: list[Draw],
-        begun: Sequence[int],
+        counts: Sequence[int],
         max_tokens: int,
     ) -> tuple[list[list[int]], list[bool]]:
-        """Go on from every context, as one left-padded batch; return what was added, and whether a row is done."""
+        """Continue every context, as one left-padded batch; return the new ids, and whether a row is done."""
         width = max(len(ids) for ids in contexts)
         ids_BT = torch.tensor([[self.pad] * (width - len(ids)) + list(ids) for ids in contexts])
         mask_BT = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in contexts])
-        criterion = StopRows(self._texts, width, stops, begun, max_tokens, self.ends)
+        criterion = StopRows(self._texts, width, stops, counts, max_tokens, self.ends)
         with torch.inference_mode():
             output_BT = self.model.generate(
                 input_ids=ids_BT.to(self.model.device),
                 attention_mask=mask_BT.to(self.model.device),
                 do_sample=False,
-                max_new_tokens=max_tokens - min(begun),
+                max_new_tokens=max_tokens - min(counts),
                 logits_processor=LogitsProcessorList(draw),
                 stopping_criteria=StoppingCriteriaList([criterion]),
             )
         return output_BT[:, width:].tolist(), criterion.done
 
-    def _own(self, row: list[int], stop: tuple[str, ...]) -> list[int]:
+    def _trim_row(self, row: list[int], stop: tuple[str, ...]) -> list[int]:
         """Return a row without padding, which may be the end token itself."""
         end = next((place for place, token in enumerate(row) if token in self.ends or token == self.pad), len(row))
-        stopped = any(word in self.decode(row[:end]) for word in stop)
-        return row[:end] if stopped else row[: end + 1]
+        has_stop = any(word in self.decode(row[:end]) for word in stop)
+        return row[:end] if has_stop else row[: end + 1]
 
 
-def _completion_of(request: Generate, text: str) -> str:
-    """Return a completion without its stop string, which it may lack."""
+def _make_completion(request: Generate, text: str) -> str:
+    """Return a completion without its stop string, if any."""
     completion = request.cut(text)
     return completion if completion != text or not request.stop else TruncatedCompletion(text)
 
@@ -248,10 +247,10 @@ def load_model(
 ) -> tuple[Any, Any]:
     """Return the model and tokenizer of a folder or a cached hub name: safetensors only, no code, nothing downloaded.
 
-    The folder of an adapter (PEFT) gives the model that it was trained on, with the adapter. ``quantization``: ``nf4``
-    has the linear layers of the base in 4 bits, to train a LoRA on them. A chat template that rewrites earlier turns is
-    replaced by TRL's (:mod:`harr.rag.generation.chat_template`), before and after training alike, and
-    ``chat_template_kwargs`` are set in it for good.
+    The folder of an adapter (PEFT) gives its base with the adapter. ``quantization``: ``nf4`` has the linear layers of
+    the base in 4 bits, to train a LoRA on them. A chat template that rewrites earlier turns is replaced by TRL's
+    (:mod:`harr.rag.generation.chat_template`), before and after training alike, and ``chat_template_kwargs`` are set in
+    it permanently.
 
     Raises:
         ModelError: the model is missing, holds no safetensors, needs code of its own, or cannot be had in 4 bits here;
@@ -263,7 +262,7 @@ def load_model(
     check_sums(folder, "dvc repro -f")
     if (folder / "adapter_config.json").exists():
         check_loadable(folder)
-        return _adapted(folder, quantization, chat_template_kwargs)
+        return _load_adapter(folder, quantization, chat_template_kwargs)
     if folder.is_dir():
         if not (folder / "config.json").exists() or not any(folder.glob("*.safetensors")):
             raise ModelError(
@@ -292,14 +291,14 @@ def load_model(
 def load_tokenizer(place: str, chat_template_kwargs: Mapping[str, Any] = NO_SETTINGS) -> Any:
     """Return the tokenizer of a folder or a cached hub name, with a chat template that keeps earlier turns.
 
-    What ``chat_template_kwargs`` say is set in the template for good (:func:`with_settings`).
+    ``chat_template_kwargs`` are set in the template permanently (:func:`add_settings`).
     """
     tokenizer = AutoTokenizer.from_pretrained(place, local_files_only=True, trust_remote_code=False)
-    return with_settings(keep_turns(tokenizer), chat_template_kwargs)
+    return add_settings(keep_turns(tokenizer), chat_template_kwargs)
 
 
 def nf4() -> BitsAndBytesConfig:
-    """Return a base in 4 bits as QLoRA has it (arXiv 2305.14314), computed and kept in bfloat16, not quantized twice.
+    """Return QLoRA's 4-bit configuration (arXiv 2305.14314): computed and stored in bfloat16, not quantized twice.
 
     >>> nf4().bnb_4bit_quant_type
     'nf4'
@@ -314,7 +313,7 @@ def nf4() -> BitsAndBytesConfig:
 
 
 def _can_quantize() -> bool:
-    """Return True; or else a line about what is missing.
+    """Return True, or raise with what is missing.
 
     Raises:
         ModelError: there is no CUDA GPU, or bitsandbytes is not installed.
@@ -332,13 +331,13 @@ def _can_quantize() -> bool:
     return True
 
 
-def _adapted(folder: Path, quantization: str, settings: Mapping[str, Any]) -> tuple[Any, Any]:
+def _load_adapter(folder: Path, quantization: str, settings: Mapping[str, Any]) -> tuple[Any, Any]:
     from peft import PeftModel  # takes a second to import, and most models have no adapter
 
     try:
-        known = read_json(folder / "harr.json")
-        wanted = str(known["base"])
-        base = str(folder / known["beside"] if "beside" in known else known["base_model"])  # LeReT's own
+        facts = read_json(folder / "harr.json")
+        old = str(facts["base"])
+        base = str(folder / facts["beside"] if "beside" in facts else facts["base_model"])  # LeReT's own
     except (OSError, ValueError, KeyError, TypeError):
         raise ModelError(
             f"adapter {folder} lacks harr.json, which names its base_model and the fingerprint of that, base; "
@@ -347,9 +346,9 @@ def _adapted(folder: Path, quantization: str, settings: Mapping[str, Any]) -> tu
     model, tokenizer = load_model(base, quantization, chat_template_kwargs=settings)
     if (folder / "tokenizer_config.json").exists():  # with the chat template that it was trained with
         tokenizer = load_tokenizer(str(folder), settings)
-    if (found := base_identity(base)) != wanted:
+    if (new := base_identity(base)) != old:
         raise ModelError(
-            f"adapter {folder} was trained on another model than {base} now is (fingerprint {wanted}, found {found}); "
+            f"adapter {folder} was trained on another model than {base} now is (fingerprint {old}, found {new}); "
             "put that model back, or run `dvc repro -f -s train`"
         )
     try:

@@ -1,8 +1,8 @@
 """The language model that learns, as a generator that remembers tokens.
 
-What is trained must be what was sampled. A completion therefore carries the ids that the model read and wrote, and
-the next turn of its episode goes on from those ids: text is never encoded a second time. What the environment put
-between two turns (passages, corrections) is encoded once, and is told apart from what the model wrote.
+Training needs exactly the sampled tokens. A completion therefore carries the ids that the model read and wrote, and the
+next turn of its episode continues those ids: text is never encoded a second time. The environment's text between two
+turns (passages, corrections) is encoded once and masked.
 """
 
 from collections import Counter
@@ -21,27 +21,27 @@ GenerateIds = Callable[[Sequence[Sequence[int]], Sequence[tuple[str, ...]]], lis
 """A function of (contexts, stops) that returns the ids that follow every context, ended as
 :meth:`LanguageModel.generate` ends them."""
 _REPLY = "\ue000reply\ue000"
-"""A text that stands for a reply while a chat template writes what surrounds it."""
+"""A placeholder for a reply while a chat template writes the text around it."""
 
 
 class Scored(list[int]):
-    """A list of ids that another program sampled, with the log-probability (nats) of each as that program had it.
+    """Ids that another program sampled, with the log-probability (nats) of each in that program.
 
-    None: it had none. Importance sampling corrects for what that program computes otherwise than the trainer.
+    None: it gave none. Importance sampling corrects for differences between that program and the trainer.
     """
 
     logprobs: list[float | None]
 
     @classmethod
     def of(cls, ids: Sequence[int], logprobs: Sequence[float | None]) -> "Scored":
-        """Return ids that carry as many log-probabilities."""
+        """Return ids with their log-probabilities."""
         scored = cls(ids)
         scored.logprobs = [value for _, value in zip(ids, logprobs, strict=True)]
         return scored
 
 
-def first_of(ids: list[int], count: int) -> list[int]:
-    """Return the first ``count`` ids (0: all), which are a sample of so many; with their log-probabilities, if any."""
+def take_first(ids: list[int], count: int) -> list[int]:
+    """Return the first ``count`` ids (0: all), with their log-probabilities, if any."""
     if not count or len(ids) <= count:
         return ids
     return Scored.of(ids[:count], ids.logprobs[:count]) if isinstance(ids, Scored) else ids[:count]
@@ -50,8 +50,8 @@ def first_of(ids: list[int], count: int) -> list[int]:
 class Completion(str):
     """A completion with its tokens: ``context``, the ids that the model read, and ``ids``, those that it wrote.
 
-    ``ids`` may hold more than the text: ``ending``, a stop string or the token that ended it. It is "" where a limit
-    cut the completion off.
+    ``ids`` may hold more than the text: ``ending``, a stop string or the end token. It is "" if a limit cut the
+    completion off.
     """
 
     context: list[int]
@@ -61,17 +61,17 @@ class Completion(str):
     @classmethod
     def of(cls, text: str, context: list[int], ids: list[int], ending: str) -> "Completion":
         """Return a completion that carries its tokens."""
-        written = cls(text)
-        written.context, written.ids, written.ending = context, ids, ending
-        return written
+        completion = cls(text)
+        completion.context, completion.ids, completion.ending = context, ids, ending
+        return completion
 
 
 @dataclass(frozen=True)
 class Trace:
     """The tokens of an episode: those of its ``prompt``, and all that followed, ``ids``.
 
-    ``own`` is 1 where the model wrote, 0 where the environment did. ``logprobs`` are those of :class:`Scored` ids, and
-    0.0 where there are none. ``whole``: the model ended its last turn itself.
+    ``own`` is 1 for tokens of the model, 0 for those of the environment. ``logprobs`` are those of :class:`Scored` ids,
+    else 0.0. ``whole``: the model ended its last turn itself.
     """
 
     prompt: list[int]
@@ -84,34 +84,34 @@ class Trace:
     def of(cls, episode: Episode) -> "Trace":
         """Return the tokens of an episode that a :class:`Sampler` wrote.
 
-        They end before what was told to a turn that had no room: the model has never read it, and could not.
+        They end before the text for a turn that had no room: the model never read it.
         """
         turns = [turn.completion for turn in episode.turns if isinstance(turn.completion, Completion)]
         trace = cls(turns[0].context, [], [], [], whole=bool(turns[-1].ending))
-        for number, written in enumerate(turns):
-            if number and not written.ids:
+        for number, completion in enumerate(turns):
+            if number and not completion.ids:
                 break
-            trace.observe(written.context[len(trace.prompt) + len(trace.ids) :])
-            ids = written.ids
+            trace.observe(completion.context[len(trace.prompt) + len(trace.ids) :])
+            ids = completion.ids
             trace.ids.extend(ids)
             trace.own.extend([1] * len(ids))
             trace.logprobs.extend(ids.logprobs if isinstance(ids, Scored) else [0.0] * len(ids))
         return trace
 
     def observe(self, ids: Sequence[int]) -> None:
-        """Put in what the environment said."""
+        """Append tokens of the environment."""
         self.ids.extend(ids)
         self.own.extend([0] * len(ids))
         self.logprobs.extend([0.0] * len(ids))
 
 
-def independent(seed: object, contexts: Sequence[Sequence[int]]) -> list[str]:
-    """Return keys for :meth:`LanguageModel.generate` that differ where a context comes again, as rollouts do.
+def rollout_keys(seed: object, contexts: Sequence[Sequence[int]]) -> list[str]:
+    """Return keys for :meth:`LanguageModel.generate` that differ between repeats of a context, as of rollouts.
 
-    They follow from the seed, the context and how often it came before; the other contexts change nothing.
+    They follow from the seed, the context and its number of earlier repeats, not from the other contexts.
 
-    >>> one, other, again = independent(0, [[5], [6], [5]])
-    >>> one != again, independent(0, [[5], [5]]) == [one, again]
+    >>> first, other, again = rollout_keys(0, [[5], [6], [5]])
+    >>> first != again, rollout_keys(0, [[5], [5]]) == [first, again]
     (True, True)
     """
     seen: Counter[tuple[int, ...]] = Counter()
@@ -123,13 +123,13 @@ def independent(seed: object, contexts: Sequence[Sequence[int]]) -> list[str]:
 
 
 class Sampler:
-    """A generator whose model learns; ``generate`` is asked once for all requests.
+    """A generator whose model learns; one call of ``generate`` answers all requests.
 
     Args:
         writer: encodes and decodes. generate: samples. max_tokens: of a completion.
-        grows: the text of an episode is one that grows; else every request is a text of its own.
+        grows: whether an episode is one growing text; else every request is a text of its own.
 
-    An episode that has no room for another completion is given an empty one, which is counted.
+    An episode without room for another completion gets an empty one, which is counted.
     """
 
     def __init__(self, writer: LanguageModel, generate: GenerateIds, *, max_tokens: int, grows: bool = True) -> None:
@@ -145,74 +145,74 @@ class Sampler:
             ModelError: the pipeline changed what the model had said; its tokens are no longer those of the text.
         """
         contexts = [self.context(request) for request in requests]
-        fits = [row for row, ids in enumerate(contexts) if len(ids) + self._max_tokens <= self._writer.room]
-        written = self._generate([contexts[row] for row in fits], [requests[row].stop for row in fits]) if fits else []
-        written = [first_of(ids, requests[row].max_tokens) for row, ids in zip(fits, written, strict=True)]
-        own: dict[int, list[int]] = dict(zip(fits, written, strict=True))
-        self._usage["requests"] += len(fits)
-        self._usage["without_room"] += len(requests) - len(fits)
-        self._usage["prompt_tokens"] += sum(len(contexts[row]) for row in fits)
-        self._usage["completion_tokens"] += sum(map(len, written))
+        rows = [row for row, ids in enumerate(contexts) if len(ids) + self._max_tokens <= self._writer.room]
+        samples = self._generate([contexts[row] for row in rows], [requests[row].stop for row in rows]) if rows else []
+        samples = [take_first(ids, requests[row].max_tokens) for row, ids in zip(rows, samples, strict=True)]
+        ids_of: dict[int, list[int]] = dict(zip(rows, samples, strict=True))
+        self._usage["requests"] += len(rows)
+        self._usage["without_room"] += len(requests) - len(rows)
+        self._usage["prompt_tokens"] += sum(len(contexts[row]) for row in rows)
+        self._usage["completion_tokens"] += sum(map(len, samples))
         return [
-            self._completion(request, context, own.get(row, []))
+            self._completion(request, context, ids_of.get(row, []))
             for row, (request, context) in enumerate(zip(requests, contexts, strict=True))
         ]
 
     def usage(self) -> Mapping[str, float]:
-        """Return requests, their tokens, and how many found no room, so far."""
+        """Return the number of requests, of their tokens, and of requests without room, so far."""
         return dict(self._usage)
 
     def _completion(self, request: Generate, context: list[int], ids: list[int]) -> Completion:
-        written = self._writer.decode(ids)
-        text = request.cut(written)
-        ended = text != written or (ids and ids[-1] in self._writer.ends)
-        decoded = self._writer.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
-        return Completion.of(text, context, ids, ending=decoded[len(text) :] if ended else "")
+        decoded_text = self._writer.decode(ids)
+        text = request.cut(decoded_text)
+        has_end = text != decoded_text or (ids and ids[-1] in self._writer.ends)
+        full_text = self._writer.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+        return Completion.of(text, context, ids, ending=full_text[len(text) :] if has_end else "")
 
     def context(self, request: Generate) -> list[int]:
-        """Return the ids that a request goes on from: those of the last turn, and what the environment said since."""
+        """Return the ids that a request continues: those of the last turn, and the environment's since."""
         if not (self._grows and request.past):
             return self._writer.encode(request)
         last = request.past[-1]
-        written, observed = last.completion, self._text_since(request, last)
-        if not isinstance(written, Completion) or observed is None:
+        completion, new_text = last.completion, self._text_since(request, last)
+        if not isinstance(completion, Completion) or new_text is None:
             raise ModelError(
                 "the pipeline (or the model's chat template) changed what the model had said, so its tokens cannot be "
                 "trained on; use pipeline search_r1, or a template that keeps earlier turns as they are"
             )
         markers = (*last.request.stop, *map(self._writer.tokenizer.decode, self._writer.ends))
-        if any(written.ending.startswith(marker) and observed.startswith(marker) for marker in markers):
-            pairs = zip(observed, written.ending, strict=False)
-            observed = observed[sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)) :]  # the model's own
-        ids: list[int] = self._writer.tokenizer(observed, add_special_tokens=False)["input_ids"] if observed else []
-        return [*written.context, *written.ids, *ids]
+        if any(completion.ending.startswith(marker) and new_text.startswith(marker) for marker in markers):
+            pairs = zip(new_text, completion.ending, strict=False)
+            new_text = new_text[sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)) :]  # the model's own
+        ids: list[int] = self._writer.tokenizer(new_text, add_special_tokens=False)["input_ids"] if new_text else []
+        return [*completion.context, *completion.ids, *ids]
 
     def _text_since(self, request: Generate, last: Turn) -> str | None:
-        """Return the text of a request after the last completion; None where something before it was changed.
+        """Return the text of a request after the last completion; None if the text before it was changed.
 
-        A chat template may tidy up the reply itself (white space around thoughts), in which its tokens do not follow.
+        A chat template may tidy up the reply itself (white space around thoughts); its tokens stay as sampled.
         """
         reply, count = last.completion, len(last.request.messages)
         if not request.messages:
             whole = last.request.prompt + reply
             return request.prompt[len(whole) :] if request.prompt.startswith(whole) else None
-        kept, since = request.messages[:count], request.messages[count + 1 :]
-        goes_on = [
+        earlier, since = request.messages[:count], request.messages[count + 1 :]
+        continuing = [
             turn
             for turn in request.messages[count : count + 1]
             if turn["role"] == "assistant" and turn["content"].startswith(reply)
         ]
-        if kept != last.request.messages or not goes_on or not self._keeps_turns:
+        if earlier != last.request.messages or not continuing or not self._keeps_turns:
             return None
-        marked = {"role": "assistant", "content": f"{_REPLY}{goes_on[0]['content'][len(reply) :]}"}
-        return self._writer.render(Generate((*kept, marked, *since))).partition(_REPLY)[2]
+        marked = {"role": "assistant", "content": f"{_REPLY}{continuing[0]['content'][len(reply) :]}"}
+        return self._writer.render(Generate((*earlier, marked, *since))).partition(_REPLY)[2]
 
 
 class Samplers:
-    """A language model that learns, as it is sampled: a :class:`Sampler` per temperature, opened when asked for.
+    """Samplers of a language model that learns: a :class:`Sampler` per temperature, opened at its first use.
 
-    The model of a folder, or a cached hub name, is loaded once, with the first of them. Rollouts of a question are
-    independent, and the same whatever else is asked for at the time.
+    The model of a folder, or a cached hub name, is loaded once, with the first sampler. Rollouts of a question are
+    independent, and do not depend on other requests.
 
     Args:
         model: folder or name. max_tokens: of a completion. batch_size: completions that are sampled together.
@@ -252,7 +252,7 @@ class Samplers:
             contexts,
             stops,
             temperature=temperature,
-            keys=independent(self._seed, contexts),
+            keys=rollout_keys(self._seed, contexts),
             max_tokens=self._max_tokens,
             batch_size=self._batch_size,
         )

@@ -16,9 +16,9 @@ class ServerGenerator:
     """A generator that asks the server of ``params``, up to its ``concurrency`` requests at a time.
 
     Failed attempts are tried again as :class:`harr.services.openai_client.Service` says. Every request carries the same
-    ``seed``, so equal requests of a batch are asked once. A prompt that is longer than the model reads is answered by
-    nothing (:class:`harr.types.PromptTooLong`), which is counted: one such prompt ends no run. One that left less room
-    than it asked for is counted as ``no_room``: vLLM then writes what fits, and says so only by its count of tokens.
+    ``seed``, so equal requests of a batch are sent once. A prompt that is longer than the model reads gets an empty
+    completion (:class:`harr.types.PromptTooLong`), which is counted and ends no run. A prompt that leaves less room
+    than requested is counted as ``no_room``: vLLM then writes what fits, which only its count of tokens shows.
     """
 
     def __init__(self, params: ServedParams, *, seed: int = 0, name: str = "generator") -> None:
@@ -32,9 +32,9 @@ class ServerGenerator:
 
     def usage(self) -> dict[str, float]:
         """Return requests, retries, time-outs, tokens and prompts that left no room, or too little."""
-        tried = {"retries": self._service.retries, "timeouts": self._service.timeouts}
+        failures = {"retries": self._service.retries, "timeouts": self._service.timeouts}
         with self._lock:
-            counts = {"requests": 0, **tried, **self._usage}
+            counts = {"requests": 0, **failures, **self._usage}
         return {name: float(count) for name, count in counts.items()}
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
@@ -91,7 +91,7 @@ class ServerGenerator:
 
 
 class ServerSamplers:
-    """A language model that learns, as a server of it samples: a generator per temperature, opened when asked for.
+    """Samplers of a language model behind a server: a generator per temperature, opened at its first use.
 
     Equal prompts of a batch get one text; those that LeReT compares differ by their demonstrations.
     """
@@ -110,16 +110,15 @@ class ServerSamplers:
 
 
 def _count(value: Any) -> int:
-    """Return a number of tokens; 0 for whatever else a server may say."""
+    """Return a number of tokens; 0 for any other value of a server."""
     return value if type(value) is int and 0 <= value < 1 << 40 else 0
 
 
 def _text(reply: Any, *, raw: bool) -> str | None:
-    """Return the text of an answer; a message may say null for an empty one. None for an answer that holds no text.
+    """Return the text of an answer, null counting as empty; None for an answer without text.
 
-    It is :class:`harr.types.TruncatedCompletion` where the server says that it reached its limit.
-
-    Half a character (a lone surrogate), which no file can hold, becomes "?".
+    It is a :class:`harr.types.TruncatedCompletion` if the server reached its limit. A lone surrogate, which no file can
+    hold, becomes "?".
     """
     try:
         choice = reply.choices[0]

@@ -7,7 +7,7 @@ from harr.types import Generate, Generator
 
 
 class SharedGenerator:
-    """A generator that only the main process makes and asks; the others hear its answers.
+    """A generator that only the main process makes and calls; the others receive its answers.
 
     >>> from harr.datasets.world.people_player import Scripted
     >>> SharedGenerator(Scripted).complete([])
@@ -15,13 +15,13 @@ class SharedGenerator:
     """
 
     def __init__(self, make: Callable[[], Generator]) -> None:
-        self._made: list[Generator] = []
-        main_process_only(lambda: self._made.append(make()))
+        self._generators: list[Generator] = []
+        main_process_only(lambda: self._generators.append(make()))
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
         """Return one completion per request, in order, in every process."""
-        return main_process_only(lambda: self._made[0].complete(requests))
+        return main_process_only(lambda: self._generators[0].complete(requests))
 
     def usage(self) -> Mapping[str, float]:
-        """Return the generator's counts; nothing beside the main process."""
-        return self._made[0].usage() if self._made else {}
+        """Return the generator's counts; {} outside the main process."""
+        return self._generators[0].usage() if self._generators else {}

@@ -24,9 +24,9 @@ from harr.types import Pipeline
 
 @dataclass(frozen=True, slots=True)
 class WriterFacts:
-    """What is known of the model that writes: ``fits(limit)`` is a test whether a text has at most so many tokens;
-    ``frame()``, what its chat template has before and after the first turn of a user; ``check()`` refuses a template
-    whose conversations cannot be trained on; ``tokens(text)`` is the length of a text."""
+    """Facts about the model that writes: ``fits(limit)`` tests whether a text has at most so many tokens; ``frame()``
+    is its chat template's text before and after the first turn of a user; ``check()`` refuses a template whose
+    conversations cannot be trained on; ``tokens(text)`` is the length of a text."""
 
     fits: Callable[[int], Callable[[str], bool]]
     frame: Callable[[], tuple[str, str]]
@@ -38,33 +38,33 @@ Build = Callable[[Any, WriterFacts], Pipeline]
 """Makes a pipeline of section ``pipeline``."""
 
 
-def _by_keywords(play: Callable[..., Any]) -> Build:
+def _build_by_keywords(play: Callable[..., Any]) -> Build:
     """Return the builder of a pipeline whose keyword arguments are the parameters of its section."""
-    return lambda section, written: partial(play, **section.model_dump(exclude={"name"}))
+    return lambda section, writer: partial(play, **section.model_dump(exclude={"name"}))
 
 
-def _growing(play: Callable[..., Any]) -> Build:
+def _build_growing(play: Callable[..., Any]) -> Build:
     """Return the builder of a pipeline that writes one growing text, which a template frames."""
 
-    def build(section: Any, written: WriterFacts) -> Pipeline:
-        template = written.frame() if section.template == "chat" else section.template
+    def build(section: Any, writer: WriterFacts) -> Pipeline:
+        template = writer.frame() if section.template == "chat" else section.template
         return partial(play, **section.model_dump(exclude={"name", "thinking_tokens"}) | {"template": template})
 
     return build
 
 
-def _react(section: Any, written: WriterFacts) -> Pipeline:
+def _build_react(section: Any, writer: WriterFacts) -> Pipeline:
     if section.shows == "passages":
         return partial(react_passages, max_searches=section.max_searches)
     return partial(react, max_searches=section.max_searches, reader_sees=section.reader_sees)
 
 
-def _leret(section: Any, written: WriterFacts) -> Pipeline:
-    shows = written.fits(section.few_shot_tokens or section.max_tokens)
-    return LeReT(section.hops, section.order, section.template, fits=written.fits(section.max_tokens), shows=shows)
+def _build_leret(section: Any, writer: WriterFacts) -> Pipeline:
+    shows = writer.fits(section.few_shot_tokens or section.max_tokens)
+    return LeReT(section.hops, section.order, section.template, fits=writer.fits(section.max_tokens), shows=shows)
 
 
-def _function(section: Any, written: WriterFacts) -> Pipeline:
+def _build_function(section: Any, writer: WriterFacts) -> Pipeline:
     shape = "takes a Question and yields Search and Generate"
     play = function_of(section.function, key="pipeline.function", shape=shape, settings=section.settings)
     if isclass(play) or (isfunction(play) and not isgeneratorfunction(play)):
@@ -73,11 +73,11 @@ def _function(section: Any, written: WriterFacts) -> Pipeline:
 
 
 PIPELINES: dict[str, Build] = {
-    "multistep": _by_keywords(multistep),
-    "react": _react,
-    "search_r1": _growing(search_r1),
-    "r_search": _growing(r_search),
-    "pick": _by_keywords(pick),
-    "leret": _leret,
-    "function": _function,
+    "multistep": _build_by_keywords(multistep),
+    "react": _build_react,
+    "search_r1": _build_growing(search_r1),
+    "r_search": _build_growing(r_search),
+    "pick": _build_by_keywords(pick),
+    "leret": _build_leret,
+    "function": _build_function,
 }

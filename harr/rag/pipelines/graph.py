@@ -62,10 +62,10 @@ class Node:
         """
         return tuple(dict.fromkeys(_REFERENCE.findall(self.query)))
 
-    def filled(self, values: Mapping[str, str]) -> str:
-        """Return the query with a value in place of every reference; what a value holds is not read again.
+    def fill_in(self, values: Mapping[str, str]) -> str:
+        """Replace every reference in the query by its value; values are not expanded again.
 
-        >>> Node("C", "birthplace of $A", "General").filled({"A": "$B"})
+        >>> Node("C", "birthplace of $A", "General").fill_in({"A": "$B"})
         'birthplace of $B'
         """
         return _REFERENCE.sub(lambda name: values[name[1]], self.query)
@@ -112,12 +112,12 @@ def levels(graph: Graph) -> list[tuple[Node, ...]]:
     """
     sorter = _sorter([node.label for node in graph.nodes], graph.edges)
     sorter.prepare()
-    found = []
+    groups = []
     while sorter.is_active():
         ready = sorter.get_ready()
-        found.append(tuple(node for node in graph.nodes if node.label in ready))
+        groups.append(tuple(node for node in graph.nodes if node.label in ready))
         sorter.done(*ready)
-    return found
+    return groups
 
 
 def ancestors(label: str, edges: Sequence[tuple[str, str]]) -> set[str]:
@@ -126,14 +126,14 @@ def ancestors(label: str, edges: Sequence[tuple[str, str]]) -> set[str]:
     >>> sorted(ancestors("C", [("A", "B"), ("B", "C"), ("C", "D")]))
     ['A', 'B']
     """
-    found: set[str] = set()
-    todo = [label]
-    while todo:
-        child = todo.pop()
-        new = {parent for parent, heir in edges if heir == child} - found
-        found |= new
-        todo += new
-    return found
+    labels: set[str] = set()
+    pending = [label]
+    while pending:
+        child = pending.pop()
+        new = {parent for parent, heir in edges if heir == child} - labels
+        labels |= new
+        pending += new
+    return labels
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
@@ -192,10 +192,10 @@ def _edge_faults(nodes: Sequence[Node], edges: Sequence[tuple[str, str]]) -> Ite
         _sorter(labels, others).prepare()
     except CycleError as error:
         yield f"cycle: {' -> '.join(error.args[1])}"
-    before = {label: ancestors(label, others) - {label} for label in labels}
+    ancestors_of = {label: ancestors(label, others) - {label} for label in labels}
     for node in nodes:
-        strange = [name for name in node.references if name not in before[node.label]]
-        yield from (f"reference to no ancestor: ${name} in {node.label}" for name in strange)
+        unreachable = [name for name in node.references if name not in ancestors_of[node.label]]
+        yield from (f"reference to no ancestor: ${name} in {node.label}" for name in unreachable)
 
 
 def _sorter(labels: Iterable[str], edges: Sequence[tuple[str, str]]) -> TopologicalSorter[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harr.io.progress import bar
-from harr.rag.pipelines.replies import chatml, passages_text, prompt, prompt_file, said, short_answer, without_thoughts
+from harr.rag.pipelines.replies import chatml, passages_text, prompt, prompt_file, said, short_answer, strip_thoughts
 from harr.rag.pipelines.search_r1 import documents
 from harr.rag.pipelines.tags import escape
 from harr.types import (
@@ -29,12 +29,12 @@ from harr.types import (
 )
 
 RAW = ("bare", "plain")
-"""Templates of raw text, which a query ends with its line; in a conversation it ends with the turn."""
+"""Templates of raw text, in which a query ends with its line; in a conversation it ends with the turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """An example in a few-shot prompt: a question, what was found for it so far, and the query that came next."""
+    """An example in a few-shot prompt: a question, the passages retrieved so far, and the next query."""
 
     question: str
     context: tuple[Passage, ...]
@@ -55,8 +55,8 @@ class LeReT:
         template: ``bare`` shows what there is, ``plain`` puts instructions first, ``chatml`` wraps both in Qwen's chat
             markup, ``chat`` in the model's own.
         demonstrations: of a few-shot prompt; () is zero-shot.
-        fits: whether a prompt without demonstrations is short enough. One that is not loses its last passages, whole
-            ones. shows: whether one with them is. One that is not loses its last demonstrations, whole ones.
+        fits: whether a prompt without demonstrations is short enough; a longer one loses its last passages. shows:
+            whether a prompt with demonstrations is; a longer one loses its last demonstrations.
 
     A hop without a query finds nothing and is a fault.
     """
@@ -70,11 +70,11 @@ class LeReT:
 
     def __call__(self, question: Question) -> PyGenerator[Request, Any, Outcome]:
         """Play all hops."""
-        found: tuple[Retrieval, ...] = ()
+        retrievals: tuple[Retrieval, ...] = ()
         outcome = Outcome(turns=self.hops)
         for _ in range(self.hops):
-            retrieval, step = yield from self.hop(question, self.ranked(found), outcome.hops)
-            found = (*found, retrieval)
+            retrieval, step = yield from self.hop(question, self.rank(retrievals), outcome.hops)
+            retrievals = (*retrievals, retrieval)
             outcome = replace(
                 outcome,
                 hops=(*outcome.hops, *step.hops),
@@ -86,7 +86,7 @@ class LeReT:
     def hop(
         self, question: Question, context: Sequence[Passage], hops: tuple[Hop, ...] = ()
     ) -> PyGenerator[Request, Any, tuple[Retrieval, Outcome]]:
-        """Write one query, knowing the passages in ``context``, and search for it: what came back, and the hop."""
+        """Write one query, given the passages in ``context``, and search for it; return the retrieval and the hop."""
         text, escaped = self.prompt(question, context)
         reply: str = yield request(text, self.template)
         query, thought = query_of(reply), said(reply.rpartition("</think>")[0])
@@ -103,78 +103,82 @@ class LeReT:
 
         return play
 
-    def ranked(self, found: Sequence[Retrieval]) -> tuple[Passage, ...]:
-        """Return what the hops so far have found, as one ranking."""
-        return accumulated(found, self.order)
+    def rank(self, retrievals: Sequence[Retrieval]) -> tuple[Passage, ...]:
+        """Return the passages of the hops so far as one ranking."""
+        return accumulate(retrievals, self.order)
 
     def prompt(self, question: Question, context: Sequence[Passage]) -> tuple[str, int]:
         """Return the prompt with as many of the first passages as fit, and how many control tags were escaped in it.
 
         How many passages are shown does not depend on the demonstrations: with and without them it is one situation.
         """
-        asked, examples = question.text, self.demonstrations
-        kept = _most(len(context), lambda count: self.fits(render(asked, context[:count])[0]))
-        shown = _most(len(examples), lambda count: self.shows(render(asked, context[:kept], examples[:count])[0]))
-        return render(asked, context[:kept], examples[:shown])
+        text, examples = question.text, self.demonstrations
+        n_passages = _find_largest(len(context), lambda count: self.fits(render(text, context[:count])[0]))
+        n_examples = _find_largest(
+            len(examples), lambda n: self.shows(render(text, context[:n_passages], examples[:n])[0])
+        )
+        return render(text, context[:n_passages], examples[:n_examples])
 
 
-def _most(count: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number up to ``count`` that ``fits``; what fits, fits with fewer, and 0 is never asked.
+def _find_largest(count: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number up to ``count`` that ``fits``, a monotone test; 0 is never tested.
 
-    >>> _most(9, lambda number: number < 4), _most(3, lambda number: True), _most(3, lambda number: False)
-    (3, 3, 0)
-    >>> _most(0, lambda number: False)
-    0
+    >>> [_find_largest(9, lambda number: number < 4), _find_largest(3, lambda number: True)]
+    [3, 3]
+    >>> _find_largest(3, lambda number: False), _find_largest(0, lambda number: False)
+    (0, 0)
     """
-    return count if not count or fits(count) else bisect_left(range(1, count), True, key=lambda few: not fits(few))
+    return count if not count or fits(count) else bisect_left(range(1, count), True, key=lambda n: not fits(n))
 
 
 def by_hop(episode: Episode) -> Iterator[Retrieval]:
-    """Yield what every hop of a play found; nothing, where it had no query."""
+    """Yield the retrieval of every hop of an episode; an empty one for a hop without a query."""
     steps = iter(episode.steps)
     for hop in episode.outcome.hops:
         yield next(steps).retrieval if hop.query else Retrieval(())
 
 
-def answered(
+def add_answers(
     episodes: Sequence[Episode], program: LeReT, reader: Generator, *, batch_size: int, desc: str
 ) -> list[Episode]:
-    """Return the episodes with answers of a ``reader``, which is shown the question and all that was found, ranked.
+    """Return the episodes with answers of a ``reader``, which sees the question and all passages, ranked.
 
-    An episode that found nothing is not read: its answer is "".
+    An episode without passages is not read: its answer is "".
     """
-    read: list[Episode] = []
+    complete: list[Episode] = []
     with bar(total=len(episodes), desc=desc, unit="question") as progress:
         for start in range(0, len(episodes), batch_size):
             batch = episodes[start : start + batch_size]
-            shown = [passages_text(program.ranked(list(by_hop(episode)))) for episode in batch]
-            asked = [prompt("read", e.question, (), passages=text) for e, (text, _) in zip(batch, shown, strict=True)]
-            replies = iter(reader.complete([request for request, (text, _) in zip(asked, shown, strict=True) if text]))
-            for episode, (text, escaped) in zip(batch, shown, strict=True):
+            texts = [passages_text(program.rank(list(by_hop(episode)))) for episode in batch]
+            prompts = [prompt("read", e.question, (), passages=text) for e, (text, _) in zip(batch, texts, strict=True)]
+            replies = iter(
+                reader.complete([request for request, (text, _) in zip(prompts, texts, strict=True) if text])
+            )
+            for episode, (text, escaped) in zip(batch, texts, strict=True):
                 answer = short_answer(next(replies)) if text else ""
                 outcome = replace(episode.outcome, answer=answer, escaped=episode.outcome.escaped + escaped)
-                read.append(replace(episode, outcome=outcome))
+                complete.append(replace(episode, outcome=outcome))
             progress.update(len(batch))
-    return read
+    return complete
 
 
-def accumulated(found: Sequence[Retrieval], order: str) -> tuple[Passage, ...]:
-    """Return the passages of all hops as one ranking, each once, where it stands first.
+def accumulate(retrievals: Sequence[Retrieval], order: str) -> tuple[Passage, ...]:
+    """Return the passages of all hops as one ranking without repeats.
 
     ``score``: by the retriever's score, as published; scores of different queries are compared. ``rank``: by the rank
-    within its own search, of equal ranks the earlier hop first.
+    within its own search, the earlier hop first for equal ranks.
 
-    >>> one, two = (Retrieval(tuple(Passage(name, "") for name in names)) for names in ("ab", "ca"))
-    >>> [passage.id for passage in accumulated([one, two], "rank")]
+    >>> first, second = (Retrieval(tuple(Passage(name, "") for name in names)) for names in ("ab", "ca"))
+    >>> [passage.id for passage in accumulate([first, second], "rank")]
     ['a', 'c', 'b']
     """
-    placed = [
+    ranked = [
         (-retrieval.scores[rank] if order == "score" else rank, number, passage)
-        for number, retrieval in enumerate(found)
+        for number, retrieval in enumerate(retrievals)
         for rank, passage in enumerate(retrieval.passages)
     ]
     first: dict[str, Passage] = {}
-    for *_, passage in sorted(placed, key=lambda place: place[:2]):
+    for *_, passage in sorted(ranked, key=lambda place: place[:2]):
         first.setdefault(passage.id, passage)
     return tuple(first.values())
 
@@ -191,12 +195,12 @@ def render(question: str, context: Sequence[Passage], demonstrations: Sequence[D
     Doc 1(Title: Ada Brown) Born in Bath.
     Query:
     """
-    shown = [f"{_situation(example.question, example.context)} {example.query}\n\n" for example in demonstrations]
-    return escape("".join(shown) + _situation(question, context))
+    examples = [f"{_write_hop(example.question, example.context)} {example.query}\n\n" for example in demonstrations]
+    return escape("".join(examples) + _write_hop(question, context))
 
 
 def request(text: str, template: str) -> Generate:
-    """Return what the model is asked with a prompt of :func:`render`.
+    """Return the request for a prompt of :func:`render`.
 
     >>> request("Question: Who?\\nQuery:", "bare")
     Generate(messages=(), prompt='Question: Who?\\nQuery:', stop=('\\n',), past=(), max_tokens=0)
@@ -213,12 +217,12 @@ def request(text: str, template: str) -> Generate:
 
 
 def query_of(completion: str) -> str:
-    """Return the first line of a completion that says something, after its thoughts; "" where there is none.
+    """Return the first non-empty line of a completion after its thoughts; "" without one.
 
     >>> query_of(" mother of Ada Brown\\nQuestion:"), query_of("<think>well</think>\\n\\nAda Brown")
     ('mother of Ada Brown', 'Ada Brown')
     """
-    return next((" ".join(line.split()) for line in without_thoughts(completion).splitlines() if line.strip()), "")
+    return next((" ".join(line.split()) for line in strip_thoughts(completion).splitlines() if line.strip()), "")
 
 
 def completion_text(query: str, template: str) -> str:
@@ -230,5 +234,5 @@ def completion_text(query: str, template: str) -> str:
     return f" {query}\n" if template in RAW else query
 
 
-def _situation(question: str, context: Sequence[Passage]) -> str:
+def _write_hop(question: str, context: Sequence[Passage]) -> str:
     return "\n".join([f"Question: {' '.join(question.split())}", *documents(context), "Query:"])

@@ -7,8 +7,8 @@ After HARR's planner and reader pipeline (arXiv 2602.03645). What malformed repl
 
 Both are counted in ``Outcome.malformed``. An answer of "unknown" becomes "", which scores 0.
 
-A planner may add the key ``resolved``: its sub-query with the name in it that a pronoun stands for. It is kept beside
-the search (:class:`harr.types.Search`) and is in no state and no prompt.
+A planner may add the key ``resolved``: its sub-query with the pronoun replaced by the name. It is stored with the
+search (:class:`harr.types.Search`) and is in no state and no prompt.
 """
 
 from collections.abc import Generator as PyGenerator
@@ -32,7 +32,7 @@ def multistep(
         if action != "ASK" or not sub_query:
             return Outcome("", hops, malformed + 1, escaped, tool_errors=errors)
         resolved = line(plan.get("resolved"))
-        hop, broken, found, failed = yield from look_up(question, hops, sub_query, resolved, reader_sees=reader_sees)
-        hops, malformed, escaped, errors = (*hops, hop), malformed + broken, escaped + found, errors + failed
+        hop, bad, tags, failure = yield from look_up(question, hops, sub_query, resolved, reader_sees=reader_sees)
+        hops, malformed, escaped, errors = (*hops, hop), malformed + bad, escaped + tags, errors + failure
     answer = short_answer((yield prompt("answer", question, hops)))
     return Outcome(answer, hops, malformed, escaped, tool_errors=errors)

@@ -19,19 +19,19 @@ def pick(question: Question, *, picks: int, depth: int = 0, reader: bool = False
     1
     """
     hops: tuple[Hop, ...] = ()
-    taken: frozenset[str] = frozenset()
-    found: tuple[Passage, ...] = ()
+    picked_ids: frozenset[str] = frozenset()
+    picked: tuple[Passage, ...] = ()
     for number in range(1, picks + 1):
-        wanted = max(1, depth - len(taken)) if number == picks else 1
-        retrieval = yield Search(question, question.text, hops, taken, k=wanted)
+        count = max(1, depth - len(picked_ids)) if number == picks else 1
+        retrieval = yield Search(question, question.text, hops, picked_ids, k=count)
         if not retrieval.passages:  # none of the candidates is left
             break
         hops += tuple(Hop("", passage.content) for passage in retrieval.passages)
-        taken |= {passage.id for passage in retrieval.passages}
-        found += retrieval.passages
+        picked_ids |= {passage.id for passage in retrieval.passages}
+        picked += retrieval.passages
     if not reader:
         return Outcome(hops=hops)
     place = {name: number for number, name in enumerate(question.candidate_ids)}
-    shown, escaped = passages_text(sorted(found, key=lambda passage: place.get(passage.id, 0)))
-    reply: str = yield prompt("pick", question, (), passages=shown)
+    text, escaped = passages_text(sorted(picked, key=lambda passage: place.get(passage.id, 0)))
+    reply: str = yield prompt("pick", question, (), passages=text)
     return Outcome(short_answer(reply), hops, escaped=escaped)

@@ -2,15 +2,15 @@
 
 One growing text: thoughts, a search graph (``harr/rag/pipelines/graph.py``), results, an answer. The searches of a
 level of the graph are made together. Where later queries refer to a node, as ``$A`` does, the results so far are shown
-first, and the model is asked what it found: ``<found> A is Ethel Price </found>`` (:func:`findings`). These words are
-put in for ``$A``, and learnt like all that the model writes. The results show every query as it was asked. A node is
-not asked if a node that it refers to has no finding or if the budget is spent, which the results say, too. A node never
-gets a passage that a node before it already found.
+first, and the model writes what it found: ``<found> A is Ethel Price </found>`` (:func:`findings`). These words replace
+``$A``, and are learnt like all of the model's text. The results show every query as it was searched. A node is skipped
+if a node that it refers to has no finding or if the budget is spent, which the results say, too. A node never gets a
+passage that a node before it already found.
 
 A text that is no graph ends the episode with the answer "", as published: the reasons are in ``Outcome.graph``. So does
-a plan that was cut off. Whether the blocks have their form is another matter (``Outcome.faults``), which counts what
-the prompt began. A plan and an answer are two turns, and every block of findings is one more; an answer that was never
-asked for is not well-formed.
+a plan that was cut off. The form of the blocks is checked apart (``Outcome.faults``), including what the prompt began.
+A plan and an answer are two turns, and every block of findings is one more; an answer that was never requested is not
+well-formed.
 """
 
 import re
@@ -27,10 +27,10 @@ from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retri
 FINDING_WORDS = 10
 """Maximum number of words of a finding, which becomes a part of a query."""
 UNKNOWN = "unknown"
-"""The finding of a node that found nothing; whoever says so is well-formed."""
+"""The finding of a node that found nothing; it is well-formed."""
 NO_FINDING = "no finding"
-"""The fault of a turn that does not say what a later query needs."""
-_BEGUN, _CUT = "<think>", "cut off"
+"""The fault of a turn without a finding that a later query needs."""
+_BEGIN, _CUT = "<think>", "cut off"
 _FINDING = re.compile(r"([A-Z]) is (.+)")
 
 
@@ -50,39 +50,39 @@ def r_search(
     answer "".
     """
     limits = {"max_nodes": max_nodes, "max_words": max_words}
-    shown = {"tools": ", ".join(tools), "first": tools[0], "last": tools[-1], **limits}
-    shown["budget"] = f" At most {budget} searches are made." if budget else ""
-    text, escaped = opening("r_search", question, template, _BEGUN, **shown)
-    begun = _BEGUN if text.rstrip().endswith(_BEGUN) else ""
+    values = {"tools": ", ".join(tools), "first": tools[0], "last": tools[-1], **limits}
+    values["budget"] = f" At most {budget} searches are made." if budget else ""
+    text, escaped = opening("r_search", question, template, _BEGIN, **values)
+    prefix = _BEGIN if text.rstrip().endswith(_BEGIN) else ""
     planning = Generate(prompt=text, stop=("</search>",))
     completion: str = yield planning
     plan = planning.cut(completion)
-    written = _closed(plan, "search")
-    whole = planning.stopped(completion)
-    wrong = disorder(begun + written, ("think", "search")) if whole else _CUT
-    faults = (wrong,) if wrong else ()
-    block = _block(begun + plan, "search") if whole else None
-    missing = "no search block" if whole else _CUT
+    block_text = _close_block(plan, "search")
+    complete = planning.stopped(completion)
+    fault = disorder(prefix + block_text, ("think", "search")) if complete else _CUT
+    faults = (fault,) if fault else ()
+    block = _block(prefix + plan, "search") if complete else None
+    missing = "no search block" if complete else _CUT
     graph = (missing,) if block is None else parse(block, tools, **limits)
     if not isinstance(graph, Graph):
         return Outcome("", (), 1, escaped, 2, (*faults, "no answer"), graph)
-    results = _Results(graph, budget, said((begun + plan).rpartition("<search>")[0]))
-    text, turns = text + written, 2
+    results = _Results(graph, budget, said((prefix + plan).rpartition("<search>")[0]))
+    text, turns = text + block_text, 2
     for level in levels(graph):
         if searches := results.searches(question, level):
             results.add(searches, (yield tuple(searches.values())))
-        if wanted := results.wanted(level):
+        if labels := results.list_open_labels(level):
             text, tags = results.insert(text)
-            text += asked_for(wanted)
-            reply, wrong = yield from _block_of(text, "found")
-            read = {} if wrong == _CUT else findings(_block(reply, "found") or "", wanted)
-            results.learnt |= {label: value for label, value in read.items() if value.lower() != UNKNOWN}
-            wrong = wrong or ("" if read.keys() == wanted else NO_FINDING)
-            faults = (*faults, wrong) if wrong else faults
+            text += ask_for_findings(labels)
+            reply, fault = yield from _write_block(text, "found")
+            named_findings = {} if fault == _CUT else findings(_block(reply, "found") or "", labels)
+            results.answers |= {label: value for label, value in named_findings.items() if value.lower() != UNKNOWN}
+            fault = fault or ("" if named_findings.keys() == labels else NO_FINDING)
+            faults = (*faults, fault) if fault else faults
             results.thought = said(reply.rpartition("<found>")[0])
-            text, turns, escaped = text + _closed(reply, "found"), turns + 1, escaped + tags
+            text, turns, escaped = text + _close_block(reply, "found"), turns + 1, escaped + tags
     text, tags = results.insert(text)
-    reply, wrong = yield from _block_of(text, "answer")
+    reply, fault = yield from _write_block(text, "answer")
     answer = " ".join((_block(reply, "answer") or "").split())
     return Outcome(
         answer,
@@ -90,7 +90,7 @@ def r_search(
         malformed=int(not answer),
         escaped=escaped + tags,
         turns=turns,
-        faults=(*faults, wrong) if wrong else faults,
+        faults=(*faults, fault) if fault else faults,
         graph=(),
         tool_errors=sum(bool(retrieval.error) for retrieval in results.retrievals.values()),
     )
@@ -98,70 +98,70 @@ def r_search(
 
 @dataclass(slots=True)
 class _Results:
-    """What the nodes of a graph have brought so far, by label: each was asked, or there is a reason why not.
+    """The results of a graph's nodes so far, by label: a search and its retrieval, or the reason why none was made.
 
-    ``thought``: what was written right before the graph, or the findings, that let the next searches be made.
+    ``thought``: the model's text right before the graph, or before the findings that allow the next searches.
     """
 
     graph: Graph
     budget: int
     thought: str
-    asked: dict[str, Search] = field(default_factory=dict)
+    made: dict[str, Search] = field(default_factory=dict)
     retrievals: dict[str, Retrieval] = field(default_factory=dict)
-    learnt: dict[str, str] = field(default_factory=dict)
-    unasked: dict[str, str] = field(default_factory=dict)
-    shown: set[str] = field(default_factory=set)
+    answers: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    inserted: set[str] = field(default_factory=set)
 
     def searches(self, question: Question, level: Sequence[Node]) -> dict[str, Search]:
         """Return the searches of a level, by label."""
-        found: dict[str, Search] = {}
+        by_label: dict[str, Search] = {}
         for node in level:
-            missing = [name for name in node.references if name not in self.learnt]
+            missing = [name for name in node.references if name not in self.answers]
             if missing:
-                self.unasked[node.label] = f"nothing was found for {missing[0]}"
-            elif self.budget and len(self.asked) + len(found) >= self.budget:
-                self.unasked[node.label] = f"all {self.budget} searches are used up"
+                self.skipped[node.label] = f"nothing was found for {missing[0]}"
+            elif self.budget and len(self.made) + len(by_label) >= self.budget:
+                self.skipped[node.label] = f"all {self.budget} searches are used up"
             else:
-                found[node.label] = self._search(question, node)
-        return found
+                by_label[node.label] = self._search(question, node)
+        return by_label
 
     def add(self, searches: dict[str, Search], retrievals: Sequence[Retrieval]) -> None:
-        """Keep what came back."""
-        self.asked |= searches
+        """Store searches and their retrievals."""
+        self.made |= searches
         self.retrievals |= zip(searches, retrievals, strict=True)
 
-    def wanted(self, level: Sequence[Node]) -> set[str]:
+    def list_open_labels(self, level: Sequence[Node]) -> set[str]:
         """Return the labels of a level that brought passages and that a later query refers to."""
-        needed = {name for node in self.graph.nodes for name in node.references}
-        return {node.label for node in level if node.label in needed and self._passages(node.label)}
+        referenced = {name for node in self.graph.nodes for name in node.references}
+        return {node.label for node in level if node.label in referenced and self._passages(node.label)}
 
     def insert(self, text: str) -> tuple[str, int]:
-        """Return a text with a block of what was not yet shown, and how many control tags were escaped in it.
+        """Return a text with a block of the new results, and how many control tags were escaped in it.
 
-        Per node its label, tool and query, then passages or why there are none.
+        For every node it shows label, tool and query, then passages or why there are none.
         """
         lines = []
         for node in (node for level in levels(self.graph) for node in level):
-            search, retrieval = self.asked.get(node.label), self.retrievals.get(node.label, Retrieval(()))
-            if node.label in self.shown or not (search or node.label in self.unasked):
+            search, retrieval = self.made.get(node.label), self.retrievals.get(node.label, Retrieval(()))
+            if node.label in self.inserted or not (search or node.label in self.skipped):
                 continue
-            self.shown.add(node.label)
+            self.inserted.add(node.label)
             lines.append(f"{node.label} ({node.tool}): {search.query if search else node.query}")
             if not search:
-                lines.append(f"not asked: {self.unasked[node.label]}")
+                lines.append(f"not asked: {self.skipped[node.label]}")
             elif retrieval.error:
                 lines.append(f"error: {' '.join(retrieval.error.split())[:200]}")
             elif not retrieval.passages:
                 lines.append("nothing found")
             lines += documents(retrieval.passages)
-        shown, tags = escape("\n".join(lines))
-        return f"{text}\n<result>\n{shown}\n</result>\n", tags
+        block, tags = escape("\n".join(lines))
+        return f"{text}\n<result>\n{block}\n</result>\n", tags
 
     def hops(self, labels: Iterable[str] | None = None) -> Iterable[Hop]:
-        """Yield the searches made, or those of ``labels``, with what the model says that they found."""
-        for label, search in self.asked.items():
+        """Yield the searches made, or those of ``labels``, with the model's findings."""
+        for label, search in self.made.items():
             if labels is None or label in labels:
-                yield Hop(search.query, self.learnt.get(label, ""))
+                yield Hop(search.query, self.answers.get(label, ""))
 
     def _passages(self, label: str) -> tuple[Passage, ...]:
         return self.retrievals[label].passages if label in self.retrievals else ()
@@ -170,7 +170,7 @@ class _Results:
         before = ancestors(node.label, self.graph.edges)
         return Search(
             question,
-            node.filled(self.learnt),
+            node.fill_in(self.answers),
             tuple(self.hops(before)),
             frozenset(passage.id for label in before for passage in self._passages(label)),
             tool=node.tool,
@@ -178,52 +178,52 @@ class _Results:
         )
 
 
-def asked_for(labels: Iterable[str]) -> str:
-    """Return the line that asks for findings; without it no model could tell whether it is to answer.
+def ask_for_findings(labels: Iterable[str]) -> str:
+    """Return the line that asks for findings; without it a model could not know whether to answer.
 
-    >>> asked_for({"B", "A"})
+    >>> ask_for_findings({"B", "A"})
     'What did A, B find?\\n'
     """
     return f"What did {', '.join(sorted(labels))} find?\n"
 
 
 def findings(text: str, wanted: Iterable[str]) -> dict[str, str]:
-    """Return what a block says that the ``wanted`` nodes found, by label; lines or semicolons divide it.
+    """Return the findings of the ``wanted`` nodes in a block, by label; lines or semicolons divide it.
 
-    Nothing is repaired: one of more than ``FINDING_WORDS`` words is left out, and so is a node that is told twice.
+    Nothing is repaired: findings of more than ``FINDING_WORDS`` words, and of nodes named twice, are left out.
 
     >>> findings(" A is Ethel Price; B is Bath\\nB is Rome\\nC is 1902 ", {"A", "B", "C"})
     {'A': 'Ethel Price', 'C': '1902'}
     """
     lines = [_FINDING.fullmatch(" ".join(line.split())) for line in re.split(r"[;\n]", text)]
-    told = [(line[1], line[2]) for line in lines if line]
-    labels = [label for label, _ in told]
+    pairs = [(line[1], line[2]) for line in lines if line]
+    labels = [label for label, _ in pairs]
     return {
         label: value
-        for label, value in told
+        for label, value in pairs
         if label in wanted and labels.count(label) == 1 and len(value.split()) <= FINDING_WORDS
     }
 
 
-def _block_of(text: str, tag: str) -> PyGenerator[Request, Any, tuple[str, str]]:
-    """Let the model write a block, thoughts before it or not: what it wrote, and why that is not well-formed or ""."""
-    asked = Generate(prompt=text, stop=(f"</{tag}>",))
-    completion: str = yield asked
-    reply = asked.cut(completion)
-    wrong = disorder(_closed(reply, tag), ("think", tag) if "<think>" in reply else (tag,))
-    return reply, wrong if asked.stopped(completion) else _CUT
+def _write_block(text: str, tag: str) -> PyGenerator[Request, Any, tuple[str, str]]:
+    """Let the model write a block, with or without thoughts before it; return the text and its fault or ""."""
+    request = Generate(prompt=text, stop=(f"</{tag}>",))
+    completion: str = yield request
+    reply = request.cut(completion)
+    fault = disorder(_close_block(reply, tag), ("think", tag) if "<think>" in reply else (tag,))
+    return reply, fault if request.stopped(completion) else _CUT
 
 
 def _block(text: str, tag: str) -> str | None:
-    """Return what stands in the first such block after the thoughts; it may lack its end. None where there is none.
+    """Return the content of the first such block after the thoughts, which may lack its end; None without one.
 
     >>> _block("<think>or <answer>Rome</answer>?</think><answer> Bath", "answer")
     ' Bath'
     """
-    _, opened, rest = text.rpartition("</think>")[2].partition(f"<{tag}>")
-    return rest.partition(f"</{tag}>")[0] if opened else None
+    _, tag_found, rest = text.rpartition("</think>")[2].partition(f"<{tag}>")
+    return rest.partition(f"</{tag}>")[0] if tag_found else None
 
 
-def _closed(turn: str, tag: str) -> str:
-    """Return a turn with the tag that ended it, which was cut off."""
+def _close_block(turn: str, tag: str) -> str:
+    """Return a turn with its closing tag, which the stop string cut off."""
     return f"{turn}</{tag}>" if f"<{tag}>" in turn else turn

@@ -4,15 +4,15 @@ The call is plain text in the markup of Qwen and Hermes, so any chat server will
 reader for a short answer and a status; the agent and the history see only that. In :func:`react_passages` the tool
 shows the passages themselves: the conversation is one growing text, which can be trained on.
 
-Thoughts (``<think>...</think>``, also cut off) neither call nor answer. A reply that does neither, or a call that the
-tool cannot take, is malformed: it is counted, and the agent is told what was expected.
+Thoughts (``<think>...</think>``, also cut off) neither call nor answer. A reply that does neither, or an invalid call,
+is malformed: it is counted, and the agent gets a correction.
 """
 
 import re
 from collections.abc import Generator as PyGenerator, Mapping
 from typing import Any
 
-from harr.rag.pipelines.replies import chat, last_json, line, look_up, said, short_answer, without_thoughts
+from harr.rag.pipelines.replies import chat, last_json, line, look_up, said, short_answer, strip_thoughts
 from harr.rag.pipelines.tags import escape, fault
 from harr.types import Generate, Hop, Outcome, Question, Request, Retrieval, Search
 
@@ -44,12 +44,12 @@ def react(
             malformed += not query
             break
         if query:
-            looking = look_up(question, hops, query, thought=_before_call(reply), reader_sees=reader_sees)
-            hop, broken, found, failed = yield from looking
-            hops, malformed, escaped, errors = (*hops, hop), malformed + broken, escaped + found, errors + failed
-            shown, found = escape(hop.answer if hop.status == "FOUND" else f"{hop.status} {hop.answer}".strip())
-            escaped += found
-            response = f"<tool_response>{shown}</tool_response>"
+            lookup = look_up(question, hops, query, thought=_before_call(reply), reader_sees=reader_sees)
+            hop, bad, tags, failure = yield from lookup
+            hops, malformed, escaped, errors = (*hops, hop), malformed + bad, escaped + tags, errors + failure
+            text, tags = escape(hop.answer if hop.status == "FOUND" else f"{hop.status} {hop.answer}".strip())
+            escaped += tags
+            response = f"<tool_response>{text}</tool_response>"
         else:
             malformed, response = malformed + 1, CORRECTION
         messages.append(_message("user", f"{response}\n{LAST_TURN}" if turn + 1 == max_searches else response))
@@ -59,8 +59,8 @@ def react(
 def react_passages(question: Question, *, max_searches: int) -> PyGenerator[Request, Any, Outcome]:
     """Let the agent search at most ``max_searches`` times and read the passages; its answer may be long.
 
-    A hop of the history is a query and the thought that followed its passages. A call that the tool cannot take, or a
-    source that failed, is told to the agent as an error and counted (``Outcome.tool_errors``).
+    A hop of the history is a query and the thought that followed its passages. The agent sees an error for an invalid
+    call or a failed source, which is counted (``Outcome.tool_errors``).
     """
     messages, escaped = _opening("react_passages", question)
     hops: tuple[Hop, ...] = ()
@@ -69,63 +69,63 @@ def react_passages(question: Question, *, max_searches: int) -> PyGenerator[Requ
     for turn in range(max_searches + 1):
         reply: str = yield Generate(tuple(messages), stop=(STOP,))
         hops += (Hop(query, _thought(reply)),) if query else ()
-        (query, wrong), answer = _call(reply), _answer(reply)
+        (query, reason), answer = _call(reply), _answer(reply)
         late = "call after the last turn" if query and turn == max_searches else ""
-        wrong = wrong or late or fault(reply, acts=bool(query) or answer is not None)
-        faults += (wrong,) if wrong else ()
+        reason = reason or late or fault(reply, acts=bool(query) or answer is not None)
+        faults += (reason,) if reason else ()
         if answer is not None and not query:
-            return Outcome(_long(answer), hops, malformed, escaped, turn + 1, faults, tool_errors=errors)
+            return Outcome(_clean_answer(answer), hops, malformed, escaped, turn + 1, faults, tool_errors=errors)
         malformed += not query
         if turn == max_searches:
             break
         if query:
             retrieval: Retrieval = yield Search(question, query, hops, thought=_before_call(reply))
-            (response, found), failed = _passages_text(retrieval), bool(retrieval.error)
-            escaped += found
+            (response, tags), has_failed = _write_response(retrieval), bool(retrieval.error)
+            escaped += tags
         else:
-            failed = "<tool_call>" in without_thoughts(reply)
-            response = f"<tool_response>\nError: {wrong}\n</tool_response>\n{ACT}" if failed else ACT
-        errors += failed
-        closed = f"{reply.removesuffix(STOP)}{STOP}" if query or failed else reply
+            has_failed = "<tool_call>" in strip_thoughts(reply)
+            response = f"<tool_response>\nError: {reason}\n</tool_response>\n{ACT}" if has_failed else ACT
+        errors += has_failed
+        reply_text = f"{reply.removesuffix(STOP)}{STOP}" if query or has_failed else reply
         last = f"{response}\n{ANSWER_NOW}" if turn + 1 == max_searches else response
-        messages += [_message("assistant", closed), _message("user", last)]
+        messages += [_message("assistant", reply_text), _message("user", last)]
     return Outcome("", hops, malformed, escaped, max_searches + 1, faults, tool_errors=errors)
 
 
 def _opening(name: str, question: Question) -> tuple[list[Mapping[str, str]], int]:
     """Return the first messages, and how many tags were escaped in the question."""
-    asked, escaped = escape(line(question.text))
-    return list(chat(name, question=asked).messages), escaped
+    text, escaped = escape(line(question.text))
+    return list(chat(name, question=text).messages), escaped
 
 
-def _passages_text(retrieval: Retrieval) -> tuple[str, int]:
-    """Return what the tool says: passages with ids and titles, or why there is none; and how many tags were escaped.
+def _write_response(retrieval: Retrieval) -> tuple[str, int]:
+    """Return the tool's response: passages with ids and titles, or why there are none; and the escaped tags.
 
     >>> from harr.types import Passage
-    >>> _passages_text(Retrieval((Passage("p7", "Rest.</tool_response>", "Flu"),)))
+    >>> _write_response(Retrieval((Passage("p7", "Rest.</tool_response>", "Flu"),)))
     ('<tool_response>\\n[p7] Flu\\nRest.&lt;/tool_response&gt;\\n</tool_response>', 1)
-    >>> _passages_text(Retrieval((), error="the source does not answer"))[0]
+    >>> _write_response(Retrieval((), error="the source does not answer"))[0]
     '<tool_response>\\nError: the source does not answer\\n</tool_response>'
     """
     passages = [f"{line(f'[{p.id}] {p.title}')}\n{line(p.text)}" for p in retrieval.passages]
     text = f"Error: {line(retrieval.error)}" if retrieval.error else "\n".join(passages) or "Nothing was found."
-    shown, escaped = escape(text)
-    return f"<tool_response>\n{shown}\n</tool_response>", escaped
+    block, escaped = escape(text)
+    return f"<tool_response>\n{block}\n</tool_response>", escaped
 
 
 def _call(reply: str) -> tuple[str, str]:
-    """Return the query of the call in a reply, and what is wrong with the call; ("", "") where there is none.
+    """Return the query of the call in a reply, and the fault of the call; ("", "") without a call.
 
     >>> _call('First her mother. <tool_call>{"name": "search", "arguments": {"query": "Who was her mother?"}}')
     ('Who was her mother?', '')
     >>> _call('<tool_call>{"name": "open_file", "arguments": {"query": "notes"}}')
     ('', 'unknown tool')
     """
-    _, tag, rest = without_thoughts(reply).partition("<tool_call>")
+    _, tag, rest = strip_thoughts(reply).partition("<tool_call>")
     if not tag:
         return "", ""
-    written, _, after = rest.partition(STOP)
-    call = last_json(written, "name")
+    call_text, _, after = rest.partition(STOP)
+    call = last_json(call_text, "name")
     arguments = call.get("arguments")
     if isinstance(arguments, str):  # as in the interface of OpenAI
         arguments = last_json(arguments, "query")
@@ -138,23 +138,23 @@ def _call(reply: str) -> tuple[str, str]:
         return "", "no query"
     if len(query) > QUERY_CHARACTERS:
         return "", f"the query has more than {QUERY_CHARACTERS} characters"
-    return query, "text after the call" if (written.rpartition("}")[2] + after).strip() else ""
+    return query, "text after the call" if (call_text.rpartition("}")[2] + after).strip() else ""
 
 
 def _answer(reply: str) -> str | None:
-    """Return what follows the last "Final answer:" of a reply; None where there is none.
+    """Return the text after the last "Final answer:" of a reply; None without one.
 
     >>> _answer("<think>Final answer: Rome?</think>Final answer: Bath\\n\\nI hope this helps!")
     'Bath\\n\\nI hope this helps!'
     """
-    _, *answers = _FINAL.split(without_thoughts(reply))
+    _, *answers = _FINAL.split(strip_thoughts(reply))
     return answers[-1] if answers else None
 
 
-def _long(answer: str) -> str:
+def _clean_answer(answer: str) -> str:
     """Return an answer of any length; "" for unknown.
 
-    >>> _long(" Rest.\\nDrink. "), _long("Unknown.")
+    >>> _clean_answer(" Rest.\\nDrink. "), _clean_answer("Unknown.")
     ('Rest.\\nDrink.', '')
     """
     text = answer.strip()
@@ -162,7 +162,7 @@ def _long(answer: str) -> str:
 
 
 def _thought(reply: str) -> str:
-    """Return what a reply says before it acts, on one line.
+    """Return the thought of a reply before it acts, on one line.
 
     >>> _thought("<think>It is\\ncatching.</think><tool_call>{")
     'It is catching.'
@@ -172,7 +172,7 @@ def _thought(reply: str) -> str:
 
 
 def _before_call(reply: str) -> str:
-    """Return all that a reply says before its call, which is not one in its thoughts.
+    """Return the text of a reply before its call; calls within thoughts do not count.
 
     >>> _before_call("<think>Call <tool_call>?</think> Her mother first. <tool_call>{")
     'Call ? Her mother first.'

@@ -1,4 +1,4 @@
-"""What pipelines say and understand: prompt files, passages as text, and replies read with patience.
+"""Prompts and replies of pipelines: prompt files, passages as text, and tolerant parsers.
 
 Text around a JSON object (a code fence, ``<think>`` notes) is tolerated; the last object counts.
 """
@@ -11,13 +11,13 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from harr.rag.pipelines.tags import escape, without_tags
+from harr.rag.pipelines.tags import escape, strip_tags
 from harr.types import Generate, Hop, Passage, Question, Request, Retrieval, Search
 
-LOOKED_THROUGH = 32_768
-"""Number of a reply's last characters that may hold JSON: every bracket is a try, the longer the text the slower."""
+JSON_CHARACTERS = 32_768
+"""Number of a reply's last characters that are searched for JSON: every bracket is tried, so long texts are slow."""
 Framed = str | tuple[str, str]
-"""A template of a growing text: its name, or what the model's own has before and after the turn of a user."""
+"""A template of a growing text: its name, or the text of the model's own before and after the turn of a user."""
 STATUSES = ("FOUND", "NOT_FOUND", "AMBIGUOUS")
 _THOUGHTS = re.compile(r"<think>.*?(</think>|$)", re.DOTALL)
 _DECODER = json.JSONDecoder()
@@ -32,7 +32,7 @@ def look_up(
     *,
     reader_sees: str,
 ) -> PyGenerator[Request, Any, tuple[Hop, bool, int, bool]]:
-    """Search for a sub-query and let a reader answer it from the passages found, or from why there are none.
+    """Search for a sub-query and let a reader answer it from the passages, or from the error.
 
     ``reader_sees``: ``sub_query`` and the passages alone (HARR), or the question and the ``history`` as well.
 
@@ -40,14 +40,14 @@ def look_up(
     empty answer; how many control tags were escaped in the passages; and whether a source failed the search.
     """
     retrieval: Retrieval = yield Search(question, sub_query, tuple(hops), resolved=resolved, thought=thought)
-    failed = bool(retrieval.error)
-    passages, escaped = escape(f"Error: {line(retrieval.error)}") if failed else passages_text(retrieval.passages)
+    has_failed = bool(retrieval.error)
+    passages, escaped = escape(f"Error: {line(retrieval.error)}") if has_failed else passages_text(retrieval.passages)
     name = "reader_history" if reader_sees == "history" else "reader"
     reading = last_json((yield prompt(name, question, hops, sub_query=sub_query, passages=passages)), "status")
     status, answer = line(reading.get("status")).upper(), line(reading.get("answer"))
     if status not in STATUSES or (status == "FOUND" and not answer):
-        return Hop(sub_query, "", "AMBIGUOUS"), True, escaped, failed
-    return Hop(sub_query, answer, status), False, escaped, failed
+        return Hop(sub_query, "", "AMBIGUOUS"), True, escaped, has_failed
+    return Hop(sub_query, answer, status), False, escaped, has_failed
 
 
 @cache
@@ -77,25 +77,25 @@ def prompt(name: str, question: Question, hops: Sequence[Hop], **values: str) ->
     return chat(name, question=line(question.text), history=json.dumps(history, ensure_ascii=False), **values)
 
 
-def opening(name: str, question: Question, template: Framed, begun: str = "", **values: object) -> tuple[str, int]:
-    """Return the text that a model continues first, and how many control tags of the question were escaped.
+def opening(name: str, question: Question, template: Framed, prefix: str = "", **values: object) -> tuple[str, int]:
+    """Return the first text that a model continues, and how many control tags of the question were escaped.
 
     ``template``: ``plain`` is the prompt file, ``chatml`` wraps it in Qwen's chat markup, a frame in the model's own;
-    ``bare`` is the question. All but the last end with what is ``begun``.
+    ``bare`` is the question. All but the last end with ``prefix``, the start of the model's turn.
     """
-    asked, escaped = escape(" ".join(question.text.split()))
-    asked = asked if asked.endswith("?") else f"{asked}?"
+    query, escaped = escape(" ".join(question.text.split()))
+    query = query if query.endswith("?") else f"{query}?"
     if template == "bare":
-        return f"Question: {asked}\n", escaped
-    text = Template(prompt_file(name)).substitute(values, question=asked)
+        return f"Question: {query}\n", escaped
+    text = Template(prompt_file(name)).substitute(values, question=query)
     if not isinstance(template, str):
         before, after = template
-        return before + text.strip() + after + ("" if after.rstrip().endswith(begun) else begun), escaped
-    return (chatml(text) if template == "chatml" else text) + begun, escaped
+        return before + text.strip() + after + ("" if after.rstrip().endswith(prefix) else prefix), escaped
+    return (chatml(text) if template == "chatml" else text) + prefix, escaped
 
 
 def chatml(text: str) -> str:
-    """Return a text as the turn of a user in Qwen's chat markup, up to where the model's begins."""
+    """Return a text as the turn of a user in Qwen's chat markup, up to the start of the model's turn."""
     return f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -109,46 +109,46 @@ def passages_text(passages: Sequence[Passage]) -> tuple[str, int]:
     return escape("\n".join(lines))
 
 
-def without_thoughts(reply: str) -> str:
-    """Return a reply without its thoughts, also where the last one was cut off, or the prompt began the first.
+def strip_thoughts(reply: str) -> str:
+    """Return a reply without its thoughts, even if the last one was cut off, or the prompt began the first.
 
-    >>> without_thoughts("<think>Rome?</think>Bath<think>or"), without_thoughts("Rome?</think>Bath")
+    >>> strip_thoughts("<think>Rome?</think>Bath<think>or"), strip_thoughts("Rome?</think>Bath")
     ('Bath', 'Bath')
     """
     return _THOUGHTS.sub("", reply).rpartition("</think>")[2]
 
 
 def said(text: str) -> str:
-    """Return what a model wrote before it acts, thoughts or not, as a search tells it: a line without tags.
+    """Return a model's text before it acts, thoughts or not, as one line without tags, for ``Search.thought``.
 
     >>> said("<think>Her mother\\nfirst.</think> So: ")
     'Her mother first. So:'
     """
-    return line(without_tags(text))
+    return line(strip_tags(text))
 
 
 def last_json(reply: str, key: str) -> dict[str, Any]:
-    """Return the last JSON object with ``key`` in a reply; empty where there is none.
+    """Return the last JSON object with ``key`` in a reply; {} without one.
 
     >>> last_json('Sure:\\n```json\\n{"action": "STOP"}\\n```', "action")
     {'action': 'STOP'}
     >>> last_json("I would stop.", "action")
     {}
     """
-    text = without_thoughts(reply)[-LOOKED_THROUGH:]
-    found: dict[str, Any] = {}
+    text = strip_thoughts(reply)[-JSON_CHARACTERS:]
+    result: dict[str, Any] = {}
     start = text.find("{")
     while start >= 0:
         try:
             value, end = _DECODER.raw_decode(text, start)
-        except RecursionError:  # a thousand brackets deep; so is what follows
+        except RecursionError:  # a thousand brackets deep; so is the rest
             break
         except ValueError:
             value, end = None, start + 1
         if isinstance(value, dict) and key in value:
-            found = value
+            result = value
         start = text.find("{", end)
-    return found
+    return result
 
 
 def short_answer(reply: str) -> str:
@@ -157,7 +157,7 @@ def short_answer(reply: str) -> str:
     >>> short_answer("<think>hm</think>\\nFinal answer: Ashford."), short_answer("Unknown.")
     ('Ashford', '')
     """
-    lines = without_thoughts(reply).strip().splitlines() or [""]
+    lines = strip_thoughts(reply).strip().splitlines() or [""]
     answer = re.sub(r"^(final |short )?answer:", "", lines[-1].strip(), flags=re.IGNORECASE).strip(" \"'`*")
     answer = answer.removesuffix(".")
     return "" if answer.lower() == "unknown" else answer

@@ -1,10 +1,9 @@
 """Search-R1: the model writes one growing text and searches by tags in it (arXiv 2503.09516, section 3).
 
 A turn ends at ``</search>`` or ``</answer>``. After a search the passages are put into the text between
-information tags, and the model goes on. A hop of the history is a search and the thought that followed
-its results, which is what was learnt from it. A turn with neither tag is malformed: it is counted, and
-the model is told how to act. Tags inside passages are escaped and counted; only what the model itself
-wrote is ever read as an action.
+information tags, and the model continues. A hop of the history is a search and the thought that followed
+its results. A turn with neither tag is malformed: it is counted, and the model gets a correction. Tags
+inside passages are escaped and counted; only the model's own text is read as an action.
 """
 
 import re
@@ -29,7 +28,7 @@ def search_r1(
 ) -> PyGenerator[Request, Any, Outcome]:
     """Let the model search at most ``max_searches`` times; one more turn is for the answer.
 
-    It is told the reason where a source failed, which is counted (``Outcome.tool_errors``).
+    It sees the error of a failed source, which is counted (``Outcome.tool_errors``).
 
     ``template``: ``plain`` puts the instructions first, ``chatml`` wraps them in Qwen's chat markup, a frame in the
     model's own; ``bare`` shows the question only. An episode without an answer ends with the answer "".
@@ -42,8 +41,8 @@ def search_r1(
         completion: str = yield Generate(prompt=text, stop=STOPS)
         action, content, thought = _read(completion)
         acts = action == "answer" or (action == "search" and turn < max_searches)
-        wrong = fault(_ended(completion, action), acts=acts, block=action)
-        faults += (wrong,) if wrong else ()
+        reason = fault(_add_closing_tag(completion, action), acts=acts, block=action)
+        faults += (reason,) if reason else ()
         if query:
             hops, query = (*hops, Hop(query, thought)), ""
         if action == "answer":
@@ -52,9 +51,9 @@ def search_r1(
             query = content
             before = said(completion.partition("<search>")[0])
             retrieval: Retrieval = yield Search(question, query, hops, thought=before)
-            shown, found = information(retrieval.passages, retrieval.error)
+            block, tags = information(retrieval.passages, retrieval.error)
             errors += bool(retrieval.error)
-            text, escaped = f"{text}{_closed(completion, 'search')}{shown}", escaped + found
+            text, escaped = f"{text}{_cut_after_action(completion, 'search')}{block}", escaped + tags
         elif not action:
             malformed += 1
             text += completion + CORRECTION
@@ -62,13 +61,13 @@ def search_r1(
 
 
 def information(passages: Sequence[Passage], error: str = "") -> tuple[str, int]:
-    """Return the block that shows passages to the model, or why there are none, and how many tags were escaped in it.
+    """Return the block with passages, or with the error, for the model, and how many tags were escaped in it.
 
     >>> information([Passage("p", "Ada was born in Bath.", "Ada Brown")])
     ('\\n\\n<information>Doc 1(Title: Ada Brown) Ada was born in Bath.</information>\\n\\n', 0)
     """
-    shown, escaped = escape(f"Error: {' '.join(error.split())}" if error else "\n".join(documents(passages)))
-    return f"\n\n<information>{shown}</information>\n\n", escaped
+    block, escaped = escape(f"Error: {' '.join(error.split())}" if error else "\n".join(documents(passages)))
+    return f"\n\n<information>{block}</information>\n\n", escaped
 
 
 def documents(passages: Sequence[Passage]) -> list[str]:
@@ -79,28 +78,28 @@ def documents(passages: Sequence[Passage]) -> list[str]:
 
 
 def _read(completion: str) -> tuple[str, str, str]:
-    """Return (action, its content, the thought before it); the action is "" where there is none or it is empty.
+    """Return (action, its content, the thought before it); the action is "" if it is missing or empty.
 
     >>> _read("<think>I need the town.</think> <search> Where was Ada born? ")
     ('search', 'Where was Ada born?', 'I need the town.')
     >>> _read("It is Bath.")
     ('', '', 'It is Bath.')
     """
-    found = _ACTION.search(completion)
-    before = completion[: found.start()] if found else completion
+    action = _ACTION.search(completion)
+    before = completion[: action.start()] if action else completion
     thoughts = _THOUGHT.findall(before) or [before]
     thought = " ".join(" ".join(thoughts).split())
-    content = " ".join(found[2].split()) if found else ""
-    return (found[1] if found and content else ""), content, thought
+    content = " ".join(action[2].split()) if action else ""
+    return (action[1] if action and content else ""), content, thought
 
 
-def _ended(completion: str, tag: str) -> str:
+def _add_closing_tag(completion: str, tag: str) -> str:
     """Return the whole completion, with the closing tag that servers cut off."""
     return completion if completion.rstrip().endswith(f"</{tag}>") else f"{completion}</{tag}>"
 
 
-def _closed(completion: str, tag: str) -> str:
+def _cut_after_action(completion: str, tag: str) -> str:
     """Return the completion up to the end of its action; servers cut the closing tag off."""
-    found = _ACTION.search(completion)
-    whole = completion[: found.end()] if found else completion
-    return whole if whole.endswith(f"</{tag}>") else f"{whole}</{tag}>"
+    action = _ACTION.search(completion)
+    text = completion[: action.end()] if action else completion
+    return text if text.endswith(f"</{tag}>") else f"{text}</{tag}>"

@@ -1,4 +1,4 @@
-"""Control tags: what a model writes to act, made harmless where a passage contains them."""
+"""Control tags: a model acts by writing them, so they are escaped in passages."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _CONTROL = re.compile(
 )
 _THOUGHT = re.compile(r"<think>(.*?)(?:</think>|$)", re.DOTALL)
 _BLOCK_TAG = re.compile(r"</?(?:think|search|found|answer)>")
-_TOLD = re.compile(r"</?(?:result|information|tool_response|tools)>")
+_RESULT_TAG = re.compile(r"</?(?:result|information|tool_response|tools)>")
 _BLOCK = re.compile(r"<(think|search|found|answer)>.*?</\1>", re.DOTALL)
 _ENTITIES = str.maketrans({"<": "&lt;", ">": "&gt;", "[": "&#91;", "]": "&#93;"})
 
@@ -34,30 +34,30 @@ def escape(text: str) -> tuple[str, int]:
     return _CONTROL.subn(lambda tag: tag[0].translate(_ENTITIES), text)
 
 
-def without_tags(text: str) -> str:
+def strip_tags(text: str) -> str:
     """Return a text without its control tags, a blank in place of each.
 
-    >>> without_tags("<think>The town.</think>")
+    >>> strip_tags("<think>The town.</think>")
     ' The town. '
     """
     return _CONTROL.sub(" ", text)
 
 
 def thoughts(turn: str) -> str:
-    """Return what a turn says between think tags; a prompt may have begun the thoughts, a limit may have cut them off.
+    """Return a turn's text between think tags; a prompt may have begun the thoughts, a limit may have cut them off.
 
     >>> [thoughts(turn) for turn in ("<think>The town.</think> <search>Where?", "Bath.</think><answer>Bath", "Bath")]
     ['The town.', 'Bath.', '']
     """
-    begun = turn if "<think>" in turn.partition("</think>")[0] or "</think>" not in turn else f"<think>{turn}"
-    return " ".join(_THOUGHT.findall(begun))
+    text = turn if "<think>" in turn.partition("</think>")[0] or "</think>" not in turn else f"<think>{turn}"
+    return " ".join(_THOUGHT.findall(text))
 
 
 def fault(turn: str, *, acts: bool, block: str = "") -> str:
-    """Return why a turn is not well-formed; "" where it is.
+    """Return why a turn is not well-formed; "" if it is.
 
     It should end its thoughts (a prompt may have begun them) and then act: search, or answer. With a ``block`` it is
-    thoughts and that block, each once, and nothing beside. No model may write what the environment tells.
+    thoughts and that block, each once, and nothing else. No model may write the environment's blocks.
 
     >>> fault("so it is Bath.</think><answer>Bath", acts=True), fault("It is Bath.", acts=False)
     ('', 'no action')
@@ -70,20 +70,20 @@ def fault(turn: str, *, acts: bool, block: str = "") -> str:
         return "no action"
     if "</think>" not in turn:
         return "no end of thoughts"
-    begun = "" if "<think>" in turn.partition("</think>")[0] else "<think>"
-    return disorder(f"{begun}{turn}", ("think", block)) if block else _forged(turn)
+    prefix = "" if "<think>" in turn.partition("</think>")[0] else "<think>"
+    return disorder(f"{prefix}{turn}", ("think", block)) if block else _find_forged_block(turn)
 
 
 def disorder(text: str, blocks: Sequence[str]) -> str:
-    """Return why a text is not just these blocks, each once, in order; "" where it is. No model may write a result.
+    """Return why a text is not just these blocks, each once, in order; "" if it is. No model may write a result.
 
     >>> disorder("<think>Bath?</think> <answer>Bath</answer>", ["think", "answer"])
     ''
     >>> disorder("<answer>Bath</answer> I hope.", ["answer"]), disorder("<answer>Bath", ["answer"])
     ('text outside the blocks', 'no end of answer')
     """
-    if forged := _forged(text):
-        return forged
+    if reason := _find_forged_block(text):
+        return reason
     tags = _BLOCK_TAG.findall(text)
     for block in blocks:
         if f"<{block}>" not in tags:
@@ -95,5 +95,5 @@ def disorder(text: str, blocks: Sequence[str]) -> str:
     return "text outside the blocks" if _BLOCK.sub("", text).strip() else ""
 
 
-def _forged(text: str) -> str:
-    return "wrote the result itself" if _TOLD.search(text) else ""
+def _find_forged_block(text: str) -> str:
+    return "wrote the result itself" if _RESULT_TAG.search(text) else ""

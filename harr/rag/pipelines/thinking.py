@@ -1,7 +1,7 @@
-"""A budget of thoughts: a thought that is too long is ended for the model, which then goes on to act.
+"""A budget of thoughts: a thought that is too long is closed, and the model then acts.
 
-A turn of a growing text is asked for in two: the thought, up to its end or the budget, and what follows. The tag that
-ends a thought for the model is the environment's, and nothing is learnt from it; all else is what was sampled.
+A turn of a growing text is requested in two parts: the thought, up to its end or the budget, and the rest. The tag that
+closes a thought is the environment's and has no loss; all else was sampled.
 """
 
 from collections.abc import Generator as PyGenerator
@@ -13,7 +13,7 @@ from harr.types import Generate, Outcome, Pipeline, Question, Request, Truncated
 BEGIN, END = "<think>", "</think>"
 
 
-def thinking(pipeline: Pipeline, tokens: int) -> Pipeline:
+def limit_thoughts(pipeline: Pipeline, tokens: int) -> Pipeline:
     """Return a pipeline of raw text whose thoughts have at most so many tokens each."""
 
     def play(question: Question) -> PyGenerator[Request, Any, Outcome]:
@@ -26,7 +26,7 @@ def thinking(pipeline: Pipeline, tokens: int) -> Pipeline:
                 outcome: Outcome = end.value
                 return outcome
             answer = (
-                (yield from _written(request, tokens))
+                (yield from _write_turn(request, tokens))
                 if isinstance(request, Generate) and request.prompt
                 else (yield request)
             )
@@ -34,28 +34,28 @@ def thinking(pipeline: Pipeline, tokens: int) -> Pipeline:
     return play
 
 
-def _written(request: Generate, tokens: int) -> PyGenerator[Request, Any, str]:
-    """Ask for a thought and, where there was one, for what follows it; return both as one completion."""
-    asked = replace(request, stop=(*request.stop, END), max_tokens=tokens)
-    thought: str = yield asked
-    if not in_thought(request, asked.cut(thought)):
-        rest: str = thought
-        if asked.stopped(thought):
-            return rest
-        begun = asked.cut(thought)  # it acts, and its action is longer than a thought may be
+def _write_turn(request: Generate, tokens: int) -> PyGenerator[Request, Any, str]:
+    """Request a thought and, if there was one, the rest; return both as one completion."""
+    shorter = replace(request, stop=(*request.stop, END), max_tokens=tokens)
+    thought: str = yield shorter
+    if not is_thinking(request, shorter.cut(thought)):
+        reply: str = thought
+        if shorter.stopped(thought):
+            return reply
+        beginning = shorter.cut(thought)  # it acts, and its action is longer than a thought may be
     else:
-        begun = asked.cut(thought) + END
-    rest = yield replace(request, prompt=request.prompt + begun)
-    text = begun + request.cut(rest)
-    return text if request.stopped(rest) else TruncatedCompletion(text)
+        beginning = shorter.cut(thought) + END
+    reply = yield replace(request, prompt=request.prompt + beginning)
+    text = beginning + request.cut(reply)
+    return text if request.stopped(reply) else TruncatedCompletion(text)
 
 
-def in_thought(request: Generate, text: str) -> bool:
-    """Return whether a turn up to here is a thought that has not ended, in which nothing was begun that a stop ends.
+def is_thinking(request: Generate, text: str) -> bool:
+    """Return whether the turn so far is an unfinished thought without the beginning of an action.
 
-    >>> asked = Generate(prompt="Question: Who?", stop=("</search>",))
-    >>> [in_thought(asked, text) for text in ("<think>The founder", "<think>I <search>founder", "<search>founder")]
+    >>> request = Generate(prompt="Question: Who?", stop=("</search>",))
+    >>> [is_thinking(request, text) for text in ("<think>The founder", "<think>I <search>founder", "<search>founder")]
     [True, False, False]
     """
-    inside = request.prompt.rstrip().endswith(BEGIN) or BEGIN in text
-    return inside and not any(word.replace("</", "<") in text for word in request.stop)
+    has_begun = request.prompt.rstrip().endswith(BEGIN) or BEGIN in text
+    return has_begun and not any(word.replace("</", "<") in text for word in request.stop)

@@ -22,11 +22,11 @@ from harr.rag.policies import plackett_luce
 from harr.rag.policies.evidence import Evidence
 from harr.rag.policies.state import StateFormat, separator_of
 from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
-from harr.rag.retrieval.links import Brought
+from harr.rag.retrieval.links import SourceRows
 from harr.types import Retrieval, Search, Shortened
 
-REMEMBERED = 40_000_000
-"""Number of numbers in the vectors of states above which those of an encoder that never changes are forgotten."""
+MAX_CACHED = 40_000_000
+"""Maximum size, in numbers, of the cache of state vectors of a frozen encoder."""
 
 
 @dataclass
@@ -37,14 +37,14 @@ class DensePolicy:
         encoder: embeds states; passages were embedded by its base model and stay as they are.
         index: answers nearest-neighbour searches, in the main process. vectors: the same vectors by row number.
         k, pool, temperature: K passages are chosen from the N = ``pool`` nearest.
-        fusion: which search says what is nearest: by the state's vector, by the words of the query, or by both. What is
-            found is always scored, chosen and learnt by vectors.
+        fusion: which search finds candidates: by the state's vector, by the words of the query, or by both. Candidates
+            are always scored, chosen and learnt by vectors.
         candidates: ``corpus`` searches the index; ``question`` ranks ``Question.candidate_ids`` only.
         style, history, max_tokens, pick_tokens: how a state is written (``harr/rag/policies/state.py``).
         sampling: random numbers for Plackett-Luce sampling; None takes the best K.
-        keep: how many first ranks stay the best where the others are sampled.
-        evidence: what competes beside the nearest, and a small term that is added to the score of each candidate.
-        frozen: whether the encoder never changes, so that no state need be encoded twice.
+        keep: number of first ranks that are greedy while the others are sampled.
+        evidence: further sources of candidates, and a small term that is added to the score of each.
+        frozen: whether the encoder never changes, so that states are encoded once.
     """
 
     encoder: Encoder
@@ -64,7 +64,7 @@ class DensePolicy:
     pick_tokens: int = 0
     evidence: Evidence | None = None
     frozen: bool = False
-    _encoded: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
+    _cache: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
     @property
     def encoders(self) -> tuple[Encoder, ...]:
@@ -73,11 +73,11 @@ class DensePolicy:
 
     @property
     def prompt(self) -> str:
-        """Return what is put before a state: it tells of the history where the state does."""
+        """Return the prompt before a state, which depends on whether the state shows the history."""
         return self.encoder.query_prompt if self.history else self.encoder.plain_prompt
 
     def greedy(self) -> "DensePolicy":
-        """Return the same policy, with the weights of the moment, that takes its best K."""
+        """Return the same policy, with its current weights, that takes its best K."""
         return replace(self, sampling=None)
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
@@ -85,106 +85,106 @@ class DensePolicy:
 
         Of several processes each encodes its share of the states, and the main one chooses for all.
         """
-        states, lost = self.written(searches)
+        states, losses = self.write_states(searches)
         distinct, state_of = unique(states)
         states_UD = distributed.all_gather(distinct, self.encode)
 
-        def found() -> list[Retrieval]:
-            pools, known_BNF, brought = self._pools(searches, states_UD, state_of), None, None
+        def choose() -> list[Retrieval]:
+            pools, features_BNF, source_rows = self._pools(searches, states_UD, state_of), None, None
             if self.evidence:
                 search = self.candidates == "corpus"
-                pools, known_BNF, brought = self.evidence.links.gather(searches, pools, search=search)
+                pools, features_BNF, source_rows = self.evidence.links.gather(searches, pools, search=search)
             pool_BN = pad(pools)
             scores_BN = self._scores(states_UD[state_of], pool_BN)
-            if self.evidence and known_BNF is not None:
-                scores_BN += self.temperature * self.evidence.weigh(known_BNF)
-            chosen = self._choose(searches, states, pool_BN, scores_BN, known_BNF)
-            return chosen if brought is None or self.sampling else self._told_by_source(chosen, searches, brought)
+            if self.evidence and features_BNF is not None:
+                scores_BN += self.temperature * self.evidence.weigh(features_BNF)
+            chosen = self._choose(searches, states, pool_BN, scores_BN, features_BNF)
+            return chosen if source_rows is None or self.sampling else self._add_sources(chosen, searches, source_rows)
 
-        chosen = distributed.main_process_only(found)
-        return [replace(one, shortened=own) for one, own in zip(chosen, lost, strict=True)]
+        chosen = distributed.main_process_only(choose)
+        return [replace(retrieval, shortened=shortened) for retrieval, shortened in zip(chosen, losses, strict=True)]
 
-    def written(self, searches: Sequence[Search]) -> tuple[list[str], list[Shortened]]:
-        """Return the state of every search, and what it lacks for its length."""
+    def write_states(self, searches: Sequence[Search]) -> tuple[list[str], list[Shortened]]:
+        """Write the state of every search; return the texts and what each lost to the limit of length."""
         between = separator_of(self.encoder.model.tokenizer)
         form = StateFormat(self.style, self.history, self.max_tokens, self.prompt, self.pick_tokens, between)
         return form.texts(searches, self.encoder)
 
     def _gold_of_rows(self, searches: Sequence[Search]) -> list[dict[int, str]]:
-        """Return row -> id of the gold passages of every search that the corpus has."""
+        """Return row -> id of every search's gold passages in the corpus."""
         row_of = self.passages.rows_of({pid for search in searches for pid in search.question.gold_ids})
         return [{row_of[pid]: pid for pid in one.question.gold_ids if pid in row_of} for one in searches]
 
-    def _reached(self, searches: Sequence[Search], pool_BN: NDArray[np.int64]) -> list[frozenset[str] | None]:
+    def _reached_gold(self, searches: Sequence[Search], pool_BN: NDArray[np.int64]) -> list[frozenset[str] | None]:
         """Return the gold passages among the candidates of every search."""
         return [
             frozenset(gold[row] for row in gold.keys() & set(pool))
             for gold, pool in zip(self._gold_of_rows(searches), pool_BN.tolist(), strict=True)
         ]
 
-    def _told_by_source(
-        self, chosen: Sequence[Retrieval], searches: Sequence[Search], brought: Sequence[Brought]
+    def _add_sources(
+        self, chosen: Sequence[Retrieval], searches: Sequence[Search], source_rows: Sequence[SourceRows]
     ) -> list[Retrieval]:
-        """Return the answers with the gold that each source brought to them."""
-        told = []
-        for one, gold, sources in zip(chosen, self._gold_of_rows(searches), brought, strict=True):
-            held = {name: frozenset(gold[row] for row in rows if row in gold) for name, rows in sources.items()}
-            told.append(replace(one, reached_by=held))
-        return told
+        """Return the retrievals with the gold that each source contributed."""
+        retrievals = []
+        for retrieval, gold, sources in zip(chosen, self._gold_of_rows(searches), source_rows, strict=True):
+            reached = {name: frozenset(gold[row] for row in rows if row in gold) for name, rows in sources.items()}
+            retrievals.append(replace(retrieval, reached_by=reached))
+        return retrievals
 
     def encode(self, states: Sequence[str]) -> NDArray[np.float32]:
-        """Return unit vectors of states, (U, D), without gradient; those of an encoder that never changes are kept."""
+        """Return unit vectors of states, (U, D), without gradient; those of a frozen encoder are cached."""
         encode = partial(self.encoder.encode, prompt=self.prompt, max_tokens=self.max_tokens)
         if not self.frozen or not states:  # the share of one process may be empty
             return encode(states)
-        if len(self._encoded) * self.encoder.width > REMEMBERED:
-            self._encoded.clear()
-        if new := [state for state in dict.fromkeys(states) if state not in self._encoded]:
-            self._encoded.update(zip(new, encode(new), strict=True))
-        return np.stack([self._encoded[state] for state in states])
+        if len(self._cache) * self.encoder.width > MAX_CACHED:
+            self._cache.clear()
+        if new := [state for state in dict.fromkeys(states) if state not in self._cache]:
+            self._cache.update(zip(new, encode(new), strict=True))
+        return np.stack([self._cache[state] for state in states])
 
     def _pools(
         self, searches: Sequence[Search], states_UD: NDArray[np.float32], state_of: NDArray[np.int64]
     ) -> list[NDArray[np.int64]]:
         """Return candidate rows of every search, without those it excludes."""
-        wanted = {pid for search in searches for pid in search.exclude_ids}
+        ids = {pid for search in searches for pid in search.exclude_ids}
         if self.candidates == "question":
-            wanted |= {pid for search in searches for pid in search.question.candidate_ids}
-        rows = self.passages.rows_of(wanted)
+            ids |= {pid for search in searches for pid in search.question.candidate_ids}
+        rows = self.passages.rows_of(ids)
         excluded = [[rows[pid] for pid in search.exclude_ids if pid in rows] for search in searches]
         if self.candidates == "question":
             given = [[rows[pid] for pid in search.question.candidate_ids] for search in searches]
-            found, limits = [np.asarray(own, dtype=np.int64) for own in given], [*map(len, given)]
+            ranked, limits = [np.asarray(given_rows, dtype=np.int64) for given_rows in given], [*map(len, given)]
         else:
             limits = [max(self.pool, search.k) for search in searches]
             depths = [limit + len(skip) for limit, skip in zip(limits, excluded, strict=True)]
-            found = self._found(searches, states_UD, state_of, depths)
-        skipped = zip(found, excluded, limits, strict=True)
+            ranked = self._search(searches, states_UD, state_of, depths)
+        skipped = zip(ranked, excluded, limits, strict=True)
         return [(rows_N[~np.isin(rows_N, skip)] if skip else rows_N)[:limit] for rows_N, skip, limit in skipped]
 
-    def _found(
+    def _search(
         self,
         searches: Sequence[Search],
         states_UD: NDArray[np.float32],
         state_of: NDArray[np.int64],
         depths: Sequence[int],
     ) -> list[NDArray[np.int64]]:
-        """Return at least as many rows for each search as its depth, those that it would find alone.
+        """Return at least as many rows for each search as its depth, the same as for that search alone.
 
-        A deeper search by vector begins with the shallower one, so that one call answers all; where words bring
-        candidates, the best of more are others.
+        A deeper search by vector begins with the shallower one, so that one call answers all; a search by words does
+        not, since its fusion depends on the depth.
         """
         if not self.fusion.sparse:
             depths = [max(depths)] * len(depths)
         # A state that was cut may stand for several queries, which differ as words.
-        asked = list(zip(depths, state_of.tolist(), (search.query for search in searches), strict=True))
-        found: dict[tuple[int, int, str], NDArray[np.int64]] = {}
+        keys = list(zip(depths, state_of.tolist(), (search.query for search in searches), strict=True))
+        ranked: dict[tuple[int, int, str], NDArray[np.int64]] = {}
         for depth in dict.fromkeys(depths):
-            own = list(dict.fromkeys(one for one in asked if one[0] == depth))
-            vectors_PD = states_UD[[state for _, state, _ in own]]
-            rows_PN = self.fusion.find(self.index, vectors_PD, [query for _, _, query in own], depth)
-            found |= {one: rows_N[rows_N >= 0] for one, rows_N in zip(own, rows_PN, strict=True)}
-        return [found[one] for one in asked]
+            keys_at_depth = list(dict.fromkeys(key for key in keys if key[0] == depth))
+            vectors_PD = states_UD[[state for _, state, _ in keys_at_depth]]
+            rows_PN = self.fusion.find(self.index, vectors_PD, [query for _, _, query in keys_at_depth], depth)
+            ranked |= {key: rows_N[rows_N >= 0] for key, rows_N in zip(keys_at_depth, rows_PN, strict=True)}
+        return [ranked[key] for key in keys]
 
     def _scores(self, states_BD: NDArray[np.float32], pool_BN: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return inner products of every state with its pool, without gradient; padding scores minus infinity."""
@@ -200,17 +200,17 @@ class DensePolicy:
         states: Sequence[str],
         pool_BN: NDArray[np.int64],
         scores_BN: NDArray[np.float32],
-        known_BNF: NDArray[np.float32] | None,
+        features_BNF: NDArray[np.float32] | None,
     ) -> list[Retrieval]:
-        """Order every pool (best first, or sampled), cut it to N where all are nearest ones, and take its first K."""
+        """Order every pool (best first, or sampled), cut it to N unless there is evidence, and take its first K."""
         best_BN = np.lexsort((pool_BN, -scores_BN), axis=-1)
-        if known_BNF is None:
+        if features_BNF is None:
             best_BN = best_BN[:, : max(self.pool, *(s.k for s in searches))]
         pool_BN = np.take_along_axis(pool_BN, best_BN, -1)
         scores_BN = np.take_along_axis(scores_BN, best_BN, -1)
         logits_BN = torch.from_numpy(scores_BN)
         logits_BN = torch.where(logits_BN.isneginf(), plackett_luce.MASKED, logits_BN / self.temperature)
-        reached = self._reached(searches, pool_BN) if self.sampling is None else [None] * len(searches)
+        reached = self._reached_gold(searches, pool_BN) if self.sampling is None else [None] * len(searches)
         sizes_B = (pool_BN >= 0).sum(-1)
         chosen_B = np.minimum([search.k or self.k for search in searches], sizes_B)
         logprobs: list[float | None] = [None] * len(searches)
@@ -222,18 +222,20 @@ class DensePolicy:
             pool_BN = np.take_along_axis(pool_BN, order_BN.numpy(), -1)
             best_BN = np.take_along_axis(best_BN, order_BN.numpy(), -1)
             logprobs = plackett_luce.log_prob(logits_BN, torch.from_numpy(chosen_B), kept_B).tolist()
-        taken = [pool_BN[b, : chosen_B[b]] for b in range(len(searches))]
-        rows = np.unique(np.concatenate(taken)).tolist()
+        chosen_rows = [pool_BN[b, : chosen_B[b]] for b in range(len(searches))]
+        rows = np.unique(np.concatenate(chosen_rows)).tolist()
         passage_of = dict(zip(rows, self.passages.take(rows), strict=True))
         return [
             Retrieval(
-                passages=tuple(passage_of[row] for row in taken[b].tolist()),
+                passages=tuple(passage_of[row] for row in chosen_rows[b].tolist()),
                 state=states[b],
                 pool=tuple(pool_BN[b, : sizes_B[b]].tolist()) if self.sampling is not None else (),
                 logprob=logprobs[b],
                 kept=min(self.keep, int(chosen_B[b])) if self.sampling is not None else 0,
                 scores=tuple(scores_BN[b, : chosen_B[b]].tolist()),
-                evidence=None if known_BNF is None or self.sampling is None else known_BNF[b, best_BN[b, : sizes_B[b]]],
+                evidence=None
+                if features_BNF is None or self.sampling is None
+                else features_BNF[b, best_BN[b, : sizes_B[b]]],
                 reached=reached[b],
             )
             for b in range(len(searches))
@@ -244,7 +246,7 @@ class DensePolicy:
         states_UD: Tensor,
         state_of_B: Tensor,
         pool_BN: NDArray[np.int64],
-        known_BNF: NDArray[np.float32] | None = None,
+        features_BNF: NDArray[np.float32] | None = None,
     ) -> Tensor:
         """Return differentiable logits of stored pools (chosen passages first) under live state vectors.
 
@@ -252,28 +254,28 @@ class DensePolicy:
             states_UD: distinct states, with gradient.
             state_of_B: which of them each row belongs to.
             pool_BN: candidate rows, padded with -1.
-            known_BNF: what else is known of them; None leaves it out.
+            features_BNF: their features for the evidence term; None leaves it out.
 
         Returns: logits_BN = score / temperature; padding holds ``plackett_luce.MASKED``.
         """
         scores_BN = self.scores(states_UD, state_of_B, pool_BN)
         padding_BN = torch.from_numpy(pool_BN < 0).to(states_UD.device)
         logits_BN = scores_BN / self.temperature
-        if self.evidence and known_BNF is not None:
-            logits_BN = logits_BN + self.evidence(torch.from_numpy(known_BNF).to(states_UD))
+        if self.evidence and features_BNF is not None:
+            logits_BN = logits_BN + self.evidence(torch.from_numpy(features_BNF).to(states_UD))
         return logits_BN.masked_fill(padding_BN, plackett_luce.MASKED)
 
     def scores(self, states_UD: Tensor, state_of_B: Tensor, pool_BN: NDArray[np.int64]) -> Tensor:
         """Return inner products of states with candidate rows, (B, N), differentiable; every method learns by these.
 
-        What padding (-1) scores means nothing.
+        Scores of padding (-1) are meaningless.
         """
         vectors_BND = torch.from_numpy(self.vectors.take(np.maximum(pool_BN, 0))).to(states_UD)
         return torch.einsum("bd,bnd->bn", states_UD[state_of_B], vectors_BND)
 
 
 def unique(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """Return distinct texts in order of first sight, and for every text the position of its twin there.
+    """Return distinct texts in order of first appearance, and for every text its position there.
 
     >>> unique(["b", "a", "b"])
     (['b', 'a'], array([0, 1, 0]))

@@ -1,4 +1,4 @@
-"""What is trained of an encoder, a LoRA adapter or all its layers: begin, save, load, in place and in safetensors."""
+"""The trained part of an encoder, a LoRA adapter or all its layers: begin, save and load it."""
 
 import warnings
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from harr.compute.tensors import put_back, trained_weights
+from harr.compute.tensors import load_tensors, trained_weights
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError
 from harr.io.extras import optional
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LAYERS = "layers.safetensors"
 EVIDENCE = "evidence.safetensors"
-"""The term beside the vector (``harr/rag/policies/evidence.py``), where there is one."""
+"""File of the evidence term (``harr/rag/policies/evidence.py``), if there is one."""
 
 
 def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> "PeftModel":
@@ -49,12 +49,12 @@ def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> "PeftM
 
 
 def begin(encoder: Encoder, lora: LoraParams | None, seed: int) -> torch.nn.Module:
-    """Return what will be trained: a fresh adapter, or without ``lora`` the encoder's own layers."""
+    """Return the module to train: a fresh adapter, or without ``lora`` the encoder's own layers."""
     return unfreeze(encoder) if lora is None else add_adapter(encoder, rank=lora.rank, alpha=lora.alpha, seed=seed)
 
 
 def unfreeze(encoder: Encoder) -> torch.nn.Module:
-    """Train the encoder's own weights (full fine-tuning), all but the pooler, which nobody reads."""
+    """Make all weights of the encoder trainable (full fine-tuning), except the unused pooler."""
     model: torch.nn.Module = _layers(encoder)
     for path, weight in model.named_parameters():
         weight.requires_grad_("pooler." not in path)
@@ -62,20 +62,20 @@ def unfreeze(encoder: Encoder) -> torch.nn.Module:
 
 
 def _layers(encoder: Encoder) -> Any:
-    """Return the part of an encoder that learns: its transformer, or its table of token vectors; no later module."""
+    """Return the trainable part of an encoder: its transformer, or its table of token vectors; no later module."""
     return getattr(encoder.model[0], "auto_model", encoder.model[0])
 
 
 def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> None:
-    """Write what was trained, and harr.json (whose base it belongs to).
+    """Write the trained weights, and harr.json, which names their base.
 
     An adapter is adapter_model.safetensors and adapter_config.json; trained layers are layers.safetensors.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "harr.json", {"base": encoder.identity, "base_model": encoder.name})
     if not isinstance(adapter, optional("peft", "pipeline").PeftModel):
-        kept = {path: weight.detach().contiguous() for path, weight in trained_weights(adapter).items()}
-        save_file(kept, folder / LAYERS)
+        weights = {path: weight.detach().contiguous() for path, weight in trained_weights(adapter).items()}
+        save_file(weights, folder / LAYERS)
         return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Could not find a config file")
@@ -85,11 +85,11 @@ def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> No
 
 
 def load_adapter(encoder: Encoder, folder: Path) -> "PeftModel | None":
-    """Put a saved adapter, or trained layers, on the encoder they were trained from; returns the adapter, if it is one.
+    """Load a saved adapter, or trained layers, into the encoder they were trained from; return the adapter, if any.
 
     Raises:
-        ModelError: the folder holds neither, or what belongs to another base encoder.
-        DamagedFile: a file of it changed since it was written.
+        ModelError: the folder holds neither, or belongs to another base encoder.
+        DamagedFile: one of its files changed.
     """
     check_sums(folder, "dvc repro -f -s train")
     kinds = [name for name in ("adapter_model.safetensors", LAYERS) if (folder / name).exists()]
@@ -103,7 +103,7 @@ def load_adapter(encoder: Encoder, folder: Path) -> "PeftModel | None":
         )
     layers = _layers(encoder)
     if LAYERS in kinds:
-        put_back(dict(layers.named_parameters()), load_file(folder / LAYERS), folder)
+        load_tensors(dict(layers.named_parameters()), load_file(folder / LAYERS), folder)
         return None
     adapter: PeftModel = optional("peft", "pipeline").PeftModel.from_pretrained(layers, str(folder), is_trainable=False)
     encoder.model.eval()

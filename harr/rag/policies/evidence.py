@@ -1,8 +1,8 @@
-"""A small learnt term beside the vector: what is known of a candidate apart from its text's likeness to the state.
+"""The evidence term: a small learnt term for features of a candidate beyond its similarity to the state.
 
-The score of a candidate is <state, passage> / T + w x, where x is where the candidate comes from and how well the words
-that lead to it fit the question (``harr/rag/retrieval/links.py``). The weights w begin at 0, so that training begins
-with the vectors' own ranking, and learn by the same loss. A hidden layer was no better (docs/links.md).
+The score of a candidate is <state, passage> / T + w x, where x says which sources found the candidate and how well the
+linking words fit the question (``harr/rag/retrieval/links.py``). The weights w start at 0, so that training starts with
+the vectors' own ranking, and learn by the same loss. A hidden layer was no better (docs/links.md).
 """
 
 from pathlib import Path
@@ -19,22 +19,22 @@ from harr.rag.retrieval.links import FEATURES, Links
 
 
 class Evidence(torch.nn.Module):
-    """The learnt term: a weight a feature, and the links that tell the features."""
+    """The learnt term: a weight per feature, and the links that compute the features."""
 
     def __init__(self, links: Links) -> None:
-        """Begin with a term of 0 everywhere."""
+        """Start with weights of 0."""
         super().__init__()
         self.links = links
         self.weights = torch.nn.Parameter(torch.zeros(len(FEATURES)))
 
-    def forward(self, known_BNF: Tensor) -> Tensor:
+    def forward(self, features_BNF: Tensor) -> Tensor:
         """Return the term of every candidate, (B, N), in nats."""
-        return known_BNF @ self.weights
+        return features_BNF @ self.weights
 
-    def weigh(self, known_BNF: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the term as the weights are now, without gradient."""
-        found: NDArray[np.float32] = known_BNF @ self.weights.detach().cpu().numpy()
-        return found
+    def weigh(self, features_BNF: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the term under the current weights, without gradient."""
+        term: NDArray[np.float32] = features_BNF @ self.weights.detach().cpu().numpy()
+        return term
 
     def save(self, folder: Path) -> None:
         """Write the weights, by the names of their features, into the folder of an adapter."""
@@ -42,15 +42,15 @@ class Evidence(torch.nn.Module):
         save_file({name: weight.clone() for name, weight in zip(FEATURES, weights, strict=True)}, folder / EVIDENCE)
 
     def load(self, folder: Path) -> "Evidence":
-        """Read the weights in the folder of an adapter or of a merged model; a feature without one weighs nothing.
+        """Read the weights in the folder of an adapter or of a merged model; features without one get 0.
 
         Raises:
-            ModelError: there are none, or one is of a feature that is not known here.
+            ModelError: there are none, or one is of an unknown feature.
         """
         if not (folder / EVIDENCE).exists():
             raise ModelError(f"{folder} has no {EVIDENCE}: it was trained without retriever.evidence; set that to null")
-        told = load_file(folder / EVIDENCE)
-        if not set(told) <= set(FEATURES):
+        weights = load_file(folder / EVIDENCE)
+        if not set(weights) <= set(FEATURES):
             raise ModelError(f"{folder / EVIDENCE} is of other features than this version of harr reads; train again")
-        self.weights.data = torch.stack([told.get(name, torch.zeros(())) for name in FEATURES])
+        self.weights.data = torch.stack([weights.get(name, torch.zeros(())) for name in FEATURES])
         return self

@@ -3,7 +3,7 @@
 The probability of an order c_1..c_K is the product over j of exp(z_cj) / sum of exp over the
 candidates not yet chosen (HARR, arXiv 2602.03645, section 4; Gumbel-top-K: Kool et al. 2019).
 
-The first ranks may be kept: they are the best candidates, and the product is over the later ranks alone.
+The first ranks may be kept: they are the best candidates, and the product is over the later ranks only.
 """
 
 import torch
@@ -14,7 +14,7 @@ MASKED = -1e9
 
 
 LEVEL = 1e-4
-"""Difference of two logits (nats) below which their candidates are level: float32 says no more."""
+"""Difference of two logits (nats) below which their candidates are tied: the precision of float32."""
 
 
 def sample(logits_BN: Tensor, generator: torch.Generator, kept_B: Tensor | None = None) -> Tensor:
@@ -40,8 +40,8 @@ def log_prob(logits_BN: Tensor, chosen_B: Tensor, kept_B: Tensor | None = None) 
 
     Args:
         logits_BN: scores / temperature, chosen candidates first; padding holds ``MASKED``.
-        chosen_B: how many were chosen in each row (int64).
-        kept_B: how many of them were kept, not drawn; the probability is that of the others, given these. None: none.
+        chosen_B: number of chosen candidates in each row (int64).
+        kept_B: number of them that were kept, not drawn; the probability is that of the others, given these. None: 0.
 
     >>> log_prob(torch.zeros(1, 3), torch.tensor([2])).exp()   # 1/3 * 1/2
     tensor([0.1667])
@@ -54,7 +54,7 @@ def log_prob(logits_BN: Tensor, chosen_B: Tensor, kept_B: Tensor | None = None) 
 
 
 def keeps(logits_BN: Tensor, kept_B: Tensor) -> Tensor:
-    """Return whether the first ``kept_B`` candidates of each row are its best, in order: whether they would be kept.
+    """Return whether the first ``kept_B`` candidates of each row are its best, in order.
 
     >>> keeps(torch.tensor([[2.0, 3.0, 1.0], [3.0, 1.0, 2.0]]), torch.tensor([1, 1]))
     tensor([False,  True])
@@ -64,7 +64,7 @@ def keeps(logits_BN: Tensor, kept_B: Tensor) -> Tensor:
 
 
 def _first(logits_BN: Tensor, counts_B: Tensor) -> Tensor:
-    """Return which candidates are among the first so many of their row, (B, N)."""
+    """Return which candidates are among the first ``counts_B`` of their row, (B, N)."""
     return torch.arange(logits_BN.shape[-1], device=logits_BN.device) < counts_B.to(logits_BN.device).unsqueeze(-1)
 
 

@@ -15,17 +15,17 @@ from torch import Tensor
 SCALE = 2.0
 """Factor of the inner product, unless another is given: unit vectors at 60 degrees have the value 1."""
 INTERVAL = 20.0
-"""Distance that positions move on at every pick that cuts the document; inside an interval they run to 0.9 of it."""
+"""Distance between the positions of two intervals; inside an interval positions run to 0.9 of it."""
 BASE = 10_000.0
 TOP = 5
 """Number of best actions that acting and soft values look at."""
 MODES = ("none", "absolute", "random", "relative", "relative_whole")
 RANDOM_BLOCKS, RANDOM_ROOM = 5, 2000
-"""Blocks of a document that random positions move apart, and the positions there are for it."""
+"""Number of blocks of a document for random positions, and the range of those positions."""
 
 
 def relative_positions(length: int, picked: Sequence[int]) -> NDArray[np.float32]:
-    """Return where each sentence stands relative to those already picked, whatever the length of the document.
+    """Return the position of each sentence relative to those already picked, whatever the document's length.
 
     The picked sentences cut the document into intervals, each beginning with its pick; positions rise
     evenly from 0 to 18 inside the first, from 20 to 38 inside the second, and so on.

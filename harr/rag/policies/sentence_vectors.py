@@ -1,4 +1,4 @@
-"""Vectors of sentences by row number: a distinct sentence is encoded once, in however many documents it stands."""
+"""Vectors of sentences by row number: a sentence is encoded once for all its documents."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from harr.corpus.vectors import Vectors
 
 RELEASE = 65_536
-"""Number of rows after which the pages of vectors on disk are let go: about 100 MB."""
+"""Number of rows read after which the pages of vectors on disk are released: about 100 MB."""
 
 
 class Sentences:
@@ -29,18 +29,18 @@ class Sentences:
             [10.,  1.]])
     """
 
-    def __init__(self, known: Sequence[str] = (), vectors: Vectors | None = None) -> None:
-        """Begin empty, or with the sentences ``known``, whose ``vectors`` are there already; all are distinct."""
-        self._row_of = {text: row for row, text in enumerate(known)}
-        self._mapped, self._first = vectors, len(known)
+    def __init__(self, texts: Sequence[str] = (), vectors: Vectors | None = None) -> None:
+        """Start empty, or with distinct sentences ``texts`` and their ``vectors``."""
+        self._row_of = {text: row for row, text in enumerate(texts)}
+        self._mapped, self._first = vectors, len(texts)
         self._texts: list[str] = []  # of the rows from ``_first``, as all that follows
         self._matrix = np.empty((0, 0), dtype=np.float32)
         self._fresh = np.zeros(0, dtype=bool)
         self._documents: dict[str, NDArray[np.int64]] = {}
-        self._read = 0
+        self._rows_read = 0
 
     def document(self, name: str, texts: Callable[[], Sequence[str]]) -> NDArray[np.int64]:
-        """Return rows of a document's sentences, (N,); ``texts`` is asked once."""
+        """Return rows of a document's sentences, (N,); ``texts`` is called once."""
         if name not in self._documents:
             self._documents[name] = self.rows(texts())
         return self._documents[name]
@@ -55,16 +55,16 @@ class Sentences:
 
     def prepare(self, rows_N: NDArray[np.int64], encode: Callable[[Sequence[str]], NDArray[np.float32]]) -> None:
         """Encode those of the rows that have no vector, or a stale one."""
-        own = rows_N[rows_N >= self._first] - self._first
-        stale = np.unique(own[~self._fresh[own]])
+        own_rows = rows_N[rows_N >= self._first] - self._first
+        stale = np.unique(own_rows[~self._fresh[own_rows]])
         if not len(stale):
             return
         vectors_SD = encode([self._texts[row] for row in stale])
-        if len(self._texts) > (held := len(self._matrix)):
-            grown = np.empty((max(len(self._texts), 2 * held), vectors_SD.shape[1]), dtype=np.float32)
-            if held:
-                grown[:held] = self._matrix
-            self._matrix = grown
+        if len(self._texts) > (size := len(self._matrix)):
+            matrix = np.empty((max(len(self._texts), 2 * size), vectors_SD.shape[1]), dtype=np.float32)
+            if size:
+                matrix[:size] = self._matrix
+            self._matrix = matrix
         self._matrix[stale] = vectors_SD
         self._fresh[stale] = True
 
@@ -72,16 +72,16 @@ class Sentences:
         """Return vectors of rows that were prepared, (N, D)."""
         if self._mapped is None:
             return torch.from_numpy(self._matrix).index_select(0, torch.from_numpy(rows_N))
-        self._read += len(rows_N)
-        if self._read > RELEASE:
+        self._rows_read += len(rows_N)
+        if self._rows_read > RELEASE:
             self._mapped.release()
-            self._read = 0
-        own = rows_N >= self._first
-        if not own.any():
+            self._rows_read = 0
+        in_memory = rows_N >= self._first
+        if not in_memory.any():
             return torch.from_numpy(self._mapped.take(rows_N))
         vectors_ND = np.empty((len(rows_N), self._mapped.width), dtype=np.float32)
-        vectors_ND[~own] = self._mapped.take(rows_N[~own])
-        vectors_ND[own] = self._matrix[rows_N[own] - self._first]
+        vectors_ND[~in_memory] = self._mapped.take(rows_N[~in_memory])
+        vectors_ND[in_memory] = self._matrix[rows_N[in_memory] - self._first]
         return torch.from_numpy(vectors_ND)
 
     def clear(self) -> None:
@@ -92,7 +92,7 @@ class Sentences:
         """Mark sentences as stale after the tower has changed: they keep their rows; None empties everything.
 
         Raises:
-            RuntimeError: vectors on disk are of a tower that learns no more; single ones cannot be forgotten.
+            RuntimeError: a vector on disk belongs to a frozen tower and cannot be invalidated alone.
         """
         if texts is None:
             vars(self).update(vars(Sentences()))

@@ -1,8 +1,8 @@
-"""The state that the retriever encodes: question, what was learnt or thought so far, and the current query.
+"""The state that the retriever encodes: question, history or thought, and the current query.
 
-Four ways to write it: ``json`` is HARR's (three labelled lines, arXiv 2602.03645), ``lines`` is the same in about
+There are four styles: ``json`` is HARR's (three labelled lines, arXiv 2602.03645), ``lines`` is the same in about
 half the tokens (a line per hop, without its status), ``sep`` is Q-RAG's (question and picked passages joined by
-[SEP], arXiv 2511.07328), and ``thought`` has in place of the hops what the agent wrote right before the search, with
+[SEP], arXiv 2511.07328), and ``thought`` replaces the hops by the agent's text right before the search, with
 AgentIR's labels (arXiv 2603.04384, which has no question before them).
 """
 
@@ -45,17 +45,17 @@ def state_text(search: Search, *, style: str, history: bool, separator: str = "[
     if not history:
         return f"Query: {search.query}"
     if style == "lines":
-        told = "".join(f"{hop.query} {hop.answer or 'unknown'}\n" for hop in search.hops)
-        return f"{search.question.text}\n{told}Query: {search.query}"
+        context = "".join(f"{hop.query} {hop.answer or 'unknown'}\n" for hop in search.hops)
+        return f"{search.question.text}\n{context}Query: {search.query}"
     if style == "thought":
-        told = f"Reasoning: {search.thought}\n" if search.thought else ""
-        return f"Original Question: {search.question.text}\n{told}Query: {search.query}"
+        context = f"Reasoning: {search.thought}\n" if search.thought else ""
+        return f"Original Question: {search.question.text}\n{context}Query: {search.query}"
     entries = json.dumps([_entry(hop) for hop in search.hops], ensure_ascii=False)
     return f"Original Question: {search.question.text}\nHistory: {entries}\nQuery: {search.query}"
 
 
 def reads(style: str, history: bool) -> str:
-    """Return what tells whether two models read the same states.
+    """Return a description of the states that a model reads, to compare two models.
 
     >>> reads("sep", True)
     'sep with history'
@@ -63,13 +63,13 @@ def reads(style: str, history: bool) -> str:
     return f"{style} with history" if history else style
 
 
-Told = Hop | tuple[str, str] | tuple[str, str, str] | str
-"""A finished hop: query, answer and status, without the last, or what was picked alone."""
+FinishedHop = Hop | tuple[str, str] | tuple[str, str, str] | str
+"""A finished hop: query, answer and (optionally) status, or the picked text alone."""
 
 
 def state(
     question: str,
-    hops: Sequence[Told] = (),
+    hops: Sequence[FinishedHop] = (),
     query: str = "",
     *,
     style: str = "json",
@@ -83,15 +83,15 @@ def state(
 
     Args:
         question: what the user asked.
-        hops: what was asked and learnt so far, the first one first.
-        query: what is asked now; without it, the question.
-        style: ``json``, ``lines``, ``sep`` or ``thought``, as harr.json of the model says (``retriever.state``).
-        history: whether the state tells more than the query; so it is of every trained model, but for an arm.
-        thought: what the agent wrote right before this search, for style ``thought``.
+        hops: queries and answers so far, the first one first.
+        query: the current query; without it, the question.
+        style: ``json``, ``lines``, ``sep`` or ``thought``, as in harr.json of the model (``retriever.state``).
+        history: whether the state holds more than the query, as for every trained model except one arm.
+        thought: the agent's text right before this search, for style ``thought``.
         tokenizer: that of the model; with it the first hops are left out of a state that is longer than ``max_tokens``,
             as in training. Without it a model cuts a long state at its end, where the query stands.
-        max_tokens: what the model reads, prompt included (``retriever.max_tokens``).
-        prompt: what the model puts before the state, for its length.
+        max_tokens: maximum length of the state with its prompt (``retriever.max_tokens``).
+        prompt: the model's prompt before the state, for its length.
 
     >>> print(state("Where was the founder of Acme born?", [("Who founded Acme?", "Ada Brown")], "Where was she born?"))
     Original Question: Where was the founder of Acme born?
@@ -100,24 +100,24 @@ def state(
     >>> state("Who founded Acme?", ["Acme: A firm in Ashford."], style="sep")
     'Who founded Acme? [SEP] Acme: A firm in Ashford.'
     """
-    told = tuple(hop if isinstance(hop, Hop) else Hop("", hop) if isinstance(hop, str) else Hop(*hop) for hop in hops)
-    search = Search(Question("", question), query or question, told, thought=thought)
+    past = tuple(hop if isinstance(hop, Hop) else Hop("", hop) if isinstance(hop, str) else Hop(*hop) for hop in hops)
+    search = Search(Question("", question), query or question, past, thought=thought)
     if tokenizer is None:
         return state_text(search, style=style, history=history)
-    written = StateFormat(style, history, max_tokens, prompt, separator=separator_of(tokenizer))
-    return written.texts([search], _Counting(tokenizer))[0][0]
+    form = StateFormat(style, history, max_tokens, prompt, separator=separator_of(tokenizer))
+    return form.texts([search], _Counting(tokenizer))[0][0]
 
 
 def separator_of(tokenizer: Any) -> str:
-    """Return the token that a model knows between two texts: its own [SEP], else where its texts end."""
+    """Return a model's separator of two texts: its [SEP] token, else its end-of-text token."""
     return getattr(tokenizer, "sep_token", None) or getattr(tokenizer, "eos_token", None) or "[SEP]"
 
 
 class StateReader(Protocol):
-    """What reads states, and so knows their length: an encoder (:class:`harr.embed.encoder.Encoder`)."""
+    """A reader of states, which measures their length: an encoder (:class:`harr.embed.encoder.Encoder`)."""
 
     def token_counts(self, texts: Sequence[str], *, prompt: str) -> NDArray[np.int64]:
-        """Return tokens of each text behind the prompt, shape (n,)."""
+        """Return the number of tokens of each text with the prompt, shape (n,)."""
         ...
 
     def cut(self, texts: Sequence[str], tokens: int) -> list[str]:
@@ -140,90 +140,89 @@ class StateFormat:
     separator: str = "[SEP]"
 
     def texts(self, searches: Sequence[Search], reader: StateReader) -> tuple[list[str], list[Shortened]]:
-        """Return the states of many searches, each within ``max_tokens``, and what they lack for it.
+        """Return the states of many searches, each within ``max_tokens``, and what they lost to that limit.
 
-        The first hops are dropped first, and of a thought its beginning, or all. Where nothing of either is left the
-        question is cut in the middle, or dropped. The current query is never cut: only one that is longer than the
-        limit on its own ends where the reader's limit is.
+        The first hops, or the beginning of the thought, are dropped first. Then the question is cut in the middle, or
+        dropped. The current query is never cut here: only if it exceeds the limit alone, the reader cuts its end.
         """
-        drafts, cut = self._with_short_picks(searches, reader)
+        drafts, cut = self._shorten_picks(searches, reader)
         texts = [self._text(draft) for draft in drafts]
-        lost = [Shortened(len(d.hops), own, thought=bool(d.thought)) for d, own in zip(drafts, cut, strict=True)]
-        check = list(range(len(texts)))
-        while check:
-            lengths = reader.token_counts([texts[i] for i in check], prompt=self.prompt)
-            over = [i for i, length in zip(check, lengths, strict=True) if length > self.max_tokens]
-            for i in over:
+        losses = [Shortened(len(d.hops), loss, thought=bool(d.thought)) for d, loss in zip(drafts, cut, strict=True)]
+        pending = list(range(len(texts)))
+        while pending:
+            lengths = reader.token_counts([texts[i] for i in pending], prompt=self.prompt)
+            too_long = [i for i, length in zip(pending, lengths, strict=True) if length > self.max_tokens]
+            for i in too_long:
                 if hops := drafts[i].hops:
-                    drafts[i] = self._with_last_hops(drafts[i], reader)
+                    drafts[i] = self._keep_last_hops(drafts[i], reader)
                     texts[i] = self._text(drafts[i])
-                    lost[i] = replace(lost[i], dropped=len(hops) - len(drafts[i].hops))
+                    losses[i] = replace(losses[i], dropped=len(hops) - len(drafts[i].hops))
                 elif drafts[i].thought:
-                    drafts[i] = self._with_less_thought(drafts[i], reader)
-                    texts[i], lost[i] = self._text(drafts[i]), replace(lost[i], thought_cut=True)
+                    drafts[i] = self._cut_thought(drafts[i], reader)
+                    texts[i], losses[i] = self._text(drafts[i]), replace(losses[i], thought_cut=True)
                 else:
-                    texts[i], read = self._without_question(drafts[i], reader)
-                    lost[i] = replace(lost[i], question=self._asks, query=not read)
-            check = [i for i in over if not (lost[i].question or lost[i].query)]
-        return texts, [replace(own, cut=min(own.cut, own.hops - own.dropped)) for own in lost]
+                    texts[i], query_fits = self._cut_question(drafts[i], reader)
+                    losses[i] = replace(losses[i], question=self._shows_question, query=not query_fits)
+            pending = [i for i in too_long if not (losses[i].question or losses[i].query)]
+        return texts, [replace(loss, cut=min(loss.cut, loss.hops - loss.dropped)) for loss in losses]
 
     @property
-    def _asks(self) -> bool:
-        """Return whether a state tells the original question beside the query."""
+    def _shows_question(self) -> bool:
+        """Return whether a state shows the original question as well as the query."""
         return self.style != "sep" and self.history
 
     def _text(self, search: Search) -> str:
         return state_text(search, style=self.style, history=self.history, separator=self.separator)
 
     def _visible(self, search: Search) -> Search:
-        """Return a search with what its state shows: its hops, or its thought, or neither."""
+        """Return a search with only what its state shows: its hops, its thought, or neither."""
         thinks = self.style == "thought"
         hops = search.hops if self.history and not thinks else ()
         return replace(search, hops=hops, thought=search.thought if self.history and thinks else "")
 
-    def _with_short_picks(self, searches: Sequence[Search], reader: StateReader) -> tuple[list[Search], list[int]]:
-        """Return the searches with what their states show, and how many of the hops were cut."""
-        shown = [self._visible(search) for search in searches]
+    def _shorten_picks(self, searches: Sequence[Search], reader: StateReader) -> tuple[list[Search], list[int]]:
+        """Return the searches with only what their states show, and the number of cut hops of each."""
+        visible = [self._visible(search) for search in searches]
         if not self.pick_tokens:
-            return shown, [0] * len(shown)
-        answers = list({hop.answer: None for search in shown for hop in search.hops})
+            return visible, [0] * len(visible)
+        answers = list({hop.answer: None for search in visible for hop in search.hops})
         short = dict(zip(answers, reader.cut(answers, self.pick_tokens), strict=True))
-        drafts = [replace(s, hops=tuple(replace(hop, answer=short[hop.answer]) for hop in s.hops)) for s in shown]
-        return drafts, [sum(short[hop.answer] != hop.answer for hop in search.hops) for search in shown]
+        drafts = [replace(s, hops=tuple(replace(hop, answer=short[hop.answer]) for hop in s.hops)) for s in visible]
+        return drafts, [sum(short[hop.answer] != hop.answer for hop in search.hops) for search in visible]
 
-    def _without_question(self, search: Search, reader: StateReader) -> tuple[str, bool]:
-        """Return the state with as much of both ends of the question as has room, and whether it is read whole."""
+    def _cut_question(self, search: Search, reader: StateReader) -> tuple[str, bool]:
+        """Return the state with as much of both ends of the question as fits, and whether the query fits."""
 
-        def asking(kept: int) -> str:
-            return self._text(replace(search, question=replace(search.question, text=middle_cut(question, kept))))
+        def write(length: int) -> str:
+            return self._text(replace(search, question=replace(search.question, text=cut_middle(question, length))))
 
         question = search.question.text
-        if not self._asks or not self._fits(asking(0), reader):
-            alone = state_text(search, style=self.style, history=False)
-            return alone, self._fits(alone, reader)
-        return asking(self._most(asking, len(question), reader)), True
+        if not self._shows_question or not self._fits(write(0), reader):
+            query_text = state_text(search, style=self.style, history=False)
+            return query_text, self._fits(query_text, reader)
+        return write(self._longest(write, len(question), reader)), True
 
-    def _with_last_hops(self, search: Search, reader: StateReader) -> Search:
-        """Return a search with as many of its last hops as have room in the state, found by halves."""
+    def _keep_last_hops(self, search: Search, reader: StateReader) -> Search:
+        """Return a search with as many of its last hops as fit into the state, by bisection."""
 
-        def telling(kept: int) -> Search:
-            return replace(search, hops=search.hops[len(search.hops) - kept :])
+        def keep(count: int) -> Search:
+            return replace(search, hops=search.hops[len(search.hops) - count :])
 
-        return telling(self._most(lambda kept: self._text(telling(kept)), len(search.hops), reader))
+        return keep(self._longest(lambda count: self._text(keep(count)), len(search.hops), reader))
 
-    def _with_less_thought(self, search: Search, reader: StateReader) -> Search:
-        """Return a search with as much of the end of its thought as has room in the state, which may be none."""
+    def _cut_thought(self, search: Search, reader: StateReader) -> Search:
+        """Return a search with as much of the end of its thought as fits into the state, possibly nothing."""
 
-        def thinking(kept: int) -> Search:
-            return replace(search, thought=f"... {search.thought[-kept:]}" if kept else "")
+        def cut(length: int) -> Search:
+            return replace(search, thought=f"... {search.thought[-length:]}" if length else "")
 
-        return thinking(self._most(lambda kept: self._text(thinking(kept)), len(search.thought), reader))
+        return cut(self._longest(lambda length: self._text(cut(length)), len(search.thought), reader))
 
     def _fits(self, text: str, reader: StateReader) -> bool:
         return int(reader.token_counts([text], prompt=self.prompt)[0]) <= self.max_tokens
 
-    def _most(self, write: Callable[[int], str], limit: int, reader: StateReader) -> int:
-        """Return the most characters, fewer than ``limit``, that a state can keep of something; 0 may be too many."""
+    def _longest(self, write: Callable[[int], str], limit: int, reader: StateReader) -> int:
+        """Return the largest length below ``limit`` whose state fits; 0 without a check."""
         low, high = 0, limit
         while high - low > 1:
             middle = (low + high) // 2
@@ -231,30 +230,30 @@ class StateFormat:
         return low
 
 
-def middle_cut(text: str, kept: int) -> str:
-    """Return so many characters of a text, half of them from each end, with dots between; "" for none.
+def cut_middle(text: str, length: int) -> str:
+    """Return ``length`` characters of a text, half of them from each end, with dots between; "" for 0.
 
-    >>> middle_cut("Where was the founder of Acme born?", 16)
+    >>> cut_middle("Where was the founder of Acme born?", 16)
     'Where wa ... me born?'
     """
-    return f"{text[: kept - kept // 2]} ... {text[len(text) - kept // 2 :]}" if kept else ""
+    return f"{text[: length - length // 2]} ... {text[len(text) - length // 2 :]}" if length else ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Counting:
-    """A tokenizer that tells how long states are."""
+    """A tokenizer that measures the length of states."""
 
     tokenizer: Any
 
     def token_counts(self, texts: Sequence[str], *, prompt: str) -> NDArray[np.int64]:
-        read = [prompt + text for text in texts]
+        prompted = [prompt + text for text in texts]
         if callable(self.tokenizer):
-            ids = self.tokenizer(read, truncation=False, padding=False, verbose=False)["input_ids"]
+            ids = self.tokenizer(prompted, truncation=False, padding=False, verbose=False)["input_ids"]
         else:  # that of a static model, which cuts by itself
-            whole = type(self.tokenizer).from_str(self.tokenizer.to_str())
-            whole.no_truncation()
-            ids = [one.ids for one in whole.encode_batch(read)]
-        return np.asarray([len(one) for one in ids], dtype=np.int64)
+            uncut = type(self.tokenizer).from_str(self.tokenizer.to_str())
+            uncut.no_truncation()
+            ids = [encoding.ids for encoding in uncut.encode_batch(prompted)]
+        return np.asarray([len(encoding) for encoding in ids], dtype=np.int64)
 
     def cut(self, texts: Sequence[str], tokens: int) -> list[str]:
         raise NotImplementedError("only pick_tokens cuts")

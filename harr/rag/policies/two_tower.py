@@ -1,7 +1,7 @@
 """Two encoders as a policy: one reads the state, one the sentences that may be picked next (Q-RAG, arXiv 2511.07328).
 
-A question brings its own document: its candidate passages, in order. Sentences are encoded once, however many
-documents and places they stand in; only the rotation by position differs.
+A question has its own document: its candidate passages, in order. A sentence is encoded once for all its documents and
+places; only the rotation by position differs.
 """
 
 import zlib
@@ -25,7 +25,7 @@ from harr.rag.policies.state import StateFormat, separator_of
 from harr.types import Hop, Passage, Question, Retrieval, Search, Shortened
 
 BLOCK = 1024
-"""Sentences that are gathered and scored at a time: their vectors stay in the processor's cache."""
+"""Number of sentences scored at a time: their vectors stay in the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Document:
     place: Mapping[str, int]
 
     def picked(self, search: Search) -> list[int]:
-        """Return places that were picked before this search, ascending."""
+        """Return the places picked before this search, ascending."""
         return sorted(self.place[name] for name in search.exclude_ids)
 
     def available(self, picked: Sequence[int]) -> Tensor:
@@ -52,16 +52,16 @@ class TwoTowerPolicy:
     """A retriever that picks passages of the question's own document by their value.
 
     Args:
-        states, actions: the two towers; the same encoder twice where nothing was trained.
-        passages: where candidate ids are looked up; None where ``documents`` holds all there are.
-        mode: how positions are told (``harr/rag/policies/q_values.py``).
+        states, actions: the two towers; the same encoder twice if nothing was trained.
+        passages: the corpus of the candidates; None if ``documents`` holds all of them.
+        mode: kind of positions (``harr/rag/policies/q_values.py``).
         scale: factor of the inner product in a value.
-        pick_order: of the picks in a state: as they stand in the document, or as they were picked.
-        draw: numbers that random positions are drawn by, beside the document.
+        pick_order: order of the picks in a state: by document, or by pick.
+        draw: seed of random positions, together with the document.
         temperature: of the Boltzmann choice among the best five.
         max_tokens, pick_tokens: length limits of a state, and of each pick that it shows (0: none).
         sampling: random numbers for acting; None takes the best.
-        sentences, documents: sentences that were encoded, and documents that were looked up.
+        sentences, documents: caches of encoded sentences and of documents.
     """
 
     states: Encoder
@@ -81,7 +81,7 @@ class TwoTowerPolicy:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Return how values are told, which a model that was trained so must be played with."""
+        """Return the settings of values, which must be the same in training and use."""
         return {
             "positions": self.mode,
             "value_scale": self.scale,
@@ -110,11 +110,11 @@ class TwoTowerPolicy:
 
     @property
     def prompt(self) -> str:
-        """Return what is put before a state."""
+        """Return the prompt before a state."""
         return self.states.query_prompt
 
     def greedy(self) -> "TwoTowerPolicy":
-        """Return the same towers, with the weights of the moment, that take the best; sentences are encoded anew."""
+        """Return the same towers, with their current weights, that take the best; sentences are encoded again."""
         return replace(self, sampling=None, sentences=Sentences())
 
     def encode_states(self, texts: Sequence[str]) -> Tensor:
@@ -123,16 +123,16 @@ class TwoTowerPolicy:
         return torch.from_numpy(distributed.all_gather(texts, encode))
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """Return one pick for every search, or its ``k`` best, and none where all are taken.
+        """Return one pick for every search, or its ``k`` best, and none if all were picked before.
 
         Distinct states and sentences are encoded once.
         """
-        documents = self.prepared([search.question for search in searches])
-        texts, lost = self.state_texts(searches)
+        documents = self.prepare_documents([search.question for search in searches])
+        texts, cuts = self.state_texts(searches)
         distinct, state_of = unique(texts)
         states_UD = self.encode_states(distinct)
-        found = []
-        for search, document, text, row, own in zip(searches, documents, texts, state_of.tolist(), lost, strict=True):
+        retrievals = []
+        for search, document, text, row, cut in zip(searches, documents, texts, state_of.tolist(), cuts, strict=True):
             picked = document.picked(search)
             q_N, available_N = self.critics(states_UD[row], document, picked).sum(0), document.available(picked)
             count = min(max(search.k, 1), int(available_N.sum()))
@@ -142,10 +142,10 @@ class TwoTowerPolicy:
                 chosen = q_N.masked_fill(~available_N, -torch.inf).topk(count).indices.tolist()
             passages = tuple(document.passages[place] for place in chosen)
             value = float(q_N[chosen[0]]) if chosen else None
-            found.append(Retrieval(passages, state=text, value=value, shortened=own))
-        return found
+            retrievals.append(Retrieval(passages, state=text, value=value, shortened=cut))
+        return retrievals
 
-    def prepared(self, questions: Sequence[Question]) -> list[Document]:
+    def prepare_documents(self, questions: Sequence[Question]) -> list[Document]:
         """Return the candidates of several questions; their sentences are encoded together, in whole batches."""
         documents = [self.document(question) for question in questions]
         distinct = {question.id: document for question, document in zip(questions, documents, strict=True)}
@@ -161,15 +161,15 @@ class TwoTowerPolicy:
         return self.attach_document(question, tuple(self.passages.take([rows[pid] for pid in question.candidate_ids])))
 
     def state_texts(self, searches: Sequence[Search]) -> tuple[list[str], list[Shortened]]:
-        """Return question and picks, joined by [SEP], and what they lack: of too many the first."""
+        """Return question and picks, joined by [SEP], and what they lost to the limit: the first picks."""
         ordered = list(searches)
         for number, search in enumerate(searches if self.pick_order == "document" else ()):
             document = self.document(search.question)
             picked = tuple(Hop("", document.passages[place].content) for place in document.picked(search))
             ordered[number] = replace(search, hops=picked)
         between = separator_of(self.states.model.tokenizer)
-        written = StateFormat("sep", True, self.max_tokens, self.prompt, self.pick_tokens, between)
-        return written.texts(ordered, self.states)
+        form = StateFormat("sep", True, self.max_tokens, self.prompt, self.pick_tokens, between)
+        return form.texts(ordered, self.states)
 
     def critics(self, state_D: Tensor, document: Document, picked: Sequence[int]) -> Tensor:
         """Return both critics of all sentences of a document, (2, N), without gradient."""
@@ -179,8 +179,8 @@ class TwoTowerPolicy:
         critics_CN = torch.empty(2, len(rows_N))
         for start in range(0, len(rows_N), BLOCK):
             block = slice(start, start + BLOCK)
-            turned = None if position_N is None else position_N[block]
-            critics_CN[:, block] = rotary_q_values(state_D, self.sentences.gather(rows_N[block]), turned, self.scale)
+            angles = None if position_N is None else position_N[block]
+            critics_CN[:, block] = rotary_q_values(state_D, self.sentences.gather(rows_N[block]), angles, self.scale)
         return critics_CN
 
     def positions(self, document: Document, picked: Sequence[int]) -> Tensor:
@@ -197,7 +197,7 @@ class TwoTowerPolicy:
         return distributed.all_gather(texts, partial(self.actions.encode, prompt=self.actions.passage_prompt))
 
     def attach_document(self, question: Question, passages: tuple[Passage, ...]) -> Document:
-        """Give a question its document; :meth:`clear` takes all of them away."""
+        """Give a question its document; :meth:`clear` removes all documents."""
         place = {passage.id: number for number, passage in enumerate(passages)}
         self.documents[question.id] = Document(question.id, passages, place)
         return self.documents[question.id]
@@ -208,5 +208,5 @@ class TwoTowerPolicy:
         self.sentences.clear()
 
     def invalidate(self, texts: Sequence[str] | None = None) -> None:
-        """Encode these sentences (None: all) anew when they are needed next: the action tower has changed."""
+        """Mark these sentences (None: all) for encoding again at their next use: the action tower has changed."""
         self.sentences.invalidate(texts)

@@ -13,7 +13,7 @@ from harr.types import Retrieval, Search
 class BM25Retriever:
     """A retriever that ranks the corpus, or the passages given with the question, by BM25 of the current query.
 
-    ``fetch`` bounds how many passages of the corpus are ranked when only given ones count.
+    ``fetch`` is the number of passages of the corpus that are ranked if only given ones count.
     """
 
     index: PassageIndex
@@ -29,8 +29,8 @@ class BM25Retriever:
     def _retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         longest = max(len(search.exclude_ids) + (search.k or self.k) for search in searches)
         queries = list(dict.fromkeys(search.query for search in searches))
-        found_QN, scores_QN = self.index.search_text(queries, self.fetch if self.candidates == "question" else longest)
-        ranked = zip(queries, found_QN.tolist(), scores_QN.tolist(), strict=True)
+        rows_QN, scores_QN = self.index.search_text(queries, self.fetch if self.candidates == "question" else longest)
+        ranked = zip(queries, rows_QN.tolist(), scores_QN.tolist(), strict=True)
         score_of = {query: dict(zip(rows, scores, strict=True)) for query, rows, scores in ranked}
         chosen = [self._best(search, list(score_of[search.query])) for search in searches]
         rows = sorted({row for best in chosen for row in best})
@@ -43,5 +43,5 @@ class BM25Retriever:
     def _best(self, search: Search, ranked: Sequence[int]) -> list[int]:
         skip = set(self.passages.rows_of(search.exclude_ids).values())
         given = set(self.passages.rows_of(search.question.candidate_ids).values())
-        left = [row for row in ranked if row >= 0 and row not in skip]
-        return [row for row in left if self.candidates == "corpus" or row in given][: search.k or self.k]
+        open_rows = [row for row in ranked if row >= 0 and row not in skip]
+        return [row for row in open_rows if self.candidates == "corpus" or row in given][: search.k or self.k]

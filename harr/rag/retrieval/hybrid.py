@@ -1,6 +1,6 @@
 """Dense and BM25 search of one collection, fused by rank.
 
-Milvus fuses, too, but weighs normalised scores instead of ranks and leaves ties open; and a policy needs the rows.
+Milvus fuses, too, but by normalised scores instead of ranks, with undefined ties; and a policy needs the rows.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from harr.types import Retrieval, Retriever, Search
 
 @dataclass(frozen=True)
 class Fusion:
-    """A rule by which two rankings become one: a passage scores ``weight / (offset + rank)`` in each, rank from 0.
+    """A fusion of two rankings: a passage scores ``weight / (offset + rank)`` in each, rank from 0.
 
-    ``dense`` and ``sparse`` are the weights; a side of weight 0 is never asked. Offset 1 gives 1 / rank, as a weighted
+    ``dense`` and ``sparse`` are the weights; a side of weight 0 is not searched. Offset 1 gives 1 / rank, as a weighted
     sum of reciprocal ranks; offset 61 and equal weights give reciprocal rank fusion with k = 60 (Cormack, Clarke and
     Buettcher, 2009).
     """
@@ -74,17 +74,17 @@ def fuse(
     score_M = np.concatenate(
         [np.tile(weight / (offset + np.arange(ranked.shape[1])), queries) for ranked, weight in sides]
     )
-    found_M = row_M >= 0
+    valid_M = row_M >= 0
     size = int(row_M.max(initial=0)) + 1
-    keys, place = np.unique((query_M * size + row_M)[found_M], return_inverse=True)
-    scores = np.bincount(place, weights=score_M[found_M], minlength=len(keys)).round(9)
+    keys, place = np.unique((query_M * size + row_M)[valid_M], return_inverse=True)
+    scores = np.bincount(place, weights=score_M[valid_M], minlength=len(keys)).round(9)
     query_of, row_of = np.divmod(keys, size)
     order = np.lexsort((row_of, -scores, query_of))
     rank = np.arange(len(order)) - np.searchsorted(query_of, query_of[order])
-    kept = rank < n
+    is_top = rank < n
     rows_QN, scores_QN = np.full((queries, n), -1, dtype=np.int64), np.zeros((queries, n))
-    place_of = query_of[order][kept], rank[kept]
-    rows_QN[place_of], scores_QN[place_of] = row_of[order][kept], scores[order][kept]
+    place_of = query_of[order][is_top], rank[is_top]
+    rows_QN[place_of], scores_QN[place_of] = row_of[order][is_top], scores[order][is_top]
     return rows_QN, scores_QN
 
 
@@ -129,15 +129,15 @@ class HybridRetriever:
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Return the best ``k`` passages per search: one ``retrieve`` call a side."""
-        deep = [replace(search, k=max(self.depth, search.k or self.k)) for search in searches]
-        sides = [(self.dense.retrieve(deep), self.fusion.dense), (self.sparse.retrieve(deep), self.fusion.sparse)]
-        passage_of = {p.id: p for found, _ in sides for retrieval in found for p in retrieval.passages}
+        deeper = [replace(search, k=max(self.depth, search.k or self.k)) for search in searches]
+        sides = [(self.dense.retrieve(deeper), self.fusion.dense), (self.sparse.retrieve(deeper), self.fusion.sparse)]
+        passage_of = {p.id: p for answers, _ in sides for retrieval in answers for p in retrieval.passages}
         ids = sorted(passage_of)
         number_of = {pid: number for number, pid in enumerate(ids)}
-        ranked = [(pad([[number_of[p.id] for p in r.passages] for r in found]), weight) for found, weight in sides]
-        wanted = [search.k or self.k for search in searches]
-        rows_QN, scores_QN = fuse(ranked, max(wanted), offset=self.fusion.offset)
-        best = [[row for row in rows[:k] if row >= 0] for rows, k in zip(rows_QN.tolist(), wanted, strict=True)]
+        ranked = [(pad([[number_of[p.id] for p in r.passages] for r in answers]), weight) for answers, weight in sides]
+        counts = [search.k or self.k for search in searches]
+        rows_QN, scores_QN = fuse(ranked, max(counts), offset=self.fusion.offset)
+        best = [[row for row in rows[:k] if row >= 0] for rows, k in zip(rows_QN.tolist(), counts, strict=True)]
         return [
             Retrieval(tuple(passage_of[ids[row]] for row in rows), scores=tuple(scores[: len(rows)]))
             for rows, scores in zip(best, scores_QN.tolist(), strict=True)

@@ -1,8 +1,8 @@
-"""Candidates that a vector does not find, and what is known of every candidate: titles, words, and who names whom.
+"""Further sources of candidates, and features of every candidate: titles, words, and links between passages.
 
-Beside the nearest passages compete those nearest by words, those whose title the query names, and those that a passage
-which was picked before leads to: whose title it names, which name its title, which have what it lacks of the query, or
-which stand beside it in its document.
+Besides the nearest passages, candidates are those nearest by words, those whose title the query names, and those linked
+to an earlier pick: passages that it names, that name it, that have the query's words which it lacks, or that are its
+neighbours in the document.
 """
 
 import re
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harr.rag.retrieval.hybrid import pad_tables
-from harr.rag.retrieval.passage_graph import PassageGraph, Read, stems
-from harr.types import Search, chunk_of, chunks_beside
+from harr.rag.retrieval.passage_graph import PassageGraph, ReadPassage, stems
+from harr.types import Search, chunk_of, list_neighbour_chunks
 
 FEATURES = (
     "nearest",  # 1 / (1 + rank) among the nearest by vector
@@ -34,7 +34,7 @@ FEATURES = (
     "titled_first",  # titled, where nothing is picked yet
     "titled_compares",  # titled, where the query compares: "both", "or", "older"
     "words_rank",  # 1 / (1 + rank) by BM25 of the query
-    "followed",  # BM25 of what a pick leads to (see Links.follow), over that of the best passage
+    "followed",  # BM25 by what a pick leads to (PassageGraph.followed), over that of the best passage
     "followed_rank",  # 1 / (1 + rank) there
     "title_in_pick",  # share of its title's words that a pick has
     "pick_title_in",  # share of the words of a pick's title that it has
@@ -42,19 +42,19 @@ FEATURES = (
     "same_document",  # whether it is a chunk of a pick's document
     "beside",  # 1 / number of chunks from it to the nearest pick of its document
 )
-"""What is known of a candidate, in the order of the last axis; what is alike for all of a search would move nothing."""
-Brought = Mapping[str, Sequence[int]]
-"""Rows that each source of candidates brings to a search; one passage may be of several."""
+"""Features of a candidate, in the order of the last axis; a feature equal for all candidates would have no effect."""
+SourceRows = Mapping[str, Sequence[int]]
+"""Rows of candidates of a search by source; a passage may have several sources."""
 _AT = {name: number for number, name in enumerate(FEATURES)}
 _COMPARES = re.compile(r"\b(or|both|same|first|earlier|later|older|younger|more|between|longer)\b", re.IGNORECASE)
 
 
 class Links:
-    """What is known of candidates in one corpus.
+    """Candidates and their features in one corpus.
 
     Args:
-        graph: what queries and passages lead to.
-        words, titled, linked, naming, followed, neighbours: how many candidates each source may bring
+        graph: links of queries and passages.
+        words, titled, linked, naming, followed, neighbours: maximum number of candidates of each source
             (``retriever.evidence``).
     """
 
@@ -68,50 +68,49 @@ class Links:
 
     def gather(
         self, searches: Sequence[Search], nearest: Sequence[NDArray[np.int64]], *, search: bool
-    ) -> tuple[list[NDArray[np.int64]], NDArray[np.float32], list[Brought]]:
-        """Return the candidates of every search, what is known of them, (B, N, F), filled up with 0, and what each
-        source brought.
+    ) -> tuple[list[NDArray[np.int64]], NDArray[np.float32], list[SourceRows]]:
+        """Return the candidates of every search, their features, (B, N, F), padded with 0, and the rows of each source.
 
-        Where the corpus is not searched (``search``), the ``nearest`` are all there are, and no source brings any.
+        Unless the corpus is searched (``search``), the ``nearest`` are the only candidates, and there are no sources.
         """
         graph = self.graph
         graph.forget()
-        picks = {pid for one in searches for pid in one.exclude_ids}
-        beside = [name for pid in picks for name in chunks_beside(pid, self.neighbours)]
-        row_of = graph.passages.rows_of([*picks, *beside])  # one scan for all, which is remembered
-        pools, tables, brought = [], [], []
-        for one, near_N in zip(searches, nearest, strict=True):
-            picked = sorted(row_of[pid] for pid in one.exclude_ids if pid in row_of)
+        picks = {pid for search_ in searches for pid in search_.exclude_ids}
+        neighbours = [name for pid in picks for name in list_neighbour_chunks(pid, self.neighbours)]
+        row_of = graph.passages.rows_of([*picks, *neighbours])  # one scan for all, which is cached
+        pools, tables, source_rows = [], [], []
+        for search_, near_N in zip(searches, nearest, strict=True):
+            picked = sorted(row_of[pid] for pid in search_.exclude_ids if pid in row_of)
             near = near_N.tolist()
-            given = set(near)
-            titled = {
+            near_rows = set(near)
+            titles_in_query = {
                 row: words
-                for row, words in graph.titled(one.query).items()
-                if (graph.passages.searchable[row] if search else row in given)
+                for row, words in graph.titled(search_.query).items()
+                if (graph.passages.searchable[row] if search else row in near_rows)
             }
-            sources = self._sources(one.query, near, picked, titled) if search else {}
+            sources = self._sources(search_.query, near, picked, titles_in_query) if search else {}
             pool = list(dict.fromkeys(chain(*sources.values()))) if search else near
             pools.append(np.array(pool, dtype=np.int64))
-            tables.append(self._table(one.query, near, pool, picked, titled, search=search))
-            brought.append(sources)
-        return pools, pad_tables(tables), brought
+            tables.append(self._table(search_.query, near, pool, picked, titles_in_query, search=search))
+            source_rows.append(sources)
+        return pools, pad_tables(tables), source_rows
 
-    def _sources(self, query: str, near: Sequence[int], picked: Sequence[int], titled: Iterable[int]) -> Brought:
-        """Return what each source brings, without the picks and what is not in the index."""
+    def _sources(self, query: str, near: Sequence[int], picked: Sequence[int], titled: Iterable[int]) -> SourceRows:
+        """Return the rows of each source, without picks and passages outside the index."""
         graph = self.graph
-        naming = [graph.naming(query, pick)[: self.naming] for pick in picked] if self.naming else []
+        naming = [graph.find_naming(query, pick)[: self.naming] for pick in picked] if self.naming else []
         followed = [list(graph.followed(query, pick))[: self.followed] for pick in picked] if self.followed else []
-        brought: Brought = {
+        rows_by_source: SourceRows = {
             "nearest": near,
-            "words": list(graph.found(query))[: self.words],
+            "words": list(graph.search_words(query))[: self.words],
             "titled": list(titled)[: self.titled],
-            "linked": [row for pick in picked for row in graph.named(query, pick)][: self.linked],
+            "linked": [row for pick in picked for row in graph.find_named(query, pick)][: self.linked],
             "naming": list(chain(*naming)),
             "followed": list(chain(*followed)),
             "neighbours": [row for pick in picked for row in graph.neighbours(pick, self.neighbours)],
         }
         fits = graph.passages.searchable
-        return {name: [row for row in rows if fits[row] and row not in picked] for name, rows in brought.items()}
+        return {name: [row for row in rows if fits[row] and row not in picked] for name, rows in rows_by_source.items()}
 
     def _table(
         self,
@@ -123,62 +122,62 @@ class Links:
         *,
         search: bool,
     ) -> NDArray[np.float32]:
-        """Return what is known of the candidates of one search, (N, F)."""
-        graph, asked = self.graph, stems(query)
-        titles, total = graph.mentions.titles, max(len(asked), 1)
-        found = graph.found(query) if search else {}
-        picks = graph.read(picked)
-        old = frozenset[str]().union(*(pick.words for pick in picks))
+        """Return the features of the candidates of one search, (N, F)."""
+        graph, query_stems = self.graph, stems(query)
+        titles, total = graph.mentions.titles, max(len(query_stems), 1)
+        word_scores = graph.search_words(query) if search else {}
+        picks = graph.read_passages(picked)
+        picked_words = frozenset[str]().union(*(pick.words for pick in picks))
         picked_titles = {int(titles.of_row[pick]) for pick in picked}
-        near_rank, words_rank = _ranks(near), _ranks(found)
+        near_rank, words_rank = _ranks(near), _ranks(word_scores)
         compares = float(bool(_COMPARES.search(query)))
-        known_NF = np.zeros((len(pool), len(FEATURES)), dtype=np.float32)
-        for known_F, row, own in zip(known_NF, pool, graph.read(pool), strict=True):
-            has, named = asked & own.words, float(row in titled)
+        features_NF = np.zeros((len(pool), len(FEATURES)), dtype=np.float32)
+        for features_F, row, candidate in zip(features_NF, pool, graph.read_passages(pool), strict=True):
+            shared, is_titled = query_stems & candidate.words, float(row in titled)
             values = {
                 "nearest": near_rank.get(row, 0.0),
-                "words": found.get(row, 0.0),
-                "titled": named,
+                "words": word_scores.get(row, 0.0),
+                "titled": is_titled,
                 "title_words": min(titled.get(row, 0), 6) / 3,
-                "query_in_title": len(asked & own.title) / total,
-                "query_in_text": len(has) / total,
-                "query_new": len(has - old) / total,
-                "names_pick": float(any(title in picked_titles for title, *_ in graph.mentions.named_by(row))),
-                "titled_first": named * (not picked),
-                "titled_compares": named * compares,
+                "query_in_title": len(query_stems & candidate.title) / total,
+                "query_in_text": len(shared) / total,
+                "query_new": len(shared - picked_words) / total,
+                "names_pick": float(any(title in picked_titles for title, *_ in graph.mentions.list_mentions(row))),
+                "titled_first": is_titled * (not picked),
+                "titled_compares": is_titled * compares,
                 "words_rank": words_rank.get(row, 0.0),
-                **_in_common(own, picks),
+                **_compare_with_picks(candidate, picks),
             }
-            known_F[[_AT[name] for name in values]] = list(values.values())
-        self._led_to(query, pool, picked, list(titled)[: self.titled], known_NF, search=search)
-        return known_NF
+            features_F[[_AT[name] for name in values]] = list(values.values())
+        self._enter_links(query, pool, picked, list(titled)[: self.titled], features_NF, search=search)
+        return features_NF
 
-    def _led_to(
+    def _enter_links(
         self,
         query: str,
         pool: Sequence[int],
         picked: Sequence[int],
         titled: Sequence[int],
-        known_NF: NDArray[np.float32],
+        features_NF: NDArray[np.float32],
         *,
         search: bool,
     ) -> None:
-        """Enter how the candidates are led to by the picks, and by the passages that the query names."""
+        """Enter the features of links from the picks, and from passages that the query names."""
         place = {row: number for number, row in enumerate(pool)}
 
         def enter(row: int, first: str, values: Sequence[float] | NDArray[np.float32]) -> None:
             if row in place:
-                part = known_NF[place[row], _AT[first] : _AT[first] + len(values)]
+                part = features_NF[place[row], _AT[first] : _AT[first] + len(values)]
                 np.maximum(part, values, out=part)
 
         for pick in picked:
-            for row, fit in self.graph.named(query, pick).items():
+            for row, fit in self.graph.find_named(query, pick).items():
                 enter(row, "linked", fit)
             followed = self.graph.followed(query, pick) if search and self.followed else {}
             for rank, (row, share) in enumerate(followed.items()):
                 enter(row, "followed", (share, 1.0 / (1 + rank)))
         for source in titled:
-            for row, fit in self.graph.named(query, source).items():
+            for row, fit in self.graph.find_named(query, source).items():
                 enter(row, "led_to", fit[[0, 2]])
 
 
@@ -187,17 +186,17 @@ def _ranks(rows: Sequence[int] | Mapping[int, float]) -> dict[int, float]:
     return {row: 1.0 / (1 + rank) for rank, row in enumerate(rows)}
 
 
-def _in_common(own: Read, picks: Sequence[Read]) -> dict[str, float]:
-    """Return what a candidate has in common with the pick with which it has most."""
-    document, number = chunk_of(own.passage.id)
+def _compare_with_picks(candidate: ReadPassage, picks: Sequence[ReadPassage]) -> dict[str, float]:
+    """Return features that compare a candidate with the picks; the maximum over the picks."""
+    document, number = chunk_of(candidate.passage.id)
     places = (chunk_of(pick.passage.id) for pick in picks)
-    apart = [abs(number - place) for name, place in places if name == document]
+    distances = [abs(number - place) for name, place in places if name == document]
     return {
-        "title_in_pick": max((_share(own.title, pick.words) for pick in picks), default=0.0),
-        "pick_title_in": max((_share(pick.title, own.words) for pick in picks), default=0.0),
-        "pick_names_in": min(1.0, 3 * max((_share(pick.names, own.words) for pick in picks), default=0.0)),
-        "same_document": float(bool(apart)),
-        "beside": max((1.0 / max(one, 1) for one in apart), default=0.0),
+        "title_in_pick": max((_share(candidate.title, pick.words) for pick in picks), default=0.0),
+        "pick_title_in": max((_share(pick.title, candidate.words) for pick in picks), default=0.0),
+        "pick_names_in": min(1.0, 3 * max((_share(pick.names, candidate.words) for pick in picks), default=0.0)),
+        "same_document": float(bool(distances)),
+        "beside": max((1.0 / max(distance, 1) for distance in distances), default=0.0),
     }
 
 

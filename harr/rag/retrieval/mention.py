@@ -1,7 +1,7 @@
 """Follow the titles: passages named in the query, then passages named in those, then BM25; nothing is learnt.
 
 Entity-centric retrieval (Godbole et al., arXiv 1909.07598) without its reader: on corpora with titles, such as
-Wikipedia's, it is the strongest simple baseline there is.
+Wikipedia's, it is the strongest simple baseline.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ class MentionRetriever:
     fetch: int = 1000
 
     def __post_init__(self) -> None:
-        """Look whether there is a title.
+        """Check that the corpus has titles.
 
         Raises:
             CorpusError: no passage has one.
@@ -61,8 +61,8 @@ class MentionRetriever:
     def _rankings(self, queries: Sequence[str], filled: Sequence[Sequence[int]]) -> list[list[int]]:
         """Return the rows of every query, best first."""
         titles = self.mentions.titles
-        named = [titles.named_in(query) for query in queries]
-        lengths = [{row: one.words for one in found for row in titles.rows(one.title).tolist()} for found in named]
+        mentions = [titles.find_mentions(query) for query in queries]
+        lengths = [{row: m.words for m in hits for row in titles.rows(m.title).tolist()} for hits in mentions]
         first = [list(filter(self._open, length)) for length in lengths]
         passage_of = self._passages(first)
         words = [content_words(query) for query in queries]
@@ -70,10 +70,10 @@ class MentionRetriever:
         for query, length in enumerate(lengths):
             first[query].sort(key=lambda row: (-length[row], -shared(query, row)))
         naming = [
-            list(self._named_by({row: passage_of[row] for row in rows[:FOLLOWED]}, words[query]))
+            list(self._find_linked({row: passage_of[row] for row in rows[:FOLLOWED]}, words[query]))
             for query, rows in enumerate(first)
         ]
-        second = [[row for _, rows in found for row in rows] for found in naming]
+        second = [[row for _, rows in hits for row in rows] for hits in naming]
         passage_of |= self._passages(second)
         for query, pairs in enumerate(naming):
             score: dict[int, int] = {}
@@ -82,24 +82,24 @@ class MentionRetriever:
             second[query] = sorted(score, key=lambda row: (-score[row], -shared(query, row)))
         return [list(dict.fromkeys([*a, *b, *rest])) for a, b, rest in zip(first, second, filled, strict=True)]
 
-    def _named_by(self, passages: Mapping[int, Passage], words: frozenset[str]) -> Iterator[tuple[int, list[int]]]:
+    def _find_linked(self, passages: Mapping[int, Passage], words: frozenset[str]) -> Iterator[tuple[int, list[int]]]:
         """Yield the rows of every title that passages name, with the words that the naming sentence shares."""
         for row, passage in passages.items():
-            for title, start, end in self.mentions.named_by(row):
+            for title, start, end in self.mentions.list_mentions(row):
                 overlap = len(words & content_words(passage.text[start:end]))
                 yield overlap, self.mentions.titles.rows(title).tolist()
 
     def _passages(self, rows: Iterable[Iterable[int]]) -> dict[int, Passage]:
-        wanted = sorted({row for part in rows for row in part})
-        return dict(zip(wanted, self.passages.take(wanted), strict=True))
+        distinct = sorted({row for part in rows for row in part})
+        return dict(zip(distinct, self.passages.take(distinct), strict=True))
 
     def _best(self, search: Search, ranked: Sequence[int]) -> list[int]:
         skip = set(self.passages.rows_of(search.exclude_ids).values())
         given = set(self.passages.rows_of(search.question.candidate_ids).values())
-        left = [row for row in ranked if row >= 0 and row not in skip]
-        fits = [row for row in left if self._open(row) and (self.candidates == "corpus" or row in given)]
+        open_rows = [row for row in ranked if row >= 0 and row not in skip]
+        fits = [row for row in open_rows if self._open(row) and (self.candidates == "corpus" or row in given)]
         return fits[: search.k or self.k]
 
     def _open(self, row: int) -> bool:
-        """Return whether a row may be read: of a corpus that is searched, what is in the index."""
+        """Return whether a row may be retrieved: from a searched corpus only if it is in the index."""
         return self.candidates == "question" or bool(self.passages.searchable[row])

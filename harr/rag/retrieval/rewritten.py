@@ -1,8 +1,8 @@
-"""What a sceptic searches for: searches that are changed by a rule before a retriever sees them.
+"""Rule-based query-rewriting baselines, and occlusion: searches are changed before a retriever sees them.
 
-No model learns here. A rule of ``RULES`` writes a text from the question, the finished hops and the current query;
-whoever searches for it is the untrained encoder or BM25, and sees no history. Of occlusion a part of the state is left
-out, and the trained retriever reads the rest (:func:`hidden_parts`).
+No model learns here. A rule of ``RULES`` writes a query from the question, the finished hops and the current query, for
+the untrained encoder or BM25, which see no history. Occlusion hides one part of the state from the trained retriever
+(:func:`hidden_parts`).
 """
 
 from collections.abc import Callable, Sequence
@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from harr.types import Retrieval, Retriever, Search
 
 Rule = Callable[[Search], str]
-"""Writes the text that is searched for."""
+"""A function that writes the query."""
 Change = Callable[[Search], Search]
-"""Makes another search of one."""
+"""A function from a search to a changed one."""
 
 
 def _answers(search: Search) -> list[str]:
-    """Return what the hops have found, in their order; a hop without an answer is left out."""
+    """Return the answers of the hops, without empty ones."""
     return [hop.answer for hop in search.hops if hop.answer]
 
 
@@ -31,29 +31,29 @@ RULES: dict[str, Rule] = {
 """The rules by the names that ``Arm.query`` takes."""
 
 
-def searching_for(rule: Rule) -> Change:
-    """Return what puts the text of a rule in place of the query, and leaves out the history."""
+def rewrite_query(rule: Rule) -> Change:
+    """Return the change that replaces the query by the text of a rule, and removes the history."""
     return lambda search: replace(search, query=rule(search), hops=())
 
 
-def _without_question(search: Search) -> Search:
+def _hide_question(search: Search) -> Search:
     return replace(search, question=replace(search.question, text=""))
 
 
-def _without_history(search: Search) -> Search:
+def _hide_history(search: Search) -> Search:
     return replace(search, hops=())
 
 
-def _without_query(search: Search) -> Search:
+def _hide_query(search: Search) -> Search:
     return replace(search, query="")
 
 
-def _without_thought(search: Search) -> Search:
+def _hide_thought(search: Search) -> Search:
     return replace(search, thought="")
 
 
 def hidden_parts(state: str, *, writes_queries: bool) -> dict[str, Change]:
-    """Return what hides each part of a state (``retriever.state``); ``writes_queries``: the query is not the question.
+    """Return changes that hide each part of a state (``retriever.state``); ``writes_queries``: queries are written.
 
     >>> list(hidden_parts("json", writes_queries=True)), list(hidden_parts("sep", writes_queries=True))
     (['question', 'history', 'query'], ['history', 'query'])
@@ -61,15 +61,15 @@ def hidden_parts(state: str, *, writes_queries: bool) -> dict[str, Change]:
     (['question', 'thought', 'query'], ['question', 'history'])
     """
     if not writes_queries:
-        return {"question": lambda search: _without_query(_without_question(search)), "history": _without_history}
-    question: dict[str, Change] = {"question": _without_question} if state != "sep" else {}
-    told = {"thought": _without_thought} if state == "thought" else {"history": _without_history}
-    return question | told | {"query": _without_query}
+        return {"question": lambda search: _hide_query(_hide_question(search)), "history": _hide_history}
+    question: dict[str, Change] = {"question": _hide_question} if state != "sep" else {}
+    context = {"thought": _hide_thought} if state == "thought" else {"history": _hide_history}
+    return question | context | {"query": _hide_query}
 
 
 @dataclass
 class Rewritten:
-    """A retriever that hands every search on to another one, changed."""
+    """A retriever that changes every search and passes it on."""
 
     retriever: Retriever
     change: Change

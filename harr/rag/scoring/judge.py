@@ -14,27 +14,27 @@ _GRADE = re.compile(r'\{\s*"score"\s*:\s*([01](?:\.\d+)?)\s*\}')
 
 
 def verdicts(judge: Generator, episodes: Sequence[Episode]) -> tuple[list[Value], int]:
-    """Return 1.0 or 0.0 by the judge, 0.0 without an answer, None where it cannot be read; and how many cannot."""
-    asked = [i for i, episode in enumerate(episodes) if episode.answer]
+    """Return the judge's 1.0 or 0.0, 0.0 without an answer, None for an unreadable reply; and the number of those."""
+    answered = [i for i, episode in enumerate(episodes) if episode.answer]
     values: list[Value] = [0.0] * len(episodes)
-    requests = [_request("judge", episodes[i]) for i in asked]
-    for i, reply in zip(asked, judge.complete(requests) if requests else [], strict=True):
+    requests = [_request("judge", episodes[i]) for i in answered]
+    for i, reply in zip(answered, judge.complete(requests) if requests else [], strict=True):
         values[i] = verdict_of(reply)
     return values, values.count(None)
 
 
 def grades(judge: Generator, episodes: Sequence[Episode]) -> tuple[list[Value], int]:
-    """Return how right every answer is by ``semantic.txt``, and how many replies of the judge cannot be read.
+    """Return the grade of every answer by ``semantic.txt``, and how many replies of the judge are unreadable.
 
-    0.0, and nothing is asked, without an answer or where the search graph that the model wrote is none (J x D of
-    R-Search, arXiv 2506.08352). None for a question without gold answers, and where the reply cannot be read.
+    0.0, without a request, for a missing answer or an invalid search graph (J x D of R-Search, arXiv 2506.08352).
+    None for a question without gold answers, and for an unreadable reply.
     """
     values: list[Value] = [0.0 if episode.question.answers else None for episode in episodes]
-    asked = [i for i, e in enumerate(episodes) if e.answer and e.question.answers and not e.outcome.graph]
-    requests = [_request("semantic", episodes[i]) for i in asked]
-    for i, reply in zip(asked, judge.complete(requests) if requests else [], strict=True):
+    graded = [i for i, e in enumerate(episodes) if e.answer and e.question.answers and not e.outcome.graph]
+    requests = [_request("semantic", episodes[i]) for i in graded]
+    for i, reply in zip(graded, judge.complete(requests) if requests else [], strict=True):
         values[i] = grade_of(reply)
-    return values, sum(values[i] is None for i in asked)
+    return values, sum(values[i] is None for i in graded)
 
 
 def verdict_of(reply: str) -> float | None:
@@ -43,27 +43,27 @@ def verdict_of(reply: str) -> float | None:
     >>> verdict_of('Well: {"correct": true}'), verdict_of("yes")
     (1.0, None)
     """
-    found = _VERDICT.findall(reply)
-    return float(found[-1] == "true") if found else None
+    matches = _VERDICT.findall(reply)
+    return float(matches[-1] == "true") if matches else None
 
 
 def grade_of(reply: str) -> float | None:
-    """Return the last score of a reply; None without one, or where it is not of the rubric.
+    """Return the last score of a reply; None without one, or if it is not in the rubric.
 
     >>> grade_of('{"score": 0.75}'), grade_of('{"score": 1}'), grade_of('{"score": 0.8}'), grade_of("0.75")
     (0.75, 1.0, None, None)
     """
-    found = _GRADE.findall(reply)
-    return float(found[-1]) if found and float(found[-1]) in RUBRIC else None
+    matches = _GRADE.findall(reply)
+    return float(matches[-1]) if matches and float(matches[-1]) in RUBRIC else None
 
 
-def readable(request: Generate, reply: str) -> bool:
-    """Return True where a reply answers what the judge was asked, and may be remembered."""
+def is_readable(request: Generate, reply: str) -> bool:
+    """Return whether a reply of the judge can be read, and so cached."""
     graded = any('"score"' in message["content"] for message in request.messages if message["role"] == "system")
     return (grade_of(reply) if graded else verdict_of(reply)) is not None
 
 
 def _request(name: str, episode: Episode) -> Generate:
-    """Return a judge's messages. The answer is one JSON string: it cannot write lines of its own into the prompt."""
+    """Return a judge's messages. The answer is one JSON string, so that it cannot add lines to the prompt."""
     gold, answer = (json.dumps(text, ensure_ascii=False) for text in (episode.question.answers, episode.answer))
     return chat(name, question=episode.question.text, gold=gold, answer=answer)

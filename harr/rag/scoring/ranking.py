@@ -1,7 +1,7 @@
-"""How much of the gold an episode retrieved. Every measure is None where it does not apply.
+"""Retrieval metrics of an episode. Every metric is None where it does not apply.
 
-What is counted are documents: of several chunks of one document the first found counts, for its rank, too. Where a
-corpus is not cut into chunks, every passage is a document.
+Metrics count documents: the first chunk of a document gives its rank. In a corpus without chunks, every passage is a
+document.
 """
 
 import math
@@ -39,8 +39,8 @@ def gold_f1(episode: Episode) -> float | None:
     >>> gold_f1(Episode(question, (step,)))
     0.8
     """
-    gold, found = set(episode.question.gold_documents), set(episode.documents)
-    return 2.0 * len(gold & found) / (len(gold) + len(found)) if gold else None
+    gold, retrieved = set(episode.question.gold_documents), set(episode.documents)
+    return 2.0 * len(gold & retrieved) / (len(gold) + len(retrieved)) if gold else None
 
 
 def recall_at(episode: Episode, k: int | None) -> float | None:
@@ -116,10 +116,10 @@ def hop_recall(episode: Episode, hop: int) -> float | None:
 
 
 def pool_recall(episode: Episode, hop: int = 0) -> float | None:
-    """Return the share of the gold documents that were candidates of any search, or 1.0 or 0.0 for that of one ``hop``.
+    """Return the share of the gold documents that reached any search's candidate pool, or 1.0 or 0.0 for one ``hop``.
 
-    It bounds what a policy could have found on the way that it took. None without gold or such a hop, and of a
-    retriever that does not choose among candidates.
+    No policy could have scored higher with these searches. None without gold or such a hop, and for a retriever
+    without candidates.
     """
     pools = [step.retrieval.reached for step in episode.steps if step.retrieval.reached is not None]
     gold = episode.question.gold_documents
@@ -130,11 +130,11 @@ def pool_recall(episode: Episode, hop: int = 0) -> float | None:
 
 
 def source_recall(episode: Episode) -> dict[str, float]:
-    """Return for each source of candidates the share of the gold documents that it brought to any search
-    (``source_recall_<source>``), and of those that no other one brought (``source_only_<source>``).
+    """Return for each source of candidates the share of the gold documents that it contributed to any search
+    (``source_recall_<source>``), and of those that no other source contributed (``source_only_<source>``).
 
-    The second is what the candidates would lack without the source, on the way that the policy took. {} without gold,
-    and where all candidates are of one source.
+    The second is the loss of recall without the source, for these searches. {} without gold, and if all candidates are
+    of one source.
 
     >>> from harr.types import Question, Retrieval, Search, Step
     >>> question = Question("q", "Who?", gold_ids=("a", "b"))
@@ -143,22 +143,22 @@ def source_recall(episode: Episode) -> dict[str, float]:
     ... # doctest: +NORMALIZE_WHITESPACE
     {'source_recall_nearest': 0.5, 'source_recall_words': 1.0, 'source_only_nearest': 0.0, 'source_only_words': 0.5}
     """
-    held: dict[str, set[str]] = {}
+    documents_of: dict[str, set[str]] = {}
     for step in episode.steps:
         for source, ids in step.retrieval.reached_by.items():
-            held.setdefault(source, set()).update(map(document_of, ids))
+            documents_of.setdefault(source, set()).update(map(document_of, ids))
     total = len(episode.question.gold_documents)
     if not total:
         return {}
-    by = Counter(document for documents in held.values() for document in documents)
-    only = {source: sum(by[document] == 1 for document in documents) for source, documents in held.items()}
-    return {f"source_recall_{source}": len(documents) / total for source, documents in held.items()} | {
+    counts = Counter(document for documents in documents_of.values() for document in documents)
+    only = {source: sum(counts[document] == 1 for document in documents) for source, documents in documents_of.items()}
+    return {f"source_recall_{source}": len(documents) / total for source, documents in documents_of.items()} | {
         f"source_only_{source}": count / total for source, count in only.items()
     }
 
 
 def average_precision(ranked: Sequence[str], gold: Sequence[str]) -> float:
-    """Return the mean precision at the ranks of the gold documents, one that is missing counts 0 (LeReT, section 3.1).
+    """Return the mean precision at the ranks of the gold documents, missing ones counting 0 (LeReT, section 3.1).
 
     >>> round(average_precision(["a", "x", "b"], ["a", "b"]), 4), average_precision(["x"], ["a"])
     (0.8333, 0.0)
@@ -168,7 +168,7 @@ def average_precision(ranked: Sequence[str], gold: Sequence[str]) -> float:
 
 
 def depth(episode: Episode) -> int:
-    """Return how many distinct passages came, or would have, had there been enough that match."""
+    """Return the number of distinct passages requested: those retrieved, and those missing for lack of matches."""
     short = sum(max(0, step.search.k - len(step.retrieval.passages)) for step in episode.steps)
     return len(episode.retrieved) + short
 

@@ -1,8 +1,8 @@
-"""The reward term ``relevance``: how well a reranker thinks that the passages of a search answer its sub-query.
+"""The reward term ``relevance``: a reranker's score of a search's passages for its sub-query.
 
-As in HARR (arXiv 2602.03645) it is a reward per step: the mean score of the step's passages, by a reranker behind an
-address of Cohere's form ``/rerank``, which vLLM, SGLang and others serve, or by a cross-encoder that is loaded here.
-The arm rerank asks the same rerankers (``harr/rag/retrieval/reranked.py``).
+As in HARR (arXiv 2602.03645) it is a reward per step: the mean score of the step's passages, by a server of Cohere's
+``/rerank``, such as vLLM or SGLang, or by a local cross-encoder. The arm rerank uses the same rerankers
+(``harr/rag/retrieval/reranked.py``).
 """
 
 import math
@@ -21,24 +21,23 @@ from harr.types import Episode, Value
 
 SETTINGS = "config_sentence_transformers.json"
 Score = Callable[[Sequence[tuple[str, Sequence[str]]]], list[list[float]]]
-"""Several queries, each with its texts, to one score per text."""
+"""A function from several queries, each with its texts, to one score per text."""
 
 
 def relevances(score: Score, episodes: Sequence[Episode]) -> list[Value]:
-    """Return per step the mean score of its passages for its sub-query, 0.0 where it found none.
+    """Return per step the mean score of its passages for its sub-query, 0.0 without passages.
 
-    Every pair of a sub-query and a passage is scored once, those of a sub-query in one request. Of several processes
-    the main one asks.
+    Every pair of a sub-query and a passage is scored once, those of a sub-query in one request, by the main process.
     """
     from harr.compute import distributed  # loads torch, which naming a reward does without
 
     steps = [step for episode in episodes for step in episode.steps]
-    found: dict[str, dict[str, None]] = {}
+    texts_of: dict[str, dict[str, None]] = {}
     for step in steps:
-        found.setdefault(step.search.query, {}).update({p.content: None for p in step.retrieval.passages})
-    asked = [(query, list(texts)) for query, texts in found.items() if texts]
-    scores = distributed.main_process_only(lambda: score(asked))
-    score_of = {query: dict(zip(texts, own, strict=True)) for (query, texts), own in zip(asked, scores, strict=True)}
+        texts_of.setdefault(step.search.query, {}).update({p.content: None for p in step.retrieval.passages})
+    pairs = [(query, list(texts)) for query, texts in texts_of.items() if texts]
+    scores = distributed.main_process_only(lambda: score(pairs))
+    score_of = {query: dict(zip(texts, row, strict=True)) for (query, texts), row in zip(pairs, scores, strict=True)}
 
     def mean(query: str, texts: Sequence[str]) -> float:
         return sum(score_of[query][text] for text in texts) / len(texts) if texts else 0.0
@@ -50,7 +49,7 @@ def relevances(score: Score, episodes: Sequence[Episode]) -> list[Value]:
 
 
 def open_reranker(params: RerankerParams, name: str) -> Score:
-    """Return the reranker of a section of params.yaml, ``name``: a server, or a model that is loaded here.
+    """Open the reranker of a section of params.yaml, ``name``: a server, or a local model.
 
     Raises:
         ModelError: it cannot be found or loaded, or is no cross-encoder.
@@ -64,18 +63,18 @@ class CrossEncoderScores:
 
     model: Any
 
-    def __call__(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
+    def __call__(self, requests: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
         """Return the scores of the texts of every query, in their order; all pairs are batched by length."""
         from torch.nn import Identity
 
-        pairs = [(query, text) for query, texts in asked for text in texts]
+        pairs = [(query, text) for query, texts in requests for text in texts]
         if not pairs:
-            return [[] for _ in asked]
+            return [[] for _ in requests]
         order = sorted(range(len(pairs)), key=lambda place: -sum(map(len, pairs[place])))
-        told = self.model.predict([pairs[place] for place in order], activation_fn=Identity(), show_progress_bar=False)
-        score_of = dict(zip(order, told.tolist(), strict=True))
+        raw = self.model.predict([pairs[place] for place in order], activation_fn=Identity(), show_progress_bar=False)
+        score_of = dict(zip(order, raw.tolist(), strict=True))
         places = iter(range(len(pairs)))
-        return [[round(score_of[next(places)], 6) for _ in texts] for _, texts in asked]
+        return [[round(score_of[next(places)], 6) for _ in texts] for _, texts in requests]
 
 
 @lru_cache(maxsize=1)  # reward and arm may name the same
@@ -95,18 +94,18 @@ def _cross_encoder(name: str, parameter: str) -> CrossEncoderScores:
 
 
 class Reranker:
-    """A reranker that is asked at ``server`` + ``/rerank``, up to its ``concurrency`` queries at a time.
+    """A reranker at ``server`` + ``/rerank``, with up to ``concurrency`` queries at a time.
 
     Failed attempts are tried again as :class:`harr.services.openai_client.Service` says.
     """
 
     def __init__(self, params: RerankerParams, server: ServerParams, name: str) -> None:
-        from harr.services.openai_client import Service  # not before: an application that searches does without
+        from harr.services.openai_client import Service  # not at the top: an application that searches needs none
 
         self._model, self._server = params.model, server
         self._service = Service(name, server=server, model=params.model)
 
-    def __call__(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
+    def __call__(self, requests: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
         """Return the scores of the texts of every query, in their order.
 
         Raises:
@@ -114,7 +113,7 @@ class Reranker:
             ParamsError: the server refuses a request, or answers with something else than a score a text.
         """
         with ThreadPoolExecutor(self._server.concurrency, thread_name_prefix="reranker") as pool:
-            return list(pool.map(self._scores, *zip(*asked, strict=True))) if asked else []
+            return list(pool.map(self._scores, *zip(*requests, strict=True))) if requests else []
 
     def _scores(self, query: str, texts: Sequence[str]) -> list[float]:
         body = {"model": self._model, "query": query, "documents": list(texts), "top_n": len(texts)}

@@ -20,16 +20,16 @@ from harr.types import Episode, Generator, Value
 
 SIMILARITY = "answer_similarity"
 JUDGED = {"judge": verdicts, SEMANTIC: grades}
-"""Terms that a language model is asked for."""
+"""Terms of a judging language model."""
 BATCHED = (*JUDGED, SIMILARITY, RELEVANCE)
-"""Terms that are asked for all episodes at once."""
+"""Terms that are computed for all episodes at once."""
 Scores = Mapping[str, Sequence[Value]]
 """One value per episode, by the name of the term."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A weight, and the training steps ``start`` <= step < ``end`` in which it counts; without ``end`` to the last."""
+    """A weight that counts in training steps ``start`` <= step < ``end``; without ``end`` to the last."""
 
     weight: float
     start: int = 0
@@ -43,12 +43,11 @@ class Schedule:
 class Reward:
     """A weighted sum of named terms.
 
-    A term is a name of ``TERMS`` or ``STEP_TERMS``, the word ``judge`` (a language model that is asked whether
-    the answer is correct), ``semantic`` (how correct it is, 0 to 1; 0 where the search graph is none),
-    ``answer_similarity`` (cosine with the gold answers by ``encode``) or ``relevance`` (per step, what a reranker
-    thinks of its passages: ``rerank``), or your own function as ``package.module:function``: ``Episode -> float |
-    None``. Without a judge ``semantic`` is answer F1 instead, and is called ``semantic_f1`` wherever its values are
-    told.
+    A term is a name of ``TERMS`` or ``STEP_TERMS``, the word ``judge`` (a language model decides whether the
+    answer is correct), ``semantic`` (how correct it is, 0 to 1; 0 for an invalid search graph),
+    ``answer_similarity`` (cosine with the gold answers by ``encode``) or ``relevance`` (per step, a reranker's
+    score of its passages: ``rerank``), or your own function as ``package.module:function``: ``Episode -> float |
+    None``. Without a judge ``semantic`` is answer F1 instead, and its values are called ``semantic_f1``.
 
     >>> from harr.types import Outcome, Question
     >>> reward = Reward({"answer_f1": 1.0, "recall": 0.5})
@@ -74,10 +73,10 @@ class Reward:
         mix: str = "weighted",
         filter_by_mean: bool = False,
     ) -> None:
-        named = {metric_name(name, judged=judge is not None): _schedules(weight) for name, weight in terms.items()}
-        if len(named) < len(terms):
+        by_name = {metric_name(name, judged=judge is not None): _schedules(weight) for name, weight in terms.items()}
+        if len(by_name) < len(terms):
             raise ParamsError(f"reward.terms: without reward.judge `{SEMANTIC}` is `{UNJUDGED}`; leave one of them out")
-        numbers = [part.weight for parts in named.values() for part in parts]
+        numbers = [part.weight for parts in by_name.values() for part in parts]
         if not all(map(math.isfinite, numbers)) or not any(numbers):
             raise ParamsError(f"reward.terms: weights must be finite and not all 0 (found {numbers})")
         if "judge" in terms and judge is None:
@@ -86,9 +85,9 @@ class Reward:
             raise ParamsError(f"reward.terms: `{SIMILARITY}` needs an encoder")
         if RELEVANCE in terms and rerank is None:
             raise ParamsError(f"reward.terms: `{RELEVANCE}` needs a reranker; give reward.reranker in params.yaml")
-        self._judge, self._unread, self._rerank = judge, 0, rerank
+        self._judge, self._unreadable, self._rerank = judge, 0, rerank
         self._encode, self.mix, self.filter_by_mean = encode, mix, filter_by_mean
-        self._schedules = {name: kept for name, parts in named.items() if (kept := [p for p in parts if p.weight])}
+        self._schedules = {name: live for name, parts in by_name.items() if (live := [p for p in parts if p.weight])}
         self._terms = {name: _term(name) for name in self._schedules if name not in BATCHED}
 
     def __call__(self, episode: Episode) -> float:
@@ -96,14 +95,14 @@ class Reward:
         return self.totals(self.score([episode]))[0]
 
     def score(self, episodes: Sequence[Episode]) -> dict[str, list[Value]]:
-        """Return all terms of all episodes; the judge is asked once, in one batch, and so is the encoder."""
+        """Return all terms of all episodes, with one batch for the judge and one for the encoder."""
         scores: dict[str, list[Value]] = {
             name: [term(episode) for episode in episodes] for name, term in self._terms.items()
         }
         for name, judged in JUDGED.items():
             if name in self._schedules and self._judge:
                 scores[name], unread = judged(self._judge, episodes)
-                self._unread += unread
+                self._unreadable += unread
         if SIMILARITY in self._schedules and self._encode:
             scores[SIMILARITY] = answer_similarities(self._encode, episodes)
         if RELEVANCE in self._schedules and self._rerank:
@@ -119,12 +118,12 @@ class Reward:
         return [row if (total := _total(row, weights)) is None else row | {"reward": total} for row in rows]
 
     def usage(self) -> dict[str, float]:
-        """Return what was asked of the judge, and how many of its verdicts could not be read; empty without one."""
-        asked = self._judge.usage() if self._judge else {}
-        return {**asked, "unreadable verdicts": float(self._unread)} if asked else {}
+        """Return the judge's usage and the number of its unreadable verdicts; {} without a judge."""
+        counts = self._judge.usage() if self._judge else {}
+        return {**counts, "unreadable verdicts": float(self._unreadable)} if counts else {}
 
     def phase(self, step: int) -> int:
-        """Return how often the weights that count have changed up to a training step."""
+        """Return how often the current weights have changed up to a training step."""
         edges = {
             edge for parts in self._schedules.values() for part in parts for edge in (part.start, part.end) if edge
         }
@@ -132,15 +131,15 @@ class Reward:
 
     def weights(self, step: int | None = None) -> dict[str, float]:
         """Return the weights that count at a training step; None: at the end of training."""
-        now = {name: part.weight for name, parts in self._schedules.items() for part in parts if part.counts(step)}
-        return now or {name: parts[-1].weight for name, parts in self._schedules.items()}
+        current = {name: part.weight for name, parts in self._schedules.items() for part in parts if part.counts(step)}
+        return current or {name: parts[-1].weight for name, parts in self._schedules.items()}
 
     def totals(self, scores: Scores, step: int | None = None) -> list[float]:
         """Return the weighted sum per episode; a term per step enters with its mean.
 
-        Where a term does not apply, the weights of the others grow so that their absolute sum stays the
-        same: rewards of all questions share one scale. Only ``semantic`` then counts as 0: an answer that puts the
-        judge in confusion must gain nothing by it.
+        If a term does not apply, the weights of the others grow so that their absolute sum stays the same:
+        rewards of all questions share one scale. Only ``semantic`` then counts as 0, so that an answer gains
+        nothing by confusing the judge.
 
         Raises:
             CorpusError: no term applies to an episode.
@@ -159,7 +158,7 @@ class Reward:
         return [_total(row, weights) for row in _rows({name: scores[name] for name in weights})]
 
     def table(self, scores: Scores, step: int, group_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what ``scalarize.combine`` takes: the terms that count at a step, (B, G, K), and K weights.
+        """Return the arguments of ``scalarize.combine``: the terms that count at a step, (B, G, K), and K weights.
 
         A term per step enters with its mean; one that does not apply is NaN, but ``semantic`` 0, as in
         :meth:`totals`.
@@ -176,7 +175,7 @@ class Reward:
     ) -> Iterator[tuple[float, Sequence[Value]]]:
         """Yield (weight, one value per episode) of every term that counts at a step.
 
-        With ``by_step`` a term of the whole episode becomes what each step added to it.
+        With ``by_step`` a term of the whole episode becomes the gain of each step.
         """
         for name, weight in self.weights(step).items():
             term, values = self._terms.get(name), scores[name]
@@ -189,8 +188,8 @@ def _schedules(weight: Any) -> list[Schedule]:
     """Return a number, a weight with its steps, or several of these, as schedules in order."""
     if isinstance(weight, int | float):
         return [Schedule(weight)]
-    several = weight if isinstance(weight, Sequence) else (weight,)
-    return sorted((Schedule(one.weight, one.start, one.end) for one in several), key=lambda part: part.start)
+    parts = weight if isinstance(weight, Sequence) else (weight,)
+    return sorted((Schedule(one.weight, one.start, one.end) for one in parts), key=lambda part: part.start)
 
 
 def _rows(scores: Scores) -> list[dict[str, float]]:
@@ -202,13 +201,13 @@ def _rows(scores: Scores) -> list[dict[str, float]]:
 
 
 def _total(row: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
-    """Return weighted sum of the terms in a row; the weights grow where one is missing. None: none of them is there."""
+    """Return the weighted sum of the terms in a row; weights grow for missing terms. None if all are missing."""
     row = {SEMANTIC: 0.0, **row} if SEMANTIC in weights else row
     applying = {name: weight for name, weight in weights.items() if name in row}
     if not applying:
-        return 0.0 if "judge" in weights else None  # it gave no verdict that can be read, which was counted
-    whole = sum(map(abs, weights.values())) / sum(map(abs, applying.values()))
-    return whole * sum(row[name] * weight for name, weight in applying.items())
+        return 0.0 if "judge" in weights else None  # its verdict was unreadable, which was counted
+    factor = sum(map(abs, weights.values())) / sum(map(abs, applying.values()))
+    return factor * sum(row[name] * weight for name, weight in applying.items())
 
 
 def mean_of(value: float | list[float]) -> float:
@@ -218,20 +217,20 @@ def mean_of(value: float | list[float]) -> float:
 
 def _term(name: str) -> Callable[[Episode], Any]:
     """Return a term by its name or dotted path."""
-    known: dict[str, Callable[[Episode], Any]] = {**TERMS, **STEP_TERMS}
-    if name in known:
-        return known[name]
+    terms: dict[str, Callable[[Episode], Any]] = {**TERMS, **STEP_TERMS}
+    if name in terms:
+        return terms[name]
     if ":" not in name:
-        names = ", ".join([*known, *BATCHED])
+        names = ", ".join([*terms, *BATCHED])
         raise ParamsError(f"reward.terms: unknown term {name}; known: {names}, or package.module:function")
     shape = "takes an Episode and returns a finite number, a list of one per step, or None where it does not apply"
     term = function_of(name, key="reward.terms", shape=shape)
 
-    def checked(episode: Episode) -> Value:
+    def check_value(episode: Episode) -> Value:
         value: Value = term(episode)
         numbers = value if isinstance(value, list) else [] if value is None else [value]
         if not all(isinstance(number, Real) and math.isfinite(number) for number in numbers):
             raise ParamsError(f"reward.terms: {name} returned {value!r}; give one that {shape}")
         return value
 
-    return checked
+    return check_value

@@ -1,8 +1,8 @@
 """Several rewards of a rollout to one, group by group: weighted, uniform, by spread, by principal component, by length.
 
-Arrays are (B groups, G rollouts, K terms). NaN: the term does not apply. Where it applies to no rollout of a group, the
-other terms share its weight; a single NaN counts as the mean of its group, which says nothing. A negative weight turns
-its term around; only ``weighted`` and ``sum`` read how large a weight is.
+Arrays are (B groups, G rollouts, K terms). NaN: the term does not apply. If it applies to no rollout of a group, the
+other terms share its weight; a single NaN counts as the neutral mean of its group. A negative weight negates its term;
+only ``weighted`` and ``sum`` read the size of a weight.
 """
 
 import numpy as np
@@ -29,14 +29,14 @@ def combine(rewards_BGK: Array, weights_K: Array, scheme: str) -> Array:
     Raises:
         ParamsError: ``l2`` of a negative reward, or of one with a negative weight.
     """
-    filled_BGK, applies_BK = _filled(rewards_BGK)
+    filled_BGK, applies_BK = _fill_missing(rewards_BGK)
     signs_BK = np.sign(weights_K) * applies_BK
     whole_BK = weights_K * applies_BK
     whole_BK = whole_BK * (np.abs(weights_K).sum() / np.maximum(np.abs(whole_BK).sum(-1, keepdims=True), 1e-12))
     summed_BG = np.einsum("bgk,bk->bg", filled_BGK, whole_BK)
     match scheme:
         case "weighted":
-            return np.einsum("bgk,bk->bg", _normalised(filled_BGK), whole_BK)
+            return np.einsum("bgk,bk->bg", _normalize(filled_BGK), whole_BK)
         case "sum":
             return summed_BG
         case "uniform":
@@ -59,17 +59,17 @@ def combine(rewards_BGK: Array, weights_K: Array, scheme: str) -> Array:
 def principal(rewards_BGK: Array, summed_BG: Array) -> Array:
     """Score on the first principal component of the standardised terms, shape (B, G), mean 0 in every group.
 
-    The sign of a principal component is arbitrary, and terms that speak against the others load with the opposite
-    sign: taken as it is, it rewards what the terms punish in up to half of all groups. So it is turned to go with
-    ``summed_BG``, the weighted sum; negative loadings become 0; and a group in which it still goes against that sum
-    has the sum itself, standardised.
+    The sign of a principal component is arbitrary, and terms that contradict the others load with the opposite sign:
+    unchanged, it would reward what the terms punish in up to half of all groups. So its sign is chosen to agree with
+    ``summed_BG``, the weighted sum; negative loadings become 0; and a group in which it still disagrees with that sum
+    gets the standardised sum itself.
 
-    >>> twice = np.array([[[0.0, 0.0], [1.0, 2.0], [2.0, 4.0]]])  # one and the same, as it were
+    >>> twice = np.array([[[0.0, 0.0], [1.0, 2.0], [2.0, 4.0]]])  # the same term twice
     >>> principal(twice, twice.sum(-1)).round(3).tolist()
     [[-1.732, 0.0, 1.732]]
     """
-    standard_BGK = _standardised(rewards_BGK)
-    straight_BG = _standardised(summed_BG)
+    standard_BGK = _standardize(rewards_BGK)
+    straight_BG = _standardize(summed_BG)
     correlation_BKK = np.einsum("bgk,bgl->bkl", standard_BGK, standard_BGK) / rewards_BGK.shape[1]
     loadings_BK = np.linalg.eigh(correlation_BKK)[1][..., -1]
     along_B = np.einsum("bgk,bk,bg->b", standard_BGK, loadings_BK, straight_BG)
@@ -88,18 +88,18 @@ def consistent(rewards_BGK: Array, weights_K: Array) -> NDArray[np.bool_]:
     >>> consistent(rewards, np.array([1.0, 1.0])).tolist()
     [[True, True, False, False]]
     """
-    filled_BGK, _ = _filled(rewards_BGK)
+    filled_BGK, _ = _fill_missing(rewards_BGK)
     above_BGK = (filled_BGK - filled_BGK.mean(1, keepdims=True)) * np.sign(weights_K)
     return np.asarray((above_BGK >= -1e-12).all(-1) | (above_BGK <= 1e-12).all(-1))
 
 
-def _filled(rewards_BGK: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """Return rewards without NaN, and which terms apply to each group."""
-    known_BGK = ~np.isnan(rewards_BGK)
-    applies_BK = np.asarray(known_BGK.any(1))
-    zeros_BGK = np.where(known_BGK, rewards_BGK, 0.0)
-    means_BK = zeros_BGK.sum(1) / np.maximum(known_BGK.sum(1), 1)
-    return np.where(known_BGK, rewards_BGK, means_BK[:, None]), applies_BK
+def _fill_missing(rewards_BGK: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Replace NaN by means; return the rewards, and which terms apply to each group."""
+    valid_BGK = ~np.isnan(rewards_BGK)
+    applies_BK = np.asarray(valid_BGK.any(1))
+    zeros_BGK = np.where(valid_BGK, rewards_BGK, 0.0)
+    means_BK = zeros_BGK.sum(1) / np.maximum(valid_BGK.sum(1), 1)
+    return np.where(valid_BGK, rewards_BGK, means_BK[:, None]), applies_BK
 
 
 def _shares(signs_BK: Array, sizes_BK: Array) -> Array:
@@ -110,15 +110,15 @@ def _shares(signs_BK: Array, sizes_BK: Array) -> Array:
     return np.asarray(signs_BK * np.where(total_B1 > 1e-12, sizes_BK / np.maximum(total_B1, 1e-12), equal_BK))
 
 
-def _normalised(rewards_BGK: Array) -> Array:
+def _normalize(rewards_BGK: Array) -> Array:
     """Return each term with mean 0 and deviation about 1 in its group; as ``group_advantages`` of estimator grpo."""
     centred_BGK = rewards_BGK - rewards_BGK.mean(1, keepdims=True)
     deviation_B1K = np.sqrt(np.square(centred_BGK).sum(1, keepdims=True) / max(1, rewards_BGK.shape[1] - 1))
     return np.asarray(centred_BGK / (deviation_B1K + 1e-4))
 
 
-def _standardised(rewards: Array) -> Array:
-    """Return the mean 0 and deviation 1 along axis 1; 0 where all are alike."""
+def _standardize(rewards: Array) -> Array:
+    """Return values with mean 0 and deviation 1 along axis 1; 0 if all are equal."""
     centred = rewards - rewards.mean(1, keepdims=True)
     deviation = rewards.std(1, keepdims=True)
     return np.where(deviation > 1e-9, centred / np.maximum(deviation, 1e-9), 0.0)

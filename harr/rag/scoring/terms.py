@@ -26,7 +26,7 @@ def answer_f1(episode: Episode) -> float | None:
 
 
 def semantic_f1(episode: Episode) -> float | None:
-    """Return what stands in for the graded judge where there is none: answer F1, 0.0 where the search graph is none."""
+    """Return the substitute for a missing graded judge: answer F1, 0.0 for an invalid search graph."""
     score = answer_f1(episode)
     return 0.0 if score is not None and episode.outcome.graph else score
 
@@ -55,8 +55,8 @@ def rouge(episode: Episode) -> float | None:
 def format_reward(episode: Episode) -> float | None:
     """Return the share of the model's turns that are well-formed (``Outcome.faults``), 0.0 if it never searched.
 
-    Where searches are a graph, the term ``graph`` says whether they could be made. None where the pipeline does not
-    look at the form of turns.
+    For search graphs, the term ``graph`` says whether they are valid. None if the pipeline does not check the form of
+    turns.
     """
     outcome = episode.outcome
     if not outcome.turns:
@@ -65,13 +65,13 @@ def format_reward(episode: Episode) -> float | None:
 
 
 def strict_format(episode: Episode) -> float | None:
-    """Return 1.0 where every turn is well-formed (:func:`format_reward`), else 0.0, as R-Search has it."""
+    """Return 1.0 if every turn is well-formed (:func:`format_reward`), else 0.0, as in R-Search."""
     share = format_reward(episode)
     return None if share is None else float(share == 1.0)
 
 
 def valid_graph(episode: Episode) -> float | None:
-    """Return 1.0 where the model wrote a search graph, else 0.0 (see ``Outcome.graph``); None without graphs."""
+    """Return 1.0 if the model wrote a valid search graph, else 0.0 (see ``Outcome.graph``); None without graphs."""
     return None if episode.outcome.graph is None else float(not episode.outcome.graph)
 
 
@@ -86,7 +86,7 @@ def search_cost(episode: Episode) -> float:
 
 
 def context_words(episode: Episode) -> int:
-    """Return words of the passages that searches brought, each time that they came."""
+    """Return the number of words of all retrieved passages, repeats included."""
     return sum(len(p.content.split()) for step in episode.steps for p in step.retrieval.passages)
 
 
@@ -96,9 +96,9 @@ def context_length(episode: Episode) -> float:
 
 
 def reader_status(episode: Episode) -> list[float] | None:
-    """Return per step what the reader says of its passages: FOUND 1, AMBIGUOUS .5, NOT_FOUND or nothing 0.
+    """Return the reader's status per step: FOUND 1, AMBIGUOUS .5, NOT_FOUND or nothing 0.
 
-    None where no hop has a status: search_r1, r_search and pick give none.
+    None if no hop has a status: search_r1, r_search and pick give none.
     """
     if episode.outcome.hops and not any(hop.status for hop in episode.outcome.hops):
         return None
@@ -126,16 +126,16 @@ def misses(episode: Episode) -> list[float] | None:
     missing = set(episode.question.gold_documents)
     if not missing:
         return None
-    charged = []
+    values = []
     for step in episode.steps:
-        found = missing & {passage.document for passage in step.retrieval.passages}
-        charged.append(float(not found))
-        missing -= found
-    return charged
+        new = missing & {passage.document for passage in step.retrieval.passages}
+        values.append(float(not new))
+        missing -= new
+    return values
 
 
 def completion(episode: Episode) -> list[float] | None:
-    """Return per step what finding the last gold passage is worth there: 1 without a pick too many, else less (Q-RAG).
+    """Return per step the reward for finding the last gold passage: 1 without superfluous picks, else less (Q-RAG).
 
     With n gold passages found after m picks it is .5 + .5 n / m; every other step has 0. None without gold.
 
@@ -148,11 +148,11 @@ def completion(episode: Episode) -> list[float] | None:
     missing = gold = set(episode.question.gold_documents)
     if not gold:
         return None
-    worth = []
+    values = []
     for number, step in enumerate(episode.steps, start=1):
         before, missing = missing, missing - {passage.document for passage in step.retrieval.passages}
-        worth.append(0.5 + 0.5 * len(gold) / number if before and not missing else 0.0)
-    return worth
+        values.append(0.5 + 0.5 * len(gold) / number if before and not missing else 0.0)
+    return values
 
 
 def hop_gold(episode: Episode) -> list[float] | None:
@@ -169,10 +169,10 @@ def hop_gold(episode: Episode) -> list[float] | None:
     gold = episode.question.gold_documents
     if not gold:
         return None
-    wanted = [*gold, *[""] * len(episode.steps)]
+    gold_by_step = [*gold, *[""] * len(episode.steps)]
     return [
         float(document in {passage.document for passage in step.retrieval.passages})
-        for step, document in zip(episode.steps, wanted, strict=False)
+        for step, document in zip(episode.steps, gold_by_step, strict=False)
     ]
 
 
@@ -210,7 +210,7 @@ STEP_TERMS: dict[str, StepTerm] = {
 
 
 def prefix_gains(term: Term, episode: Episode) -> list[float]:
-    """Return what each step added to ``term``: one value per step, S in all.
+    """Return the gain of each step in ``term``: one value per step, S in all.
 
     The term is read on the first 0, 1, ..., S steps; only the whole episode has its final answer.
     The gains sum to the term's final value minus its value without any step. Where the term does

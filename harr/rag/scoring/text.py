@@ -29,21 +29,21 @@ def exact_match(answer: str, golds: Sequence[str]) -> float:
     >>> exact_match("the Eiffel tower.", ["Eiffel Tower", "La tour Eiffel"])
     1.0
     """
-    given = normalise(answer)
-    return float(any(given == normalise(gold) for gold in golds))
+    normalised = normalise(answer)
+    return float(any(normalised == normalise(gold) for gold in golds))
 
 
 def token_f1(answer: str, golds: Sequence[str]) -> float:
     """Return F1 over the words of answer and gold (a multiset), the best over all ``golds``; 0.0 without golds.
 
-    Where one side has no word left after normalisation, the score is 1.0 if both have none, as in
+    If one side has no word left after normalisation, the score is 1.0 if both have none, as in
     the SQuAD 2.0 script.
 
     >>> round(token_f1("in the city of Paris", ["Paris"]), 3)  # precision 1/4, recall 1
     0.4
     """
-    given = normalise(answer).split()
-    return max((_f1(given, normalise(gold).split()) for gold in golds), default=0.0)
+    words = normalise(answer).split()
+    return max((_f1(words, normalise(gold).split()) for gold in golds), default=0.0)
 
 
 def substring_match(answer: str, golds: Sequence[str]) -> float:
@@ -52,27 +52,27 @@ def substring_match(answer: str, golds: Sequence[str]) -> float:
     >>> substring_match("the city of Paris", ["Paris"]), substring_match("", ["Paris"])
     (1.0, 0.0)
     """
-    given = normalise(answer)
-    wanted = [gold for gold in map(normalise, golds) if gold and given]
-    return float(any(gold in given or given in gold for gold in wanted))
+    normalised = normalise(answer)
+    gold_texts = [gold for gold in map(normalise, golds) if gold and normalised]
+    return float(any(gold in normalised or normalised in gold for gold in gold_texts))
 
 
 def states_answer(text: str, golds: Sequence[str]) -> bool:
     """Return whether a text holds a gold answer as whole words, which DPR takes as evidence (arXiv 2004.04906).
 
-    Yes, no and what is empty once it is normalised are answers that no text states.
+    Answers that are yes, no, or empty after normalisation do not count.
 
     >>> states_answer("Born in the city of Bath.", ["Bath"]), states_answer("Bathsheba", ["Bath"])
     (True, False)
     """
     words = f" {normalise(text)} "
-    return any(f" {gold} " in words for gold in statable(golds))
+    return any(f" {gold} " in words for gold in statable_answers(golds))
 
 
-def statable(golds: Sequence[str]) -> list[str]:
+def statable_answers(golds: Sequence[str]) -> list[str]:
     """Return the normalised answers that a text can state: those that are neither empty nor yes or no.
 
-    >>> statable(["The Baths", "Yes", "a"])
+    >>> statable_answers(["The Baths", "Yes", "a"])
     ['baths']
     """
     return [gold for gold in map(normalise, golds) if gold not in ("", "yes", "no")]
@@ -86,27 +86,27 @@ def rouge_l(answer: str, golds: Sequence[str]) -> float:
     >>> rouge_l("born in old Bath", ["born Bath"])  # precision 2/4, recall 2/2
     0.6666666666666666
     """
-    given = normalise(answer[:128]).split()
-    return max((_rouge_l(given, normalise(gold[:128]).split()) for gold in golds), default=0.0)
+    words = normalise(answer[:128]).split()
+    return max((_rouge_l(words, normalise(gold[:128]).split()) for gold in golds), default=0.0)
 
 
-def _rouge_l(given: list[str], gold: list[str]) -> float:
-    if not given or not gold:
-        return float(given == gold)
+def _rouge_l(words: list[str], gold: list[str]) -> float:
+    if not words or not gold:
+        return float(words == gold)
     longest = [0] * (len(gold) + 1)
-    for word in given:
+    for word in words:
         above = longest
         longest = [0]
         for place, other in enumerate(gold):
             longest.append(above[place] + 1 if word == other else max(above[place + 1], longest[place]))
-    return 2 * longest[-1] / (len(given) + len(gold))
+    return 2 * longest[-1] / (len(words) + len(gold))
 
 
-def _f1(given: list[str], gold: list[str]) -> float:
-    if not given or not gold:
-        return float(given == gold)
-    shared = sum((Counter(given) & Counter(gold)).values())
+def _f1(words: list[str], gold: list[str]) -> float:
+    if not words or not gold:
+        return float(words == gold)
+    shared = sum((Counter(words) & Counter(gold)).values())
     if shared == 0:
         return 0.0
-    precision, recall = shared / len(given), shared / len(gold)
+    precision, recall = shared / len(words), shared / len(gold)
     return 2 * precision * recall / (precision + recall)

@@ -1,8 +1,8 @@
-"""Providers of sources beyond our index. Each is one function: a query and ``k`` in, at most ``k`` passages out.
+"""Providers of sources beyond our index. Each is one function from a query and ``k`` to at most ``k`` passages.
 
 One that takes several queries in a request returns a list for each of them. A function raises ``ServiceUnavailable``
-where the source may answer later; any other error is its last word on the query.
-:class:`harr.rag.sources.client.WebSource` does the rest: queries side by side, deadline, retries, memory.
+if the source may answer later; any other error is final. :class:`harr.rag.sources.client.WebSource` does the rest:
+concurrent queries, deadline, retries, cache.
 """
 
 import json
@@ -37,7 +37,7 @@ OutsideParams = ExaParams | FunctionSourceParams | RetrieveParams | CassettePara
 
 
 def open_provider(tool: str, section: OutsideParams) -> SearchFn | BatchSearchFn:
-    """Return the function of a source of params.yaml; nothing is asked yet.
+    """Return the function of a source of params.yaml, without sending a request.
 
     Raises:
         ParamsError: no key, no package, no such function, or no readable cassette.
@@ -79,7 +79,7 @@ def exa(tool: str, section: ExaParams) -> SearchFn:
 
     def search(query: str, k: int) -> list[Passage]:
         try:
-            found = client.search(query, num_results=k, **options)
+            results = client.search(query, num_results=k, **options)
         except OSError as error:  # all of requests' errors are
             reason = type(error).__name__ if key in str(error) else one_line(error)
             raise ServiceUnavailable(f"Exa does not answer ({reason})") from None
@@ -89,7 +89,7 @@ def exa(tool: str, section: ExaParams) -> SearchFn:
             raise HarrError("Exa's answer holds no results") from None
         return [
             Passage(page.url, (page.text or "").strip()[: section.max_characters], page.title or "")
-            for page in found.results[:k]
+            for page in results.results[:k]
             if page.url
         ]
 
@@ -97,7 +97,7 @@ def exa(tool: str, section: ExaParams) -> SearchFn:
 
 
 def _refusal(reason: str, key_variable: str) -> HarrError:
-    """Return what Exa's client says of an answer that is none: its number stands in the text only."""
+    """Return the error for a failed request of Exa's client, which gives the status code in its text only."""
     number = re.search(r"status code (\d{3})", reason)
     status = int(number[1]) if number else 0
     if is_transient(status):
@@ -108,7 +108,7 @@ def _refusal(reason: str, key_variable: str) -> HarrError:
 
 
 def cassette(tool: str, path: Path) -> SearchFn:
-    """Return what answers from JSON lines ``{tool, query, passages}``; of a query's several lines the longest counts.
+    """Return a search in JSON lines ``{tool, query, passages}``; the longest of a query's lines counts.
 
     Raises:
         ParamsError: the file is missing, or a line of it is no recorded search.
@@ -118,11 +118,11 @@ def cassette(tool: str, path: Path) -> SearchFn:
         raise ParamsError(f"sources.{tool}.path: {path} is missing; record it from a live source (docs/sources.md)")
     try:
         for row in read_rows(path):
-            query, own = row.values.get("query"), row.values.get("tool") == tool
+            query, is_own = row.values.get("query"), row.values.get("tool") == tool
             if not isinstance(query, str) or "tool" not in row.values:
                 raise CorpusError(f"{row.place}: no tool or query; expected {{tool, query, passages}}")
             passages = passages_of(row.values.get("passages"), tool, row.place)
-            if own and len(passages) >= len(tape.get(query, ())):
+            if is_own and len(passages) >= len(tape.get(query, ())):
                 tape[query] = passages
     except CorpusError as error:
         raise ParamsError(f"sources.{tool}.path: {error}") from None
@@ -136,10 +136,10 @@ def cassette(tool: str, path: Path) -> SearchFn:
 
 
 def passages_of(rows: Any, tool: str, place: str) -> list[Passage]:
-    """Return the passages from what :func:`rows_of` made.
+    """Return the passages from rows of :func:`rows_of`.
 
     Raises:
-        CorpusError: they are something else.
+        CorpusError: the rows are malformed.
     """
     try:
         return [Passage(row["id"], row["text"], row.get("title", ""), tool) for row in rows]
@@ -149,18 +149,18 @@ def passages_of(rows: Any, tool: str, place: str) -> list[Passage]:
 
 
 def rows_of(passages: Sequence[Passage]) -> list[dict[str, str]]:
-    """Return passages as they are written to a file."""
+    """Return passages as rows for a file."""
     return [{"id": passage.id, "title": passage.title, "text": passage.text} for passage in passages]
 
 
-def recorded(path: Path, tool: str) -> set[str]:
-    """Return the queries of ``tool`` that a recording holds already."""
+def read_recorded_queries(path: Path, tool: str) -> set[str]:
+    """Read the queries of ``tool`` in a recording."""
     rows = read_rows(path) if path.is_file() else ()
     return {str(row.values.get("query")) for row in rows if row.values.get("tool") == tool}
 
 
 def record(path: Path, tool: str, answers: Mapping[str, Sequence[Passage]], date: str) -> None:
-    """Append answers to a recording; a line a query."""
+    """Append answers to a recording, a line per query."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [
         json.dumps({"tool": tool, "query": query, "date": date, "passages": rows_of(passages)}, ensure_ascii=False)

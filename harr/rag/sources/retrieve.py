@@ -19,10 +19,10 @@ from harr.types import Passage
 
 
 class RetrieveClient:
-    """A server that is asked all queries that wait in one request."""
+    """A server that gets all pending queries in one request."""
 
     def __init__(self, server: ServerParams) -> None:
-        self._url, self._shown = server.urls[0], bare(server.urls[0])
+        self._url, self._address = server.urls[0], bare(server.urls[0])
         self._client, self._seconds = bounded_client(server.timeout_seconds), server.timeout_seconds
 
     def __call__(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
@@ -33,31 +33,31 @@ class RetrieveClient:
             HarrError: it refuses the queries, or its answer is none of Search-R1.
         """
         try:
-            asked = {"queries": [*queries], "topk": k, "return_scores": True}
-            reply = call_within(self._seconds + 1.0, lambda: self._client.post(self._url, json=asked))
+            body = {"queries": [*queries], "topk": k, "return_scores": True}
+            reply = call_within(self._seconds + 1.0, lambda: self._client.post(self._url, json=body))
         except (httpx.HTTPError, TimeoutError) as error:
-            raise ServiceUnavailable(f"{self._shown} does not answer ({one_line(error)})") from None
+            raise ServiceUnavailable(f"{self._address} does not answer ({one_line(error)})") from None
         if is_transient(reply.status_code):
-            raise ServiceUnavailable(f"{self._shown} is overloaded or out of order (HTTP {reply.status_code})")
+            raise ServiceUnavailable(f"{self._address} is overloaded or out of order (HTTP {reply.status_code})")
         if reply.status_code != 200:
-            raise HarrError(f"{self._shown} refuses the queries (HTTP {reply.status_code}: {one_line(reply.text)})")
+            raise HarrError(f"{self._address} refuses the queries (HTTP {reply.status_code}: {one_line(reply.text)})")
         try:
-            found = [[passage_of(hit) for hit in hits[:k]] for hits in reply.json()["result"]]
+            lists = [[passage_of(hit) for hit in hits[:k]] for hits in reply.json()["result"]]
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise self._misfit(reply.text) from None
-        if len(found) != len(queries):
-            raise self._misfit(f"{len(found)} lists for {len(queries)} queries")
-        return found
+        if len(lists) != len(queries):
+            raise self._misfit(f"{len(lists)} lists for {len(queries)} queries")
+        return lists
 
     def _misfit(self, answer: str) -> HarrError:
         return HarrError(
-            f"{self._shown} answers {one_line(answer, 60)!r}; expected a list per query as "
+            f"{self._address} answers {one_line(answer, 60)!r}; expected a list per query as "
             '{"result": [[{"document": {"contents": ...}, "score": ...}]]}'
         )
 
 
 def passage_of(hit: dict[str, Any]) -> Passage:
-    """Return the passage of a hit. Its id is the document's, or where that has none a hash of its contents.
+    """Return the passage of a hit. Its id is the document's, or without one a hash of its contents.
 
     >>> passage_of({"document": {"id": 7, "contents": '"Ada Brown"\\nBorn in Bath.'}, "score": 0.5})
     Passage(id='7', text='Born in Bath.', title='Ada Brown', source='')

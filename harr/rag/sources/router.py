@@ -1,4 +1,4 @@
-"""Several sources as one retriever: a search says by its tool which one is asked; one without a tool asks all."""
+"""Several sources as one retriever: a search goes to the source that its tool names, or without a tool to all."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,20 +16,20 @@ from harr.rag.sources.providers import EXA, OutsideParams, open_provider
 from harr.types import Passage, Retrieval, Retriever, Search
 
 TAPE_SECONDS = 60.0
-REACHED = dict.fromkeys(ServerParams.model_fields.keys() - {"urls"}, True)
-PACE: dict[str, Any] = {"concurrency": True, "deadline_seconds": True, "record": True, "server": REACHED}
-"""What does not change the answer to a query."""
+SERVER_PACE = dict.fromkeys(ServerParams.model_fields.keys() - {"urls"}, True)
+PACE: dict[str, Any] = {"concurrency": True, "deadline_seconds": True, "record": True, "server": SERVER_PACE}
+"""Parameters that do not change the answer to a query."""
 SEARCHED = PACE | {"num_results": True}
-"""What is not in the name of a memory of answers, which knows of how many passages each is."""
+"""Parameters that are not in the name of a cache of answers, whose key has the number of passages."""
 
 
 @dataclass
 class Sources:
-    """The sources by tool: ``own`` collections, and the ``web``, which is asked while those are searched.
+    """The sources by tool: ``own`` collections, and the ``web``, which is searched at the same time.
 
-    What several sources find for a search without a tool is merged, ``k`` passages in all (:func:`merged`). A search
-    that a source of the web fails, or whose tool no source has, brings an error instead of passages. Where our own
-    index is away, the run ends as it does without sources: its collections are not one source among many.
+    The results of several sources for a search without a tool are merged, ``k`` passages in all
+    (:func:`merge_retrievals`). A failed web source, or an unknown tool, gives an error instead of passages. If our own
+    index is unavailable, the run ends as it does without sources.
     """
 
     own: Mapping[str, Retriever]
@@ -38,51 +38,51 @@ class Sources:
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Return one retrieval per search, in order; one call a source, the sources of the web all at once."""
-        known = (*self.own, *self.web)
-        asked: dict[str, list[int]] = {tool: [] for tool in known}
+        tools = (*self.own, *self.web)
+        numbers_of: dict[str, list[int]] = {tool: [] for tool in tools}
         for number, search in enumerate(searches):
-            for tool in (search.tool,) if search.tool else known:
-                asked.get(tool, []).append(number)
-        batches = {tool: [searches[number] for number in numbers] for tool, numbers in asked.items() if numbers}
+            for tool in (search.tool,) if search.tool else tools:
+                numbers_of.get(tool, []).append(number)
+        batches = {tool: [searches[number] for number in numbers] for tool, numbers in numbers_of.items() if numbers}
         with ThreadPoolExecutor(max(1, len(self.web)), thread_name_prefix="sources") as pool:
-            # Of several processes only the main one asks the web; what our index finds, all of them hear.
+            # Only the main process searches the web and broadcasts the results; our index does so itself.
             outside = [tool for tool in batches if tool in self.web and distributed.is_main()]
             waiting = {tool: pool.submit(self.web[tool].retrieve, batches[tool]) for tool in outside}
-            came = {tool: self.own[tool].retrieve(batch) for tool, batch in batches.items() if tool in self.own}
-            came |= distributed.main_process_only(lambda: {tool: future.result() for tool, future in waiting.items()})
-        found: list[dict[str, Retrieval]] = [{} for _ in searches]
-        for tool in known:
-            for number, retrieval in zip(asked[tool], came.get(tool, ()), strict=True):
-                found[number][tool] = retrieval
-        unknown = f"only {', '.join(known)}"
+            hits = {tool: self.own[tool].retrieve(batch) for tool, batch in batches.items() if tool in self.own}
+            hits |= distributed.main_process_only(lambda: {tool: future.result() for tool, future in waiting.items()})
+        by_search: list[dict[str, Retrieval]] = [{} for _ in searches]
+        for tool in tools:
+            for number, retrieval in zip(numbers_of[tool], hits.get(tool, ()), strict=True):
+                by_search[number][tool] = retrieval
+        unknown = f"only {', '.join(tools)}"
         return [
-            merged(parts, search.k or self.k)
+            merge_retrievals(parts, search.k or self.k)
             if not search.tool
             else parts.get(search.tool, Retrieval((), error=f"there is no source {search.tool!r}, {unknown}"))
-            for search, parts in zip(searches, found, strict=True)
+            for search, parts in zip(searches, by_search, strict=True)
         ]
 
     def usage(self) -> Mapping[str, float]:
-        """Return what was asked of the web: counts as :meth:`WebSource.usage` gives them, under ``<tool> <count>``."""
+        """Return the usage of the web: counts of :meth:`WebSource.usage` under ``<tool> <count>``."""
         return {f"{tool} {name}": count for tool, source in self.web.items() for name, count in source.usage().items()}
 
 
-def merged(found: Mapping[str, Retrieval], k: int) -> Retrieval:
-    """Return what several sources found for one search, by source, as one retrieval of at most ``k`` passages.
+def merge_retrievals(by_tool: Mapping[str, Retrieval], k: int) -> Retrieval:
+    """Merge the retrievals of several sources for one search into one of at most ``k`` passages.
 
     The sources take turns in the order of params.yaml: the first passage of each, then the second of each, and so on.
-    A passage that two sources name by the same id and text counts once. There is an error where all sources failed.
+    A passage with the same id and text in two sources counts once. There is an error if all sources failed.
 
     >>> a, b, c = (Retrieval((Passage(f"{name}1", name), Passage(f"{name}2", name))) for name in "abc")
-    >>> [passage.id for passage in merged({"A": a, "B": b, "C": c}, 4).passages]
+    >>> [passage.id for passage in merge_retrievals({"A": a, "B": b, "C": c}, 4).passages]
     ['a1', 'b1', 'c1', 'a2']
-    >>> merged({"A": Retrieval((), error="down"), "B": Retrieval((), error="no key")}, 4).error
+    >>> merge_retrievals({"A": Retrieval((), error="down"), "B": Retrieval((), error="no key")}, 4).error
     'A: down; B: no key'
     """
-    errors = {tool: retrieval.error for tool, retrieval in found.items() if retrieval.error}
-    if len(errors) == len(found):
+    errors = {tool: retrieval.error for tool, retrieval in by_tool.items() if retrieval.error}
+    if len(errors) == len(by_tool):
         return Retrieval((), error="; ".join(f"{tool}: {error}" for tool, error in errors.items()))
-    ranks = zip_longest(*(retrieval.passages for retrieval in found.values()))
+    ranks = zip_longest(*(retrieval.passages for retrieval in by_tool.values()))
     distinct: dict[tuple[str, str], Passage] = {}
     for passage in (passage for rank in ranks for passage in rank if passage):
         distinct.setdefault((passage.id, passage.text), passage)
@@ -90,9 +90,9 @@ def merged(found: Mapping[str, Retrieval], k: int) -> Retrieval:
 
 
 def open_sources(sources: Mapping[str, SourceParams], searches: Path) -> dict[str, WebSource]:
-    """Open every source of params.yaml that is not our own index; none is asked yet.
+    """Open every source of params.yaml that is not our own index, without sending a request.
 
-    What the web answers is remembered in the folder ``searches``, for all stages.
+    Answers of the web are cached in the folder ``searches``, for all stages.
 
     Raises:
         ParamsError: no key, no package, no such function, or no readable cassette.
@@ -118,7 +118,7 @@ def _open(tool: str, section: OutsideParams, searches: Path) -> WebSource:
 
 
 def source_facts(sources: Mapping[str, SourceParams]) -> list[object]:
-    """Return what the answers of sources follow from: neither keys nor pace; of a cassette its bytes."""
+    """Return the facts that determine the answers of sources, without keys and pace; for a cassette its hash."""
     tapes = {
         tool: sha256(Path(section.path)) for tool, section in sources.items() if isinstance(section, CassetteParams)
     }

@@ -25,7 +25,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from harr.compute.checkpoints import Checkpoints
-from harr.compute.products import by_onednn
+from harr.compute.products import use_onednn
 from harr.errors import ParamsError
 from harr.io.files import draft, note_published
 from harr.io.progress import bar, should_stop, stoppable
@@ -219,7 +219,7 @@ def _model(vocabulary: int, width: int, layers: int) -> Qwen3ForCausalLM:
     start_with_induction(model)
     for layer in model.model.layers:  # stays zero: vLLM passes over it (docs/serving.md)
         layer.self_attn.o_proj.bias.requires_grad_(False)
-    by_onednn(model)
+    use_onednn(model)
     return model
 
 

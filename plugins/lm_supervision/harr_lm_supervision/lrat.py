@@ -19,7 +19,7 @@ from harr.params.train import FunctionTrainParams, InfoNCEParams
 from harr.rag.setup import Setup
 from harr.train import infonce
 from harr.train.advantages import NEGLIGIBLE
-from harr.train.batch import known_of
+from harr.train.batch import features_by_state
 from harr.train.grpo import advantages_of
 from harr.train.learner import Learner
 from harr.types import Episode, Log
@@ -47,7 +47,7 @@ def train(
         advantages = advantages_of(params, setup.reward, played.scores, episodes, played.step)
         targets, weights, groups = preferred(episodes, advantages)
         if targets:
-            pools, known = infonce.pools_of(episodes), known_of(episodes)
+            pools, known = infonce.pools_of(episodes), features_by_state(episodes)
             for _ in range(params.num_iterations):
                 values |= infonce.update(params, params.own, learner, targets, groups, pools, known, weights)
         learner.history.append(values | {"distinct_states": float(len(targets))})

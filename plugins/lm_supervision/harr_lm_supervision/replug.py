@@ -27,7 +27,7 @@ from harr.rag.retrieval.hybrid import pad
 from harr.rag.setup import Setup
 from harr.train import infonce
 from harr.train.advantages import NEGLIGIBLE
-from harr.train.batch import Known, known_of, shares
+from harr.train.batch import StateFeatures, features_by_state, shares
 from harr.train.learner import Learner
 from harr.types import Episode, Log
 from harr_lm_supervision.policy import SupervisedParams, SupervisionParams, policy_of
@@ -59,7 +59,7 @@ def train(
         episodes, values = played.episodes, played.figures
         rewards = passage_rewards(episodes, played.rewards, params.group_size)
         if rewards:
-            known = known_of(episodes)
+            known = features_by_state(episodes)
             for _ in range(params.num_iterations):
                 values |= update(params, learner, rewards, known)
         learner.history.append(values | {"distinct_states": float(len(rewards))})
@@ -94,7 +94,7 @@ def _choices(episode: Episode) -> Iterator[tuple[str, int]]:
             yield step.retrieval.state, row
 
 
-def update(params: ReplugPolicy, learner: Learner, rewards: Rewards, known: Known) -> dict[str, float]:
+def update(params: ReplugPolicy, learner: Learner, rewards: Rewards, known: StateFeatures) -> dict[str, float]:
     """Take one optimizer step on the mean divergence of all states."""
     learner.optimizer.zero_grad()
     policy, states = learner.dense, sorted(rewards, key=len)

@@ -183,7 +183,7 @@ class AdoptedIndex(PassageIndex):
         super().__init__(client, client.where, manifest, Keys.of(rows, rows))
         self._section, self._rows_of, self._make_room = section, rows_of, make_room
         self._fields = {"vector": section.vector_field}
-        self._wanted = {"filter": section.filter, "output_fields": list(fields) or [section.id_field]}
+        self._search_options = {"filter": section.filter, "output_fields": list(fields) or [section.id_field]}
         self._sign = -1.0 if manifest["how"]["metric"] == "L2" else 1.0
 
     def _search(self, field: str, queries: list[Any], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -103,7 +103,7 @@ def test_a_filter_holds(uri: str, passages: Passages, vectors: Vectors, tmp_path
     assert adopt_collection(passages, vectors, params, out, tmp_path / "work")["rows"] == 150
     odd = np.arange(1, ROWS, 2)
     with open_index(passages, vectors, params, out) as index:
-        assert index.known_rows().tolist() == odd.tolist()
+        assert index.list_rows().tolist() == odd.tolist()
         found, _ = index.search(DRAWN[:20], 10)
     np.testing.assert_array_equal(found, odd[np.argsort(-DRAWN[:20] @ DRAWN[odd].T, axis=1)[:, :10]])
     with pytest.raises(IndexMismatch, match=r"for other index\.settings; run `dvc repro -f -s index`"):

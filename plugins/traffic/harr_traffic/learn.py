@@ -24,7 +24,7 @@ from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.state import reads
 from harr.rag.setup import Setup
 from harr.train import grpo
-from harr.train.batch import Batch, drawn
+from harr.train.batch import Batch, draw_rows
 from harr.train.learner import Learner
 from harr.types import Episode, Log, Question, Retrieval, Search, Step
 from harr_traffic.questions import Drawn, choices_of
@@ -55,7 +55,7 @@ def train(
     gains = advantages([episode.question.id for episode in episodes], scores)
     count = params.questions_per_step * params.group_size
     for step in learner.steps(log):
-        rows = list(drawn(range(len(episodes)), count, seed, step))
+        rows = list(draw_rows(range(len(episodes)), count, seed, step))
         columns = {"advantage": [gains[row] for row in rows], "weight": [1.0 / count] * count}
         batch = Batch.of([episodes[row] for row in rows], columns)
         rewards = np.array([scores[row] for row in rows])

@@ -138,8 +138,8 @@ class Shadow:
         if (candidate := self.serving) is None:
             return 0
         searches = [replace(one.body.search(statuses=candidate.statuses), k=len(one.found.passages)) for one in part]
-        policy = replace(candidate.policy, frozen=True, _encoded={})  # remembers the vectors of this batch
-        states, state_of = unique(policy.written(searches)[0])
+        policy = replace(candidate.policy, frozen=True, _cache={})  # remembers the vectors of this batch
+        states, state_of = unique(policy.write_states(searches)[0])
         states_UD = torch.from_numpy(policy.encode(states))
         with self._searcher.pause_answers(candidate.corpus) as ours:
             if not ours:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from harr.compute.attention import NAME, ready_for_bfloat16
+from harr.compute.attention import NAME, prepare_for_bfloat16
 from harr.embed.encoder import Encoder
 from harr.params.train_facts import LoraParams
 from harr.rag.policies.encoder_adapter import begin
@@ -22,7 +22,7 @@ def learnt(model: str, *, half: bool, ready: bool) -> tuple[Tensor, Tensor]:
         if weight.requires_grad and not weight.any():  # LoRA begins with zeros, which let nothing through
             torch.nn.init.normal_(weight, std=0.02, generator=torch.Generator().manual_seed(0))
     if ready:
-        ready_for_bfloat16(encoder.model)
+        prepare_for_bfloat16(encoder.model)
         assert encoder.model[0].auto_model.config._attn_implementation == NAME
     with torch.autocast("cpu", torch.bfloat16, enabled=half):
         vectors_BD = encoder.forward(TEXTS)

@@ -27,5 +27,5 @@ def test_auto_takes_bfloat16_only_where_the_processor_multiplies_it(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able)
-    assert precision.resolved(asked) == wanted
-    assert precision.settled(GRPOParams(method="grpo", precision=asked)).precision == wanted
+    assert precision.choose_precision(asked) == wanted
+    assert precision.resolve_precision(GRPOParams(method="grpo", precision=asked)).precision == wanted

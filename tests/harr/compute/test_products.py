@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from harr.compute.packed import Packed
-from harr.compute.products import Linear, by_onednn
+from harr.compute.products import Linear, use_onednn
 
 
 @pytest.mark.parametrize("shape", [(1, 24), (7, 24), (3, 5, 24)])
@@ -17,7 +17,7 @@ def test_products_and_gradients_are_those_of_torch(shape: tuple[int, ...], bias:
     theirs = torch.nn.Sequential(torch.nn.Linear(24, 40, bias=bias), torch.nn.GELU(), torch.nn.Linear(40, 8))
     theirs.requires_grad_(not frozen)
     ours = copy.deepcopy(theirs)
-    by_onednn(ours)
+    use_onednn(ours)
     assert [type(part) for part in ours] == [Linear, torch.nn.GELU, Linear]
     told = []
     for model in (theirs, ours):

@@ -11,7 +11,7 @@ from harr.generator.played import choose, rows_of
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.react import react_passages
 from harr.rag.pipelines.search_r1 import search_r1
-from harr.rag.pipelines.thinking import thinking
+from harr.rag.pipelines.thinking import limit_thoughts
 from harr.rag.rollout import play
 from harr.types import Episode, Generate, Outcome, Question, Retrieval, Search, Step, TruncatedCompletion, Turn
 
@@ -74,7 +74,7 @@ def test_a_thought_that_its_budget_ended_is_ended_by_the_environment() -> None:
         return rest or "<answer>Bath</answer>"
 
     [episode] = play(
-        [ASKED], thinking(partial(search_r1, max_searches=1, template="bare"), 9), OnePassage(), server(says)
+        [ASKED], limit_thoughts(partial(search_r1, max_searches=1, template="bare"), 9), OnePassage(), server(says)
     )
     pieces = rows_of(episode)[0]["pieces"]
     own = ["<think>so</think>", "<search>x</search>", "<think>so on", "<answer>Bath</answer>"]

@@ -30,7 +30,7 @@ def test_each_naming_sentence_of_each_passage(tmp_path: Path) -> None:
     found = {
         passage.id: [
             (SHELF[mentions.titles.rows(title)[0]].id, passage.text[start:end].strip())
-            for title, start, end in mentions.named_by(row)
+            for title, start, end in mentions.list_mentions(row)
         ]
         for row, passage in enumerate(SHELF)
     }

@@ -34,9 +34,9 @@ def weight(times: int, length: int, holding: int, of: int = 3, mean: float = 8 /
 def test_scores_are_those_of_the_formula(tmp_path: Path) -> None:
     _, index = built(tmp_path)
     mill, bath = weight(2, 3, 1) + weight(1, 3, 2), weight(2, 3, 2)
-    assert index.best(["mill", "bath"], 9) == {1: 1.0, 2: pytest.approx(bath / mill, rel=1e-5)}
-    assert list(index.best(["bath"], 1)) == [2] and list(index.best(["else"], 9)) == [3]
-    assert index.best(["unknown"], 9) == index.best([], 9) == {}
+    assert index.find_best(["mill", "bath"], 9) == {1: 1.0, 2: pytest.approx(bath / mill, rel=1e-5)}
+    assert list(index.find_best(["bath"], 1)) == [2] and list(index.find_best(["else"], 9)) == [3]
+    assert index.find_best(["unknown"], 9) == index.find_best([], 9) == {}
 
 
 def test_equal_passages_give_equal_bytes_and_another_corpus_is_refused(tmp_path: Path) -> None:

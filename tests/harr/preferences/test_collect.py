@@ -18,7 +18,7 @@ from harr.params.filter import PreferencesParams
 from harr.params.generator import ServedParams
 from harr.params.servers import ServerParams
 from harr.preferences import collect
-from harr.preferences.few_shot import chosen_prompts, read_demonstrations
+from harr.preferences.few_shot import read_demonstrations, select_prompts
 from harr.preferences.pairs import documents_of
 from harr.rag.generation.server import ServerSamplers
 from harr.rag.pipelines.leret import LeReT
@@ -116,7 +116,7 @@ def test_the_next_hop_goes_on_from_an_unsolved_try(world: Reader, tmp_path: Path
         assert any(tried["ap"] < 1.0 for tried in from_tries)
         for tried in row["tries"]:
             parts = [Retrieval(tuple(Passage(**p) for p in part["passages"])) for part in (found, tried)]
-            names = documents_of(LeReT(2).ranked(parts))
+            names = documents_of(LeReT(2).rank(parts))
             gold = next(q for q in world.questions if q.id == row["question_id"]).gold_ids
             assert tried["recall"] == len({*names} & {*gold}) / 2
 
@@ -265,7 +265,7 @@ def test_equal_texts_are_on_one_side() -> None:
 
 
 def test_arms_are_shown_what_was_found(first: Path, tmp_path: Path) -> None:
-    sets = chosen_prompts(read_json(first / "prompts.json"))
+    sets = select_prompts(read_json(first / "prompts.json"))
     assert sets[0] == () == read_demonstrations("", first)
     assert read_demonstrations("best", first) == sets[1]
     assert set(read_demonstrations("all", first)) == {example for part in sets for example in part}

@@ -141,7 +141,7 @@ def test_the_best_weights_are_kept_where_they_are_asked_for(
             raise KeyboardInterrupt
 
     told = {"questions": 8.0, "seconds": 0.0}
-    monkeypatch.setattr(Validation, "_played", lambda self, done: {"recall": found[done]} | told)
+    monkeypatch.setattr(Validation, "_validate", lambda self, done: {"recall": found[done]} | told)
     asked = {"steps": 8, "validation": ValidationParams(every=2, keep="best")}
     with pytest.raises(KeyboardInterrupt):
         trained(game(method), method, tmp_path, kill, **asked)

@@ -20,10 +20,10 @@ from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train import agent
-from harr.train.agent import AgentCallback, RolloutFunction, asked, train
+from harr.train.agent import AgentCallback, RolloutFunction, question_ids, train
 from harr.train.agent_trainer import AgentTrainer
 from harr.train.batch import reward_figures
-from harr.train.record import plain
+from harr.train.record import plain_figures
 from harr.types import Episode, Generate, Outcome, Question, Request
 
 ONE = AGENT.model_copy(update={"steps": 1})
@@ -58,7 +58,9 @@ def test_the_model_learns_to_please(setup: Setup, tmp_path: Path, params: AgentP
     history = train(params, setup, tmp_path / "out", tmp_path / "work", lambda step, row: rows.append(row), 0)
     rewards = [row["reward_mean"] for row in history]
     assert sum(rewards[:3]) / 3 < 0.15 < 0.4 < sum(rewards[-3:]) / 3
-    assert rows == [plain(row) for row in history] and [row["step"] for row in history] == list(range(params.steps))
+    assert rows == [plain_figures(row) for row in history] and [row["step"] for row in history] == list(
+        range(params.steps)
+    )
     told = {"loss", "entropy", "grad_norm", "own_tokens", "told_tokens", "cut_share", "gold_found", "think_words"}
     told |= {"answer_words", "invalid_share", "searches_mean", "episodes", "zero_std_share"}
     assert told <= set(history[0]), "what tells a healthy run"
@@ -151,14 +153,14 @@ def test_bug_2_the_reference_is_that_of_the_question_whatever_its_place(setup: S
 
     reward = Reward({"semantic": 1.0}, SimpleNamespace(complete=complete, usage=dict), mix="sum")
     given = replace(setup, questions=numbered, reward=reward)
-    rows, game = rollouts(given, asked(AGENT, numbered, 0, seed=1)[:4])
+    rows, game = rollouts(given, question_ids(AGENT, numbered, 0, seed=1)[:4])
     assert seen and all(gold == f'["gold of {text}"]' for text, gold in seen)
     assert rows["reward"].count(0.5) == len(seen) and game.figures["reward_semantic_mean"] > 0
 
 
 def test_the_order_of_questions_follows_from_seed_and_step(setup: Setup) -> None:
-    assert asked(AGENT, QUESTIONS, 5, seed=1) == asked(AGENT, QUESTIONS, 0, seed=1)[5 * 4 :]
-    assert asked(AGENT, QUESTIONS, 0, seed=1) != asked(AGENT, QUESTIONS, 0, seed=2)
+    assert question_ids(AGENT, QUESTIONS, 5, seed=1) == question_ids(AGENT, QUESTIONS, 0, seed=1)[5 * 4 :]
+    assert question_ids(AGENT, QUESTIONS, 0, seed=1) != question_ids(AGENT, QUESTIONS, 0, seed=2)
 
 
 def test_rewards_are_mixed_and_filtered_as_asked(setup: Setup) -> None:
@@ -180,7 +182,7 @@ def test_bad_episodes_are_counted_and_survived(setup: Setup, tmp_path: Path) -> 
     cut = ONE.model_copy(update={"max_tokens": 1})
     (row,) = train(cut, replace(setup, reward=reward), tmp_path / "out", tmp_path / "work", nothing, 0)
     assert row["without_reward"] == 8 and row["without_gold"] == 32 and row["gold_found"] == 0.0
-    assert row["cut_share"] > 0.5 and all(map(math.isfinite, plain(row).values()))
+    assert row["cut_share"] > 0.5 and all(map(math.isfinite, plain_figures(row).values()))
 
 
 def test_a_step_in_which_no_reward_applies_changes_nothing(setup: Setup, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_validation_changes_nothing_and_chooses_the_weights(
     def log(step: int, values: Any) -> None:
         logged.extend([step] * ("validation.reward" in values))
 
-    def fails(self: Validation, done: int, played: Any = Validation._played) -> dict[str, float]:
+    def fails(self: Validation, done: int, played: Any = Validation._validate) -> dict[str, float]:
         if done == 2:
             raise ServiceUnavailable("away")
         return played(self, done)
@@ -114,7 +114,7 @@ def test_validation_changes_nothing_and_chooses_the_weights(
     assert [point["step"] for point in found] == logged == [0, 2, 4, 5]
     assert len({point["reward"] for point in found}) > 1  # other weights play otherwise
     with monkeypatch.context() as broken, pytest.raises(ServiceUnavailable):
-        broken.setattr(Validation, "_played", fails)
+        broken.setattr(Validation, "_validate", fails)
         train(watched, asked, tmp_path / "parts", tmp_path / "c", nothing, 0)
     parts = go_on(lambda log: train(watched, asked, tmp_path / "parts", tmp_path / "c", log, 0), 3)
     assert timeless(points(parts)) == timeless(found)
@@ -122,7 +122,7 @@ def test_validation_changes_nothing_and_chooses_the_weights(
 
     scripted = {0: 0.95, 2: 0.9, 4: 0.7, 5: 0.6}
     monkeypatch.setattr(
-        Validation, "_played", lambda self, done: {"recall": scripted[done], "questions": 2.0, "seconds": 0.0}
+        Validation, "_validate", lambda self, done: {"recall": scripted[done], "questions": 2.0, "seconds": 0.0}
     )
     best = watched.model_copy(update={"validation": ValidationParams(every=2, keep="best")})
     train(best, asked, tmp_path / "best", tmp_path / "d", nothing, 0)

@@ -15,7 +15,7 @@ from harr.filter import _judge
 from harr.io.files import read_json
 from harr.rag.policies.plackett_luce import log_prob
 from harr.train.advantages import generalized_advantages, group_advantages, step_advantages
-from harr.train.guard import best_step, verdict
+from harr.train.guard import best_step, find_stop_reason
 from harr.train.losses import clipped_surrogate, clipped_value, k3_kl, step_weights
 from harr.types import Episode, Question
 
@@ -86,27 +86,32 @@ def test_the_value_loss_takes_the_worse_of_free_and_clipped() -> None:
 @pytest.mark.fault(12)
 def test_the_guard_stops_a_collapse_and_knows_the_best_checkpoint() -> None:
     rows = [{"reward_mean": r} for r in (0.2, 0.8, 0.9, 0.9, 0.1, 0.1)]
-    assert verdict(rows[:5], 2, 0.5) == ""
-    assert "fell to 0.100, under 50 % of its best 0.900" in verdict(rows, 2, 0.5)
-    assert verdict(rows, 2, 0.0) == ""
+    assert find_stop_reason(rows[:5], 2, 0.5) == ""
+    assert "fell to 0.100, under 50 % of its best 0.900" in find_stop_reason(rows, 2, 0.5)
+    assert find_stop_reason(rows, 2, 0.0) == ""
     assert best_step(rows, 2, [2, 4]) == 4
     broken = [{"reward_mean": 0.5, "skipped_updates": 1.0}] * 3
-    assert "the gradient was not finite in 3 steps" in verdict(broken, 2, 0.5) and verdict(broken[:2], 2, 0.5) == ""
+    assert (
+        "the gradient was not finite in 3 steps" in find_stop_reason(broken, 2, 0.5)
+        and find_stop_reason(broken[:2], 2, 0.5) == ""
+    )
 
 
 @pytest.mark.fault(12)
 def test_the_guard_stops_a_run_whose_groups_all_agree() -> None:
     alike, unlike = ({"reward_mean": 0.5, "without_advantage": share} for share in (1.0, 0.0))
-    said = verdict([unlike, alike, alike, alike], 3, 0.5)
+    said = find_stop_reason([unlike, alike, alike, alike], 3, 0.5)
     assert said.startswith(
         "no group's rewards differed in the last 3 steps, so nothing is learnt; raise train.group_size"
     )
-    assert verdict([alike] * 3, 3, 0.0) == said, "also where no fall is watched for"
-    assert verdict([alike] * 2, 3, 0.5) == "" == verdict([alike, alike, unlike], 3, 0.5)
+    assert find_stop_reason([alike] * 3, 3, 0.0) == said, "also where no fall is watched for"
+    assert find_stop_reason([alike] * 2, 3, 0.5) == "" == find_stop_reason([alike, alike, unlike], 3, 0.5)
     harder = [row | {"phase": 1.0} for row in (alike, alike)]
-    assert verdict([alike, alike, *harder], 3, 0.5) == "", "other questions have their own steps"
-    assert verdict([*harder, harder[0]], 3, 0.5) == said
-    assert verdict([{"reward_mean": 1.0, "zero_std_share": 1.0}] * 5, 3, 0.5) == "", "PPO, PQN and InfoNCE learn on"
+    assert find_stop_reason([alike, alike, *harder], 3, 0.5) == "", "other questions have their own steps"
+    assert find_stop_reason([*harder, harder[0]], 3, 0.5) == said
+    assert find_stop_reason([{"reward_mean": 1.0, "zero_std_share": 1.0}] * 5, 3, 0.5) == "", (
+        "PPO, PQN and InfoNCE learn on"
+    )
 
 
 def first(logits_BN: torch.Tensor, orders: list[list[int]]) -> torch.Tensor:

@@ -66,5 +66,5 @@ def test_the_loss_is_of_sums_over_the_tokens_also_of_queries_of_unequal_length(t
 
 def test_pairs_are_counted_one_by_one(trainer: IPOTrainer) -> None:
     """Of batches of two and one the mean of means weighs the last pair twice."""
-    assert trainer.in_order(ROWS) == [gain > 0 for gain in worked(trainer)]
-    assert trainer.in_order([]) == []
+    assert trainer.rank_pairs(ROWS) == [gain > 0 for gain in worked(trainer)]
+    assert trainer.rank_pairs([]) == []

@@ -33,7 +33,7 @@ from harr.rag.rollout import play
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train import ppo
-from harr.train.batch import Batch, drawn
+from harr.train.batch import Batch, draw_rows
 from harr.train.grpo import advantages_of, train, update
 from harr.train.infonce import first_missing, positives, train as infonce
 from harr.train.learner import Learner
@@ -356,6 +356,6 @@ def test_infonce_is_drawn_away_from_what_its_own_search_found(fresh: Fresh, tmp_
 
 
 def test_every_question_comes_once_an_epoch() -> None:
-    steps = [list(drawn(range(20), 5, seed=3, step=step)) for step in range(8)]
+    steps = [list(draw_rows(range(20), 5, seed=3, step=step)) for step in range(8)]
     first, second = ([one for step in half for one in step] for half in (steps[:4], steps[4:]))
     assert sorted(first) == sorted(second) == list(range(20)) and first != second

@@ -131,7 +131,7 @@ def test_validation_changes_nothing_and_each_phase_keeps_its_best(
 
     scripted = {0: 0.0, 3: 0.9, 5: 0.4}
     monkeypatch.setattr(
-        Validation, "_played", lambda self, done: {"recall": scripted[done], "questions": 2.0, "seconds": 0.0}
+        Validation, "_validate", lambda self, done: {"recall": scripted[done], "questions": 2.0, "seconds": 0.0}
     )
     run("best", watched.model_copy(update={"validation": ValidationParams(every=3, keep="best")}), setup=asked)
     (saved,) = (tmp_path / "best-work").glob("*/0/ipo-run/checkpoint-000003")

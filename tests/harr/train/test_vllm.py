@@ -22,7 +22,7 @@ from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.setup import Setup
 from harr.train import agent
 from harr.train.agent import AgentCallback, RolloutFunction, train
-from harr.train.vllm import attend, check_vllm
+from harr.train.vllm import attach_vllm, check_vllm
 from harr.types import Generate, Outcome, Question, Request
 
 
@@ -204,7 +204,7 @@ def test_sending_weights_leaves_the_base_as_it_is(setup: Setup, tmp_path: Path) 
     engine.model, engine.mode, engine.enable_sleep_mode, engine.accelerator = adapted, "colocate", False, None
     engine._dist = SimpleNamespace(gather_params=lambda weights: nullcontext(), is_fsdp=False)
     params = AGENT.model_copy(update={"vllm": "colocate", "lora": LoraParams(rank=4)})
-    attend(SimpleNamespace(vllm_generation=engine), params, SimpleNamespace(model=adapted), tmp_path)  # type: ignore
+    attach_vllm(SimpleNamespace(vllm_generation=engine), params, SimpleNamespace(model=adapted), tmp_path)  # type: ignore
     for _ in range(5):
         engine.sync_weights()
     assert all(torch.equal(before[name], weight) for name, weight in adapted.named_parameters())

@@ -95,7 +95,7 @@ def test_a_completion_with_a_changed_byte_is_asked_for_anew(tmp_path: Path, caps
         assert [text.split(" ")[:-1] for text in texts] == [text.split(" ")[:-1] for text in before]
         assert again.usage() == {"requests": 1.0, "cached": 2.0, "damaged": 1.0}
         told = capsys.readouterr().out
-        assert told.count(f"{path}: a completion is damaged (its hash differs); such are asked for anew") == 1
+        assert told.count(f"{path}: a completion is damaged (its hash differs); such are requested again") == 1
         assert CachedGenerator(Clerk(), path).complete(asks(*prompts)) == texts
 
 

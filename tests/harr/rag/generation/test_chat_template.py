@@ -14,13 +14,13 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from trl import chat_template_utils
 
 from harr.errors import ModelError
-from harr.rag.generation.chat_template import check_conversations, keep_turns, keeps_turns, turn_frame, with_settings
+from harr.rag.generation.chat_template import add_settings, check_conversations, keep_turns, keeps_turns, turn_frame
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.generation.sampler import Sampler, Trace
 from harr.rag.pipelines.r_search import r_search
 from harr.rag.pipelines.react import react_passages
 from harr.rag.pipelines.search_r1 import search_r1
-from harr.rag.pipelines.thinking import thinking
+from harr.rag.pipelines.thinking import limit_thoughts
 from harr.rag.rollout import play
 from harr.types import Episode, Generate, Pipeline, Question
 
@@ -140,11 +140,11 @@ def test_settings_are_set_in_the_template_for_good() -> None:
     """Qwen3 is told not to think: an empty thought stands before its turns, of whoever loads the tokenizer later."""
     tokenizer = bytes_tokenizer("qwen3")
     plain = turn_frame(tokenizer, "tiny")
-    silent = with_settings(tokenizer, {"enable_thinking": False})
+    silent = add_settings(tokenizer, {"enable_thinking": False})
     assert turn_frame(silent, "tiny") == (plain[0], plain[1] + "<think>\n\n</think>\n\n")
     once = silent.chat_template
-    assert with_settings(silent, {"enable_thinking": False}).chat_template == once and keeps_turns(silent)
-    llama = with_settings(bytes_tokenizer("llama3_2"), {})
+    assert add_settings(silent, {"enable_thinking": False}).chat_template == once and keeps_turns(silent)
+    llama = add_settings(bytes_tokenizer("llama3_2"), {})
     assert "26 Jul 2024" in turn_frame(llama, "tiny")[0], "not today: that prompt would be another one tomorrow"
 
 
@@ -167,7 +167,7 @@ def test_a_thought_that_is_too_long_is_ended() -> None:
     game = partial(search_r1, max_searches=2, template=turn_frame(tokenizer, "tiny"))
     long, short = "<think>round and round and round we go", "<think>round</think>"
     replies = [long, " <search>xyz</search>", short, "<search>x</search>", "<answer>xyz</answer>"]
-    episode, trace = played(tokenizer, thinking(game, 25), replies, most=25)
+    episode, trace = played(tokenizer, limit_thoughts(game, 25), replies, most=25)
     assert episode.answer == "xyz" and [step.search.query for step in episode.steps] == ["xyz", "x"]
     text = tokenizer.decode(trace.ids)
     assert text.startswith(f"{long[:25]}</think> <search>xyz</search>\n\n<inf")

@@ -84,7 +84,7 @@ def test_what_was_sampled_can_be_weighed_again(setup: Setup, links: Links) -> No
     policy = knowing(setup, links, titled=1.0, words=-0.5, query_in_text=2.0)
     batch = Batch.of(play(setup.questions, setup.pipeline, policy, None), {})
     states_UD = torch.from_numpy(policy.encoder.encode(batch.states, prompt=policy.prompt))
-    logits_BN = policy.logits(states_UD, batch.state_of_B, batch.pool_BN, batch.known_BNF)
+    logits_BN = policy.logits(states_UD, batch.state_of_B, batch.pool_BN, batch.features_BNF)
     again_B = plackett_luce.log_prob(logits_BN, batch.chosen_B)
     assert torch.allclose(again_B, batch.old_B.to(again_B), atol=1e-4)
     without_B = plackett_luce.log_prob(policy.logits(states_UD, batch.state_of_B, batch.pool_BN), batch.chosen_B)

@@ -42,11 +42,11 @@ def search(*picked: str, query: str = ASKED.text) -> Search:
 def gathered(links: Links, asked: Search, *near: str, corpus: bool = True) -> dict[str, dict[str, float]]:
     """Each candidate with what is known of it."""
     rows = np.array([ROW[name] for name in near], dtype=np.int64)
-    (pool,), known_BNF, _ = links.gather([asked], [rows], search=corpus)
-    assert known_BNF.shape == (1, len(pool), len(FEATURES)) and known_BNF.dtype == np.float32
+    (pool,), features_BNF, _ = links.gather([asked], [rows], search=corpus)
+    assert features_BNF.shape == (1, len(pool), len(FEATURES)) and features_BNF.dtype == np.float32
     return {
         SHELF[row].id: {name: round(float(value), 3) for name, value in zip(FEATURES, known_F, strict=True)}
-        for row, known_F in zip(pool, known_BNF[0], strict=True)
+        for row, known_F in zip(pool, features_BNF[0], strict=True)
     }
 
 
@@ -87,9 +87,9 @@ def test_the_chunks_beside_a_pick_compete(tmp_path: Path, links: Any) -> None:
     book = opened(tmp_path / "book", BOOK)
 
     def found(most: int, *picked: str) -> dict[str, tuple[float, ...]]:
-        (pool,), known_BNF, _ = book(neighbours=most).gather([search(*picked)], [np.array([1, 5])], search=True)
+        (pool,), features_BNF, _ = book(neighbours=most).gather([search(*picked)], [np.array([1, 5])], search=True)
         at = [FEATURES.index(name) for name in ("same_document", "beside")]
-        told = known_BNF[0][:, at].round(2).tolist()
+        told = features_BNF[0][:, at].round(2).tolist()
         return {BOOK[row].id: tuple(known) for row, known in zip(pool, told, strict=True)}
 
     plain = {"rest": (0.0, 0.0), "heart_chunk_2": (0.0, 0.0)}
@@ -138,6 +138,6 @@ def test_given_passages_alone_and_comparisons(links: Any) -> None:
 
 def test_searches_are_laid_side_by_side(links: Any) -> None:
     rows = [np.array([ROW["bath"]]), np.array([ROW["bath"], ROW["carl"], ROW["ada"]])]
-    pools, known_BNF, _ = links().gather([search(), search("film")], rows, search=True)
-    assert [len(pool) for pool in pools] == [1, 3] and known_BNF.shape[:2] == (2, 3)
-    assert not known_BNF[0, 1:].any() and known_BNF[1, 2].any()
+    pools, features_BNF, _ = links().gather([search(), search("film")], rows, search=True)
+    assert [len(pool) for pool in pools] == [1, 3] and features_BNF.shape[:2] == (2, 3)
+    assert not features_BNF[0, 1:].any() and features_BNF[1, 2].any()

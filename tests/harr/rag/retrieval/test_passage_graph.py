@@ -27,9 +27,9 @@ def leads(tmp_path: Path) -> PassageGraph:
 
 def test_by_title_by_name_and_by_words(leads: PassageGraph) -> None:
     assert leads.titled(QUERY) == {FILM: 3} and leads.titled(QUERY) is leads.titled(QUERY)
-    assert list(leads.named(QUERY, FILM)) == [ADA, CARL] and list(leads.named(QUERY, CARL)) == [HULL, FILM]
-    assert leads.naming(QUERY, FILM) == [ADA, CARL], "Ada's passage has most of the query"
-    assert leads.naming(QUERY, HULL) == [CARL] and next(iter(leads.found(QUERY))) == ADA
+    assert list(leads.find_named(QUERY, FILM)) == [ADA, CARL] and list(leads.find_named(QUERY, CARL)) == [HULL, FILM]
+    assert leads.find_naming(QUERY, FILM) == [ADA, CARL], "Ada's passage has most of the query"
+    assert leads.find_naming(QUERY, HULL) == [CARL] and next(iter(leads.search_words(QUERY))) == ADA
     followed = leads.followed(
         QUERY, FILM
     )  # Which lacks born. Its title, Ada Brown, Bath, Music and Carl Dean are sought.
@@ -47,9 +47,9 @@ def test_passages_are_read_once_until_there_are_many(leads: PassageGraph, monkey
 
     monkeypatch.setattr(leads.passages, "take", counting)
     for _ in range(2):
-        leads.named(QUERY, FILM), leads.naming(QUERY, FILM), leads.followed(QUERY, FILM)
+        leads.find_named(QUERY, FILM), leads.find_naming(QUERY, FILM), leads.followed(QUERY, FILM)
         leads.forget()
     assert sorted(taken) == [FILM, ADA, CARL]
-    monkeypatch.setattr(module, "REMEMBERED", 2)
+    monkeypatch.setattr(module, "MAX_CACHED", 2)
     leads.forget()
-    assert [read.passage.id for read in leads.read([ADA, ADA])] == ["ada", "ada"] and taken[3:] == [ADA]
+    assert [read.passage.id for read in leads.read_passages([ADA, ADA])] == ["ada", "ada"] and taken[3:] == [ADA]

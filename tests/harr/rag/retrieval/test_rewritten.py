@@ -6,7 +6,7 @@ import pytest
 from by_hand import Fixed
 
 from harr.rag.policies.state import state_text
-from harr.rag.retrieval.rewritten import RULES, Rewritten, hidden_parts, searching_for
+from harr.rag.retrieval.rewritten import RULES, Rewritten, hidden_parts, rewrite_query
 from harr.types import Hop, Question, Search
 
 QUESTION = Question("q", "Where was the teacher of the founder of Acme born?")
@@ -29,7 +29,7 @@ SEARCH = Search(QUESTION, "Where was she born?", HOPS, frozenset("x"), 2, "news"
 )
 def test_a_rule_writes_what_is_searched_for(rule: str, hops: tuple[Hop, ...], written: str) -> None:
     shelf, search = Fixed(), replace(SEARCH, hops=hops)
-    assert len(Rewritten(shelf, searching_for(RULES[rule])).retrieve([search, search])) == 2
+    assert len(Rewritten(shelf, rewrite_query(RULES[rule])).retrieve([search, search])) == 2
     assert shelf.batches == [[replace(search, query=written, hops=())] * 2]
     assert RULES["oracle_query"](Search(QUESTION, "Who founded Acme?")) == "Who founded Acme?", "it knows no better"
 
