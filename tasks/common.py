@@ -3,13 +3,16 @@
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harr.io.files import read_manifest
 from harr.params import Params
 from harr.rag.scoring.reward import Reward
 from harr.types import Generator, Log, Retriever
+from tasks.paths import CORPUS, VECTORS
 
 SAMPLE = 200_000
 """Number of rows, spread evenly, that a larger table is checked on."""
@@ -46,3 +49,18 @@ def filter_suite(params: Params) -> str:
     if params.train.prefers:
         return "preferences"
     return "all_kept" if params.filter.keep == "all" else "filtered"
+
+
+def read_vectors_manifest() -> dict[str, Any]:
+    """Return the manifest of the published vectors, compared with its hash; the vectors themselves are not read.
+
+    Raises:
+        DamagedFile: it is missing or changed. IndexMismatch: they are of another corpus than the one that is here.
+    """
+    from harr.corpus import passages, vectors
+
+    manifest = read_manifest(VECTORS, vectors.REBUILD, shards=False, keys={"rows": int, "dtype": str})
+    if CORPUS.exists():
+        corpus = read_manifest(CORPUS, passages.REBUILD, shards=False)
+        vectors.check_corpus(manifest, corpus["identity"], VECTORS)
+    return manifest

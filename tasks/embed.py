@@ -1,33 +1,17 @@
 """Stage embed: passages to vectors."""
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from harr.io.files import finish, read_manifest
+from harr.io.files import finish
 from harr.params import Params
 from tasks.common import even_sample
 from tasks.expectations.process import expect
 from tasks.paths import CORPUS, VECTORS, WORK
 from tasks.runtime.stage import main
 from tasks.tracking.run import Run
-
-
-def vectors_manifest() -> dict[str, Any]:
-    """Return the manifest of the published vectors, compared with its hash; the vectors themselves are not read.
-
-    Raises:
-        DamagedFile: it is missing or changed. IndexMismatch: they are of another corpus than the one that is here.
-    """
-    from harr.corpus import passages, vectors
-
-    manifest = read_manifest(VECTORS, vectors.REBUILD, shards=False, keys={"rows": int, "dtype": str})
-    if CORPUS.exists():
-        corpus = read_manifest(CORPUS, passages.REBUILD, shards=False)
-        vectors.check_corpus(manifest, corpus["identity"], VECTORS)
-    return manifest
 
 
 def embed_passages(params: Params) -> dict[str, float]:

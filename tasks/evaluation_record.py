@@ -12,7 +12,7 @@ import harr
 from harr.errors import DamagedFile, StaleState
 from harr.io.files import SUMS, digest_of, fingerprint, read_manifest, read_state, sha256
 from harr.params import Params
-from tasks.embed import vectors_manifest
+from tasks.common import read_vectors_manifest
 from tasks.paths import ADAPTER, EVALUATION, GENERATOR, METRICS, QUESTIONS, TRAINED_ON
 
 PLAYED, FIGURES = "played.json", "figures"
@@ -45,7 +45,7 @@ def record_game(params: Params) -> dict[str, Any]:
         "corpus": facts["identity"],
         "passages": facts["passages"],
         "trained_on": facts["trained_on"]["identity"] if TRAINED_ON.exists() else None,
-        "index": vectors_manifest()["identity"],
+        "index": read_vectors_manifest()["identity"],
         "questions": sha256(test) if test.exists() else None,
         "game": game(params),
         "scoring": scoring(),
@@ -107,7 +107,7 @@ def figures() -> dict[str, str]:
 
 def corpus_facts() -> dict[str, Any]:
     """Return on which corpus is played, and as ``trained_on`` on which what plays was trained, where that is noted."""
-    vectors = vectors_manifest()
+    vectors = read_vectors_manifest()
     facts = {"identity": vectors["corpus"], "passages": vectors["rows"]}
     if not TRAINED_ON.exists():
         return facts

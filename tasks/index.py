@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from harr.io.files import finish, read_manifest
 from harr.params import Params
-from tasks.embed import vectors_manifest
+from tasks.common import read_vectors_manifest
 from tasks.expectations.process import expect
 from tasks.paths import CORPUS, INDEX, MENTIONS, QUESTIONS, SINCE, TRAINED_ON, VALIDATION, VECTORS, WORDS, WORK
 from tasks.runtime.stage import main
@@ -54,7 +54,7 @@ def decide_training(params: Params) -> dict[str, float]:
     from harr.index import kinds
     from harr.services.milvus_client import REBUILD
 
-    vectors = {name: value for name, value in vectors_manifest().items() if name in ("dtype", "encoder", "tokens")}
+    vectors = {name: value for name, value in read_vectors_manifest().items() if name in ("dtype", "encoder", "tokens")}
     index = {name: value for name, value in read_manifest(INDEX, REBUILD, shards=False).items() if name not in MOVES}
     manifests = {"vectors": vectors, "index": index | kinds.read_search(INDEX, REBUILD)}
     today = TrainedOn.of(Passages.open(CORPUS), [QUESTIONS / "train.jsonl", VALIDATION], manifests)
@@ -94,7 +94,7 @@ def index_frame(figures: Mapping[str, float]) -> pd.DataFrame:
             "searchable": [
                 len(passages.searchable_rows(source)) if source else int(figures["rows"]) for source in parts
             ],
-            "vectors": int(vectors_manifest()["rows"]),
+            "vectors": int(read_vectors_manifest()["rows"]),
             "passages": len(passages),
         }
     )

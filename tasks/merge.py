@@ -12,8 +12,7 @@ from harr.io.model_folder import FORMAT
 from harr.params import Params
 from harr.params.embed import EncoderParams
 from harr.params.reward import metric_name
-from tasks.common import filter_suite
-from tasks.embed import vectors_manifest
+from tasks.common import filter_suite, read_vectors_manifest
 from tasks.evaluation_record import check_played, content_of, same_game
 from tasks.paths import ADAPTER, EVALUATION, LLM, LOCK, METRICS, RETRIEVER, WORK, trained_folder
 from tasks.runtime.stage import main
@@ -28,7 +27,7 @@ def merge_adapter(params: Params) -> dict[str, float]:
     The other folder says in ``untrained.json`` who played there. A retriever has a tower of queries and one of
     documents, which is the base encoder, or the trained one of actions; ``merge.towers`` may leave it out.
     """
-    vectors = vectors_manifest()
+    vectors = read_vectors_manifest()
     facts = {"index_identity": vectors["identity"], "adapter": content_of(ADAPTER)}
     if params.writer_learns:
         from harr.merge.llm import merge_llm

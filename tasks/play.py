@@ -11,8 +11,7 @@ from harr.errors import ParamsError
 from harr.params import Params
 from harr.params.faults import describe_fault
 from harr.types import Episode, Log, Pipeline, Question, Retriever
-from tasks.common import report_usage
-from tasks.embed import vectors_manifest
+from tasks.common import read_vectors_manifest, report_usage
 from tasks.paths import FILTERED, PLACES
 from tasks.samples import choose_episodes, play_samples_of, player_of, with_samples
 from tasks.trained_runs import trained_runs
@@ -131,7 +130,7 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
     pipeline = build_pipeline(params.pipeline, params.generator, PLACES)
     if not isinstance(pipeline, LeReT):
         return dict.fromkeys(params.evaluate.arm_table, pipeline)
-    index = vectors_manifest()["identity"]
+    index = read_vectors_manifest()["identity"]
     check_index(FILTERED, search_identity(index, params.retriever))
     return {
         name: replace(pipeline, demonstrations=read_demonstrations(arm.demonstrations, FILTERED))

@@ -2,7 +2,7 @@
 
 from harr.io.files import read_state
 from harr.params import Params
-from tasks.embed import vectors_manifest
+from tasks.common import read_vectors_manifest
 from tasks.evaluation_record import corpus_facts, describe_corpus
 from tasks.paths import METRICS
 from tasks.tracking.fingerprints import revisions
@@ -22,7 +22,7 @@ def run_facts(params: Params) -> dict[str, str]:
     """Return the facts of the run in words."""
     from harr.builders.methods import method_of
 
-    vectors = vectors_manifest()
+    vectors = read_vectors_manifest()
     filtered = read_state(METRICS / "filter.json", "run `dvc repro -f -s filter`", kept=float, tried=float)
     revision = revisions()
     facts = method_of(params.train).describe(params.train)

@@ -17,7 +17,7 @@ from harr.io.files import fingerprint, read_json, read_jsonl, sha256
 from harr.params.functions import function_of
 from harr.report.promotion import Condition, Verdict
 from harr.services.model_registry import copy_artifacts
-from tasks.embed import vectors_manifest
+from tasks.common import read_vectors_manifest
 from tasks.evaluation_record import PLAYED
 from tasks.paths import VECTORS
 from tasks.registry import attempts, history
@@ -254,7 +254,7 @@ def _expectations(candidate: Any) -> Condition:
 def _index(candidate: Any) -> Condition:
     """Ask that the version was trained for the index that is here."""
     try:
-        here = str(vectors_manifest()["identity"])
+        here = str(read_vectors_manifest()["identity"])
     except (OSError, ValueError, KeyError, IndexMismatch):
         here = ""
     index = candidate.tags.get("index", "none recorded")

@@ -13,7 +13,8 @@ from harr.io.files import write_json
 from harr.params import Params
 from harr.types import Passage, Question
 from tasks.arms import train_each
-from tasks.embed import vectors_frame, vectors_manifest
+from tasks.common import read_vectors_manifest
+from tasks.embed import vectors_frame
 from tasks.filter import filter_training_questions
 from tasks.index import index_passages
 from tasks.merge import merge_adapter
@@ -34,7 +35,7 @@ USERS: dict[str, Callable[[Params], object]] = {
     "evaluate": lambda params: play_arms(params, ASKED, nothing, model=None),
     "merge": lambda params: merge_adapter(params),
     "report": lambda params: run_facts(params),
-    "manifest": lambda params: vectors_manifest(),
+    "manifest": lambda params: read_vectors_manifest(),
 }
 
 

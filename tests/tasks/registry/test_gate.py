@@ -38,7 +38,7 @@ class Store(Registry):
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """An empty one."""
-    monkeypatch.setattr("tasks.registry.gate.vectors_manifest", lambda: {"identity": "i"})
+    monkeypatch.setattr("tasks.registry.gate.read_vectors_manifest", lambda: {"identity": "i"})
     made = Store(tmp_path)
     made.create_registered_model("m")
     return made
