@@ -89,8 +89,8 @@ def as_it_comes(index: "bm25s.BM25", texts: list[str]) -> None:
 
 
 def by_milvus(index: PassageIndex, texts: list[str]) -> None:
-    """Ask as the arm bm25 does, without what was found before."""
-    index._found.clear()
+    """Ask as the arm bm25 does, without cached hits."""
+    index._text_hits.clear()
     index.search_text(texts, N)
 
 
