@@ -71,6 +71,10 @@ class Code:
                     pending += self._graph.find_modules_directly_imported_by(name) - self._unused_modules(name, entries)
         return dict(sorted(hashes.items())), others
 
+    def has(self, name: str) -> bool:
+        """Return whether this is a module of the ``others``; what only looks like one may stand in settings."""
+        return name.partition(".")[0] in self.others and self._path(name).exists()
+
     def _hash(self, name: str, entries: Mapping[str, frozenset[str]]) -> str:
         key = (name, tuple(sorted((table, tuple(sorted(keys))) for table, keys in entries.items())))
         if key not in self._hashes:

@@ -80,7 +80,7 @@ def stage_inputs(stage: str, params: Params, code: Code, files: Mapping[str, str
     """
     unused = [name for name, used in USED_IF.items() if not used(params)]
     aside = [*ASIDE, *unused, *(name for name, stages in ONLY_IN.items() if stage not in stages)]
-    elsewhere = {name for name in named_modules(sections(stage, params)) if name.partition(".")[0] in code.others}
+    elsewhere = filter(code.has, named_modules(sections(stage, params)))
     modules, packages = code.hashes({f"tasks.{stage}", *elsewhere}, list_entries(stage, params), aside)
     return {
         "parameters": dict(parameters(stage, params)),
