@@ -42,7 +42,7 @@ ASIDE = (
     *("harr.errors", "harr.params", "harr.report", "harr.services"),
     *(f"harr.io.{name}" for name in "digests extras files folders progress resume retry yaml_file".split()),
     *("tasks.common", "tasks.expectations", "tasks.inputs", "tasks.paths", "tasks.registry", "tasks.sentences"),
-    "tasks.tracking",
+    *("tasks.runtime.output", "tasks.tracking"),
 )
 """Code that shapes no result: messages, types of parameters (their values count), pages and plots (how a result looks
 makes no stage stale), clients that ask again, files that appear whole, and what reports to MLflow."""
