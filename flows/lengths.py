@@ -1,35 +1,66 @@
-"""A trained retriever in documents of every length: `harr lengths --lengths 100 1000 40000`."""
+"""The command `harr lengths`: a trained retriever of two towers (train.method pqn) in documents of every length."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from typer import BadParameter, Option
 
 from harr.evaluate.picks import Rule
-from harr.params import Params
-from tasks.lengths import ask_reader, play_lengths
+from tasks.paths import LENGTHS
+from tasks.runtime.command import run_command
 
 SENTENCES = (100, 1000, 10_000, 40_000)
 """Default lengths; 40,000 sentences of a book are about a million tokens."""
 
 
-def play(file: Path, lengths: Sequence[int] | None, tokens: Sequence[int] | None, out: Path, **options: Any) -> None:
-    """Play with the parameters of ``file`` and print the table.
+def length(text: str) -> int:
+    """Return a positive number, with K for thousands or M for millions.
 
-    Args:
-        file: the parameter file.
-        lengths: of documents, in sentences.
-        tokens: lengths of documents in tokens.
-        out: the folder of the logs.
-        options: ``model``, ``questions``, ``seed`` and ``beam`` of :func:`tasks.lengths.play_lengths`.
+    >>> length("500"), length("40k"), length("10M")
+    (500, 40000, 10000000)
+
+    Raises:
+        BadParameter: it is none.
     """
-    sentences = lengths or (() if tokens else SENTENCES)
-    show(play_lengths(Params.load(file), sentences, tokens=tokens or (), out=out, **options))
-    print(f"logs, lengths.json and lengths.svg are in {out}")
+    factor = {"K": 1000, "M": 1_000_000}.get(text[-1:].upper(), 1)
+    digits = text[:-1] if factor > 1 else text
+    if not digits.isdecimal() or int(digits) == 0:
+        raise BadParameter(f"{text!r} is no length; expected a positive number such as 500, 40K or 10M")
+    return int(digits) * factor
 
 
-def answer(file: Path, logs: Sequence[Path], keep: Rule, limit: float) -> None:
-    """Let the generator of ``file`` answer from the picks of these logs that a rule keeps, and print the table."""
-    show(ask_reader(Params.load(file), logs, keep, limit))
+def lengths(
+    lengths: Annotated[list[int] | None, Option(parser=length, metavar="N ...", help="sentences of a document")] = None,
+    tokens: Annotated[list[int] | None, Option(parser=length, metavar="N ...", help="or about so many tokens")] = None,
+    questions: Annotated[int, Option(min=0, help="stories; 0: as many as the test split")] = 0,
+    seed: Annotated[int, Option(min=0, help="of stories and places; logs are named by it")] = 1,
+    beam: Annotated[int, Option(min=1, metavar="N", help="plans of picks that are followed at a time")] = 1,
+    model: Annotated[Path | None, Option(help="adapter or merged model (default: models/adapter)")] = None,
+    params: Annotated[Path, Option(help="parameter file of the run")] = Path("params.yaml"),
+    out: Annotated[Path, Option(help="folder of the logs; a log that is there is continued")] = LENGTHS,
+    answers: Annotated[list[Path] | None, Option(metavar="LOG ...", help="let the generator answer from these")] = None,
+    keep: Annotated[Rule, Option(help="picks that it is shown (docs/pqn.md)")] = "all",
+    limit: Annotated[float, Option(help="threshold of --keep value, or number of --keep picks")] = 0.0,
+) -> None:
+    """Play test stories in documents of several lengths.
+
+    For a trained retriever of train.method pqn. A length is such as 500, 40K or 1M. With --answers nothing is played: the
+    generator of --params (pipeline.reader: true) answers from these logs.
+    """
+    from harr.params import Params
+    from tasks.lengths import ask_reader, play_lengths
+
+    def body() -> None:
+        if answers:
+            return show(ask_reader(Params.load(params), answers, keep, limit))
+        sentences = lengths or (() if tokens else SENTENCES)
+        play = partial(play_lengths, questions=questions, seed=seed, beam=beam, model=model, out=out)
+        show(play(Params.load(params), sentences, tokens=tokens or ()))
+        print(f"logs, lengths.json and lengths.svg are in {out}")
+
+    run_command(body)
 
 
 def show(table: Sequence[Mapping[str, Any]]) -> None:
@@ -39,3 +70,6 @@ def show(table: Sequence[Mapping[str, Any]]) -> None:
         spread = f"{row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
         tokens = f"{row['tokens']:,}" if "tokens" in row else ""
         print(f"{row['sentences']:>9,}  {tokens:>12}  {row['metric']:<10} {spread:<22} {row['n']:>4}")
+
+
+COMMANDS = (lengths,)

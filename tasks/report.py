@@ -6,7 +6,7 @@ from harr.arms import FULL
 from harr.io.files import read_json, read_state, read_state_rows
 from harr.params import Params
 from tasks.evaluation_outputs import AGAIN, PLAYS, summary_here
-from tasks.expectations.pages import data_docs
+from tasks.expectations.process import data_docs
 from tasks.filter_outputs import statistics_rows, write_preferences_page
 from tasks.paths import EVALUATION, OCCLUSION, PLOTS, REPORT, STATS
 from tasks.report_facts import run_facts

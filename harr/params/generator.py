@@ -81,10 +81,21 @@ class ServedParams(GeneratorFacts):
     """Folder or cached hub name of the model's tokenizer, whose chat template pipeline.template chat needs."""
 
 
-class LocalParams(GeneratorFacts):
-    """A causal language model in this process."""
+class SampledParams(GeneratorFacts):
+    """What every causal language model in this process has."""
 
     trainable: ClassVar[bool] = True
+    temperature: float = Field(0.0, ge=0)
+    """Sampling temperature; 0 means the most likely tokens."""
+    max_tokens: Positive = 256
+    """Maximum length of a completion in tokens."""
+    batch_size: Positive = 64
+    """Number of completions that are written together; halved where the GPU is full."""
+
+
+class LocalParams(SampledParams):
+    """A causal language model in this process."""
+
     templated: ClassVar[bool] = True
     kind: Literal["local"]
     """Selects a language model in this process."""
@@ -92,12 +103,6 @@ class LocalParams(GeneratorFacts):
     """Folder or hub name of the model."""
     chat_template_kwargs: TemplateSettings = Field({})
     """Variables of the model's chat template, e.g. ``{enable_thinking: false}``; a model that is trained keeps them."""
-    temperature: float = Field(0.0, ge=0)
-    """Sampling temperature; 0 means the most likely tokens."""
-    max_tokens: Positive = 256
-    """Maximum length of a completion in tokens."""
-    batch_size: Positive = 64
-    """Number of completions that are written together; halved where the GPU is full."""
 
 
 class FunctionGeneratorParams(GeneratorFacts):
@@ -112,10 +117,9 @@ class FunctionGeneratorParams(GeneratorFacts):
     """Keyword arguments that it is called with."""
 
 
-class TrainedParams(GeneratorFacts):
+class TrainedParams(SampledParams):
     """A causal language model that a function of another package trains in stage ``generator``."""
 
-    trainable: ClassVar[bool] = True
     taught: ClassVar[bool] = True
     kind: Literal["trained"]
     """Selects a model that another package trains."""
@@ -123,18 +127,15 @@ class TrainedParams(GeneratorFacts):
     """Function that trains it, ``train(params, out, work, log)``, as ``package.module:name``."""
     settings: Plain = Field({})
     """Parameters of the function's own, which it reads there."""
-    temperature: float = Field(0.0, ge=0)
-    """Sampling temperature; 0 means the most likely tokens."""
     max_tokens: Positive = 64
     """Maximum length of a completion in tokens."""
     batch_size: Positive = 32
     """Number of completions that are written together; halved where the GPU is full."""
 
 
-class WarmstartParams(GeneratorFacts):
+class WarmstartParams(SampledParams):
     """A causal language model that stage ``generator`` teaches by demonstrations before it plays (supervised, TRL)."""
 
-    trainable: ClassVar[bool] = True
     taught: ClassVar[bool] = True
     templated: ClassVar[bool] = True
     kind: Literal["warmstart"]
@@ -167,12 +168,6 @@ class WarmstartParams(GeneratorFacts):
     """Whether activations are computed again in the backward pass, which takes less memory and more time."""
     lora: LoraParams | None = LoraParams(rank=16, alpha=16)
     """Adapter that learns and is merged at the end; with null all weights are trained."""
-    temperature: float = Field(0.0, ge=0)
-    """Sampling temperature; 0 means the most likely tokens."""
-    max_tokens: Positive = 256
-    """Maximum length of a completion in tokens."""
-    batch_size: Positive = 64
-    """Number of completions that are written together; halved where the GPU is full."""
 
     @property
     def traces_of(self) -> tuple[str, str]:

@@ -13,7 +13,6 @@ from harr.params.generator import GeneratorParams
 from harr.params.pipeline import PipelineFacts, PipelineParams
 from harr.params.rule_words import LANGUAGE_MODEL, either, members, methods, tag
 from harr.params.rules_retriever import RETRIEVER_RULES
-from harr.params.rules_writer import WRITER_RULES
 
 if TYPE_CHECKING:
     from harr.params import Params
@@ -274,6 +273,19 @@ def groups_can_be_mixed(params: "Params") -> None:
         raise ValueError(f"reward.mix {mix} mixes rewards of whole episodes; set train.credit: episode")
 
 
+def a_chat_template_can_be_read(params: "Params") -> None:
+    """A growing text stands in a model's own chat template where that is here."""
+    pipeline, generator = params.pipeline, params.generator
+    if getattr(pipeline, "template", "") != "chat" or pipeline.read_later:
+        return
+    if not (generator.templated or bool(getattr(generator, "tokenizer", None))):
+        remedy = "set generator.tokenizer" if generator.kind == "server" else "use generator.kind local or warmstart"
+        raise ValueError(
+            f"pipeline.template chat writes in the chat template of the model, and generator {generator.kind} has none "
+            f"here; {remedy}, or set plain"
+        )
+
+
 RULES: tuple[Callable[["Params"], None], ...] = (
     generator_is_needed,
     script_knows_the_pipeline,
@@ -291,6 +303,6 @@ RULES: tuple[Callable[["Params"], None], ...] = (
     a_state_is_there_to_hide,
     filter_samples_what_learns,
     groups_can_be_mixed,
-    *WRITER_RULES,
+    a_chat_template_can_be_read,
 )
 """All rules, in the order in which they are asked."""
