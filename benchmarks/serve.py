@@ -56,7 +56,7 @@ def make(folder: Path, project: Path | None) -> None:
     os.chdir(folder)
     sections = yaml.safe_load((project / "params.yaml" if project else ROOT / "recipes/smoke.yaml").read_text())
     sections |= {} if project else WORLD
-    for left_out in ("evidence", "learns"):  # what learns beside the vector is not what is measured
+    for left_out in ("link_features", "learns"):  # what learns beside the vector is not what is measured
         sections["retriever"].pop(left_out, None)
     sections.pop("evaluate", None)
     Path("params.yaml").write_text(yaml.safe_dump(sections | {"tracking": {"registered_model": NAME}}))

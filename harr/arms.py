@@ -122,11 +122,11 @@ ARMS = {
         trained=True,
         inside="warm_start",
     ),
-    "evidence_alone": Arm(
-        "was trained the same way with a frozen encoder: only the evidence term learns",
+    "links_alone": Arm(
+        "was trained the same way with a frozen encoder: only the link term learns",
         "purple D",
         trained=True,
-        overrides={"learns": "evidence"},
+        overrides={"learns": "link_features"},
     ),
     "no_positions": Arm(
         "was trained without the positions of passages",

@@ -269,8 +269,8 @@ class Retrieval:
     passages were taken greedily, not sampled. A policy of values stores ``value``, the Q of its first passage. A
     source that failed returns no passages but an ``error``: the reason in a line, which the model is shown.
     ``scores``: one per passage, higher is better, if the retriever has scores of its own. ``shortened``: what the
-    state lacks of question, history and thought. ``evidence``: further features of each candidate of the pool, (N, F),
-    if the policy reads them. ``reached``: the gold passages among the candidates; ``reached_by``: the same per source,
+    state lacks of question, history and thought. ``features``: those of each candidate of the pool, (N, F), if
+    the policy reads them. ``reached``: the gold passages among the candidates; ``reached_by``: the same per source,
     where there are several.
     """
 
@@ -283,7 +283,7 @@ class Retrieval:
     error: str = ""
     scores: tuple[float, ...] = ()
     shortened: Shortened = Shortened()
-    evidence: NDArray[np.float32] | None = field(default=None, compare=False)
+    features: NDArray[np.float32] | None = field(default=None, compare=False)
     reached: frozenset[str] | None = field(default=None, compare=False)
     reached_by: Mapping[str, frozenset[str]] = field(default_factory=dict, compare=False)
 

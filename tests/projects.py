@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from harr.embed.encoder import Encoder
 from harr.io.files import digest_of
 from harr.params import Params
-from harr.rag.policies.encoder_adapter import EVIDENCE, save_adapter, unfreeze
+from harr.rag.policies.encoder_adapter import LINK_FEATURES, save_adapter, unfreeze
 from harr.rag.retrieval.links import FEATURES
 from tasks.merge import merge_adapter
 from tasks.paths import ADAPTER
@@ -26,10 +26,10 @@ SMOKE = yaml.safe_load((Path(__file__).parents[1] / "recipes/smoke.yaml").read_t
 WORLD = encyclopaedia(passages=200, train_questions=12, test_questions=12, hops=[2])
 
 
-def make_project(*, evidence: bool = True) -> None:
+def make_project(*, links: bool = True) -> None:
     """Write params.yaml, and make an index; the encoder is a table of random token vectors, which is fast.
 
-    ``evidence``: whether the retriever weighs evidence beside the vector.
+    ``links``: whether the retriever weighs links beside the vector.
     """
     tokenizer, rng = Tokenizer.from_file(str(Path(get_model_path()) / "tokenizer.json")), np.random.default_rng(0)
     table = rng.normal(size=(tokenizer.get_vocab_size(), 48)).astype(np.float32)
@@ -40,8 +40,8 @@ def make_project(*, evidence: bool = True) -> None:
         "train": SMOKE["train"] | {"lora": None},
     }
     own["retriever"] = {"max_tokens": 64, "state": "lines", "k": 4, "pool": 12}
-    if evidence:
-        own["retriever"]["evidence"] = {"words": 5}
+    if links:
+        own["retriever"]["link_features"] = {"words": 5}
     Path("params.yaml").write_text(yaml.safe_dump(SMOKE | own))
     index_world(Params.load())
 
@@ -54,7 +54,7 @@ def train_stand_in(share: float) -> dict[str, float]:
         weight.data += share * weight.data.roll(1, 0)
     save_adapter(layers, encoder, ADAPTER)
     weights = np.random.default_rng(1).normal(size=len(FEATURES)).astype(np.float32)
-    save_file({name: torch.tensor(one) for name, one in zip(FEATURES, weights, strict=True)}, ADAPTER / EVIDENCE)
+    save_file({name: torch.tensor(one) for name, one in zip(FEATURES, weights, strict=True)}, ADAPTER / LINK_FEATURES)
     figures: dict[str, float] = merge_adapter(Params.load())
     return figures
 

@@ -33,7 +33,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A project with an index, and a small language model that was taught to play search_r1."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("project"))
-        make_project(evidence=False)
+        make_project(links=False)
         train(SmallLMParams(**SETTINGS), SMALL, 3, GENERATOR, WORK / "generator", nothing, 0)
         tokenizer = AutoTokenizer.from_pretrained(GENERATOR)
         tokenizer.chat_template = TEMPLATE  # it was taught without one, and vLLM takes no chat then

@@ -29,7 +29,7 @@ from harr.params.retriever import RetrieverParams
 from harr.params.reward import RerankerParams
 from harr.params.sources import MilvusParams, SourceParams
 from harr.rag.policies.dense import DensePolicy
-from harr.rag.policies.evidence import Evidence
+from harr.rag.policies.link_features import LinkFeatures
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.retrieval.bm25 import BM25Retriever
 from harr.rag.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
@@ -113,11 +113,11 @@ def dense_policy(
 
     ``trained`` is the folder that the encoder is from; its term besides the vector is read there.
     """
-    evidence = None
-    if section.evidence and (trained or seed is not None):
+    link_features = None
+    if section.link_features and (trained or seed is not None):
         leads = PassageGraph(corpus.passages, corpus.mentions(), corpus.words())
-        links = Links(leads, **section.evidence.model_dump())
-        evidence = Evidence(links).load(trained) if trained else Evidence(links)
+        links = Links(leads, **section.link_features.model_dump())
+        link_features = LinkFeatures(links).load(trained) if trained else LinkFeatures(links)
     return DensePolicy(
         encoder=encoder,
         index=corpus.index,
@@ -133,8 +133,8 @@ def dense_policy(
         sampling=None if seed is None else torch.Generator().manual_seed(seed),
         fusion=fusion_of(section.search, section.fusion, section.weights),
         pick_tokens=section.pick_tokens,
-        evidence=evidence,
-        frozen=section.learns == "evidence",
+        link_features=link_features,
+        frozen=section.learns == "link_features",
     )
 
 

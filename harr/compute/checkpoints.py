@@ -16,7 +16,7 @@ from harr.compute.tensors import load_tensors, optimizer_tensors, restore_optimi
 from harr.io.files import check_sums, draft, newest_sound, read_json, write_json
 
 HEADS = "heads.safetensors"
-"""File of the trained heads: a value head, the term of the evidence."""
+"""File of the trained heads: a value head, the link term."""
 
 
 @dataclass(frozen=True)

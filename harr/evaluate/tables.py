@@ -43,7 +43,7 @@ BY_HOP = {
 }
 """Metrics with a value for each hop."""
 BY_SOURCE = {"source_recall": "candidates' recall by source", "source_only": "recall that the candidates owe to source"}
-"""Metrics with a value for each source of candidates (``retriever.evidence``)."""
+"""Metrics with a value for each source of candidates (``retriever.link_features``)."""
 SHARES = frozenset(LABELS) - {"searches", "written_tokens", "context_words", "malformed", "reward"}
 """Metrics between 0 and 1, shown in percent; the others are plain numbers."""
 

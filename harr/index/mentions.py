@@ -62,7 +62,7 @@ class Titles:
                     titles_of.setdefault(tuple(word.casefold() for word in words), []).append(number)
         self._titles_of = list(titles_of.values())
         self._sizes = list(map(len, titles_of))
-        matcher = optional("ahocorasick_rs", "evidence")
+        matcher = optional("ahocorasick_rs", "links")
         longest = matcher.MatchKind.LeftmostLongest
         self._matcher = matcher.AhoCorasick((_space_words(words) for words in titles_of), matchkind=longest)
 

@@ -53,7 +53,7 @@ def build_words(passages: Passages, out: Path, work: Path) -> dict[str, float]:
             part = passages.take(rows[start : start + BLOCK].tolist())
             token_ids += [[numbers.setdefault(w, len(numbers)) for w in words_of(p.content)] for p in part]
             progress.update(len(part))
-    index = optional("bm25s", "evidence").BM25(method="lucene", k1=BM25["bm25_k1"], b=BM25["bm25_b"])
+    index = optional("bm25s", "links").BM25(method="lucene", k1=BM25["bm25_k1"], b=BM25["bm25_b"])
     index.index((token_ids, numbers), show_progress=False)
     with draft(work, out) as folder:
         index.save(folder, show_progress=False)
@@ -75,7 +75,7 @@ class WordIndex:
         Raises:
             DamagedFile: a file is missing or changed. IndexMismatch: it was made of another corpus.
         """
-        bm25s = optional("bm25s", "evidence")
+        bm25s = optional("bm25s", "links")
         check_corpus(read_manifest(folder, REBUILD, keys={"corpus": str}), passages.identity, folder)
         return cls(bm25s.BM25.load(folder, mmap=True, show_progress=False), passages.searchable_rows())
 

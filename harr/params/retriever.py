@@ -7,9 +7,9 @@ from pydantic import Field, model_validator
 from harr.params.fields import Dotted, MaybePathOrName, Plain, Positive, Section
 
 
-class EvidenceParams(Section):
+class LinkFeatureParams(Section):
     """What competes with the nearest passages, and is known of each candidate: a small learnt term added to the vector
-    (``harr/rag/policies/evidence.py``)."""
+    (``harr/rag/policies/link_features.py``)."""
 
     words: int = Field(20, ge=0)
     """Number of passages nearest by BM25 of the query's words."""
@@ -37,10 +37,10 @@ class RetrieverParams(Section):
     """Number of passages that a search returns (K)."""
     pool: Positive = 30
     """Number of nearest passages that compete for the K places (N)."""
-    evidence: EvidenceParams | None = None
+    link_features: LinkFeatureParams | None = None
     """Candidates in addition to the nearest, and a term that is learnt from what is known of all; with null there are
     none."""
-    learns: Literal["all", "evidence"] = "all"
+    learns: Literal["all", "link_features"] = "all"
     """Which weights train: those of the encoder and of the term, or of the term alone, which takes a
     fraction of the time, since no state is encoded twice."""
     search: Literal["dense", "sparse", "hybrid"] = "dense"
@@ -89,8 +89,10 @@ class RetrieverParams(Section):
 
     @model_validator(mode="after")
     def _what_learns_is_there(self) -> "RetrieverParams":
-        if self.learns == "evidence" and self.evidence is None:
-            raise ValueError("learns: evidence trains the term of retriever.evidence, which is null; set that, too")
+        if self.learns == "link_features" and self.link_features is None:
+            raise ValueError(
+                "learns: link_features trains the term of retriever.link_features, which is null; set that, too"
+            )
         return self
 
     @model_validator(mode="after")

@@ -16,7 +16,7 @@ from harr.params.train_facts import LoraParams, ValidatedParams
 
 UNTRAINED = tuple(name for name, arm in ARMS.items() if arm.learner == "retriever" and not arm.trained)
 """The arms of a retriever that nothing trains."""
-RETRIEVERS = (*UNTRAINED, "rl_no_history", "infonce", "warm_start", "evidence_alone", "full")
+RETRIEVERS = (*UNTRAINED, "rl_no_history", "infonce", "warm_start", "links_alone", "full")
 """The arms that a retriever is compared with after training."""
 
 
@@ -38,8 +38,8 @@ class PolicyParams(StatesParams, UpdateParams, LoopParams):
     learns: ClassVar[str] = "retriever"
     arms: ClassVar[tuple[str, ...]] = RETRIEVERS
     occluded: ClassVar[bool] = True
-    evidence_rate: ClassVar[float] = 0.3
-    """Learning rate of the term besides the vector (retriever.evidence)."""
+    link_rate: ClassVar[float] = 0.3
+    """Learning rate of the term besides the vector (retriever.link_features)."""
     credit: Literal["episode", "step"] = "episode"
     """What a step is rewarded with: the final reward of its episode, or what the step itself added to it."""
     warm_start: int = Field(0, ge=0)

@@ -166,7 +166,7 @@ class Batch:
         place = {state: number for number, state in enumerate(states)}
         state_of = np.array([place[state] for state in distinct], dtype=np.int64)[distinct_of]
         order = np.argsort(state_of, kind="stable")
-        tables = [table for row in order if (table := steps[row].evidence) is not None]
+        tables = [table for row in order if (table := steps[row].features) is not None]
         return cls(
             states=states,
             state_of_B=torch.from_numpy(state_of[order]),
@@ -219,8 +219,8 @@ def features_by_state(episodes: Sequence[Episode]) -> StateFeatures:
     features: dict[str, dict[int, NDArray[np.float32]]] = {}
     for episode in episodes:
         for retrieval in (step.retrieval for step in episode.steps):
-            if retrieval.evidence is not None and retrieval.state not in features:
-                features[retrieval.state] = dict(zip(retrieval.pool, retrieval.evidence, strict=True))
+            if retrieval.features is not None and retrieval.state not in features:
+                features[retrieval.state] = dict(zip(retrieval.pool, retrieval.features, strict=True))
     return features
 
 

@@ -189,8 +189,8 @@ class Learner:
     def _save(self, folder: Path) -> None:
         """Write the trained weights for evaluation and merge."""
         save_adapter(self.adapter, self.policy.encoder, folder)
-        if self.policy.evidence is not None:
-            self.policy.evidence.save(folder)
+        if self.policy.link_features is not None:
+            self.policy.link_features.save(folder)
 
     def vectors(self, states: Sequence[str]) -> Tensor:
         """Return unit vectors of states, (U, D), with gradient.
@@ -213,16 +213,16 @@ class Learner:
         return self.dense.logits(self.vectors(rows.states), rows.state_of_B, rows.pool_BN, rows.features_BNF)
 
     def term(self, features: StateFeatures, states: Sequence[str], rows_UN: NDArray[np.int64]) -> Tensor | float:
-        """Return the evidence term of candidates of each state, (U, N), with gradient; 0 without one. Unknown
+        """Return the link term of candidates of each state, (U, N), with gradient; 0 without one. Unknown
         candidates score 0."""
-        if not self.policy.evidence or not features:
+        if not self.policy.link_features or not features:
             return 0.0
-        width = len(self.policy.evidence.weights)
+        width = len(self.policy.link_features.weights)
         features_UNF = np.zeros((*rows_UN.shape, width), dtype=np.float32)
         for state, row_N, features_NF in zip(states, rows_UN.tolist(), features_UNF, strict=True):
             for place, row in enumerate(row_N):
                 features_NF[place] = features[state].get(row, 0.0)
-        return self.policy.evidence(torch.from_numpy(features_UNF).to(self.policy.evidence.weights))
+        return self.policy.link_features(torch.from_numpy(features_UNF).to(self.policy.link_features.weights))
 
     def reference(self, rows: Batch) -> Tensor:
         """Return log-probabilities of the choices under the base encoder alone, (B,), without gradient."""
@@ -295,6 +295,6 @@ class Learner:
 def _side_groups(
     params: LoopParams, policy: DensePolicy | TwoTowerPolicy, head: torch.nn.Module | None, head_rate: float
 ) -> list[tuple[torch.nn.Module, float]]:
-    """Return the modules trained besides the encoder with their rates: the method's ``head``, the policy's evidence."""
-    parts = ((head, head_rate), (policy.evidence, getattr(params, "evidence_rate", 0.0)))
+    """Return the modules trained besides the encoder with their rates: the method's ``head``, the policy's link features."""
+    parts = ((head, head_rate), (policy.link_features, getattr(params, "link_rate", 0.0)))
     return [(part.to(policy.encoder.model.device), rate) for part, rate in parts if part is not None]

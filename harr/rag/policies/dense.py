@@ -19,7 +19,7 @@ from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
 from harr.index.passage_index import PassageIndex
 from harr.rag.policies import plackett_luce
-from harr.rag.policies.evidence import Evidence
+from harr.rag.policies.link_features import LinkFeatures
 from harr.rag.policies.state import StateFormat, separator_of
 from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
 from harr.rag.retrieval.links import SourceRows
@@ -43,7 +43,7 @@ class DensePolicy:
         style, history, max_tokens, pick_tokens: how a state is written (``harr/rag/policies/state.py``).
         sampling: random numbers for Plackett-Luce sampling; None takes the best K.
         keep: number of first ranks that are greedy while the others are sampled.
-        evidence: further sources of candidates, and a small term that is added to the score of each.
+        link_features: further sources of candidates, and a small term that is added to the score of each.
         frozen: whether the encoder never changes, so that states are encoded once.
     """
 
@@ -62,7 +62,7 @@ class DensePolicy:
     keep: int = 0
     fusion: Fusion = DENSE
     pick_tokens: int = 0
-    evidence: Evidence | None = None
+    link_features: LinkFeatures | None = None
     frozen: bool = False
     _cache: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
@@ -91,13 +91,13 @@ class DensePolicy:
 
         def choose() -> list[Retrieval]:
             pools, features_BNF, source_rows = self._pools(searches, states_UD, state_of), None, None
-            if self.evidence:
+            if self.link_features:
                 search = self.candidates == "corpus"
-                pools, features_BNF, source_rows = self.evidence.links.gather(searches, pools, search=search)
+                pools, features_BNF, source_rows = self.link_features.links.gather(searches, pools, search=search)
             pool_BN = pad(pools)
             scores_BN = self._scores(states_UD[state_of], pool_BN)
-            if self.evidence and features_BNF is not None:
-                scores_BN += self.temperature * self.evidence.weigh(features_BNF)
+            if self.link_features and features_BNF is not None:
+                scores_BN += self.temperature * self.link_features.weigh(features_BNF)
             chosen = self._choose(searches, states, pool_BN, scores_BN, features_BNF)
             return chosen if source_rows is None or self.sampling else self._add_sources(chosen, searches, source_rows)
 
@@ -202,7 +202,7 @@ class DensePolicy:
         scores_BN: NDArray[np.float32],
         features_BNF: NDArray[np.float32] | None,
     ) -> list[Retrieval]:
-        """Order every pool (best first, or sampled), cut it to N unless there is evidence, and take its first K."""
+        """Order every pool (best first, or sampled), cut it to N unless there are link features, and take its first K."""
         best_BN = np.lexsort((pool_BN, -scores_BN), axis=-1)
         if features_BNF is None:
             best_BN = best_BN[:, : max(self.pool, *(s.k for s in searches))]
@@ -233,7 +233,7 @@ class DensePolicy:
                 logprob=logprobs[b],
                 kept=min(self.keep, int(chosen_B[b])) if self.sampling is not None else 0,
                 scores=tuple(scores_BN[b, : chosen_B[b]].tolist()),
-                evidence=None
+                features=None
                 if features_BNF is None or self.sampling is None
                 else features_BNF[b, best_BN[b, : sizes_B[b]]],
                 reached=reached[b],
@@ -254,15 +254,15 @@ class DensePolicy:
             states_UD: distinct states, with gradient.
             state_of_B: which of them each row belongs to.
             pool_BN: candidate rows, padded with -1.
-            features_BNF: their features for the evidence term; None leaves it out.
+            features_BNF: their features for the link term; None leaves it out.
 
         Returns: logits_BN = score / temperature; padding holds ``plackett_luce.MASKED``.
         """
         scores_BN = self.scores(states_UD, state_of_B, pool_BN)
         padding_BN = torch.from_numpy(pool_BN < 0).to(states_UD.device)
         logits_BN = scores_BN / self.temperature
-        if self.evidence and features_BNF is not None:
-            logits_BN = logits_BN + self.evidence(torch.from_numpy(features_BNF).to(states_UD))
+        if self.link_features and features_BNF is not None:
+            logits_BN = logits_BN + self.link_features(torch.from_numpy(features_BNF).to(states_UD))
         return logits_BN.masked_fill(padding_BN, plackett_luce.MASKED)
 
     def scores(self, states_UD: Tensor, state_of_B: Tensor, pool_BN: NDArray[np.int64]) -> Tensor:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from peft import PeftModel
 
 LAYERS = "layers.safetensors"
-EVIDENCE = "evidence.safetensors"
-"""File of the evidence term (``harr/rag/policies/evidence.py``), if there is one."""
+LINK_FEATURES = "link_features.safetensors"
+"""File of the link term (``harr/rag/policies/link_features.py``), if there is one."""
 
 
 def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> "PeftModel":

@@ -95,7 +95,7 @@ class TwoTowerPolicy:
         return False
 
     @property
-    def evidence(self) -> None:
+    def link_features(self) -> None:
         """Return nothing: values go by vectors and positions alone."""
 
     @property

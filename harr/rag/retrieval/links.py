@@ -55,7 +55,7 @@ class Links:
     Args:
         graph: links of queries and passages.
         words, titled, linked, naming, followed, neighbours: maximum number of candidates of each source
-            (``retriever.evidence``).
+            (``retriever.link_features``).
     """
 
     def __init__(

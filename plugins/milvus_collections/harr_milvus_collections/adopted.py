@@ -311,7 +311,7 @@ def _no_words() -> Any:
         IndexMismatch: always.
     """
     raise IndexMismatch(
-        "retriever.evidence reads the words and titles of the whole corpus, which an adopted collection alone does not "
+        "retriever.link_features reads the words and titles of the whole corpus, which an adopted collection alone does not "
         "tell; name a project with data/corpus, data/mentions and data/words"
     )
 

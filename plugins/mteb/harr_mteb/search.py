@@ -32,7 +32,7 @@ class MtebSearch:
     ``folder``: models/retriever, wherever it lies; or an encoder, which then reads the last turn alone.
 
     Raises:
-        ModelError: the model ranks by more than vectors (``retriever.evidence``).
+        ModelError: the model ranks by more than vectors (``retriever.link_features``).
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -41,7 +41,7 @@ class MtebSearch:
         place = Path(folder)
         if (place / "harr.json").exists():
             facts, section = read_facts(place)
-            if section.evidence:
+            if section.link_features:
                 raise ModelError(
                     f"{folder} ranks by more than a vector, which mteb's search cannot tell; `harr evaluate` plays it"
                 )

@@ -30,7 +30,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("mteb")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        make_project(evidence=False)
+        make_project(links=False)
         train_stand_in(0.3)
         corpus, asked = everything(), read_questions(QUESTIONS / "test.jsonl")
         rows = [{"_id": one.id, "title": one.title, "text": one.text} for one in corpus]
@@ -94,7 +94,7 @@ def test_what_is_no_task_or_ranks_otherwise_is_one_line(place: Path) -> None:
         task_of("empty")
     facts = json.loads((RETRIEVER / "harr.json").read_text())
     other = Path("other")
-    facts["retriever"]["evidence"] = {}
+    facts["retriever"]["link_features"] = {}
     write_text(other / "harr.json", json.dumps(facts))
     with pytest.raises(ModelError, match="ranks by more than a vector"):
         MtebSearch(other)

@@ -126,8 +126,8 @@ def replay(policy: DensePolicy, searches: Sequence[LoggedSearch], outcomes: dict
 def _check_states(policy: DensePolicy, rows: Sequence[LoggedSearch]) -> None:
     if not all(one.state for one in rows):
         raise ParamsError("the log has no states (harr serve --no-log-texts); no other model can be judged by it")
-    if policy.evidence:
-        raise ParamsError("the model weighs evidence of its candidates (retriever.evidence), which no log holds")
+    if policy.link_features:
+        raise ParamsError("the model weighs links of its candidates (retriever.link_features), which no log holds")
     own = reads(policy.style, policy.history)
     if others := sorted({one.reads for one in rows} - {own}):
         raise ParamsError(

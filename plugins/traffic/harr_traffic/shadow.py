@@ -159,9 +159,9 @@ def _chances(
 
     It is given the passages that were kept; whether the policy would keep the same its own first passages say.
 
-    None where the best was served, and for a policy that weighs evidence, which a served choice does not hold.
+    None where the best was served, and for a policy that weighs links, which a served choice does not hold.
     """
-    if policy.evidence or not any(one.pool for one in served):
+    if policy.link_features or not any(one.pool for one in served):
         return [None] * len(served)
     with torch.no_grad():
         logits_BN = policy.logits(states_UD, state_of_B, pad([one.pool for one in served])).double()

@@ -96,7 +96,7 @@ def test_what_cannot_be_judged_is_refused(setup: Setup) -> None:
     searches, outcomes = logged(setup)
     for change, error, told in (
         ({"style": "question_query"}, ParamsError, "the log has states of sep with history, and the model reads"),
-        ({"evidence": object()}, ParamsError, "weighs evidence of its candidates"),
+        ({"link_features": object()}, ParamsError, "weighs links of its candidates"),
         ({"temperature": -0.02}, CorpusError, "the log says too little of this model|does not hold what this model"),
     ):
         policy = DensePolicy(**{**vars(setup.retriever), **change})  # type: ignore[arg-type]

@@ -35,11 +35,11 @@ NAME = "harr_traffic.shadow:Shadow"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with two retrievers over one index, neither of which weighs evidence."""
+    """A project with two retrievers over one index, neither of which weighs links."""
     folder = tmp_path_factory.mktemp("project")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        make_project(evidence=False)
+        make_project(links=False)
         train_stand_in(0.6)
         shutil.copytree(RETRIEVER, SECOND)
         train_stand_in(0.3)

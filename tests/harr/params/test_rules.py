@@ -83,9 +83,9 @@ encoder: {plain_prompt: "Instruct: Find it\nQuery: "}
     -> encoder.plain_prompt ends with Query:, which retriever.state json writes itself; end it with a line break
 pipeline: {name: react, shows: passages, reader_sees: history}
     -> reader_sees is for shows: answer; the agent itself reads the passages; leave it out
-retriever: {learns: evidence} -> trains the term of retriever\.evidence, which is null; set that, too
-evaluate: {arms: [evidence_alone, full]}
-    -> the arm evidence_alone learns the term of retriever\.evidence, which is null; leave it out
+retriever: {learns: link_features} -> trains the term of retriever\.link_features, which is null; set that, too
+evaluate: {arms: [links_alone, full]}
+    -> the arm links_alone learns the term of retriever\.link_features, which is null; leave it out
 retriever: {pick_tokens: 64} -> pick_tokens is for state: sep \(found json\); leave it out
 retriever: {pick_tokens: 256, state: sep} -> a pick of pick_tokens 256 fills a state of max_tokens 256
 filter: {temperature: 0.7} -> filter.temperature is for train.method agent; leave it out

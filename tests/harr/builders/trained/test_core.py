@@ -36,7 +36,7 @@ def test_the_core_is_small() -> None:
     core = resolved(PROJECT["dependencies"])
     assert len(core) <= 60, sorted(core)
     assert resolved(EXTRAS["lite"]) - core == {"milvus-lite", "faiss-cpu"}
-    assert resolved(EXTRAS["evidence"]) - core == {"bm25s", "ahocorasick-rs"}
+    assert resolved(EXTRAS["links"]) - core == {"bm25s", "ahocorasick-rs"}
 
 
 ALONE = """
@@ -65,15 +65,15 @@ def site_of(names: set[str], folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("extras", "told"),
     [
-        (["lite", "evidence"], "['"),
-        (["evidence"], "package milvus_lite is not installed; run `pip install 'harr[lite]'`"),
-        (["lite"], "is not installed; run `pip install 'harr[evidence]'`"),
+        (["lite", "links"], "['"),
+        (["links"], "package milvus_lite is not installed; run `pip install 'harr[lite]'`"),
+        (["lite"], "is not installed; run `pip install 'harr[links]'`"),
     ],
 )
 def test_a_retriever_is_loaded_and_asked_with_the_core_alone(
     project: Path, tmp_path: Path, extras: list[str], told: str
 ) -> None:
-    """The index is of Milvus Lite and the retriever has evidence; without its extra, each is a line."""
+    """The index is of Milvus Lite and the retriever weighs links; without its extra, each is a line."""
     site = site_of(
         resolved([*PROJECT["dependencies"], *(line for extra in extras for line in EXTRAS[extra])]), tmp_path / "site"
     )

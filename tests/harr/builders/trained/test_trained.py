@@ -57,7 +57,7 @@ def test_it_finds_what_it_finds_within_harr_from_any_folder(
         assert [one.state for one in found] == [one.state for one in within]
         np.testing.assert_allclose([one.scores[0] for one in found], [one.scores[0] for one in within], rtol=1e-5)
         assert ids(retriever.search([asked[0].question.text])) == ids(within[:1])
-        assert retriever.policy.evidence is not None and retriever.policy.k == 4
+        assert retriever.policy.link_features is not None and retriever.policy.k == 4
 
 
 def test_a_session_remembers_what_was_asked_and_learnt(here: Path) -> None:

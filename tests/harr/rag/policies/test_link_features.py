@@ -20,8 +20,8 @@ from harr.params.embed import EncoderParams
 from harr.params.train import GRPOParams, PolicyParams, PPOParams
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy
-from harr.rag.policies.encoder_adapter import EVIDENCE
-from harr.rag.policies.evidence import Evidence
+from harr.rag.policies.encoder_adapter import LINK_FEATURES
+from harr.rag.policies.link_features import LinkFeatures
 from harr.rag.retrieval.links import FEATURES, Links
 from harr.rag.retrieval.passage_graph import PassageGraph
 from harr.rag.rollout import play
@@ -48,9 +48,9 @@ def links(setup: Setup, corpus) -> Links:  # type: ignore[no-untyped-def]
 
 def knowing(setup: Setup, links: Links, **weights: float) -> DensePolicy:
     """The policy with a term of these weights."""
-    evidence = Evidence(links)
-    evidence.weights.data = torch.tensor([weights.get(name, 0.0) for name in FEATURES])
-    return replace(setup.policy, evidence=evidence)
+    link_features = LinkFeatures(links)
+    link_features.weights.data = torch.tensor([weights.get(name, 0.0) for name in FEATURES])
+    return replace(setup.policy, link_features=link_features)
 
 
 def searches(setup: Setup) -> list[Search]:
@@ -95,7 +95,7 @@ def learnt(method: str, setup: Setup, policy: DensePolicy, place: Path, work: st
     """The weights that a training leaves."""
     game = replace(setup, retriever=policy)
     METHODS[method].train(WAYS[method], game, place / "adapter", place / work, log, seed=0)
-    weights: np.ndarray = Evidence(policy.evidence.links).load(place / "adapter").weights.detach().numpy()
+    weights: np.ndarray = LinkFeatures(policy.link_features.links).load(place / "adapter").weights.detach().numpy()
     return weights
 
 
@@ -141,13 +141,13 @@ def test_the_term_can_learn_alone(
 
 
 def test_a_model_without_a_term_or_of_other_features_is_refused(links: Links, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"was trained without retriever\.evidence; set that to null"):
-        Evidence(links).load(tmp_path)
-    Evidence(links).save(tmp_path)
-    assert Evidence(links).load(tmp_path).weights.tolist() == [0.0] * len(FEATURES)
-    save_file({"titled": torch.tensor(2.0)}, tmp_path / EVIDENCE)
-    before = Evidence(links).load(tmp_path).weights.tolist()
+    with pytest.raises(ModelError, match=r"was trained without retriever\.link_features; set that to null"):
+        LinkFeatures(links).load(tmp_path)
+    LinkFeatures(links).save(tmp_path)
+    assert LinkFeatures(links).load(tmp_path).weights.tolist() == [0.0] * len(FEATURES)
+    save_file({"titled": torch.tensor(2.0)}, tmp_path / LINK_FEATURES)
+    before = LinkFeatures(links).load(tmp_path).weights.tolist()
     assert before == [2.0 * (name == "titled") for name in FEATURES], "nothing for what it does not know"
-    save_file({"other": torch.zeros(())}, tmp_path / EVIDENCE)
+    save_file({"other": torch.zeros(())}, tmp_path / LINK_FEATURES)
     with pytest.raises(ModelError, match="is of other features"):
-        Evidence(links).load(tmp_path)
+        LinkFeatures(links).load(tmp_path)

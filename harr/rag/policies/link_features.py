@@ -1,4 +1,4 @@
-"""The evidence term: a small learnt term for features of a candidate beyond its similarity to the state.
+"""The link term: a small learnt term for features of a candidate beyond its similarity to the state.
 
 The score of a candidate is <state, passage> / T + w x, where x says which sources found the candidate and how well the
 linking words fit the question (``harr/rag/retrieval/links.py``). The weights w start at 0, so that training starts with
@@ -14,11 +14,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from harr.errors import ModelError
-from harr.rag.policies.encoder_adapter import EVIDENCE
+from harr.rag.policies.encoder_adapter import LINK_FEATURES
 from harr.rag.retrieval.links import FEATURES, Links
 
 
-class Evidence(torch.nn.Module):
+class LinkFeatures(torch.nn.Module):
     """The learnt term: a weight per feature, and the links that compute the features."""
 
     def __init__(self, links: Links) -> None:
@@ -39,18 +39,24 @@ class Evidence(torch.nn.Module):
     def save(self, folder: Path) -> None:
         """Write the weights, by the names of their features, into the folder of an adapter."""
         weights = self.weights.detach().cpu()
-        save_file({name: weight.clone() for name, weight in zip(FEATURES, weights, strict=True)}, folder / EVIDENCE)
+        save_file(
+            {name: weight.clone() for name, weight in zip(FEATURES, weights, strict=True)}, folder / LINK_FEATURES
+        )
 
-    def load(self, folder: Path) -> "Evidence":
+    def load(self, folder: Path) -> "LinkFeatures":
         """Read the weights in the folder of an adapter or of a merged model; features without one get 0.
 
         Raises:
             ModelError: there are none, or one is of an unknown feature.
         """
-        if not (folder / EVIDENCE).exists():
-            raise ModelError(f"{folder} has no {EVIDENCE}: it was trained without retriever.evidence; set that to null")
-        weights = load_file(folder / EVIDENCE)
+        if not (folder / LINK_FEATURES).exists():
+            raise ModelError(
+                f"{folder} has no {LINK_FEATURES}: it was trained without retriever.link_features; set that to null"
+            )
+        weights = load_file(folder / LINK_FEATURES)
         if not set(weights) <= set(FEATURES):
-            raise ModelError(f"{folder / EVIDENCE} is of other features than this version of harr reads; train again")
+            raise ModelError(
+                f"{folder / LINK_FEATURES} is of other features than this version of harr reads; train again"
+            )
         self.weights.data = torch.stack([weights.get(name, torch.zeros(())) for name in FEATURES])
         return self
