@@ -1,11 +1,14 @@
 """The command over lengths: whose word counts, and what it says to a run that has no stories."""
 
+import json
 import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
+from serving import chat, serving
 
 from harr.datasets import haystack
 from harr.embed.encoder import Encoder
@@ -73,3 +76,26 @@ def test_lengths_in_tokens_and_in_sentences_are_played_and_told(
     assert f"{long:>9,}  {long_tokens:>12,}" in done.stdout
     assert len(Path(f"out/eval_seed1_ns{long}.jsonl").read_text().splitlines()) == 3
     assert not list(Path("work").rglob("*.npy")), "shards go when the stories have been played"
+
+
+def test_a_generator_answers_from_the_picks_that_a_rule_keeps(
+    written: Callable[..., str], model: Path, harr: Run
+) -> None:
+    done = harr(
+        "lengths", "--params", written(), "--lengths", "50", "--model", str(model), "--questions", "3", "--out", "out"
+    )
+    assert done.returncode == 0, done.stderr
+    values = yaml.safe_load(Path("run.yaml").read_text())
+    values["pipeline"]["reader"] = True
+    log = "out/eval_seed1_ns50.jsonl"
+    with serving(lambda body, number: (200, chat("It is in the garden."))) as served:
+        values |= {"servers": {"llm": {"urls": [served.base_url]}}}
+        values |= {"generator": {"kind": "server", "server": "llm", "model": "m"}}
+        Path("answers.yaml").write_text(yaml.safe_dump(values))
+        done = harr("lengths", "--params", "answers.yaml", "--answers", log, "--keep", "picks", "--limit", "1")
+    assert done.returncode == 0, done.stderr
+    assert "answer_em" in done.stdout and "answer_f1" in done.stdout
+    rows = [json.loads(line) for line in Path("out/answers_eval_seed1_ns50.jsonl").read_text().splitlines()]
+    assert len(rows) == 3 and {row["answer"] for row in rows} == {"garden"}, "the last word"
+    asked = [body["messages"][-1]["content"] for body in served.bodies]
+    assert asked and all(row["question"] in " ".join(asked) for row in rows)
