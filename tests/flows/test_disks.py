@@ -106,6 +106,7 @@ def test_a_stage_whose_dvc_is_killed_finishes_its_unit_and_ends(tmp_path: Path) 
     dvc.wait(60)
     psutil.wait_procs([stage], timeout=60)
     assert not stage.is_running() or stage.status() == psutil.STATUS_ZOMBIE
-    lines = told.read_text().splitlines()
-    assert "the dvc that started this stage is gone" in lines and lines[-1].startswith("stopped; finished work is kept")
-    assert lines.count("begun") == lines.count("ended"), "the unit was finished"
+    output = told.read_text()  # a thread may write between a line and its end
+    assert "the dvc that started this stage is gone" in output
+    assert output.splitlines()[-1].startswith("stopped; finished work is kept")
+    assert output.count("begun") == output.count("ended"), "the unit was finished"

@@ -1,5 +1,6 @@
 """`harr up` and `harr down`: schedules that a worker picks up, cancelled and killed runs, nothing left behind."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -160,7 +161,11 @@ def processes_in(folder: Path) -> list[psutil.Process]:
 
 def naps(place: Place) -> list[psutil.Process]:
     """What runs dvc or its stage."""
-    return [p for p in processes_in(place.folder) if any(w in ("dvc", "nap.py") for w in p.cmdline())]
+    found = []
+    for process in processes_in(place.folder):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended as we looked
+            found += [process] if {"dvc", "nap.py"} & {*process.cmdline()} else []
+    return found
 
 
 def test_a_worker_picks_up_a_scheduled_run_by_itself(place: Place) -> None:
