@@ -291,8 +291,9 @@ def server() -> tuple[ServerGenerator, dict[str, Any]]:
 def embedder() -> tuple[ServedEncoder, dict[str, Any]]:
     """An encoder behind a server, likewise."""
     here: Any = SimpleNamespace(name="m", width=3, token_ids=lambda texts, prompt: [[1]] * len(texts))
-    made = ServedEncoder(here, ServerParams(urls=("http://127.0.0.1:9/v1",), key_variable="NO_KEY"))
-    made._service._deadline = 1e-6
+    made = ServedEncoder(
+        here, ServerParams(urls=("http://127.0.0.1:9/v1",), key_variable="NO_KEY", deadline_seconds=1e-6)
+    )
     return made, answered(made._service)
 
 

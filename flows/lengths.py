@@ -1,7 +1,6 @@
 """The command `harr lengths`: a trained retriever of two towers (train.method pqn) in documents of every length."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,8 +55,17 @@ def lengths(
         if answers:
             return show(ask_reader(Params.load(params), answers, keep, limit))
         sentences = lengths or (() if tokens else SENTENCES)
-        play = partial(play_lengths, questions=questions, seed=seed, beam=beam, model=model, out=out)
-        show(play(Params.load(params), sentences, tokens=tokens or ()))
+        table = play_lengths(
+            Params.load(params),
+            sentences,
+            tokens=tokens or (),
+            model=model,
+            seed=seed,
+            questions=questions,
+            beam=beam,
+            out=out,
+        )
+        show(table)
         print(f"logs, lengths.json and lengths.svg are in {out}")
 
     run_command(body)

@@ -85,7 +85,7 @@ class Service:
         refused: str = "",
     ) -> None:
         """Open nothing yet; ``refused`` names what may be wrong where a request is refused."""
-        self._server, self._key_variable = server, server.key_variable
+        self._server = server
         self._refused = refused or f"{server.place}.urls, {name}.model ({model}) and {name}.max_tokens"
         self._timeout, self._deadline = server.timeout_seconds, server.deadline_seconds
         key = os.environ.get(server.key_variable, "").strip()  # of a file it may have brought the end of the line
@@ -190,7 +190,7 @@ class Service:
                 f"to another address; name that in {self._server.place}.urls"
             )
         if error.status_code in (401, 403):
-            return ParamsError(f"{where}; set the environment variable {self._key_variable} to a valid key")
+            return ParamsError(f"{where}; set the environment variable {self._server.key_variable} to a valid key")
         text = f"{where}; check {self._refused}"
         return ContextLengthExceeded(text, where) if _is_too_long(error) else ParamsError(text)
 

@@ -153,6 +153,7 @@ def places_of(values: Any) -> list[str]:
     return [str(_folder(top) if _is_package(top) else _folder(top) / f"{top}.py") for top in tops]
 
 
+@cache
 def _spec(top: str) -> Any:
     from importlib.util import find_spec
 
@@ -163,7 +164,6 @@ def _is_package(top: str) -> bool:
     return bool(_spec(top).submodule_search_locations)
 
 
-@cache
 def _folder(package: str) -> Path:
     """Return where a package lies, without importing it; of one of a single file the folder of that."""
     spec = _spec(package)
