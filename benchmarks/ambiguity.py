@@ -39,7 +39,7 @@ from harr.types import Question
 NAMES = {"0": 1.0, "1/4": 1.5, "1/2": 0.5, "3/4": 0.16, "1": 1e-6}
 """The rate of the name, beside the usual ones of other kinds, by the share aimed at; for 0 there are no others."""
 UNTRAINED = ("bm25", "bm25_last_answer", "frozen", "last_answer", "first_answer", "all_answers", "history")
-BLIND, FULL, ORACLE = "rl_no_history", "full", "oracle_query"
+BLIND, TRAINED, ORACLE = "rl_no_history", "trained", "oracle_query"
 RESAMPLES = 4999
 Rows = dict[str, Any]
 
@@ -80,17 +80,17 @@ def runs_of(kept: dict[str, Rows], share: str, arm: str) -> list[list[float]]:
 
 
 def curve(kept: dict[str, Rows], questions: Sequence[Question]) -> list[Rows]:
-    """Return a row per share, of the seeds that all have: mean F1 of the arms, and the gains of ``full`` over the blind
-    arm and over the best without training, each with its interval; in percent."""
+    """Return a row per share, of the seeds that all have: mean F1 of the arms, and the gains of ``trained`` over the
+    blind arm and over the best without training, each with its interval; in percent."""
     golds, rows = [question.gold_ids for question in questions], []
-    seeds = min(len(runs_of(kept, share, arm)) for share in NAMES for arm in (FULL, BLIND))
+    seeds = min(len(runs_of(kept, share, arm)) for share in NAMES for arm in (TRAINED, BLIND))
     for share in NAMES if seeds else ():
         own = {arm: kept[f"{share} {arm} -"]["f1"] for arm in UNTRAINED}
         best = max(own, key=lambda arm: fmean(own[arm]))
-        full, blind = (runs_of(kept, share, arm)[:seeds] for arm in (FULL, BLIND))
+        ours, blind = (runs_of(kept, share, arm)[:seeds] for arm in (TRAINED, BLIND))
         rivals = {BLIND: blind, best: [own[best]] * seeds}
         gains = [
-            [[a - b for a, b in zip(*pair, strict=True)] for pair in zip(full, rival, strict=True)]
+            [[a - b for a, b in zip(*pair, strict=True)] for pair in zip(ours, rival, strict=True)]
             for rival in rivals.values()
         ]
         draws = resample(gains, golds, resamples=RESAMPLES, seed=0)
@@ -99,7 +99,7 @@ def curve(kept: dict[str, Rows], questions: Sequence[Question]) -> list[Rows]:
             {
                 "share": 100 * kept[f"{share} {ORACLE} -"]["ambiguous"],
                 "best": best,
-                "f1": {name: 100 * fmean(map(fmean, of)) for name, of in ({FULL: full} | rivals).items()},
+                "f1": {name: 100 * fmean(map(fmean, of)) for name, of in ({TRAINED: ours} | rivals).items()},
                 "gain": [[100 * mean, 100 * low, 100 * high] for mean, (low, high) in found],
             }
         )
@@ -109,13 +109,15 @@ def curve(kept: dict[str, Rows], questions: Sequence[Question]) -> list[Rows]:
 def table(rows: Sequence[Rows]) -> str:
     """Return the curve as a table in Markdown."""
     lines = [
-        "| ambiguous | full | blind | best untrained | full - blind | full - best untrained |",
+        "| ambiguous | trained | blind | best untrained | trained - blind | trained - best untrained |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
         f1, gains = row["f1"], [f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]" for mean, low, high in row["gain"]]
         best = f"{f1[row['best']]:.1f} `{row['best']}`"
-        lines.append(f"| {row['share']:.0f} % | {f1[FULL]:.1f} | {f1[BLIND]:.1f} | {best} | {gains[0]} | {gains[1]} |")
+        lines.append(
+            f"| {row['share']:.0f} % | {f1[TRAINED]:.1f} | {f1[BLIND]:.1f} | {best} | {gains[0]} | {gains[1]} |"
+        )
     return "\n".join(lines)
 
 
@@ -140,7 +142,7 @@ def main() -> None:
         print(f"{key}: F1 {100 * fmean(made['f1']):.1f}, {100 * made['ambiguous']:.0f} % ambiguous", flush=True)
 
     plain = [(share, arm, "-") for share in NAMES for arm in (*UNTRAINED, ORACLE)]
-    learnt = [(share, arm, str(seed)) for seed in range(asked.seeds) for share in NAMES for arm in (BLIND, FULL)]
+    learnt = [(share, arm, str(seed)) for seed in range(asked.seeds) for share in NAMES for arm in (BLIND, TRAINED)]
     for share, arm, seed in [*plain, *learnt]:
         if (key := f"{share} {arm} {seed}") in kept:
             continue

@@ -5,7 +5,7 @@ greedily, and ``evaluate.samples`` times by chance. Among the samples choose a m
 ``plugins/selectors`` with two graders. One is a rule, which follows the question through the passages by the grammar of the
 fictional world and errs in no fact. The other is a small language model, a folder for their ``selector`` in
 ``work``: it begins as the warm start left the player, and was taught on other worlds to write what the rule finds and
-its score. Exact match with 95 % intervals over questions (one trained model), the paired difference to ``full``, and
+its score. Exact match with 95 % intervals over questions (one trained model), the paired difference to ``trained``, and
 tokens a question: written by the player, written by the grader, and read by the grader.
 Options: ``--steps``, updates of the taught grader; ``--out``, where the table is kept.
 """
@@ -30,7 +30,7 @@ from harr_encyclopaedia import grammar, scripted
 from harr_encyclopaedia.traces import Oracle, Reader, game_of, open_world
 from harr_selectors import beam, best_of
 
-from harr.arms import ARMS, FULL
+from harr.arms import ARMS, TRAINED
 from harr.builders.pipeline import build_pipeline
 from harr.builders.places import Places
 from harr.builders.players import open_players, open_samplers, open_writer
@@ -199,13 +199,13 @@ def choices(
     """Play the questions, and return by arm what was chosen, what was played for it, and what its grader took; and the
     samples."""
     trained, size = Path("models/adapter"), params.evaluate.batch_size
-    pipeline, arm = build_pipeline(params.pipeline, params.generator, places), ARMS[FULL]
+    pipeline, arm = build_pipeline(params.pipeline, params.generator, places), ARMS[TRAINED]
     with open_players(params, places, questions, candidates="corpus") as player:
-        game = Game(FULL, pipeline, player(arm, trained), open_writer(params, places, arm, trained))
+        game = Game(TRAINED, pipeline, player(arm, trained), open_writer(params, places, arm, trained))
         greedy = game.play(questions, batch_size=size)
         writers = open_samplers(params, places, trained, params.evaluate.samples)
         groups = play_samples(questions, game, writers, batch_size=size)
-        found = {FULL: Choice(greedy, [(episode,) for episode in greedy])}
+        found = {TRAINED: Choice(greedy, [(episode,) for episode in greedy])}
         found["majority"] = Choice([majority(group) for group in groups], groups)
         for name, grader in {"taught": small, "rule": Rule()}.items():
             for arm_name in ("best_of", "beam"):
@@ -242,7 +242,7 @@ def main() -> None:
     right["pass@n"] = [100.0 * any(answer_em(episode) == 1.0 for episode in group) for group in groups]
     kept: dict[str, Any] = {"grader": tried}
     for name, values in right.items():
-        ahead = [own - full for own, full in zip(values, right[FULL], strict=True)]
+        ahead = [own - once for own, once in zip(values, right[TRAINED], strict=True)]
         draws = resample([values, ahead], golds, resamples=RESAMPLES, seed=0)
         em, gain = ([mean, *limits] for mean, limits in zip(draws.means.tolist(), draws.interval(), strict=True))
         choice = found.get(name, Choice([], groups))

@@ -74,7 +74,7 @@ def kinds(root: Path) -> dict[str, Kind]:
     writer = Qwen3ForCausalLM(Qwen3Config(**small, num_hidden_layers=1, num_key_value_heads=2, head_dim=8))
     published("llm", lambda draft: writer.save_pretrained(draft))
     rows = "".join(f'{{"id": "q{i}", "recall": 1.0}}\n' for i in range(24))
-    published("evaluation", lambda draft: write_text(draft / "full.jsonl", rows))
+    published("evaluation", lambda draft: write_text(draft / "trained.jsonl", rows))
     layer = torch.nn.Linear(8, 8)
     optimizer = torch.optim.AdamW(layer.parameters())
     layer(torch.ones(1, 8)).sum().backward()
@@ -101,7 +101,7 @@ def openers(root: Path) -> dict[str, Kind]:
 
     def rows_of_evaluation() -> object:
         check_sums(root / "evaluation", "dvc repro")  # as stage merge does before it registers them
-        return read_jsonl(root / "evaluation/full.jsonl")
+        return read_jsonl(root / "evaluation/trained.jsonl")
 
     def checkpoint() -> object:
         check_sums(root / "train/checkpoint-000001", "the same command again")  # as newest_sound, which removes it

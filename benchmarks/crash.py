@@ -53,7 +53,7 @@ generator: {kind: function, function: "harr_encyclopaedia.scripted:Scripted"}
 reward: {terms: {answer_f1: 1.0}}
 filter: {group_size: 2, target: 8, batch_size: 4, keep: all}
 train: {method: grpo, steps: 3, questions_per_step: 2, group_size: 2, checkpoint_every: 1}
-evaluate: {arms: [frozen, full], seeds: 2, resamples: 100}
+evaluate: {arms: [frozen, trained], seeds: 2, resamples: 100}
 merge: {min_cosine: 0.9999}
 tracking: {min_questions: 2, registered_model: tiny}
 """
@@ -303,8 +303,8 @@ def prepare(
     return calm
 
 
-def let_full_win(here: Path) -> None:
-    """Give full a gain that the gate lets through, before its rows are registered."""
+def let_trained_win(here: Path) -> None:
+    """Give trained a gain that the gate lets through, before its rows are registered."""
     won = (here / "data/evaluation").rename(here / "data/won")
     for path in won.glob("*.jsonl"):
         give_gain(path)
@@ -312,8 +312,8 @@ def let_full_win(here: Path) -> None:
 
 
 def give_gain(path: Path) -> None:
-    """Make all answers of full right, and those of the other arms wrong."""
-    won = {"answer_f1": float(path.stem == "full")}
+    """Make all answers of trained right, and those of the other arms wrong."""
+    won = {"answer_f1": float(path.stem == "trained")}
     path.write_text("".join(json.dumps(json.loads(line) | won) + "\n" for line in path.read_text().splitlines()))
 
 
@@ -345,7 +345,7 @@ def main() -> int:
     kills, chains, wrong = Counter[str](), Counter[str](), Counter[str]()
     with tempfile.TemporaryDirectory(prefix="crash-") as folder:
         place = Place(Path(folder))
-        calm = prepare(place, run, {"merge": let_full_win})
+        calm = prepare(place, run, {"merge": let_trained_win})
         while sum(kills.values()) < options.kills or not all(map(kills.get, STAGES)):
             stage = min(STAGES, key=lambda name: kills[name])
             attempts, found = chain(place, stage, calm[stage], draw)

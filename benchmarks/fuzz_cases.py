@@ -239,7 +239,7 @@ def fuzz_replies(source: random.Random) -> None:
         assert value is None or value == value, term
     told = some_reply(source)
     verdict_of(told), grade_of(told)
-    shown = trajectories({"frozen": [episode], "full": [episode]})
+    shown = trajectories({"frozen": [episode], "trained": [episode]})
     json.dumps([shown, [hop.query for hop in episode.outcome.hops]], ensure_ascii=False).encode()
 
 

@@ -41,9 +41,9 @@ LOOK_SECONDS, END_SECONDS = 0.2, 60.0
 Kill = tuple[float, str, str]  # after which share of the stage's time, the signal, the victim
 
 
-def let_full_win(here: Path) -> None:
-    """Give full a gain that the gate lets through; DVC takes its rows for what it made."""
-    crash.let_full_win(here)
+def let_trained_win(here: Path) -> None:
+    """Give trained a gain that the gate lets through; DVC takes its rows for what it made."""
+    crash.let_trained_win(here)
     subprocess.run([sys.executable, "-m", "dvc", "commit", "--force", "evaluate"], cwd=here, check=True)
 
 
@@ -164,7 +164,7 @@ def undisturbed(place: Place) -> dict[str, Told]:
     if not note.exists():
         (place.root / "tmp").mkdir(parents=True)
         create_project(place.here)
-        calm = prepare(place, run, {"merge": let_full_win})
+        calm = prepare(place, run, {"merge": let_trained_win})
         note.write_text(json.dumps(calm))
     told: dict[str, Told] = json.loads(note.read_text())
     return told

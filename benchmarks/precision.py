@@ -1,6 +1,6 @@
 """What training in bfloat16 costs in quality: `python -m benchmarks.precision FOLDER`.
 
-FOLDER is a project whose stages download to filter were run. ``full`` is trained from the same start, with the same
+FOLDER is a project whose stages download to filter were run. ``trained`` is trained from the same start, with the same
 questions and seeds, in bfloat16 and in float32; states are read in the same number format when the test questions are
 played. Every run has a process of its own, since Accelerate keeps one format a process. Answer F1 is kept in ``--out``,
 so that a killed run goes on, and the paired difference is told, with intervals over seeds and questions.
@@ -20,7 +20,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALL
 
 import numpy as np
 
-from benchmarks.ambiguity import FULL, RESAMPLES, played, trained
+from benchmarks.ambiguity import RESAMPLES, TRAINED, played, trained
 from harr.builders.places import Places
 from harr.corpus.passages import read_questions
 from harr.evaluate.intervals import resample
@@ -38,9 +38,9 @@ def run(folder: Path, precision: str, seed: int) -> dict[str, Any]:
     own = params.model_copy(update={"train": params.train.model_copy(update={"precision": precision})})
     with tempfile.TemporaryDirectory(prefix="harr-precision-") as place:
         adapter, began = Path(place) / "adapter", time.process_time()
-        trained(own, places, FULL, LEARNT, adapter, seed)
+        trained(own, places, TRAINED, LEARNT, adapter, seed)
         seconds = round(time.process_time() - began)
-        return {"f1": played(own, places, FULL, read_questions(ASKED), adapter)["f1"], "train_cpu_seconds": seconds}
+        return {"f1": played(own, places, TRAINED, read_questions(ASKED), adapter)["f1"], "train_cpu_seconds": seconds}
 
 
 def main() -> None:

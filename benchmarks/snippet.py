@@ -36,7 +36,7 @@ def main() -> None:
     pipeline = build_pipeline(params.pipeline, params.generator, PLACES)
     generator = build_generator(params.generator, params.seed, PLACES)
     with open_players(params, PLACES, questions, candidates="corpus") as player:
-        episodes = play(questions, pipeline, player(ARMS["full"], Path(ADAPTER)), generator)
+        episodes = play(questions, pipeline, player(ARMS["trained"], Path(ADAPTER)), generator)
     own, theirs, same = [], [], []
     with harr.Retriever.load(RETRIEVER, index=".") as retriever:
         for episode in (one for one in episodes if one.steps):

@@ -3,8 +3,8 @@
 `python -m benchmarks.written_queries FOLDER`: FOLDER is a project of recipes/harr_small_lm.yaml after `dvc repro`.
 Every arm plays the test questions of two hops again. A second sub-query is vague where it has a pronoun in place of
 whom it is about; which questions are asked vaguely is found by playing once with the first gold passage on top, so
-that no arm decides by what it finds. Answer EM and the gains of ``full`` are told for both kinds of question, and for
-mixtures of them: a curve by the share of vague questions. Intervals are over seeds and questions.
+that no arm decides by what it finds. Answer EM and the gains of ``trained`` are told for both kinds of question, and
+for mixtures of them: a curve by the share of vague questions. Intervals are over seeds and questions.
 """
 
 import argparse
@@ -20,7 +20,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALL
 import numpy as np
 from harr_encyclopaedia import grammar
 
-from harr.arms import ARMS, FULL
+from harr.arms import ARMS, TRAINED
 from harr.builders.pipeline import build_pipeline
 from harr.builders.places import Places
 from harr.builders.players import open_players
@@ -66,10 +66,10 @@ def vague(episode: Episode) -> float:
 
 
 def gains(scores: dict[str, Scores], questions: Sequence[Question], weights_N: Any) -> dict[str, list[float]]:
-    """Return by rival how far ``full`` is ahead and the limits of that, in percent; what weighs 0 does not count."""
-    full, kept_N = np.array(scores[FULL]), np.where(weights_N > 0, weights_N, np.nan)
-    rivals = [name for name in scores if name != FULL]
-    samples = [(full - np.array(scores[name])) * kept_N for name in rivals]
+    """Return by rival how far ``trained`` is ahead and the limits of that, in percent; what weighs 0 does not count."""
+    ours, kept_N = np.array(scores[TRAINED]), np.where(weights_N > 0, weights_N, np.nan)
+    rivals = [name for name in scores if name != TRAINED]
+    samples = [(ours - np.array(scores[name])) * kept_N for name in rivals]
     drawn = resample(samples, [question.gold_ids for question in questions], resamples=RESAMPLES, seed=0)
     limits = zip(rivals, drawn.means.tolist(), drawn.interval(), strict=True)
     return {rival: [100 * mean, 100 * low, 100 * high] for rival, mean, (low, high) in limits}
@@ -87,13 +87,13 @@ def mixed(vague_N: Any, share: float) -> Any:
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:
-    """Return the kinds and shares as a table in Markdown: EM of every arm, and in brackets the gain of ``full``."""
+    """Return the kinds and shares as a table in Markdown: EM of every arm, and in brackets the gain of ``trained``."""
     arms = [*next(iter(found.values()))["gain"]]
-    lines = ["| asked | n | full | " + " | ".join(arms) + " |", "|---" * (3 + len(arms)) + "|"]
+    lines = ["| asked | n | trained | " + " | ".join(arms) + " |", "|---" * (3 + len(arms)) + "|"]
     for kind, row in found.items():
         gain = [f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]" for mean, low, high in row["gain"].values()]
         cells = [f"{row['em'][arm]:.1f}, {told}" for arm, told in zip(arms, gain, strict=True)]
-        lines.append(f"| {kind} | {row['questions']} | {row['em'][FULL]:.1f} | " + " | ".join(cells) + " |")
+        lines.append(f"| {kind} | {row['questions']} | {row['em'][TRAINED]:.1f} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

@@ -36,7 +36,7 @@ yaml, settings = YAML(), Path("params.yaml")
 params = yaml.load(Path("recipes/smoke.yaml"))
 params["download"]["settings"].update(passages=200, train_questions=24, test_questions=16, hops=[2])
 params["filter"].update(target=8, batch_size=12)
-params["evaluate"].update(arms=["bm25", "frozen", "last_answer", "full"])
+params["evaluate"].update(arms=["bm25", "frozen", "last_answer", "trained"])
 params["tracking"].update(registered_model="tour")
 yaml.dump(params, settings)
 
@@ -53,7 +53,7 @@ sh("dvc repro --quiet")
 # %% [markdown]
 # ## Look
 #
-# Each line of the table is a system, and `full` is the one that was trained; the page has curves
+# Each line of the table is a system, and `trained` is the one that learnt by reward; the page has curves
 # and examples. So few questions show that everything works, and nothing about how well.
 
 # %%

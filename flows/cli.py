@@ -46,7 +46,9 @@ def run(
 def evaluate(
     questions: Annotated[Path, Option(help="question file (README: Your own data)")],
     out: Annotated[Path, Option(help="where the metrics go, in the shape of metrics/evaluate.json")],
-    model: Annotated[Path | None, Option(help="adapter or merged model of full (default: models/adapter)")] = None,
+    model: Annotated[
+        Path | None, Option(help="adapter or merged model of the arm trained (default: models/adapter)")
+    ] = None,
     arms: Annotated[list[str] | None, Option(metavar="ARM ...", help="which arms (default: evaluate.arms)")] = None,
     run: Annotated[Path | None, Option(metavar="DIR", help="write a TREC run file per arm, and qrels, there")] = None,
 ) -> None:

@@ -33,8 +33,8 @@ def lists(commands: Any, command: str = "") -> set[str]:
 def repeat_options(words: Iterable[str], lists: Container[str]) -> list[str]:
     """Return the words of a command line with the name of an option before each of its values, as typer wants it.
 
-    >>> repeat_options(["--arms", "bm25", "full", "--out", "mine.json"], {"--arms"})
-    ['--arms', 'bm25', '--arms', 'full', '--out', 'mine.json']
+    >>> repeat_options(["--arms", "bm25", "trained", "--out", "mine.json"], {"--arms"})
+    ['--arms', 'bm25', '--arms', 'trained', '--out', 'mine.json']
     """
     result, option = [], ""
     for before, word in pairwise(["", *words]):

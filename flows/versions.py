@@ -63,7 +63,7 @@ def _versions(client: Any, params: Params) -> tuple[Version, ...]:
 def _figures(client: Any, run: str, headline: str) -> list[float]:
     """Return the figures that promotion compares, one a question; none where the rows cannot be had."""
     with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as folder:
-        rows = read_jsonl(Path(client.download_artifacts(run, "evaluation/full.jsonl", folder)))
+        rows = read_jsonl(Path(client.download_artifacts(run, "evaluation/trained.jsonl", folder)))
         return [float(row[headline]) for row in rows if row.get(headline) is not None]
     return []
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-FULL = "full"
+TRAINED = "trained"
 """The arm that is what stage train made; all others are compared with it."""
 Rewriting = Literal["", "last_answer", "first_answer", "all_answers", "question_query", "oracle_query"]
 """The rules of ``harr/rag/retrieval/rewritten.py``, by name; empty: none."""
@@ -32,7 +32,7 @@ class Arm:
     method: str = ""
     """The method that trains it, one of ours or ``package.module:name`` of another package; empty: train.method."""
     inside: str = ""
-    """The subfolder of ``full`` into which its training writes this arm; empty: the arm has its own folder."""
+    """The subfolder of ``trained`` into which its training writes this arm; empty: the arm has its own folder."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of section ``retriever`` that differ from those of the run."""
     history: bool = True
@@ -117,7 +117,7 @@ ARMS = {
         method="infonce",
     ),
     "warm_start": Arm(
-        "is full after its supervised warm start, before any reward",
+        "is the trained model after its supervised warm start, before any reward",
         "sky D",
         trained=True,
         inside="warm_start",
@@ -162,14 +162,14 @@ ARMS = {
         inside="sft",
     ),
     "majority": Arm(
-        "is full, which plays a question evaluate.samples times by chance and gives its most frequent answer",
+        "is the trained model, which plays a question evaluate.samples times by chance and gives the most frequent answer",
         "teal H",
         learner="writer",
         trained=True,
         inside=".",
         votes=True,
     ),
-    FULL: Arm("was trained by reward", "green D", learner="either", trained=True),
+    TRAINED: Arm("was trained by reward", "green D", learner="either", trained=True),
 }
 
 
@@ -193,10 +193,10 @@ def method_arm(method: str, settings: Mapping[str, Any]) -> Arm:
 
 
 def player_arm(player: str, settings: Mapping[str, Any]) -> Arm:
-    """Return the record of an arm that is ``full`` as a player of another package plays it.
+    """Return the record of an arm that is ``trained`` as a player of another package plays it.
 
     >>> player_arm("mine.choose:best", {}).says
-    'is full as mine.choose:best plays it'
+    'is the trained model as mine.choose:best plays it'
     """
-    says = f"is full as {player} plays it"
+    says = f"is the trained model as {player} plays it"
     return Arm(says, learner="writer", trained=True, inside=".", player=player, settings=settings)

@@ -1,4 +1,4 @@
-"""Stage arms: the trained arms that `full` is compared with, and its further seeds."""
+"""Stage arms: the trained arms that `trained` is compared with, and its further seeds."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ LAST = "_last_10"
 
 
 def train_arms(params: Params, log: Log) -> dict[str, float]:
-    """Train every arm and seed that stage train did not; each has the updates and questions of `full`.
+    """Train every arm and seed that stage train did not; each has the updates and questions of `trained`.
 
     Finished runs are kept under work/, so that a killed stage continues with the next one.
 
@@ -113,7 +113,7 @@ def filter_own_questions(params: Params) -> Path:
 
 
 def arms(params: Params, run: Run) -> None:
-    """Train the arms that `full` is compared with, over evaluate.seeds; do nothing without one."""
+    """Train the arms that `trained` is compared with, over evaluate.seeds; do nothing without one."""
     run.record("arms", train_arms(params, run.log))
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from harr.arms import ARMS, FULL
+from harr.arms import ARMS, TRAINED
 from harr.errors import ModelError, ParamsError
 from harr.params import Params
 from harr.types import Episode, Question
@@ -14,7 +14,7 @@ SHOWN = 200
 
 
 def ask(params: Params, text: str, model: Path | None = None) -> Episode:
-    """Play a question as evaluation plays the arm ``full``; needs the index of stages embed and index.
+    """Play a question as evaluation plays the arm ``trained``; needs the index of stages embed and index.
 
     Args:
         params: those of the run that ``model`` is from.
@@ -39,7 +39,7 @@ def ask(params: Params, text: str, model: Path | None = None) -> Episode:
             "harr ask searches the corpus, and params.yaml picks from passages that come with each question; set "
             "retriever.candidates and evaluate.candidates: corpus"
         )
-    folder, arm, writes = find_model(params, model), ARMS[FULL], params.writer_learns
+    folder, arm, writes = find_model(params, model), ARMS[TRAINED], params.writer_learns
     pipeline = build_pipeline(params.pipeline, params.generator, PLACES)
     reader = build_reader(params.evaluate.reader, params.seed, PLACES)
     writer = (

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from harr.arms import ARMS, FULL
+from harr.arms import ARMS, TRAINED
 from harr.errors import CorpusError
 from harr.io.files import write_text
 from harr.params import Params
@@ -85,7 +85,7 @@ def write_demonstrations(params: Params, teacher: Teacher, plan: Teaching, file:
     episodes: list[Episode] = []
     where = params.evaluate.candidates[0]
     with open_players(params, PLACES, questions, candidates=where) as player:
-        retriever = player(ARMS[FULL], None)
+        retriever = player(ARMS[TRAINED], None)
         for sample in range(plan.samples):
             writer = build_reader(teacher, params.seed + sample, PLACES, "teacher")
             desc = f"demonstrations {sample + 1}/{plan.samples}"

@@ -30,7 +30,7 @@ from tasks.tracking.traces import trajectories as traced
 
 
 def summarise_arms(params: Params, rows: Mapping[str, list[Rows]]) -> dict[str, Any]:
-    """Return means, gains over the baseline and contrasts of ``full``, with intervals over seeds and questions."""
+    """Return means, gains over the baseline and contrasts of ``trained``, with intervals over seeds and questions."""
     from harr.evaluate.summary import summarise
 
     arms, resamples = params.evaluate.arm_table, params.evaluate.resamples
@@ -86,7 +86,7 @@ def evaluate_file(
 ) -> None:
     """Play arms (none: those of params.yaml) on the questions of any file and write the metrics.
 
-    Needs the index of this corpus. ``full`` is the merged ``model`` folder, or models/adapter where none is given.
+    Needs the index of this corpus. ``trained`` is the merged ``model`` folder, or models/adapter where none is given.
     ``run``: a folder for the rankings of all arms, as other tools read them (:func:`harr.evaluate.trec.write_runs`).
 
     Raises:

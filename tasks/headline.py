@@ -1,16 +1,18 @@
-"""The headline of an evaluation: what ``full`` reaches, and what it gains over the strongest arm without training."""
+"""The headline of an evaluation: what ``trained`` reaches, and what it gains over the strongest arm without
+training."""
 
 import re
 from collections.abc import Iterator
 
-from harr.arms import ARMS, FULL
+from harr.arms import ARMS, TRAINED
 from harr.evaluate.summary import Summary, flat_rows, headline, headlines, parts_of, rival_of
 from harr.evaluate.tables import comparisons, is_share, label, percent, plain, spread, table
 
 
 def headline_figures(summary: Summary) -> dict[str, float]:
-    """Return metrics/headline.json: the leading metric of ``full`` with the ``low`` and ``high`` end of its interval,
-    the ``gain`` over the strongest arm without training with its own, ``n``, the number of questions, and ``runs``.
+    """Return metrics/headline.json: the leading metric of ``trained`` with the ``low`` and ``high`` end of its
+    interval, the ``gain`` over the strongest arm without training with its own, ``n``, the number of questions, and
+    ``runs``.
 
     Of several settings each has its metric, gain and n only, after the setting's name.
 
@@ -19,7 +21,7 @@ def headline_figures(summary: Summary) -> dict[str, float]:
     """
     figures: dict[str, float] = {}
     for setting, part, lead in scored_parts(summary):
-        cell, gain = part["arms"][FULL][lead], comparisons(part, lead)[0].get(rival_of(part, lead, ARMS), {})
+        cell, gain = part["arms"][TRAINED][lead], comparisons(part, lead)[0].get(rival_of(part, lead, ARMS), {})
         values = {lead: cell["mean"], "low": cell["low"], "high": cell["high"]}
         values |= {name: gain[key] for name, key in GAIN.items() if gain}
         values |= {"n": cell["n"], "runs": len(cell["seeds"])}
@@ -36,17 +38,17 @@ def headline_words(summary: Summary) -> str:
     """Return what an evaluation means, in a sentence; of several settings in one each."""
     lines = []
     for setting, part, lead in scored_parts(summary):
-        before, cell, other = f"{setting}: " if setting else "", part["arms"][FULL][lead], rival_of(part, lead, ARMS)
+        before, cell, other = f"{setting}: " if setting else "", part["arms"][TRAINED][lead], rival_of(part, lead, ARMS)
         count = len(cell["seeds"])
         on = f"on {cell['n']} questions" + (f", {count} run{'s' if count > 1 else ''}" if count else "")
         points, write = (" points of ", spread) if is_share(lead) else (" of ", plain)
         if not (gain := comparisons(part, lead)[0].get(other)):
             level = f"{percent(cell['mean'])} %" if is_share(lead) else f"{cell['mean']:.3f}"
-            lines.append(f"{before}{FULL} has {level} {label(lead)} {on}.")
+            lines.append(f"{before}{TRAINED} has {level} {label(lead)} {on}.")
             continue
         verdict = "beats" if gain["low"] > 0 else "stays behind" if gain["high"] < 0 else "is not told apart from"
         words = write(gain, "gain", "+.1f" if is_share(lead) else "+.3f").replace(" [", f"{points}{label(lead)} [")
-        lines.append(f"{before}{FULL} {verdict} {other}, the best arm without training: {words} {on}.")
+        lines.append(f"{before}{TRAINED} {verdict} {other}, the best arm without training: {words} {on}.")
     return "\n".join(lines)
 
 
@@ -56,9 +58,9 @@ def plain_name(name: str) -> str:
 
 
 def scored_parts(summary: Summary) -> Iterator[tuple[str, Summary, str]]:
-    """Yield the name, summary and leading metric of every setting in which ``full`` was scored."""
+    """Yield the name, summary and leading metric of every setting in which ``trained`` was scored."""
     for setting, part in parts_of(summary).items():
-        if FULL in part["arms"] and (lead := headline(part)) in part["arms"][FULL]:
+        if TRAINED in part["arms"] and (lead := headline(part)) in part["arms"][TRAINED]:
             yield setting, part, lead
 
 
@@ -68,13 +70,13 @@ def evaluation_note(summary: Summary) -> str:
 
 
 def arm_figures(summary: Summary) -> dict[str, float]:
-    """Return what MLflow draws of an evaluation: every metric of ``full``, and of every other arm the leading ones,
+    """Return what MLflow draws of an evaluation: every metric of ``trained``, and of every other arm the leading ones,
     with the range of the runs where there are several."""
     leads = headlines(flat_rows(summary))
     figures: dict[str, float] = {}
     for arm, metrics in summary["arms"].items():
         for name, cell in metrics.items():
-            if arm == FULL or name in leads:
+            if arm == TRAINED or name in leads:
                 figures[f"{arm}.{name}"] = cell["mean"]
                 if name in leads and len(cell["seeds"]) > 1:
                     ends = {"min": min(cell["seeds"]), "max": max(cell["seeds"])}

@@ -135,7 +135,7 @@ def register_model(run: Run, params: Params) -> str:
 
 
 def summary() -> dict[str, Any]:
-    """Return the figures of the evaluation, with the contrasts of ``full``.
+    """Return the figures of the evaluation, with the contrasts of ``trained``.
 
     Raises:
         DamagedFile: stage evaluate left none, or they are damaged.

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harr.arms import ARMS, FULL
+from harr.arms import ARMS, TRAINED
 from harr.io.files import write_json
 from harr.params import Params
 from harr.types import Log, Question
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 def play_occluded(
     params: Params, questions: Sequence[Question], rows: Mapping[str, list[Rows]], log: Log, *, model: Path | None
 ) -> dict[str, Any]:
-    """Play every run of ``full`` once for each part of its state, which is hidden; return what it costs.
+    """Play every run of ``trained`` once for each part of its state, which is hidden; return what it costs.
 
-    ``rows`` are those of the arms, ``full`` with its whole state among them; ``model`` as for the arms. Each part has
-    for every metric its mean without the part and what the part is worth (``cost``), paired by question.
+    ``rows`` are those of the arms, ``trained`` with its whole state among them; ``model`` as for the arms. Each part
+    has for every metric its mean without the part and what the part is worth (``cost``), paired by question.
     metrics/occlusion.json is empty where ``evaluate.occlusion`` is not set.
     """
     from harr.compute import distributed
 
-    runs = [run for run in arm_runs(params, model) if run.name == FULL]
+    runs = [run for run in arm_runs(params, model) if run.name == TRAINED]
     occluded = params.evaluate.occlusion
-    figures = round_figures(_occlusion(params, questions, runs, rows[FULL], log)) if occluded else {}
+    figures = round_figures(_occlusion(params, questions, runs, rows[TRAINED], log)) if occluded else {}
     distributed.main_process_only(lambda: write_json(OCCLUSION, figures))
     return dict(figures)
 
 
 def _occlusion(
-    params: Params, questions: Sequence[Question], runs: "Sequence[ArmRun]", full: list[Rows], log: Log
+    params: Params, questions: Sequence[Question], runs: "Sequence[ArmRun]", trained: list[Rows], log: Log
 ) -> dict[str, Any]:
     from harr.builders.pipeline import build_reward
     from harr.builders.players import open_players
@@ -56,16 +56,16 @@ def _occlusion(
             retriever = player(run.arm, run.folder)
             for part, hide in hidden.items():
                 desc = f"{run} without the {part}"
-                game = Game(desc, arm_pipelines(params)[FULL], Rewritten(retriever, hide), generator)
+                game = Game(desc, arm_pipelines(params)[TRAINED], Rewritten(retriever, hide), generator)
                 episodes = game.play(played_questions, batch_size=section.batch_size)
                 rows[part].append(game.rows(episodes, reward.means(episodes), picking=pipeline.name == "pick"))
             del retriever, game
             gc.collect()  # a model is a reference cycle; one is loaded at a time
     resamples, seed = section.resamples, params.seed
-    all_rows = {FULL: full, **rows}
-    arms = dict.fromkeys(all_rows, ARMS[FULL])
-    means = summarise(all_rows, baseline=FULL, arms=arms, resamples=resamples, seed=seed)["arms"]
-    costs = {part: contrast(full, rows[part], resamples=resamples, seed=seed) for part in hidden}
+    all_rows = {TRAINED: trained, **rows}
+    arms = dict.fromkeys(all_rows, ARMS[TRAINED])
+    means = summarise(all_rows, baseline=TRAINED, arms=arms, resamples=resamples, seed=seed)["arms"]
+    costs = {part: contrast(trained, rows[part], resamples=resamples, seed=seed) for part in hidden}
     figures = {
         part: {
             name: {**values, "cost": gain["gain"], "cost_low": gain["low"], "cost_high": gain["high"]}
@@ -74,5 +74,5 @@ def _occlusion(
         }
         for part in hidden
     }
-    log(0, {f"{FULL}_without_{part}.{name}": v["mean"] for part, m in figures.items() for name, v in m.items()})
+    log(0, {f"{TRAINED}_without_{part}.{name}": v["mean"] for part, m in figures.items() for name, v in m.items()})
     return figures

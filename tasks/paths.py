@@ -24,7 +24,7 @@ FILTERED, EVALUATION = Path("data/filtered"), Path("data/evaluation")
 GENERATOR, ADAPTER, ARMS = PLACES.generator, Path("models/adapter"), Path("models/arms")
 RETRIEVER, LLM, LENGTHS = Path("models/retriever"), Path("models/llm"), Path("models/lengths")
 AUDITS = "audits.json"
-"""The file of an evaluation with the findings against ``full`` (tasks/audits.py)."""
+"""The file of an evaluation with the findings against ``trained`` (tasks/audits.py)."""
 METRICS, PLOTS, REPORTS = Path("metrics"), Path("plots"), Path("reports")
 OCCLUSION = METRICS / "occlusion.json"
 HEADLINE = METRICS / "headline.json"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harr.arms import FULL
+from harr.arms import TRAINED
 from harr.errors import ParamsError
 from harr.params import Params
 from harr.params.faults import describe_fault
@@ -80,10 +80,10 @@ def play_arms(
 
 
 def arm_runs(params: Params, model: Path | None) -> "list[ArmRun]":
-    """Return the runs of all arms, in order; ``model`` stands for all seeds of ``full``."""
+    """Return the runs of all arms, in order; ``model`` stands for all seeds of ``trained``."""
     from harr.evaluate.play import ArmRun
 
-    folders = trained_runs(params) | ({FULL: [model]} if model else {})
+    folders = trained_runs(params) | ({TRAINED: [model]} if model else {})
     return [
         ArmRun(name, arm, number, folder)
         for name, arm in params.evaluate.arm_table.items()
@@ -152,8 +152,8 @@ def round_figures(value: Any) -> Any:
 
 
 def with_arms(params: Params, arms: Sequence[str]) -> Params:
-    """Return the parameters with other ``evaluate.arms``, checked as params.yaml is; without ``full`` nothing is hidden
-    from it (``evaluate.occlusion``).
+    """Return the parameters with other ``evaluate.arms``, checked as params.yaml is; without ``trained`` nothing is
+    hidden from it (``evaluate.occlusion``).
 
     Raises:
         ParamsError: an arm does not go with the other parameters.
@@ -161,7 +161,7 @@ def with_arms(params: Params, arms: Sequence[str]) -> Params:
     values = params.model_dump(exclude_unset=True)
     by_name = {arm.name: arm.model_dump() for arm in params.evaluate.arms if not isinstance(arm, str)}
     values["evaluate"] = {**values.get("evaluate", {}), "arms": tuple(by_name.get(name, name) for name in arms)}
-    if FULL not in arms:
+    if TRAINED not in arms:
         values["evaluate"].pop("occlusion", None)
     try:
         return Params.model_validate(values)

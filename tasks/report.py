@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from harr.arms import FULL
+from harr.arms import TRAINED
 from harr.io.files import read_json, read_state, read_state_rows
 from harr.params import Params
 from tasks.evaluation_outputs import AGAIN, PLAYS, summary_here
@@ -62,7 +62,7 @@ def _changes(params: Params, rows: Rows) -> dict[str, Any]:
     from harr.report.differences import changes
     from tasks.registry.champion import read_champion
 
-    champion, ours = read_champion(params), rows.get(FULL, [])
+    champion, ours = read_champion(params), rows.get(TRAINED, [])
     return changes(champion, flat_params(params), ours, resamples=params.evaluate.resamples, seed=params.seed)
 
 

@@ -15,7 +15,7 @@ SENTENCES: dict[str, Callable[[Params], str]] = {
     "generator": lambda own: f"prepare the generator of answers: kind {own.generator.kind}",
     "filter": lambda own: f"choose what to learn from, out of {_questions('train')}",
     "train": lambda own: f"train the {own.train.learns.replace('_', ' ')} by {own.train.method}{_describe_filter()}",
-    "arms": lambda own: f"train the rivals of full: {_rivals(own)}",
+    "arms": lambda own: f"train the rivals of the arm trained: {_rivals(own)}",
     "evaluate": lambda own: f"play {len(own.evaluate.arm_table)} arms on {_questions('test')}",
     "report": lambda own: f"draw what {len(own.evaluate.arm_table)} arms have reached",
     "merge": lambda own: "merge the trained weights into the model, and register it",

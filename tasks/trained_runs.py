@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from harr.arms import FULL
+from harr.arms import TRAINED
 from harr.io.files import read_json
 from harr.params import Params
 from tasks.paths import ADAPTER, ARMS
@@ -12,12 +12,15 @@ TOLD = "runs.json"
 
 
 def trained_runs(params: Params) -> dict[str, list[Path]]:
-    """Return the folders of every trained arm, one per seed; that of ``full`` with the first seed is stage train's."""
+    """Return the folders of every trained arm, one per seed; that of ``trained`` with the first seed is stage
+    train's."""
     seeds = range(params.seed, params.seed + params.evaluate.seeds)
-    full = [ADAPTER, *(ARMS / f"{FULL}-{seed}" for seed in seeds[1:])]
-    folders = {name: [ARMS / f"{name}-{seed}" for seed in seeds] for name in params.evaluate.arm_table} | {FULL: full}
+    trained = [ADAPTER, *(ARMS / f"{TRAINED}-{seed}" for seed in seeds[1:])]
+    folders = {name: [ARMS / f"{name}-{seed}" for seed in seeds] for name in params.evaluate.arm_table} | {
+        TRAINED: trained
+    }
     return {
-        name: [folder / arm.inside for folder in full] if arm.inside else folders[name]
+        name: [folder / arm.inside for folder in trained] if arm.inside else folders[name]
         for name, arm in params.evaluate.arm_table.items()
         if arm.trained
     }

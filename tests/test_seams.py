@@ -112,7 +112,7 @@ from harr.evaluate.audit import Audit
 
 
 def words(params, rows, episodes, *, most):
-    long = [e.question.id for e in episodes["full"] if len((e.answer or "").split()) > most]
+    long = [e.question.id for e in episodes["trained"] if len((e.answer or "").split()) > most]
     alarms = {"long": f"long: {len(long)} answers have more than {most} words"}
     return Audit(alarms, {"long": float(len(long))}, {"long": long}, "Words", "Too long.", [{"what": "long", "n": "6"}])
 
@@ -140,7 +140,7 @@ PARAMS: dict[str, Any] = {
         "settings": {"grow": 1.5},
     },
     "evaluate": {
-        "arms": ["base", {"name": "mine", "retriever": "mine.search:Retriever", "settings": {"first": 2}}, "full"],
+        "arms": ["base", {"name": "mine", "retriever": "mine.search:Retriever", "settings": {"first": 2}}, "trained"],
         "audits": {"mine.look:words": {"most": -1}},
         "seeds": 1,
         "resamples": 50,
@@ -172,10 +172,10 @@ def test_a_run_of_everything_that_another_package_brings_ends(place: Path) -> No
     assert summary(ran.history)["steps"] == 2.0
     assert ran.arms["runs"] == 0.0 and ran.merged["logit_difference_max"] < 1e-3
     found = read_json(Path("metrics/evaluate.json"))["arms"]
-    assert set(found) == {"base", "mine", "full"} and all("mine.reward:grounded" in one for one in found.values())
+    assert set(found) == {"base", "mine", "trained"} and all("mine.reward:grounded" in one for one in found.values())
     passages = {arm: {p.id for one in played for p in one.retrieved} for arm, played in ran.episodes.items()}
-    assert passages == {"base": {"w1"}, "mine": {"p0", "p1"}, "full": {"w1"}}, "an arm searches where it says"
-    assert [len(episode.turns) for episode in ran.episodes["full"]] == [2] * 6, "a query and an answer"
+    assert passages == {"base": {"w1"}, "mine": {"p0", "p1"}, "trained": {"w1"}}, "an arm searches where it says"
+    assert [len(episode.turns) for episode in ran.episodes["trained"]] == [2] * 6, "a query and an answer"
     assert "growth; grow 1.5" in REPORT.read_text() and read_jsonl(CORPUS.parent / "filtered/questions.jsonl")
     assert read_json(Path("models/llm/harr.json"))["training"]["method"] == "growth"
     audit = read_json(EVALUATION / "audits.json")["mine.look:words"]

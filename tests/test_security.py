@@ -151,7 +151,7 @@ def test_a_whole_pipeline_reads_no_pickle_and_asks_no_other_machine(workplace: P
         tiny,
         filter={"target": 4, "batch_size": 12},
         train={"steps": 1, "questions_per_step": 2},
-        evaluate={"arms": ["bm25", "frozen", "full"], "resamples": 50},
+        evaluate={"arms": ["bm25", "frozen", "trained"], "resamples": 50},
     )
     command = [sys.executable, "-c", PIPELINE, str(ROOT / "tests")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)

@@ -23,6 +23,6 @@ def test_the_tour_ends_with_the_second_model(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     told = done.stdout
-    assert re.search(r"^full +\d", told, re.MULTILINE), "the table of the arms"
+    assert re.search(r"^trained +\d", told, re.MULTILINE), "the table of the arms"
     assert "version 1 of models:/tour@champion" in told and "now version 2 answers" in told
     assert (tmp_path / "tour/reports/index.html").exists()

@@ -10,7 +10,7 @@ class Audit:
     """What one function found in the play of all arms: JSON, which metrics/evaluate.json and audit.json hold."""
 
     alarms: Mapping[str, str] = field(default_factory=dict)
-    """A line for each finding against ``full``, by its name: printed, and named in MLflow."""
+    """A line for each finding against ``trained``, by its name: printed, and named in MLflow."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """Figures for MLflow."""
     facts: Mapping[str, Any] = field(default_factory=dict)

@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harr.arms import FULL
+from harr.arms import TRAINED
 from harr.rag.scoring.ranking import all_gold
 from harr.rag.scoring.terms import answer_em
 from harr.types import Episode
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 def trajectories(
     episodes_by_arm: Mapping[str, Sequence[Episode]], count: int = 3, *, baseline: str = "frozen", seed: int = 0
 ) -> Row:
-    """Choose questions to show side by side: the ``baseline`` (or the first arm) against ``full`` (or the last).
+    """Choose questions to show side by side: the ``baseline`` (or the first arm) against ``trained`` (or the last).
 
     Chosen at random within a kind: questions the last arm gained (right where the first was wrong),
     the last place for one it lost, and then questions with both wrong or both right. *Right* means
@@ -28,7 +28,7 @@ def trajectories(
     """
     names = list(episodes_by_arm)
     first = baseline if baseline in names else names[0]
-    last = FULL if FULL in names else names[-1]
+    last = TRAINED if TRAINED in names else names[-1]
     arms = {arm: {episode.question.id: episode for episode in episodes_by_arm[arm]} for arm in (first, last)}
     by_answer = any(episode.answer is not None for side in arms.values() for episode in side.values())
     right = answer_em if by_answer else all_gold

@@ -23,8 +23,8 @@ from harr.types import Episode, Generator, Pipeline, Question, Retriever
 class ArmRun:
     """One run of an arm; a trained arm has one per seed.
 
-    >>> str(ArmRun("full", Arm("was trained by reward"), 2, Path("models/arms/full-2")))
-    'full-2'
+    >>> str(ArmRun("trained", Arm("was trained by reward"), 2, Path("models/arms/trained-2")))
+    'trained-2'
     """
 
     name: str

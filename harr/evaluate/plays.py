@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harr.arms import ARMS, FULL, Arm
+from harr.arms import ARMS, TRAINED, Arm
 from harr.evaluate.summary import Summary, baseline_of, headline, rival_of
 from harr.evaluate.tables import is_share, label
 from harr.types import Episode
@@ -43,7 +43,7 @@ class Table:
 def plays_of(
     summary: Summary, rows: Mapping[str, Sequence[Row]], episodes: Episodes, arms: Mapping[str, Arm] = ARMS
 ) -> dict[str, Any]:
-    """Return the question table with the leading metric, ``full`` next to what it began as or its strongest rival.
+    """Return the question table with the leading metric, ``trained`` next to what it began as or its strongest rival.
 
     Args:
         summary: as :func:`harr.evaluate.summary.summarise` returns it.
@@ -52,7 +52,7 @@ def plays_of(
         arms: the record of every arm by its name.
     """
     lead = headline(summary)
-    pair = (baseline_of(summary) or rival_of(summary, lead, arms), FULL)
+    pair = (baseline_of(summary) or rival_of(summary, lead, arms), TRAINED)
     return question_table(rows, episodes, metric=lead, words=label(lead), share=is_share(lead), pair=pair)
 
 

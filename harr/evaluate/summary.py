@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from harr.arms import ARMS, FULL, Arm
+from harr.arms import ARMS, TRAINED, Arm
 from harr.errors import CorpusError
 from harr.evaluate.intervals import LEVEL, Array, Draws, resample
 from harr.evaluate.rows import NOT_METRICS, Row
@@ -45,9 +45,9 @@ def summarise(
     Returns:
         ``arms``: ``{arm: {metric: {mean, low, high, n, seeds}}}``; ``seeds`` are the means of the runs of a trained
         arm, one per seed. ``paired``: the gains ``{arm: {metric: {gain, low, high, p, n, seeds}}}`` over ``baseline``,
-        each by itself; empty where that is not among the arms. ``contrasts``: gains of ``full`` over every other arm,
-        ``{"full-arm": {metric: gain}}``; those of the headline metric have ``family: {low, high, p, of}``, which hold
-        for all of them at once. ``kinds``, where questions have several: ``{kind: {arm: {mean, ...}}}`` in the
+        each by itself; empty where that is not among the arms. ``contrasts``: gains of ``trained`` over every other
+        arm, ``{"trained-arm": {metric: gain}}``; those of the headline metric have ``family: {low, high, p, of}``,
+        which hold for all of them at once. ``kinds``, where questions have several: ``{kind: {arm: {mean, ...}}}`` in the
         headline metric, with the row ``best_by_kind`` among the arms. Where questions are of several settings, no
         contrast and no kind of the mixture, but ``settings``: all this for each of them.
     """
@@ -147,12 +147,12 @@ def _means_and_gains(values: Mapping[str, Mapping[str, Array]], baseline: str) -
 
 
 def _contrasts(values: Mapping[str, Mapping[str, Array]]) -> Samples:
-    """Return the samples of the gains of ``full`` over every other arm."""
+    """Return the samples of the gains of ``trained`` over every other arm."""
     return {
-        (CONTRASTS, f"{FULL}-{arm}", name, (FULL, arm)): table - tables[name]
+        (CONTRASTS, f"{TRAINED}-{arm}", name, (TRAINED, arm)): table - tables[name]
         for arm, tables in values.items()
-        for name, table in values.get(FULL, {}).items()
-        if arm != FULL and name in tables
+        for name, table in values.get(TRAINED, {}).items()
+        if arm != TRAINED and name in tables
     }
 
 
@@ -272,7 +272,7 @@ def _headlines(measured: Iterable[Mapping[str, int]]) -> list[str]:
 def baseline_of(summary: Summary) -> str:
     """Return the arm that the others are compared with, or "".
 
-    >>> baseline_of({"arms": {"frozen": {}, "full": {}}, "paired": {"full": {}}})
+    >>> baseline_of({"arms": {"frozen": {}, "trained": {}}, "paired": {"trained": {}}})
     'frozen'
     """
     return next((arm for arm in summary["arms"] if arm not in summary["paired"]), "") if summary["paired"] else ""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
-from harr.arms import ARMS, FULL
+from harr.arms import ARMS, TRAINED
 from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, flat_rows, headline, headlines
 from harr.params.measures import MEASURES
 
@@ -70,7 +70,7 @@ def is_share(metric: str) -> bool:
 
 
 def table(summary: Summary, width: int = 100, *, markdown: bool = False) -> str:
-    """Return the arms as plain text, shares in percent; below, whom ``full`` is compared with, in points of the lead
+    """Return the arms as plain text, shares in percent; below, whom ``trained`` is compared with, in points of the lead
     metric, or else the gains over the baseline. Every setting has a table of its own.
 
     It has under 100 columns; where ``width`` is less, metrics are left out until it fits, the last ones first.
@@ -96,7 +96,7 @@ def table(summary: Summary, width: int = 100, *, markdown: bool = False) -> str:
     compared, words = comparisons(summary, lead)
     if not compared:
         return grid
-    title = f"{FULL} against" if summary.get("contrasts") else f"over {baseline_of(summary)}"
+    title = f"{TRAINED} against" if summary.get("contrasts") else f"over {baseline_of(summary)}"
     gains = [[arm, spread(gain, "gain", "+.1f"), p_value(gain)] for arm, gain in compared.items()]
     words = words if max(map(len, words.split("\n"))) <= width else fill(words.replace("\n", " "), width)
     if markdown:
@@ -127,29 +127,30 @@ def _grid(rows: Sequence[Sequence[str]]) -> str:
 def markdown_grid(rows: Sequence[Sequence[str]]) -> str:
     r"""Return cells as a table of Markdown, with empty lines around it.
 
-    >>> markdown_grid([["arm", "n"], ["full", "3"]])
-    '\n| arm | n |\n|---|--:|\n| full | 3 |\n'
+    >>> markdown_grid([["arm", "n"], ["trained", "3"]])
+    '\n| arm | n |\n|---|--:|\n| trained | 3 |\n'
     """
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join(["", lines[0], "|---" + "|--:" * (len(rows[0]) - 1) + "|", *lines[1:], ""])
 
 
 def _by_kind(summary: Summary) -> list[list[str]]:
-    """Return the kinds of question, each with its n, what ``full`` has, and the best other arm that is no ceiling."""
+    """Return the kinds of question, each with its n, what ``trained`` has, and the best other arm that is no
+    ceiling."""
     kinds: Mapping[str, Mapping[str, Mapping[str, Any]]] = summary.get("kinds", {})
-    rows = [["kind", "n", f"{FULL} %", "best other arm"]]
+    rows = [["kind", "n", f"{TRAINED} %", "best other arm"]]
     for kind, arms in kinds.items():
-        others = [arm for arm in arms if arm not in (FULL, BEST_BY_KIND) and not (arm in ARMS and ARMS[arm].ceiling)]
+        others = [arm for arm in arms if arm not in (TRAINED, BEST_BY_KIND) and not (arm in ARMS and ARMS[arm].ceiling)]
         best = max(others, key=lambda arm: arms[arm]["mean"], default="")
-        full = percent(arms[FULL]["mean"]) if FULL in arms else "-"
+        trained = percent(arms[TRAINED]["mean"]) if TRAINED in arms else "-"
         other = f"{best} {percent(arms[best]['mean'])}" if best else "-"
-        rows.append([kind or "none", str(max(cell["n"] for cell in arms.values())), full, other])
+        rows.append([kind or "none", str(max(cell["n"] for cell in arms.values())), trained, other])
     return rows if kinds else []
 
 
 def comparisons(summary: Summary, lead: str) -> tuple[dict[str, dict[str, Any]], str]:
-    """Return the gains of ``full`` over every other arm in the metric ``lead``, as they hold all at once, and what they
-    rest on, in words; without ``full`` the gains of the others over the baseline, each by itself.
+    """Return the gains of ``trained`` over every other arm in the metric ``lead``, as they hold all at once, and what
+    they rest on, in words; without ``trained`` the gains of the others over the baseline, each by itself.
 
     The gain over an arm stands under its name. One with an arm that was trained once has no ``p``.
     """
@@ -157,7 +158,7 @@ def comparisons(summary: Summary, lead: str) -> tuple[dict[str, dict[str, Any]],
     if not contrasts:
         alone = {arm: dict(gains[lead]) for arm, gains in summary["paired"].items() if lead in gains}
         return alone, "Each comparison by itself; the intervals are over questions." if alone else ""
-    gains = {pair.removeprefix(f"{FULL}-"): dict(gain) for pair, gain in contrasts.items()}
+    gains = {pair.removeprefix(f"{TRAINED}-"): dict(gain) for pair, gain in contrasts.items()}
     together = {arm: gain | gain.get("family", {}) for arm, gain in gains.items()}
     at_once = f"hold for all {len(gains)} comparisons at once (min-P)" if len(gains) > 1 else ""
     if any("p" not in gain for gain in gains.values()):

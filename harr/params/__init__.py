@@ -87,7 +87,7 @@ class Params(Section):
 
     @property
     def baseline(self) -> str:
-        """Return the arm that `full` is compared with: what it was before training."""
+        """Return the arm that `trained` is compared with: what it was before training."""
         if not self.writer_learns:
             return "frozen"
         return "warmstart" if self.generator.taught and "warmstart" in self.train.arms else "base"

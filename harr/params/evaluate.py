@@ -25,7 +25,7 @@ class ForeignArmParams(Section):
     method: Dotted | None = None
     """Method that trains it, as train.function names one."""
     player: Dotted | None = None
-    """Function that makes what plays ``full``, where a language model learns."""
+    """Function that makes what plays ``trained``, where a language model learns."""
     settings: Plain = Field({})
     """Settings that any of them is handed as they stand here."""
 
@@ -59,7 +59,7 @@ class EvaluateParams(Section):
     max_questions: int = Field(0, ge=0)
     """Maximum number of test questions, drawn by the run's seed, as large a share of every setting and type as of all;
     0 means all."""
-    arms: NonEmpty[ArmParams] = ("bm25", "frozen", "history", "full")
+    arms: NonEmpty[ArmParams] = ("bm25", "frozen", "history", "trained")
     """Players that are compared: names of ``harr/arms.py``, or retrievers, methods and players of another
     package with a name."""
     seeds: Positive = 3
@@ -82,10 +82,10 @@ class EvaluateParams(Section):
     reranker: RerankerParams | None = None
     """Model that reranks passages for the arm rerank."""
     occlusion: bool = False
-    """Whether ``full`` also plays with a part of its state left out: the question, the history (or thought) or the
+    """Whether ``trained`` also plays with a part of its state left out: the question, the history (or thought) or the
     query."""
     audits: dict[Dotted, Plain] = Field({})
-    """Functions of other packages that look for what speaks against ``full`` in what was played, each with its
+    """Functions of other packages that look for what speaks against ``trained`` in what was played, each with its
     settings (docs/extend.md)."""
     resamples: Positive = 10_000
     """Number of draws of the bootstrap that intervals and p values come from."""

@@ -73,7 +73,7 @@ class FilterParams(Section):
     that are always or never solved, too."""
     without_history: Literal["own", "shared"] = "own"
     """Questions that a trained arm without history learns from: kept by its own rollouts, as published, or those of
-    ``full``."""
+    ``trained``."""
     temperature: float = Field(1.0, gt=0)
     """Sampling temperature of the language model, where that is what learns; the same as in train."""
     max_tokens: Positive = 64
@@ -83,5 +83,5 @@ class FilterParams(Section):
 
     @property
     def by_variant(self) -> bool:
-        """Return whether an arm without history has other questions than ``full``."""
+        """Return whether an arm without history has other questions than ``trained``."""
         return self.keep == "disagreeing" and self.without_history == "own"

@@ -11,8 +11,8 @@ LANGUAGE_MODEL = "language_model"
 def either(names: Sequence[str]) -> str:
     """Name several things as a sentence does.
 
-    >>> either(["base"]), either(["base", "sft", "full"])
-    ('base', 'base, sft or full')
+    >>> either(["base"]), either(["base", "sft", "trained"])
+    ('base', 'base, sft or trained')
     """
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 

@@ -7,7 +7,7 @@ method, pipeline or arm by its name; what is true of one of them stands in its o
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from harr.arms import ARMS, FULL
+from harr.arms import ARMS, TRAINED
 from harr.params.download import CutParams
 from harr.params.generator import GeneratorParams
 from harr.params.pipeline import PipelineFacts, PipelineParams
@@ -149,12 +149,12 @@ def arms_go_with_the_method(params: "Params") -> None:
             f"choose from {', '.join(fitting)}"
         )
     inside = [name for name, arm in evaluate.arm_table.items() if arm.inside]
-    if inside and FULL not in evaluate.arm_table:
-        raise ValueError(f"the arm {inside[0]} is what full was trained from; add full to evaluate.arms")
+    if inside and TRAINED not in evaluate.arm_table:
+        raise ValueError(f"the training of the arm trained makes the arm {inside[0]}; add trained to evaluate.arms")
     if absent := [name for name in inside if evaluate.arm_table[name].inside not in (".", *train.leaves)]:
         raise ValueError(
-            f"the arm {absent[0]} is what full was trained from, and train.{absent[0]} is 0; set it, or leave the arm "
-            "out"
+            f"the training of the arm trained makes the arm {absent[0]}, and train.{absent[0]} is 0; set it, or leave "
+            "the arm out"
         )
     players = [name for name, arm in evaluate.arm_table.items() if arm.player]
     if players and "majority" not in train.arms:
@@ -230,8 +230,8 @@ def a_state_is_there_to_hide(params: "Params") -> None:
             f"evaluate.occlusion hides parts of the state text of a retriever, which train.method {train.method} does "
             f"not train; leave it out, or set train.method: {methods(occluded=True)}"
         )
-    if FULL not in params.evaluate.arm_table:
-        raise ValueError("evaluate.occlusion plays the arm full again; add full to evaluate.arms")
+    if TRAINED not in params.evaluate.arm_table:
+        raise ValueError("evaluate.occlusion plays the arm trained again; add trained to evaluate.arms")
 
 
 def filter_samples_what_learns(params: "Params") -> None:

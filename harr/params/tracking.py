@@ -44,4 +44,4 @@ class TrackingParams(Section):
     conditions: dict[Dotted, Plain] = Field({})
     """Functions of other packages that a promotion asks, too, each with its settings (docs/extend.md)."""
     traces: int = Field(50, ge=0)
-    """Number of questions of `full` and of its baseline that are kept as MLflow traces, a span per hop."""
+    """Number of questions of `trained` and of its baseline that are kept as MLflow traces, a span per hop."""

@@ -16,7 +16,7 @@ from harr.params.train_facts import LoraParams, ValidatedParams
 
 UNTRAINED = tuple(name for name, arm in ARMS.items() if arm.learner == "retriever" and not arm.trained)
 """The arms of a retriever that nothing trains."""
-RETRIEVERS = (*UNTRAINED, "rl_no_history", "infonce", "warm_start", "links_alone", "full")
+RETRIEVERS = (*UNTRAINED, "rl_no_history", "infonce", "warm_start", "links_alone", "trained")
 """The arms that a retriever is compared with after training."""
 
 
@@ -117,7 +117,7 @@ class PQNParams(StatesParams, LoopParams):
     """Values of two towers instead of a policy (Q-RAG, arXiv 2511.07328; PQN, arXiv 2407.04811)."""
 
     learns: ClassVar[str] = "retriever"
-    arms: ClassVar[tuple[str, ...]] = (*UNTRAINED, "no_positions", "full")
+    arms: ClassVar[tuple[str, ...]] = (*UNTRAINED, "no_positions", "trained")
     plays: ClassVar[tuple[str, ...]] = ("pick",)
     positions: ClassVar[bool] = True
     given_only: ClassVar[bool] = True
@@ -148,7 +148,7 @@ class AgentParams(UpdateParams, LoopParams):
     """GRPO of the language model that searches and answers, by TRL (arXiv 2402.03300, 2503.09516)."""
 
     learns: ClassVar[str] = "language_model"
-    arms: ClassVar[tuple[str, ...]] = ("base", "warmstart", "majority", "full")
+    arms: ClassVar[tuple[str, ...]] = ("base", "warmstart", "majority", "trained")
     plays: ClassVar[tuple[str, ...]] = ("search_r1", "r_search", "react")
     one_text: ClassVar[bool] = True
     sources: ClassVar[bool] = True
@@ -234,7 +234,7 @@ class LeReTParams(ValidatedParams):
     """Preferences between queries that were tried: SFT, then IPO, by TRL (LeReT, arXiv 2410.23214)."""
 
     learns: ClassVar[str] = "language_model"
-    arms: ClassVar[tuple[str, ...]] = ("base", "few_shot", "few_shot_all", "sft", "full")
+    arms: ClassVar[tuple[str, ...]] = ("base", "few_shot", "few_shot_all", "sft", "trained")
     plays: ClassVar[tuple[str, ...]] = ("leret",)
     prefers: ClassVar[bool] = True
     method: Literal["leret"]
@@ -315,7 +315,7 @@ class ArmTrainParams(FunctionTrainParams):
     """Section ``train`` of an arm that such a method trains: the loop of the run's own, and the settings of the arm."""
 
     run: ValidatedParams
-    """Section ``train`` of the run, whose ``full`` the arm is compared with."""
+    """Section ``train`` of the run, whose ``trained`` the arm is compared with."""
 
     @classmethod
     def of(cls, run: ValidatedParams, function: str, settings: Mapping[str, Any]) -> Self:

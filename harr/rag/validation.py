@@ -1,6 +1,6 @@
 """Validation: questions that are played between the steps of a training and never learnt from.
 
-They are played as stage evaluate plays ``full``: greedily, with the current weights. The results are part of the
+They are played as stage evaluate plays ``trained``: greedily, with the current weights. The results are part of the
 step's row, so that a resumed run has every point once.
 """
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harr.arms import FULL, Arm
+from harr.arms import TRAINED, Arm
 from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, headline, rival_of
 from harr.evaluate.tables import comparisons, is_share, label, percent, plain, runs, spread
 
@@ -24,13 +24,13 @@ def arms_part(name: str, summary: Summary, first: str, arms: Mapping[str, Arm]) 
     """Return the content of one setting of one data set: its arms, and the kinds and hops of a few of them."""
     lead, baseline = headline(summary), baseline_of(summary)
     compared, basis = comparisons(summary, lead)
-    few = list(dict.fromkeys([baseline, rival_of(summary, lead, arms), FULL, BEST_BY_KIND]))
+    few = list(dict.fromkeys([baseline, rival_of(summary, lead, arms), TRAINED, BEST_BY_KIND]))
     return {
         "name": name,
         "metric": label(lead),
         "baseline": baseline,
         "blocks": [part for mode in ("", "given_") if (part := _block(summary, lead, mode, first, compared, arms))],
-        "trained": FULL in summary["arms"] and bool(compared),
+        "trained": TRAINED in summary["arms"] and bool(compared),
         "basis": basis,
         "kinds": _kinds(summary, few),
         "hops": _hops(summary, [arm for arm in few if arm != BEST_BY_KIND]),
@@ -61,7 +61,7 @@ def _block(
         "columns": [label(name).removesuffix(", given passages") for name in columns],
         "left_out": [label(name).removesuffix(", given passages") for name in left_out],
         "gains": own_lead and bool(summary["paired"]),
-        "ahead": own_lead and FULL in summary["arms"] and bool(compared),
+        "ahead": own_lead and TRAINED in summary["arms"] and bool(compared),
         "rows": [
             {
                 "arm": arm,
@@ -72,7 +72,9 @@ def _block(
                 "bar": _bar(by_arm[arm][leads]) if is_share(leads) else {},
                 "cells": [_cell(by_arm[arm][name], name) for name in columns],
                 "gain": format_gain(summary["paired"].get(arm, {}).get(leads)) if own_lead else format_gain(None),
-                "ahead": format_gain(compared.get(arm)) if own_lead and FULL in summary["arms"] else format_gain(None),
+                "ahead": format_gain(compared.get(arm))
+                if own_lead and TRAINED in summary["arms"]
+                else format_gain(None),
             }
             for arm in order
         ],
@@ -167,10 +169,10 @@ def _hops(summary: Summary, few: Sequence[str]) -> dict[str, Any]:
 
 
 def reward_gain(summary: Summary) -> str:
-    """Return the mean reward of ``full`` and its gain over the baseline, as plain numbers: a total need not be a
+    """Return the mean reward of ``trained`` and its gain over the baseline, as plain numbers: a total need not be a
     share; "" where it says no more than the metric that leads."""
-    reward, gain = summary["arms"].get(FULL, {}).get("reward"), summary["paired"].get(FULL, {}).get("reward")
-    lead = summary["arms"].get(FULL, {}).get(headline(summary))
+    reward, gain = summary["arms"].get(TRAINED, {}).get("reward"), summary["paired"].get(TRAINED, {}).get("reward")
+    lead = summary["arms"].get(TRAINED, {}).get(headline(summary))
     if not reward or not gain or (lead and abs(lead["mean"] - reward["mean"]) < 1e-6):
         return ""
     return f"{plain(reward, 'mean', '.3f')}, gain {plain(gain, 'gain', '+.3f')}"

@@ -15,7 +15,7 @@ MOST = 6
 
 @dataclass(frozen=True, slots=True)
 class Champion:
-    """The registered version that is used today: its name, the parameters of its run, and its rows of ``full``."""
+    """The registered version that is used today: its name, the parameters of its run, and its rows of ``trained``."""
 
     version: str
     params: Mapping[str, str]
@@ -32,7 +32,7 @@ def changes(
     Args:
         champion: the version to compare with.
         params: flat parameters of this run, as text.
-        rows: question rows of the first run of ``full``.
+        rows: question rows of the first run of ``trained``.
         resamples: number of bootstrap draws.
         seed: that of these draws.
     """

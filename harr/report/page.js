@@ -1,6 +1,6 @@
 "use strict";
 // The table of all questions. All text is put in as text, never as mark-up. Its state stands in the address after #,
-// so that a link leads to a search or to an opened question: #q?find=Paris&show=worse&a=frozen&b=full&open=q17
+// so that a link leads to a search or to an opened question: #q?find=Paris&show=worse&a=frozen&b=trained&open=q17
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const place = document.getElementById("browser");

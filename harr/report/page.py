@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harr.arms import ARMS, FULL, Arm
+from harr.arms import ARMS, TRAINED, Arm
 from harr.evaluate.summary import Summary, baseline_of, headline, is_untrained, parts_of
 from harr.evaluate.tables import comparisons, label, percent, runs, spread
 from harr.io.files import write_text
@@ -53,13 +53,13 @@ def write_report(
         summary: as :func:`harr.evaluate.summary.summarise` returns it.
         curve: one row per training step, as in metrics/training_stats.jsonl; empty: the page says nothing about it.
         filter_rows: one row per question that the filter tried; may be empty.
-        rows: question rows by arm, of its first run; the best paid of ``full`` are shown where queries are written.
+        rows: question rows by arm, of its first run; the best paid of ``trained`` are shown where queries are written.
         questions: as :func:`harr.evaluate.plays.plays_of` returns it, of the same run.
         facts: names and values of the run.
         links: names of further pages and their addresses relative to ``out``.
         arms: the record of every arm by its name.
         candidates: where was searched; metrics without prefix are of the first.
-        occlusion: ``full`` with a part of its state left out, as in metrics/occlusion.json; may be empty.
+        occlusion: ``trained`` with a part of its state left out, as in metrics/occlusion.json; may be empty.
         changed: as :func:`harr.report.differences.changes` returns it; may be empty.
         signal: figure of the steps: ``reward``, or ``accuracy`` of preferences.
     """
@@ -76,7 +76,7 @@ def write_report(
         occlusion=_occlusion(summary, occlusion, lead),
         **_training(curve, signal),
         **_describe_filter(filter_rows),
-        paid=_best_paid(rows.get(FULL, ())),
+        paid=_best_paid(rows.get(TRAINED, ())),
         audits=[audit for audit in summary.get("audits", {}).values() if audit["table"]],
         **{"questions": questions, "data": as_json(questions), "moved": _count_changes(questions)},
         **{"changed": changed, "facts": facts, "links": links},
@@ -147,10 +147,10 @@ def _describe_lead(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> dict
     compared, basis = comparisons(summary, lead)
     baseline, seeds = baseline_of(summary), _seeds(summary, lead)
     facts: dict[str, Any] = {"n": _range(sizes), "claim": "", "mixed": "settings" in summary}
-    if baseline not in compared or FULL not in summary["arms"] or facts["mixed"]:
+    if baseline not in compared or TRAINED not in summary["arms"] or facts["mixed"]:
         return facts
     gain = compared[baseline]
-    before, after = (percent(summary["arms"][arm][lead]["mean"]) for arm in (baseline, FULL))
+    before, after = (percent(summary["arms"][arm][lead]["mean"]) for arm in (baseline, TRAINED))
     claim = "raised" if gain["low"] > 0 else "lowered" if gain["high"] < 0 else "did not measurably change"
     means = {arm: summary["arms"][arm][lead]["mean"] for arm in compared if is_untrained(arm, arms)}
     best = max(means, key=means.__getitem__, default=baseline)
@@ -160,8 +160,8 @@ def _describe_lead(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> dict
 
 
 def _seeds(summary: Summary, lead: str) -> list[float]:
-    """Return the means of the runs of ``full``."""
-    seeds: list[float] = summary["arms"].get(FULL, {}).get(lead, {}).get("seeds", [])
+    """Return the means of the runs of ``trained``."""
+    seeds: list[float] = summary["arms"].get(TRAINED, {}).get(lead, {}).get("seeds", [])
     return seeds
 
 
@@ -180,16 +180,19 @@ def _best_paid(rows: Sequence[Mapping[str, Any]], count: int = 10) -> list[dict[
 
 
 def _occlusion(summary: Summary, parts: Mapping[str, Any], lead: str) -> list[dict[str, str]]:
-    """Return a row for ``full`` and one for each hidden part, with what that costs and what it says of the reading."""
+    """Return a row for ``trained`` and one for each hidden part, with what that costs and what it says of the
+    reading."""
     name = lead.removeprefix("given_")
     measured = {part: metrics[name] for part, metrics in parts.items() if name in metrics}
     if not measured:
         return []
-    rows = [{"name": FULL, "mean": spread(summary["arms"][FULL][lead], "mean"), "cost": "", "says": ""}]
+    rows = [{"name": TRAINED, "mean": spread(summary["arms"][TRAINED][lead], "mean"), "cost": "", "says": ""}]
     for part, values in measured.items():
         cost = spread({key: values[f"cost{end}"] for key, end in COST.items()}, "gain", "+.1f")
         reads = f"it reads the {part}" if values["cost"] >= HARDLY else f"it hardly uses the {part}"
-        rows.append({"name": f"{FULL} without the {part}", "mean": spread(values, "mean"), "cost": cost, "says": reads})
+        rows.append(
+            {"name": f"{TRAINED} without the {part}", "mean": spread(values, "mean"), "cost": cost, "says": reads}
+        )
     return rows
 
 

@@ -1,4 +1,4 @@
-"""InfoNCE, the supervised baseline that `full` is compared with (arXiv 1807.03748).
+"""InfoNCE, the supervised baseline that `trained` is compared with (arXiv 1807.03748).
 
 Same questions, same rollouts and same number of updates as the RL run, but the gradient comes from
 labels: every state moves towards the first gold passage that its episode had not found yet, and away

@@ -135,8 +135,10 @@ def at(values: Any, name: str) -> Any:
 def list_entries(stage: str, params: Params) -> Chosen:
     """Return the entries of our tables that a run of a stage uses."""
     arms = params.evaluate.arm_table
-    trained = {name for name, arm in arms.items() if arm.trained} | {"full"}
-    arms_played = {"arms": trained, "evaluate": {*arms, "full"}, "report": {*arms, "full"}}.get(stage, {"full"})
+    trained = {name for name, arm in arms.items() if arm.trained} | {"trained"}
+    arms_played = {"arms": trained, "evaluate": {*arms, "trained"}, "report": {*arms, "trained"}}.get(
+        stage, {"trained"}
+    )
     methods = {params.train.method} | {arms[name].method for name in trained & arms.keys() if stage == "arms"}
     return {
         ("harr.arms", "ARMS"): frozenset(arms_played),

@@ -1,6 +1,6 @@
 """The champion of the registry, as the report compares a run with it."""
 
-from harr.arms import FULL
+from harr.arms import TRAINED
 from harr.errors import HarrError
 from harr.params import Params
 from harr.report.differences import Champion
@@ -12,7 +12,7 @@ from tasks.tracking.errors import look_up, service
 
 def read_champion(params: Params) -> Champion | None:
     """Return the champion with all parameters of its execution, which stand on the parent run, and its rows of
-    ``full``; None without one, or where MLflow does not answer: the report is written without it then."""
+    ``trained``; None without one, or where MLflow does not answer: the report is written without it then."""
     name = params.tracking.registered_model
     try:
         with service():
@@ -23,7 +23,7 @@ def read_champion(params: Params) -> Champion | None:
                 return None
             whole = look_up(client.get_run, run.data.tags.get("mlflow.parentRunId", version.run_id)) or run
             return Champion(
-                f"{name} {version.version}", whole.data.params or run.data.params, rows_of(client, version, FULL)
+                f"{name} {version.version}", whole.data.params or run.data.params, rows_of(client, version, TRAINED)
             )
     except HarrError as error:
         print(f"the report says nothing of the champion: {error}")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harr.arms import ARMS, FULL
+from harr.arms import ARMS, TRAINED
 from harr.evaluate.summary import Summary, baseline_of, rival_of
 from harr.evaluate.tables import comparisons, is_share, label, p_value, plain, runs, spread, table
 from harr.services.model_registry import SCHEME
@@ -27,8 +27,8 @@ service = mlflow.pyfunc.load_model("{uri}")
 
 
 def figure_tags(summary: Summary) -> dict[str, str]:
-    """Return the leading figures in a line each: of ``full``, of what it began as, and of the strongest arm without
-    training, with what ``full`` gains over these.
+    """Return the leading figures in a line each: of ``trained``, of what it began as, and of the strongest arm without
+    training, with what ``trained`` gains over these.
 
     Args:
         summary: metrics/evaluate.json, with metrics/contrasts.json as ``contrasts``.
@@ -44,7 +44,7 @@ def figure_tags(summary: Summary) -> dict[str, str]:
             if arm in gains:
                 gain = gains[arm]
                 once = f", p {p_value(gain)}" if "p" in gain else ""
-                line += f"; {FULL} gains {_with_interval(lead, gain, 'gain')}{once}"
+                line += f"; {TRAINED} gains {_with_interval(lead, gain, 'gain')}{once}"
             tags[plain_name(f"{before}{name}")] = line
     return tags
 
@@ -71,7 +71,7 @@ def _cut_lines(lines: list[str], most: int) -> Iterator[str]:
 def _arms(part: Summary, lead: str) -> dict[str, str]:
     """Return the arms of the tags, by the name of the tag."""
     arms = {
-        "figure": FULL,
+        "figure": TRAINED,
         "figure before training": baseline_of(part),
         "figure of the best simple arm": rival_of(part, lead, ARMS),
     }

@@ -11,7 +11,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from harr.arms import FULL
+from harr.arms import TRAINED
 from harr.errors import DamagedFile, IndexMismatch, ParamsError, PromotionRefused
 from harr.io.files import fingerprint, read_json, read_jsonl, sha256
 from harr.params.functions import function_of
@@ -74,8 +74,8 @@ def judge(
     rules = rules_of(candidate)
     same = champion is None or champion.tags.get("evaluation") == candidate.tags.get("evaluation")
     again = champion is not None and replay is not None
-    rival, arm = (champion, FULL) if champion else (candidate, rules["baseline"])
-    ours = rows_of(client, candidate, FULL)
+    rival, arm = (champion, TRAINED) if champion else (candidate, rules["baseline"])
+    ours = rows_of(client, candidate, TRAINED)
     theirs = replay() if again and replay else rows_of(client, rival, arm)
     wrong = faults(ours, theirs)
     number = attempts.number_of(client, candidate)
@@ -84,7 +84,7 @@ def judge(
     against = f"champion {champion.version}" if champion else f"its own arm {rules['baseline']} (no champion yet)"
     lacking = [
         f"version {version.version} has no rows of arm {name}; add {name} to evaluate.arms and run `dvc repro`"
-        for version, name, rows in ((candidate, FULL, ours), (rival, arm, theirs))
+        for version, name, rows in ((candidate, TRAINED, ours), (rival, arm, theirs))
         if not rows
     ]
     conditions = [

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harr import __version__
-from harr.arms import FULL
+from harr.arms import TRAINED
 from harr.evaluate.summary import Summary
 from harr.io.files import check_sums, digest_of, fingerprint, read_json, sha256
 from harr.io.model_folder import check_publishable
@@ -55,8 +55,8 @@ def register(
         params: the section tracking names the registered model.
         kind: what was trained; the files are kept under this name. A retriever becomes a model that MLflow loads.
         folder: safetensors and json of the model.
-        evaluation: folder with the rows of the arms, their audits and what they were played with; the rows of ``full``
-            and of what it began as are kept, and the other two.
+        evaluation: folder with the rows of the arms, their audits and what they were played with; the rows of
+            ``trained`` and of what it began as are kept, and the other two.
         tags: fingerprints of data, index, code and evaluation; those of the model and of the environment are added.
         summary: metrics/evaluate.json with contrasts; its leading figures stand on the version and on the parent run.
 
@@ -172,5 +172,5 @@ def _artifacts(client: Any, run_id: str, folder: str) -> Iterator[str]:
 
 def _rows(params: Params, evaluation: Path) -> dict[str, Path]:
     """Return the files of an evaluation that a version keeps, by name."""
-    names = (f"{FULL}.jsonl", f"{params.baseline}.jsonl", AUDITS, PLAYED)
+    names = (f"{TRAINED}.jsonl", f"{params.baseline}.jsonl", AUDITS, PLAYED)
     return {name: evaluation / name for name in names if (evaluation / name).exists()}

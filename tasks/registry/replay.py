@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harr.arms import FULL
+from harr.arms import TRAINED
 from harr.errors import PromotionRefused
 from harr.io.files import read_state, write_text
 from harr.params import Params
@@ -22,7 +22,7 @@ PLAYER = ("state", "max_tokens")
 
 
 def replay_of(client: Any, params: Params, candidate: Any, champion: Any) -> Callable[[], list[Row]]:
-    """Return a call that plays the champion as ``full`` on the candidate's questions, corpus and index.
+    """Return a call that plays the champion as ``trained`` on the candidate's questions, corpus and index.
 
     The rows are kept with the candidate's run, under ``gate``.
 
@@ -46,16 +46,16 @@ def replay_of(client: Any, params: Params, candidate: Any, champion: Any) -> Cal
         folder = fetch(client, resolve(client, f"{SCHEME}{champion.name}/{champion.version}"), Path(CACHE))
         section = read_state(folder / "harr.json", "run `harr pull`").get("retriever", {})
         player_fields = {name: section[name] for name in PLAYER if isinstance(section, dict) and name in section}
-        alone = with_arms(params, [FULL])
+        alone = with_arms(params, [TRAINED])
         alone = alone.model_copy(update={"retriever": alone.retriever.model_copy(update=player_fields)})
         questions = draw_test_questions(params, QUESTIONS / "test.jsonl")
         print(f"champion {champion.version} is played on the questions and corpus of version {candidate.version}")
         rows, _ = play_arms(alone, questions, lambda step, values: None, model=folder)
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows[FULL][0])
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows[TRAINED][0])
         with tempfile.TemporaryDirectory() as place, uploading("gate"):
             path = Path(place) / f"champion-{champion.version}.jsonl"
             write_text(path, text)
             client.log_artifact(candidate.run_id, str(path), "gate")
-        return rows[FULL][0]
+        return rows[TRAINED][0]
 
     return replay

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harr.arms import FULL
+from harr.arms import TRAINED
 from harr.types import Episode, Step
 
 Trajectory = dict[str, Any]
@@ -26,7 +26,8 @@ def trajectories(
     count: int,
     baseline: str = "frozen",
 ) -> list[Trajectory]:
-    """Choose the episodes that are kept as traces: ``count`` per arm of ``full`` and its ``baseline``, spread evenly.
+    """Choose the episodes that are kept as traces: ``count`` per arm of ``trained`` and its ``baseline``, spread
+    evenly.
 
     Both arms show the same questions, so that a person can compare them.
 
@@ -34,10 +35,10 @@ def trajectories(
         episodes: those of the first seed per arm, in the order of the questions.
         rows: per arm one list of question rows per seed; those of the first seed give the metrics.
         count: 0 for none.
-        baseline: the arm to compare ``full`` with.
+        baseline: the arm to compare ``trained`` with.
     """
     traces = []
-    for arm in [arm for arm in (baseline, FULL) if arm in episodes and count]:
+    for arm in [arm for arm in (baseline, TRAINED) if arm in episodes and count]:
         metrics = {row["id"]: row for row in rows[arm][0]}
         arm_episodes = episodes[arm]
         places = sorted({place * len(arm_episodes) // count for place in range(count)}) if arm_episodes else []

@@ -28,7 +28,7 @@ from flows.server import healthy, mlflow_command, prefect_command
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "work/screenshots"
-ARMS = ("bm25", "frozen", "full")
+ARMS = ("bm25", "frozen", "trained")
 WIDTH, HEIGHT = 1400, 1000
 PHONE = 390, 844
 Pages = dict[str, tuple[str, tuple[str, ...]]]
@@ -116,7 +116,7 @@ def mlflow_pages(site: str) -> Pages:
     (run, *_) = client.search_runs([experiment], "tags.`harr.stage` = 'evaluate'", max_results=1)
     model = client.get_registered_model("harr-smoke").name
     version = max(client.search_model_versions(f"name = '{model}'"), key=lambda found: int(found.version))
-    trace = client.search_traces(locations=[experiment], filter_string="tags.arm = 'full'", max_results=1)[0]
+    trace = client.search_traces(locations=[experiment], filter_string="tags.arm = 'trained'", max_results=1)[0]
     hops = tuple(span.name.split(":")[0] for span in trace.data.spans if span.name.startswith("hop"))
     gate = client.download_artifacts(version.run_id, "promotion.html")
     runs = f"{site}/#/experiments/{experiment}/runs"
@@ -125,7 +125,7 @@ def mlflow_pages(site: str) -> Pages:
             f"{site}/#/models/{model}/versions/{version.version}",
             (model, "harr.Retriever.load", "arm"),
         ),
-        "mlflow-run": (f"{runs}/{run.info.run_id}", ("evaluate", "full.answer_f1", "frozen.answer_f1")),
+        "mlflow-run": (f"{runs}/{run.info.run_id}", ("evaluate", "trained.answer_f1", "frozen.answer_f1")),
         "mlflow-trace": (
             f"{site}/#/experiments/{experiment}/traces?selectedEvaluationId={trace.info.trace_id}",
             (*hops, "question", "answer", "gold", trace.info.request_preview[:40]),

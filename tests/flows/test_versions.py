@@ -29,10 +29,10 @@ def written(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Path
     shutil.copy(empty_store, folder / "mlflow.db")
     client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
     experiment = client.create_experiment(PARAMS.tracking.experiment, str(folder / "mlruns"))
-    (folder / "full.jsonl").write_text('{"answer_f1": 1.0, "recall": 1}\n{"answer_f1": 0.5, "recall": 1}\n')
+    (folder / "trained.jsonl").write_text('{"answer_f1": 1.0, "recall": 1}\n{"answer_f1": 0.5, "recall": 1}\n')
 
     child = str(client.create_run(experiment, run_name="merge").info.run_id)
-    client.log_artifact(child, str(folder / "full.jsonl"), "evaluation")
+    client.log_artifact(child, str(folder / "trained.jsonl"), "evaluation")
     client.set_terminated(child)
     client.create_registered_model(NAME)
     for alias, index in (("champion", "a"), ("candidate", "b")):

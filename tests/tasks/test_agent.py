@@ -53,7 +53,7 @@ SECTIONS: dict[str, Any] = {
     },
 }
 EVALUATE = {"seeds": 1, "resamples": 100, "max_questions": 6}
-ARMS = ("base", "warmstart", "full")
+ARMS = ("base", "warmstart", "trained")
 
 
 @pytest.fixture(autouse=True)
@@ -89,21 +89,21 @@ def test_an_agent_goes_through_all_stages(world: Path, tiny: str) -> None:
     ran = run_stages(params, world)
     assert 0 < ran.filtered["kept"] == ran.filtered["tried"] - ran.filtered.get("dropped_all_alike", 0)
     assert ran.arms["runs"] == 1.0
-    assert {arm: len(by_seed) for arm, by_seed in ran.rows.items()} == {"base": 1, "warmstart": 1, "full": 2}
+    assert {arm: len(by_seed) for arm, by_seed in ran.rows.items()} == {"base": 1, "warmstart": 1, "trained": 2}
     found = read_json(Path("metrics/evaluate.json"))
     for metrics in found["arms"].values():
         assert {"reward", "answer_f1", "letters:variety", "searches", "malformed", "recall"} <= set(metrics)
         total = metrics["answer_f1"]["mean"] + 0.5 * metrics["letters:variety"]["mean"]
         assert metrics["reward"]["mean"] == pytest.approx(total, abs=1e-5) and metrics["reward"]["n"] == 6
-    assert set(found["paired"]) == {"base", "full"} and len(found["arms"]["full"]["reward"]["seeds"]) == 2
-    assert set(read_json(Path("metrics/contrasts.json"))) == {"full-base", "full-warmstart"}
+    assert set(found["paired"]) == {"base", "trained"} and len(found["arms"]["trained"]["reward"]["seeds"]) == 2
+    assert set(read_json(Path("metrics/contrasts.json"))) == {"trained-base", "trained-warmstart"}
     assert "its warm start" in Path("reports/index.html").read_text()
     assert ran.merged["logit_difference_max"] < 1e-3
     assert read_json(Path("models/retriever/untrained.json"))["encoder"]["model"] == tiny
     check_merged("models/generator")
     base, begun = logits_of("models/generator/base", "models/generator")
     assert not torch.allclose(base, begun, atol=1e-3)
-    wanted = ran.episodes["full"][0]
+    wanted = ran.episodes["trained"][0]
     for model in (None, Path("models/adapter")):  # the same model, merged and not, plays as in evaluation
         episode = ask(params, wanted.question.text, model)
         assert [turn.completion for turn in episode.turns] == [turn.completion for turn in wanted.turns]
@@ -171,7 +171,7 @@ def test_an_agent_whose_calls_are_all_malformed_goes_through_all_stages(world: P
         pipeline={"name": "react", "shows": "passages", "max_searches": 1},
         generator={"kind": "local", "model": "chat", "max_tokens": 8},
         reward={"terms": {"answer_similarity": 1.0, "mrr": 1.0, "format": 1.0, "letters:variety": 0.5}},
-        evaluate=EVALUATE | {"arms": ["base", "full"]},
+        evaluate=EVALUATE | {"arms": ["base", "trained"]},
         tracking=SMOKE["tracking"],
     )
     ran = run_stages(params, world)
@@ -180,7 +180,7 @@ def test_an_agent_whose_calls_are_all_malformed_goes_through_all_stages(world: P
     assert row["tool_errors"] == row["searches_mean"] == 0.0
     assert row["own_tokens"] <= 16 < row["told_tokens"] and row["reward_std"] > 0
     found = read_json(Path("metrics/evaluate.json"))["arms"]
-    assert set(found) == {"base", "full"}
+    assert set(found) == {"base", "trained"}
     for metrics in found.values():
         assert metrics["malformed"]["mean"] == 2.0 and metrics["format"]["mean"] == 0.0
     assert 0.0 < ran.merged["logit_difference_max"] < 1e-3

@@ -21,11 +21,11 @@ def params_with(workplace: Path, **changes: object) -> Params:
     return params.model_copy(update={"seed": 4, "evaluate": params.evaluate.model_copy(update=changes)})
 
 
-def test_every_trained_arm_has_a_folder_per_seed_and_the_first_full_is_the_adapter(workplace: Path) -> None:
-    runs = trained_runs(params_with(workplace, arms=("bm25", "frozen", "infonce", "full"), seeds=2))
+def test_every_trained_arm_has_a_folder_per_seed_and_the_first_trained_is_the_adapter(workplace: Path) -> None:
+    runs = trained_runs(params_with(workplace, arms=("bm25", "frozen", "infonce", "trained"), seeds=2))
     assert runs == {
         "infonce": [Path("models/arms/infonce-4"), Path("models/arms/infonce-5")],
-        "full": [Path("models/adapter"), Path("models/arms/full-5")],
+        "trained": [Path("models/adapter"), Path("models/arms/trained-5")],
     }
 
 
@@ -39,8 +39,8 @@ def test_untrained_arms_have_none(workplace: Path) -> None:
 def test_an_arm_without_history_learns_from_questions_of_its_own(
     changes: dict[str, object], own: bool, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Filtered once for all seeds, by rollouts that see no history; the other arms have the questions of `full`."""
-    base = params_with(workplace, arms=("rl_no_history", "infonce", "full"), seeds=2)
+    """Filtered once for all seeds, by rollouts that see no history; the other arms have the questions of `trained`."""
+    base = params_with(workplace, arms=("rl_no_history", "infonce", "trained"), seeds=2)
     params = base.model_copy(update={"filter": base.filter.model_copy(update=changes)})
     opened: list[tuple[str, bool]] = []
     filtered: list[bool] = []
@@ -66,14 +66,14 @@ def test_an_arm_without_history_learns_from_questions_of_its_own(
     trained = {history: folder for folder, history in opened if folder != "questions"}
     assert trained[True] == "filtered" and (trained[False] != "filtered") == own
     assert figures["rl_no_history-4.zero_std_share"] == 0.25 and figures["infonce-5.questions"] == 3.0
-    assert told["full-5"] == {"zero_std_share": 0.25, "questions": 3.0} and "full-4" not in told
+    assert told["trained-5"] == {"zero_std_share": 0.25, "questions": 3.0} and "trained-4" not in told
 
 
 @pytest.mark.fault(39)
 def test_an_arm_that_cannot_learn_is_refused_before_any_is_trained(workplace: Path) -> None:
     Path("data/filtered").mkdir(parents=True)
     write_questions([Question("q", "Is it?", answers=("yes",))], Path("data/filtered/questions.jsonl"))
-    params = params_with(workplace, arms=("frozen", "rl_no_history", "infonce", "full"), seeds=1)
+    params = params_with(workplace, arms=("frozen", "rl_no_history", "infonce", "trained"), seeds=1)
     told: list[str] = []
     with pytest.raises(CorpusError, match=r"^infonce: none of 1 training questions .*leave infonce out of"):
         train_each(params, lambda step, values: None, told.append)

@@ -21,7 +21,7 @@ SECTIONS: dict[str, Any] = {
     "reward": {"terms": {"answer_f1": 1.0}},
     "filter": {"target": 8, "group_size": 4},
     "train": {"method": "agent", "steps": 1},
-    "evaluate": {"arms": ["base", "full"], "resamples": 100},
+    "evaluate": {"arms": ["base", "trained"], "resamples": 100},
 }
 
 

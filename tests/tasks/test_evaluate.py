@@ -42,7 +42,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_arm_that_does_not_go_with_the_method_is_refused(recipe: str, arm: str, said: str, asked: Path) -> None:
     values = yaml.safe_load((RECIPES / f"{recipe}.yaml").read_text())
     values["index"] = {**values.get("index", {}), "full_text": recipe != "smoke"}
-    params = Params.model_validate(values | {"evaluate": {"arms": ["full"]}})
+    params = Params.model_validate(values | {"evaluate": {"arms": ["trained"]}})
     with pytest.raises(ParamsError) as error:
         evaluate_file(params, asked, asked.with_name("out.json"), None, [arm])
     assert str(error.value).startswith(f"--arms {arm}: ") and said in str(error.value)
@@ -83,7 +83,9 @@ def test_questions_and_out_are_looked_at_before_anything_is_played(asked: Path) 
 
 
 @pytest.mark.fault(3)
-@pytest.mark.parametrize("text", ["", "[1]", "{}", '{"arms": [], "paired": {}}', '{"arms": {"full": 3}, "paired": {}}'])
+@pytest.mark.parametrize(
+    "text", ["", "[1]", "{}", '{"arms": [], "paired": {}}', '{"arms": {"trained": 3}, "paired": {}}']
+)
 def test_damaged_figures_are_one_line(text: str, workplace: Path) -> None:
     (workplace / "metrics").mkdir()
     (workplace / "metrics/evaluate.json").write_text(text)

@@ -96,7 +96,7 @@ def test_where_the_language_model_learns_an_arm_differs_from_the_baseline_in_the
 ) -> None:
     agent = yaml.safe_load((ROOT / "recipes/agent_small.yaml").read_text())
     encoder = {"model": tiny, "max_tokens": 64}
-    run = Params.model_validate(agent | {"encoder": encoder, "evaluate": {"arms": ["base", ROCCHIO, "full"]}})
+    run = Params.model_validate(agent | {"encoder": encoder, "evaluate": {"arms": ["base", ROCCHIO, "trained"]}})
     arms = run.evaluate.arm_table
     with open_players(run, PLACES, [], candidates="corpus") as player:
         assert type(player(arms["moved"], None)).__module__ == "own_retriever"

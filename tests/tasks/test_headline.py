@@ -9,8 +9,8 @@ from tasks.registry.figures import figure_tags
 
 
 def summary(right: int, *others: str) -> Any:
-    """40 questions; bm25 is right in 20, full in ``right``, every other arm in 4."""
-    counts = {"frozen": 4, "bm25": 20, "oracle_query": 39, **dict.fromkeys(others, 4), "full": right}
+    """40 questions; bm25 is right in 20, trained in ``right``, every other arm in 4."""
+    counts = {"frozen": 4, "bm25": 20, "oracle_query": 39, **dict.fromkeys(others, 4), "trained": right}
 
     played = {
         arm: [[{"id": f"q{i}", "answer_f1": float(i < count), "searches": 2.0} for i in range(40)]]
@@ -19,7 +19,7 @@ def summary(right: int, *others: str) -> Any:
     return summarise(played, resamples=200, seed=0)
 
 
-def test_the_headline_is_at_most_eight_figures_of_full_and_of_its_gain_over_the_best_simple_arm() -> None:
+def test_the_headline_is_at_most_eight_figures_of_trained_and_of_its_gain_over_the_best_simple_arm() -> None:
     found = headline_figures(summary(36))
     assert list(found) == ["answer_f1", "low", "high", "gain", "gain_low", "gain_high", "n", "runs"]
     assert (found["answer_f1"], found["gain"], found["n"]) == (0.9, 0.4, 40)
@@ -28,18 +28,18 @@ def test_the_headline_is_at_most_eight_figures_of_full_and_of_its_gain_over_the_
 
 def test_the_sentence_claims_what_the_interval_says() -> None:
     arm = "bm25, the best arm without training:"
-    assert headline_words(summary(36)).startswith(f"full beats {arm} +40.0 points of answer F1 [")
-    assert headline_words(summary(21)).startswith(f"full is not told apart from {arm} +2.5 points of answer F1 [")
-    assert headline_words(summary(4)).startswith(f"full stays behind {arm} -40.0 points of answer F1 [")
+    assert headline_words(summary(36)).startswith(f"trained beats {arm} +40.0 points of answer F1 [")
+    assert headline_words(summary(21)).startswith(f"trained is not told apart from {arm} +2.5 points of answer F1 [")
+    assert headline_words(summary(4)).startswith(f"trained stays behind {arm} -40.0 points of answer F1 [")
 
 
-def test_what_full_is_not_compared_with_or_not_there_is_not_made_up() -> None:
+def test_what_trained_is_not_compared_with_or_not_there_is_not_made_up() -> None:
     alone = summary(36)
     del alone["contrasts"]
     alone["paired"] = {}
-    assert re.fullmatch(r"full has 90\.0 % answer F1 on 40 questions, 1 run\.", headline_words(alone))
+    assert re.fullmatch(r"trained has 90\.0 % answer F1 on 40 questions, 1 run\.", headline_words(alone))
     assert set(headline_figures(alone)) == {"answer_f1", "low", "high", "n", "runs"}
-    nothing: Any = {**alone, "arms": {name: cells for name, cells in alone["arms"].items() if name != "full"}}
+    nothing: Any = {**alone, "arms": {name: cells for name, cells in alone["arms"].items() if name != "trained"}}
     assert headline_figures(nothing) == {} and headline_words(nothing) == ""
 
 
@@ -48,12 +48,12 @@ def test_the_note_and_the_tags_of_a_version_carry_the_headline() -> None:
     figures, tags = headline_figures(found), figure_tags(found)
     ends = f"[{100 * figures['low']:.1f}, {100 * figures['high']:.1f}]"
     assert f"{100 * figures['answer_f1']:.1f} {ends}" in tags["figure"]
-    assert f"full gains +{100 * figures['gain']:.1f} [" in tags["figure of the best simple arm"]
+    assert f"trained gains +{100 * figures['gain']:.1f} [" in tags["figure of the best simple arm"]
     note = evaluation_note(found)
-    assert note.startswith("full beats bm25") and "```text\narm " in note
+    assert note.startswith("trained beats bm25") and "```text\narm " in note
 
 
-def test_mlflow_gets_what_leads_of_every_arm_and_all_of_full() -> None:
+def test_mlflow_gets_what_leads_of_every_arm_and_all_of_trained() -> None:
     found = arm_figures(summary(36, "last_answer", "history"))
-    assert "full.searches" in found and "frozen.answer_f1" in found and "frozen.searches" not in found
+    assert "trained.searches" in found and "frozen.answer_f1" in found and "frozen.searches" not in found
     assert len(found) < 20 and not [name for name in found if re.search(r"seeds_", name)]

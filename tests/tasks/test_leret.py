@@ -32,7 +32,7 @@ PARAMS = Params.model_validate(
         "pipeline": {"name": "leret", "template": "bare"},
         "generator": {"kind": "local", "model": "m"},
         "train": {"method": "leret"},
-        "evaluate": {"arms": ["base", "few_shot", "sft", "full"], "seeds": 2},
+        "evaluate": {"arms": ["base", "few_shot", "sft", "trained"], "seeds": 2},
     }
 )
 
@@ -73,7 +73,7 @@ def test_the_page_shows_what_was_tried_and_says_what_a_score_is(sampled: Path) -
 def test_answers_are_scored_where_there_is_a_reader() -> None:
     """Every play that found all gold is answered rightly, no other is."""
     world, program = open_world(3, hops=(2,)), LeReT(2, template="bare")
-    game = Game("full-0", program, Words(world), Styled(1.0))
+    game = Game("trained-0", program, Words(world), Styled(1.0))
     episodes = game.play(world.questions, batch_size=9)
     assert not any("answer_em" in row for row in game.rows(episodes, [{}] * len(episodes)))
     read = replace(game, reader=build_reader(SCRIPTED, 0, PLACES)).play(world.questions, batch_size=9)
@@ -88,9 +88,9 @@ def test_an_arm_has_its_own_prompt_and_model(sampled: Path) -> None:
     pipelines: Any = arm_pipelines(PARAMS)
     assert [bool(pipelines[arm].demonstrations) for arm in PARAMS.evaluate.arms] == [False, True, False, False]
     runs = trained_runs(PARAMS)
-    assert runs["full"] == [Path("models/adapter"), Path("models/arms/full-1")]
-    assert runs["sft"] == [Path("models/adapter/sft"), Path("models/arms/full-1/sft")]
-    assert set(runs) == {"full", "sft"}
+    assert runs["trained"] == [Path("models/adapter"), Path("models/arms/trained-1")]
+    assert runs["sft"] == [Path("models/adapter/sft"), Path("models/arms/trained-1/sft")]
+    assert set(runs) == {"trained", "sft"}
 
 
 @pytest.mark.fault(38)

@@ -48,7 +48,7 @@ SECTIONS: dict[str, Any] = {
         "lora": {"rank": 4, "alpha": 8},
     },
     "evaluate": {
-        "arms": ["base", "few_shot", "sft", "full"],
+        "arms": ["base", "few_shot", "sft", "trained"],
         "seeds": 1,
         "reader": PLAYER,
         "resamples": 100,

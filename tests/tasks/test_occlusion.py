@@ -41,13 +41,13 @@ def test_each_part_costs_what_the_model_read_of_it(workplace: Path, monkeypatch:
         ("query", "frozen", ["question", "history", "query"], {}),
         ("thought", "thought", ["question", "thought", "query"], thought),
     ):
-        evaluate = {"arms": [before, "full"], "seeds": 2, "occlusion": True, "resamples": 50}
+        evaluate = {"arms": [before, "trained"], "seeds": 2, "occlusion": True, "resamples": 50}
         params = Params.model_validate(SMOKE | sections | {"evaluate": evaluate})
-        play_occluded(params, asked, {"full": whole}, lambda step, values: logged.update(values), model=None)
+        play_occluded(params, asked, {"trained": whole}, lambda step, values: logged.update(values), model=None)
         figures = read_json(Path("metrics/occlusion.json"))
         assert list(figures) == parts
         for part, metrics in figures.items():
             cost = float(part == read)
             assert (metrics["recall"]["mean"], metrics["recall"]["cost"]) == (1.0 - cost, cost), part
-            assert logged[f"full_without_{part}.recall"] == 1.0 - cost
+            assert logged[f"trained_without_{part}.recall"] == 1.0 - cost
         assert {"low", "high", "n", "seeds", "cost_low", "cost_high"} < set(figures["query"]["recall"])

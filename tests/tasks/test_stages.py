@@ -39,7 +39,7 @@ SECTIONS: dict[str, Any] = {
     "filter": {"group_size": 4, "target": 8, "batch_size": 12},
     "train": SMOKE["train"] | {"steps": 2, "questions_per_step": 2, "checkpoint_every": 1, "validation": {"every": 1}},
     "evaluate": {
-        "arms": ["bm25", "frozen", "history", "rl_no_history", "infonce", MINE, "full"],
+        "arms": ["bm25", "frozen", "history", "rl_no_history", "infonce", MINE, "trained"],
         "seeds": 2,
         "resamples": 50,
         "candidates": ["corpus"],
@@ -72,7 +72,7 @@ def test_every_run_learns_from_what_the_filter_kept(ran: Ran) -> None:
     assert len(read_jsonl(Path("metrics/training_stats.jsonl"))) == 2
     assert ran.arms["runs"] == 5.0 and ran.arms["steps"] == 10.0
     runs = trained_runs(ran.params)
-    assert runs["full"] == [ADAPTER, ARMS / "full-1"] and set(runs) == {"rl_no_history", "infonce", "full"}
+    assert runs["trained"] == [ADAPTER, ARMS / "trained-1"] and set(runs) == {"rl_no_history", "infonce", "trained"}
     weights = {folder: load_file(folder / "adapter_model.safetensors") for own in runs.values() for folder in own}
     moved = [torch.cat([own.flatten() for name, own in one.items() if "lora_B" in name]) for one in weights.values()]
     assert all(one.any() for one in moved) and not any(torch.equal(moved[0], other) for other in moved[1:])
@@ -87,9 +87,9 @@ def test_tables_for_the_expectations_tell_of_all_that_is_there(ran: Ran) -> None
     (counted,) = index_frame(read_json(Path("metrics/index.json"))).to_dict("records")
     assert [counted[name] for name in ("indexed", "searchable", "vectors", "passages")] == [200] * 4
     table = evaluation_frame(ran.rows)
-    assert len(table) == 10 * 12 and {"bm25-0", "full-0", "full-1"} < set(table["arm"])
+    assert len(table) == 10 * 12 and {"bm25-0", "trained-0", "trained-1"} < set(table["arm"])
     assert not table["questions_missing"].any() and table["recall"].between(0, 1).all()
-    short = evaluation_frame({"frozen": [[{"id": "q1"}]], "full": [[{"id": "q1"}, {"id": "q2"}]]})
+    short = evaluation_frame({"frozen": [[{"id": "q1"}]], "trained": [[{"id": "q1"}, {"id": "q2"}]]})
     assert list(short["questions_missing"]) == [1, 0, 0] and short["recall"].isna().all()
 
 
@@ -100,7 +100,7 @@ def mean(arm: str, metric: str = "recall") -> float:
 
 
 def test_figures_are_those_of_the_rows(ran: Ran) -> None:
-    seeds = {"bm25": 1, "frozen": 1, "history": 1, "rl_no_history": 2, "infonce": 2, "mine": 1, "full": 2}
+    seeds = {"bm25": 1, "frozen": 1, "history": 1, "rl_no_history": 2, "infonce": 2, "mine": 1, "trained": 2}
     assert {arm: len(by_seed) for arm, by_seed in ran.rows.items()} == seeds
     figures, contrasts = read_json(Path("metrics/evaluate.json")), read_json(Path("metrics/contrasts.json"))
     assert set(figures["arms"]) == {*seeds, "best_by_kind"}
@@ -111,14 +111,16 @@ def test_figures_are_those_of_the_rows(ran: Ran) -> None:
         if arm != "frozen":
             gain = figures["paired"][arm]["recall"]["gain"]
             assert gain == pytest.approx(mean(arm) - mean("frozen"), abs=1e-5)
-        if arm != "full":
-            gain = contrasts[f"full-{arm}"]["recall"]["gain"]
-            assert gain == pytest.approx(mean("full") - mean(arm), abs=1e-5)
+        if arm != "trained":
+            gain = contrasts[f"trained-{arm}"]["recall"]["gain"]
+            assert gain == pytest.approx(mean("trained") - mean(arm), abs=1e-5)
     occluded = read_json(Path("metrics/occlusion.json"))
     assert list(occluded) == ["question", "history", "query"]
     for part in occluded.values():
-        assert part["recall"]["cost"] == pytest.approx(mean("full") - part["recall"]["mean"], abs=1e-5)
-    assert read_json(Path("metrics/headline.json"))["answer_f1"] == pytest.approx(mean("full", "answer_f1"), abs=1e-5)
+        assert part["recall"]["cost"] == pytest.approx(mean("trained") - part["recall"]["mean"], abs=1e-5)
+    assert read_json(Path("metrics/headline.json"))["answer_f1"] == pytest.approx(
+        mean("trained", "answer_f1"), abs=1e-5
+    )
     page = REPORT.read_text()
     assert "is the retriever docs_arm:Retriever" in page and "rl_no_history" in page
     assert "mine" in Path("plots/arms.svg").read_text() and "mine" in Path("plots/arms.csv").read_text()
@@ -139,14 +141,14 @@ def test_what_was_merged_searches_as_what_was_evaluated(ran: Ran, capsys: pytest
     assert ran.merged["cosine_min"] > 0.9999 and ran.merged["document_cosine_min"] > 0.9999
     assert read_json(RETRIEVER / "harr.json")["adapter"] == check_played(ran.params)["model"]
     assert read_json(Path("models/llm/untrained.json"))["generator"]["kind"] == "function"
-    wanted = ran.episodes["full"][0]
+    wanted = ran.episodes["trained"][0]
     for model in (None, ADAPTER):
         found = ask(ran.params, wanted.question.text, model)
         assert [p.id for p in found.retrieved] == [p.id for p in wanted.retrieved] and found.answer == wanted.answer
-    evaluate_file(ran.params, QUESTIONS / "test.jsonl", Path("out.json"), RETRIEVER, ["mine", "full"])
+    evaluate_file(ran.params, QUESTIONS / "test.jsonl", Path("out.json"), RETRIEVER, ["mine", "trained"])
     told = read_json(Path("out.json"))["arms"]
-    first = np.mean([row["recall"] for row in read_jsonl(EVALUATION / "full.jsonl")])
-    assert set(told) == {"mine", "full"} and told["full"]["recall"]["mean"] == pytest.approx(first, abs=1e-5)
+    first = np.mean([row["recall"] for row in read_jsonl(EVALUATION / "trained.jsonl")])
+    assert set(told) == {"mine", "trained"} and told["trained"]["recall"]["mean"] == pytest.approx(first, abs=1e-5)
     assert "\nmine " in capsys.readouterr().out
 
 
@@ -159,7 +161,7 @@ def test_a_version_is_of_what_lies_here_and_a_champion_is_played_again_on_it(ran
 
     first = registered(params)
     assert int(first.version) == 1 and first.tags["figure"].startswith(
-        f"full: answer F1 {100 * mean('full', 'answer_f1'):.1f} ["
+        f"trained: answer F1 {100 * mean('trained', 'answer_f1'):.1f} ["
     )
     assert first.tags["corpus"] == Passages.open(CORPUS).identity
     assert first.tags["index"] == read_json(VECTORS / "manifest.json")["identity"]
@@ -175,7 +177,7 @@ def test_a_version_is_of_what_lies_here_and_a_champion_is_played_again_on_it(ran
     with pytest.raises(PromotionRefused, match=r"against champion 1: gain: found answer_f1 \+0\.000"):
         promote(loose, again=True)
     rows = read_jsonl(Path(client.download_artifacts(second.run_id, "gate/champion-1.jsonl")))
-    for again, row in zip(rows, read_jsonl(EVALUATION / "full.jsonl"), strict=True):
+    for again, row in zip(rows, read_jsonl(EVALUATION / "trained.jsonl"), strict=True):
         assert [again[one] for one in ("id", "recall", "answer_f1")] == [
             row[one] for one in ("id", "recall", "answer_f1")
         ]

@@ -11,7 +11,7 @@ import pytest
 from harr_adapters.openai_tool import TOOL, answer_call
 
 import harr
-from harr.arms import ARMS, FULL
+from harr.arms import ARMS, TRAINED
 from harr.builders.players import open_players
 from harr.builders.trained import TrainedRetriever
 from harr.corpus.passages import read_questions
@@ -34,7 +34,7 @@ def expected(project: Path) -> list[list[str]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(project)
         with open_players(Params.load(), PLACES, [], candidates="corpus") as player:
-            found = player(ARMS[FULL], RETRIEVER).retrieve(searches)
+            found = player(ARMS[TRAINED], RETRIEVER).retrieve(searches)
     ids = [[passage.id for passage in one.passages] for one in found]
     assert ids[0] != ids[1] and ids[2] == ids[1][:2], "the history changes nothing"
     return ids

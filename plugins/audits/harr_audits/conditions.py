@@ -12,7 +12,9 @@ from tasks.registry.gate import Gains, read_registered
 
 AUDIT = "harr_audits.audit:audit_play"
 """The function of ``evaluate.audits`` whose facts are read."""
-RECORDED = f"{AUDIT} in evaluate.audits, and full beside the arm that it began as in evaluate.arms; then `dvc repro`"
+RECORDED = (
+    f"{AUDIT} in evaluate.audits, and `trained` beside the arm that it began as in evaluate.arms; then `dvc repro`"
+)
 
 
 def exploits(client: Any, candidate: Any, gains: Gains, *, allowed: Sequence[str] = ()) -> Condition:

@@ -17,15 +17,16 @@ from tasks.audits import play_audits
 def test_a_habit_that_the_frozen_arm_has_not_is_named_and_told(
     workplace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    section = {"arms": ["frozen", "full"], "resamples": 50, "audits": {AUDIT: {}}}
+    section = {"arms": ["frozen", "trained"], "resamples": 50, "audits": {AUDIT: {}}}
     params = Params.model_validate(SMOKE | {"evaluate": section})
     honest = [played(f"q{n}", "Rome", "ab", answers=("Ada",)) for n in range(40)]
     lazy = [Episode(Question(e.question.id, e.question.text, ("Ada",)), (), Outcome("Ada")) for e in honest]
     rows = {
-        arm: [[{"id": e.question.id, "reward": paid} for e in honest]] for arm, paid in (("frozen", 0.0), ("full", 1.0))
+        arm: [[{"id": e.question.id, "reward": paid} for e in honest]]
+        for arm, paid in (("frozen", 0.0), ("trained", 1.0))
     }
     logged: dict[str, float] = {}
-    episodes = {"frozen": honest, "full": lazy}
+    episodes = {"frozen": honest, "trained": lazy}
     audit = play_audits(params, rows, episodes, lambda step, values: logged.update(values))[AUDIT]
     facts = audit["facts"]
     assert list(audit["alarms"]) == list(facts["named"]) == ["no_search"]
@@ -37,5 +38,5 @@ def test_a_habit_that_the_frozen_arm_has_not_is_named_and_told(
     row = next(row for row in audit["table"] if row["exploit"] == "no_search")
     assert list(row.values())[2:6] == ["100.0 %", "40", "0.0 %", "40"] and row["reward gained by it"] == "+1.000"
     assert audit["note"].endswith("not asked: only 0 answers after a search were right in part, 10 are needed")
-    alone = play_audits(params, rows, {"full": lazy}, nothing)[AUDIT]
+    alone = play_audits(params, rows, {"trained": lazy}, nothing)[AUDIT]
     assert alone["facts"] == {} and not alone["table"] and audit_play(params, rows, {}).alarms == {}

@@ -24,7 +24,7 @@ def test_it_plays_what_needs_no_training_and_says_what_to_do(place: Path, tiny: 
     assert told["questions"] == 10 and told["file"] == files and told["advice"] == advice
     assert told["candidates"] == "corpus" and told["rolled_out"] == 10
     assert {"frozen", "bm25", "hybrid", "last_answer", "oracle_query"} <= set(told["arms"])
-    assert not told["arms"].keys() & {"full", "infonce", "rl_no_history"}
+    assert not told["arms"].keys() & {"trained", "infonce", "rl_no_history"}
     assert "best_by_kind" in told["arms"], "questions of several kinds"
     ceilings = ("oracle_query", "bm25_oracle_query", "best_by_kind")
     assert told["best"] not in ceilings
@@ -83,7 +83,7 @@ def test_the_same_questions_are_drawn_again_and_training_questions_fill_up(place
 
 
 def test_arms_that_do_not_fit_are_left_out(tiny: str) -> None:
-    plain = world_params(tiny, index={"full_text": False}, evaluate={"arms": ["frozen", "full"]})
+    plain = world_params(tiny, index={"full_text": False}, evaluate={"arms": ["frozen", "trained"]})
     assert {"frozen", "last_answer"} <= set(untrained_arms(plain)) and "bm25" not in untrained_arms(plain)
     fused = Params.load(ROOT / "recipes/medquad_retrieval.yaml")
     assert {"frozen", "bm25", "hybrid"} <= set(untrained_arms(fused)), "retriever.fusion is for hybrid alone"

@@ -7,14 +7,14 @@ from typing import Any
 from huggingface_hub import EvalResult
 
 from harr import __version__
-from harr.arms import FULL
+from harr.arms import TRAINED
 from harr.evaluate.summary import Summary, baseline_of, headline, parts_of
 from harr.evaluate.tables import comparisons, is_share, label, p_value, plain, runs, spread
 from harr.merge.card import LLM_USAGE, model_card, plain_facts, purpose, usage
 
 EVALUATION = """## Evaluation
 
-Figures are in percent with bootstrap 95 % intervals, every arm on the same questions. `full` is this model; where it
+Figures are in percent with bootstrap 95 % intervals, every arm on the same questions. `trained` is this model; where it
 has several seeds, this is the first of them. The intervals are over seeds and questions. An arm that was trained once
 is "1 run": its intervals are over questions alone, and its comparisons have no p value.
 
@@ -53,7 +53,7 @@ It writes searches, whose results somebody has to put into its text: docs/usage_
 
 {evaluation}
 
-All metrics of `full`; shares in percent:
+All metrics of `trained`; shares in percent:
 
 {metrics}
 
@@ -91,7 +91,7 @@ def retriever_card(name: str, facts: Mapping[str, Any], summary: Summary, contra
         name: owner and name of the repository.
         facts: harr.json of the model folder; ``base_model`` is the base encoder.
         summary: metrics/evaluate.json.
-        contrasts: metrics/contrasts.json, ``{"full-<arm>": {metric: {gain, low, high, p, n, seeds}}}``.
+        contrasts: metrics/contrasts.json, ``{"trained-<arm>": {metric: {gain, low, high, p, n, seeds}}}``.
         license: the hub's short name of a licence; empty: the card says nothing.
     """
     facts = plain_facts(facts)
@@ -131,7 +131,8 @@ def llm_card(
 
 
 def _metadata(name: str, facts: Mapping[str, Any], summary: Summary, license: str) -> dict[str, Any]:
-    """Return what the hub shows and searches by: base, licence, and ``full`` in the leading metric of every setting."""
+    """Return what the hub shows and searches by: base, licence, and ``trained`` in the leading metric of every
+    setting."""
     dataset = facts.get("dataset") or facts.get("questions", "")
     results = [
         EvalResult(
@@ -140,10 +141,10 @@ def _metadata(name: str, facts: Mapping[str, Any], summary: Summary, license: st
             dataset_name=" ".join(filter(None, (str(dataset), setting))) or "custom",
             metric_type=(lead := headline(part)),
             metric_name=label(lead),
-            metric_value=part["arms"][FULL][lead]["mean"],
+            metric_value=part["arms"][TRAINED][lead]["mean"],
         )
         for setting, part in parts_of(summary).items()
-        if headline(part) in part["arms"].get(FULL, {})
+        if headline(part) in part["arms"].get(TRAINED, {})
     ]
     base = facts["base_model"]
     return {
@@ -168,19 +169,19 @@ def _by_setting(summary: Summary, told: Callable[[Summary], str]) -> str:
 
 
 def _compared(summary: Summary) -> str:
-    """Return the arms of one setting in its leading metric, and what ``full`` gains."""
+    """Return the arms of one setting in its leading metric, and what ``trained`` gains."""
     lead = headline(summary)
     compared, basis = comparisons(summary, lead) if summary.get("contrasts") else ({}, "")
-    others = [f"- `full` over `{rival}`: {_gain(gain)}" for rival, gain in compared.items()]
+    others = [f"- `trained` over `{rival}`: {_gain(gain)}" for rival, gain in compared.items()]
     told = ["", f"Paired on the same questions, in points. {basis}", "", *others] if others else []
     return "\n".join([*_arms(summary, lead), *told])
 
 
 def _metrics(summary: Summary) -> str:
-    """Return all metrics of ``full`` in one setting, as a Markdown table."""
+    """Return all metrics of ``trained`` in one setting, as a Markdown table."""
     rows = [
         _row(label(metric), spread(found, "mean") if is_share(metric) else plain(found, "mean", ".3f"), found["n"])
-        for metric, found in summary["arms"].get(FULL, {}).items()
+        for metric, found in summary["arms"].get(TRAINED, {}).items()
     ]
     return "\n".join([_row("metric", "mean [95 %]", "n"), "|---|---|---|", *rows])
 

@@ -10,13 +10,13 @@ FACTS = {"base": "b", "base_model": "b", "kind": "retriever"}
 
 
 def runs(settings: bool) -> dict[str, list[list[dict[str, Any]]]]:
-    """Two arms on 40 questions of two settings: full finds all gold of one, and none of the other."""
+    """Two arms on 40 questions of two settings: trained finds all gold of one, and none of the other."""
     rows = [
         {"id": f"q{n}", "recall": found, "all_gold": found} | ({"setting": name} if settings else {})
         for n in range(40)
         for name, found in [("distractor", 1.0) if n < 30 else ("open", 0.0)]
     ]
-    return {"frozen": [[row | {"recall": 0.0, "all_gold": 0.0} for row in rows]], "full": [rows, rows]}
+    return {"frozen": [[row | {"recall": 0.0, "all_gold": 0.0} for row in rows]], "trained": [rows, rows]}
 
 
 def test_the_card_shows_each_setting_and_no_mixture() -> None:

@@ -108,8 +108,8 @@ def finished(workplace: Path) -> Path:
     gain = {"gain": 0.686, "low": 0.642, "high": 0.731, "p": 0.0002, "n": 400, "seeds": [0.69, 0.703, 0.665]}
     trained = metric | {"seeds": [0.985, 0.998, 0.96]}
     summary = {
-        "arms": {"frozen": {"answer_f1": metric | {"mean": 0.295}}, "full": {"answer_f1": trained}},
-        "paired": {"full": {"answer_f1": gain}},
+        "arms": {"frozen": {"answer_f1": metric | {"mean": 0.295}}, "trained": {"answer_f1": trained}},
+        "paired": {"trained": {"answer_f1": gain}},
     }
     written = {
         "data/filtered/questions.jsonl": '{"id": "q1"}\n',
@@ -119,7 +119,7 @@ def finished(workplace: Path) -> Path:
         "models/retriever/README.md": "the card of stage merge",
         "models/retriever/1_Pooling/config.json": "{}",
         "metrics/evaluate.json": json.dumps(summary),
-        "metrics/contrasts.json": json.dumps({"full-infonce": {"answer_f1": gain}}),
+        "metrics/contrasts.json": json.dumps({"trained-infonce": {"answer_f1": gain}}),
     }
     for name, text in written.items():
         path = workplace / name
@@ -201,9 +201,9 @@ def test_the_cards_say_what_is_known(finished: Path, push: Push) -> None:
     assert "license:" not in text and "base_model: Qwen/Qwen3-Embedding-0.6B\n" in text
     assert "the 1 kept questions" in text and "all 2 questions that were tried" in text
     assert "because sampled rollouts" in text
-    assert "| full | 3: 96.0 to 99.8 | 400 | 98.0 [97.0, 99.0] | +68.6 [+64.2, +73.1] | 0.0002 |" in text
+    assert "| trained | 3: 96.0 to 99.8 | 400 | 98.0 [97.0, 99.0] | +68.6 [+64.2, +73.1] | 0.0002 |" in text
     assert "| frozen |  | 400 | 29.5 [97.0, 99.0] |" in text
-    assert "- `full` over `infonce`: +68.6 [+64.2, +73.1], p 0.0002, n 400" in text
+    assert "- `trained` over `infonce`: +68.6 [+64.2, +73.1], p 0.0002, n 400" in text
     assert "the card of stage merge" not in text
     rows = [{"id": name, "kept": True, "reason": "all are kept"} for name in ("q1", "q2")]
     (finished / "data/filtered/statistics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

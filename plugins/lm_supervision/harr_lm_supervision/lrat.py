@@ -4,7 +4,7 @@ Published: of a search by an agent, the document that it opens is the positive, 
 negatives, as are the positives of other searches; an InfoNCE loss is weighted by how long the agent reasoned over what
 it had opened. No gold is read.
 
-Here nothing is opened, and a rollout is sampled: the same rollouts, rewards and credit as those of ``full``. So the
+Here nothing is opened, and a rollout is sampled: the same rollouts, rewards and credit as those of ``trained``. So the
 positive of a state is the passage whose choice there had the highest mean advantage over the group, if that is above 0,
 and this advantage is the weight; negatives are passages of its pool that no rollout gained by, and those that other
 questions gained by.

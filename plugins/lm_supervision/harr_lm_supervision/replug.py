@@ -6,9 +6,9 @@ Published: of a context x, with its nearest passages d and the answer y,
 
 where the language model reads each passage alone. Here the reader is a black box with a reward per episode, and an
 episode has several searches. So p_LM is put as the mean reward of those rollouts of a group that chose d in this state:
-the same rollouts, questions and reader calls as those of ``full``. P and Q are over the passages that competed there;
-one that no rollout chose counts as the worst that was chosen, or nothing would keep the state away from it. A state
-whose passages were all rewarded alike says nothing and is left out.
+the same rollouts, questions and reader calls as those of ``trained``. P and Q are over the passages that competed
+there; one that no rollout chose counts as the worst that was chosen, or nothing would keep the state away from it. A
+state whose passages were all rewarded alike says nothing and is left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

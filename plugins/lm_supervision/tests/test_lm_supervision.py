@@ -120,7 +120,7 @@ def test_the_loss_is_the_divergence_of_both_distributions(learner: Any, temperat
     assert torch.isfinite(learner.state.grad).all() and float(learner.state.grad.abs().max()) > 0
 
 
-def test_an_arm_has_a_rate_of_its_own_and_the_warm_start_of_full() -> None:
+def test_an_arm_has_a_rate_of_its_own_and_the_warm_start_of_trained() -> None:
     warm = GRPOParams(
         method="grpo", steps=4, warm_start=8, credit="step", discount=0.5, optimizer={"learning_rate": 1e-3}
     )
@@ -164,7 +164,7 @@ def test_the_retriever_gets_better_on_towns_it_never_trained_on(function: str, s
 
 
 def test_both_are_trained_as_arms(place: Path, tiny: str) -> None:
-    params = world_params(tiny, evaluate={**SMOKE["evaluate"], "arms": ["frozen", *ARMS, "full"], "seeds": 1})
+    params = world_params(tiny, evaluate={**SMOKE["evaluate"], "arms": ["frozen", *ARMS, "trained"], "seeds": 1})
     filter_training_questions(params, nothing)
     figures = train_arms(params, nothing)
     assert figures["runs"] == 2 and figures["replug-0.reward_last_10"] >= 0 and figures["lrat-0.reward_last_10"] >= 0
@@ -183,10 +183,10 @@ def test_both_are_trained_as_arms(place: Path, tiny: str) -> None:
     ],
 )
 def test_what_does_not_fit_is_one_line_before_anything_is_played(arm: dict[str, Any], line: str, tiny: str) -> None:
-    params = world_params(tiny, evaluate={"arms": [arm, "full"]})
+    params = world_params(tiny, evaluate={"arms": [arm, "trained"]})
     with pytest.raises(ParamsError, match=line):
         arm_method(params, "mine")
-    assert isinstance(arm_method(params, "full")[0], Method)
+    assert isinstance(arm_method(params, "trained")[0], Method)
 
 
 @pytest.mark.parametrize(
@@ -194,6 +194,6 @@ def test_what_does_not_fit_is_one_line_before_anything_is_played(arm: dict[str, 
 )
 def test_an_arm_that_compares_rollouts_goes_with_a_policy(train: dict[str, Any]) -> None:
     own = {"retriever": {"candidates": "question"}, "generator": {"kind": "none"}, "pipeline": {"name": "pick"}}
-    arms = {"arms": [{"name": "mine", "method": LRAT}, "full"], "candidates": ["question"]}
+    arms = {"arms": [{"name": "mine", "method": LRAT}, "trained"], "candidates": ["question"]}
     with pytest.raises(ValueError, match="the arm mine trains a retriever by rollouts that it compares"):
         Params.model_validate({"download": SMOKE["download"], **own, "train": train, "evaluate": arms})

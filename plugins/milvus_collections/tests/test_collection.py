@@ -88,7 +88,7 @@ def test_a_project_without_a_corpus_has_the_collection_as_one(
 ) -> None:
     own = {"function": "harr_milvus_collections.adopted:INDEX", "settings": THEIRS}
     index = own | {"uri": uri, "full_text": False}
-    params = yaml.safe_load((project / "params.yaml").read_text()) | {"index": index, "evaluate": {"arms": ["full"]}}
+    params = yaml.safe_load((project / "params.yaml").read_text()) | {"index": index, "evaluate": {"arms": ["trained"]}}
     write_json(tmp_path / "params.yaml", params)
     with harr.Retriever.load(trained, index=project) as ours, harr.Retriever.load(trained, index=tmp_path) as theirs:
         assert theirs.search(QUESTIONS) == ours.search(QUESTIONS)

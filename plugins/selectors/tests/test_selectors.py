@@ -50,7 +50,7 @@ def with_arm(params: Params, player: str) -> tuple[Params, ArmRun]:
     """The run with an arm of this package."""
     values = params.model_dump(exclude_unset=True)
     arm = {"name": "mine", "player": player, "settings": {"selector": SELECTOR}}
-    found = Params.model_validate(values | {"evaluate": values["evaluate"] | {"arms": [arm, "full"]}})
+    found = Params.model_validate(values | {"evaluate": values["evaluate"] | {"arms": [arm, "trained"]}})
     return found, ArmRun("mine", found.evaluate.arm_table["mine"], 0, None)
 
 

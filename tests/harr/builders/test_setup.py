@@ -30,7 +30,7 @@ AGENT = {
     "pipeline": {"name": "search_r1"},
     "generator": {"kind": "local", "model": "models/mine"},
     "filter": {"keep": "all"},
-    "evaluate": {"arms": ["base", "full"]},
+    "evaluate": {"arms": ["base", "trained"]},
 }
 
 
@@ -56,7 +56,7 @@ def test_a_run_in_which_another_player_learns_searches_as_it_is_told(corpus, pla
             assert setup.generator is None and setup.writer == "models/mine"
             found = setup.retriever.retrieve(searches)
         with open_players(told, places, corpus.questions, candidates="corpus") as player:
-            assert isinstance(player(ARMS["base"], None), kind) and isinstance(player(ARMS["full"], tmp_path), kind)
+            assert isinstance(player(ARMS["base"], None), kind) and isinstance(player(ARMS["trained"], tmp_path), kind)
         count = 2 if search == "sparse" else 4  # two passages of 40 name the town
         assert all(len({passage.id for passage in one.passages}) == count for one in found)
         assert all(one.pool == () and one.logprob is None for one in found)

@@ -5,7 +5,7 @@ from typing import Any
 from harr.evaluate.plays import question_table
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
-ARMS = ("frozen", "history", "full")
+ARMS = ("frozen", "history", "trained")
 
 
 def played(count: int, text: str = "Words of a passage. " * 60) -> dict[str, list[Episode]]:
@@ -18,13 +18,13 @@ def played(count: int, text: str = "Words of a passage. " * 60) -> dict[str, lis
             shown = [Passage(f"p{(number + n) % 50}", text, f"Title {n}") for n in range(3)]
             steps = tuple(Step(Search(question, f"who {hop}"), Retrieval(tuple(shown))) for hop in range(2))
             hops = (Hop("who 0", "Ada", "FOUND"),)
-            games[arm].append(Episode(question, steps, Outcome("Ada" if arm == "full" else None, hops)))
+            games[arm].append(Episode(question, steps, Outcome("Ada" if arm == "trained" else None, hops)))
     return games
 
 
 def table(games: dict[str, list[Episode]], **changes: Any) -> dict[str, Any]:
     rows = {arm: [{"id": one.question.id, "recall": 0.5} for one in own] for arm, own in games.items()}
-    values: dict[str, Any] = {"metric": "recall", "words": "recall", "share": True, "pair": ("frozen", "full")}
+    values: dict[str, Any] = {"metric": "recall", "words": "recall", "share": True, "pair": ("frozen", "trained")}
     return question_table(rows, games, **values | changes)
 
 

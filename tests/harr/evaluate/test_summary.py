@@ -108,23 +108,26 @@ def test_contrast_pairs_by_question_id() -> None:
 
 
 def test_summary_has_exactly_the_common_shape() -> None:
-    runs = {"frozen": [rows(q1=0.0, q2=0.5)], "full": [rows(q1=1.0, q2=1.0), rows(q1=0.5, q2=1.0)]}
+    runs = {"frozen": [rows(q1=0.0, q2=0.5)], "trained": [rows(q1=1.0, q2=1.0), rows(q1=0.5, q2=1.0)]}
     found = summarise(runs, resamples=100, seed=0)
     assert list(found) == ["arms", "paired", "contrasts"]
-    assert set(found["arms"]["full"]["recall"]) == {"mean", "low", "high", "n", "seeds"}
-    assert found["arms"]["frozen"]["recall"]["seeds"] == [] and found["arms"]["full"]["recall"]["seeds"] == [1.0, 0.75]
-    gain = found["paired"]["full"]["recall"]
+    assert set(found["arms"]["trained"]["recall"]) == {"mean", "low", "high", "n", "seeds"}
+    assert found["arms"]["frozen"]["recall"]["seeds"] == [] and found["arms"]["trained"]["recall"]["seeds"] == [
+        1.0,
+        0.75,
+    ]
+    gain = found["paired"]["trained"]["recall"]
     assert set(gain) == {"gain", "low", "high", "p", "n", "seeds"}
     assert gain["gain"] == 0.625 and gain["n"] == 2 and gain["seeds"] == [0.75, 0.5]
-    assert list(found["contrasts"]) == ["full-frozen"]
-    family = found["contrasts"]["full-frozen"]["recall"].pop("family")
-    assert found["contrasts"]["full-frozen"]["recall"] == gain and set(family) == {"low", "high", "p", "of"}
-    assert summarise({"full": [rows(q1=1.0)]}, resamples=10, seed=0)["paired"] == {}
+    assert list(found["contrasts"]) == ["trained-frozen"]
+    family = found["contrasts"]["trained-frozen"]["recall"].pop("family")
+    assert found["contrasts"]["trained-frozen"]["recall"] == gain and set(family) == {"low", "high", "p", "of"}
+    assert summarise({"trained": [rows(q1=1.0)]}, resamples=10, seed=0)["paired"] == {}
     hops = question_rows([played("q1", "Ada", "ab"), played("q2", "Ada", "abc", gold="abc")])
     names = [name for name in summarise({"frozen": [hops]}, resamples=10, seed=0)["arms"]["frozen"] if "hop" in name]
     assert names == ["hop_recall_1", "hop_recall_2", "hop_recall_3"], "in order, whatever the first question has"
-    told = {"setting": "", "arm": "full", "metric": "recall"}
-    assert flat_rows(found)[1] == told | found["arms"]["full"]["recall"]
+    told = {"setting": "", "arm": "trained", "metric": "recall"}
+    assert flat_rows(found)[1] == told | found["arms"]["trained"]["recall"]
 
 
 def many(shift: float, seed: int, kinds: int = 1, settings: int = 1) -> list[Row]:
@@ -142,30 +145,30 @@ def many(shift: float, seed: int, kinds: int = 1, settings: int = 1) -> list[Row
 
 
 def test_a_comparison_with_an_arm_that_was_trained_once_has_no_p() -> None:
-    runs = {"bm25": [many(0, 1)], "frozen": [many(0, 2)], "full": [many(0.3, 3)]}
+    runs = {"bm25": [many(0, 1)], "frozen": [many(0, 2)], "trained": [many(0.3, 3)]}
     once = summarise(runs, resamples=999, seed=0)
-    assert "p" not in once["paired"]["full"]["recall"] and "p" in once["paired"]["bm25"]["recall"]
-    for pair in ("full-bm25", "full-frozen"):
+    assert "p" not in once["paired"]["trained"]["recall"] and "p" in once["paired"]["bm25"]["recall"]
+    for pair in ("trained-bm25", "trained-frozen"):
         gain = once["contrasts"][pair]["recall"]
         assert "p" not in gain and "p" not in gain["family"] and gain["family"]["of"] == 2
         assert gain["low"] > 0 and len(gain["seeds"]) == 1
-    often = summarise(runs | {"full": [many(0.3, 3), many(0.2, 4), many(0.4, 5)]}, resamples=999, seed=0)
-    gain = often["contrasts"]["full-bm25"]["recall"]
+    often = summarise(runs | {"trained": [many(0.3, 3), many(0.2, 4), many(0.4, 5)]}, resamples=999, seed=0)
+    gain = often["contrasts"]["trained-bm25"]["recall"]
     assert gain["p"] <= 0.05 and len(gain["seeds"]) == 3
-    assert gain["high"] - gain["low"] > 1.2 * (once["contrasts"]["full-bm25"]["recall"]["high"] - gain["gain"])
+    assert gain["high"] - gain["low"] > 1.2 * (once["contrasts"]["trained-bm25"]["recall"]["high"] - gain["gain"])
 
 
 def test_trained_arms_are_compared_seed_by_seed() -> None:
     """Both arms are better with one seed than with another: the gain is the same with all."""
-    runs = {"infonce": [many(s, 1) for s in (-0.1, 0.0, 0.1)], "full": [many(s + 0.05, 1) for s in (-0.1, 0.0, 0.1)]}
-    gain = summarise(runs, resamples=999, seed=0)["contrasts"]["full-infonce"]["recall"]
+    runs = {"infonce": [many(s, 1) for s in (-0.1, 0.0, 0.1)], "trained": [many(s + 0.05, 1) for s in (-0.1, 0.0, 0.1)]}
+    gain = summarise(runs, resamples=999, seed=0)["contrasts"]["trained-infonce"]["recall"]
     assert gain["seeds"] == pytest.approx([0.05] * 3, abs=0.01) and 0.03 < gain["low"] < gain["high"] < 0.07
 
 
-def test_full_is_contrasted_with_every_other_arm_and_the_baseline() -> None:
-    names = ("bm25", "frozen", "last_answer", "oracle_query", "infonce", "full")
+def test_trained_is_contrasted_with_every_other_arm_and_the_baseline() -> None:
+    names = ("bm25", "frozen", "last_answer", "oracle_query", "infonce", "trained")
     found = summarise({name: [many(0, place)] * 2 for place, name in enumerate(names)}, resamples=99, seed=0)
-    assert list(found["contrasts"]) == [f"full-{name}" for name in names[:-1]]
+    assert list(found["contrasts"]) == [f"trained-{name}" for name in names[:-1]]
     assert {gains["recall"]["family"]["of"] for gains in found["contrasts"].values()} == {5}
 
 
@@ -173,29 +176,32 @@ def test_best_by_kind_takes_the_best_untrained_retriever_of_each_kind() -> None:
     ours = {name: [many(shift, 7, kinds=2)] for name, shift in (("bm25", 0.1), ("frozen", 0.0), ("oracle_query", 0.4))}
     for row in ours["frozen"][0][1::2]:  # the second kind
         row["recall"] = 0.9
-    runs = ours | {"full": [many(0.3, 8, kinds=2)] * 2}
+    runs = ours | {"trained": [many(0.3, 8, kinds=2)] * 2}
     found = summarise(runs, resamples=99, seed=0)
     best = found["arms"][BEST_BY_KIND]["recall"]
     kinds = found["kinds"]
-    assert list(kinds) == ["kind0", "kind1"] and kinds["kind0"]["full"]["n"] == 30
+    assert list(kinds) == ["kind0", "kind1"] and kinds["kind0"]["trained"]["n"] == 30
     assert kinds["kind0"][BEST_BY_KIND]["mean"] == kinds["kind0"]["bm25"]["mean"]
     assert kinds["kind1"][BEST_BY_KIND]["mean"] == kinds["kind1"]["frozen"]["mean"] == pytest.approx(0.9)
     assert best["mean"] == pytest.approx((kinds["kind0"]["bm25"]["mean"] + 0.9) / 2)
-    assert best["seeds"] == [] and f"full-{BEST_BY_KIND}" in found["contrasts"]
+    assert best["seeds"] == [] and f"trained-{BEST_BY_KIND}" in found["contrasts"]
     assert ARMS["oracle_query"].ceiling, "else it would be the best of both kinds"
-    for alone in ({name: runs[name] for name in ("bm25", "full")}, {"bm25": [many(0, 1)], "frozen": [many(0, 2)]}):
+    for alone in ({name: runs[name] for name in ("bm25", "trained")}, {"bm25": [many(0, 1)], "frozen": [many(0, 2)]}):
         assert BEST_BY_KIND not in summarise(alone, resamples=99, seed=0)["arms"]
     each = {name: [[{**row, "kind": f"{place}"} for place, row in enumerate(own[0])]] for name, own in ours.items()}
     assert BEST_BY_KIND not in summarise(each, resamples=99, seed=0)["arms"], "a kind a question is no kind"
 
 
 def test_settings_have_figures_of_their_own_and_their_mixture_no_contrast() -> None:
-    runs = {"bm25": [many(0, 1, 2, 2)], "frozen": [many(0, 2, 2, 2)], "full": [many(0.3, s, 2, 2) for s in (3, 4)]}
+    runs = {"bm25": [many(0, 1, 2, 2)], "frozen": [many(0, 2, 2, 2)], "trained": [many(0.3, s, 2, 2) for s in (3, 4)]}
     found = summarise(runs, resamples=99, seed=0)
-    assert found["contrasts"] == {} and "kinds" not in found and found["arms"]["full"]["recall"]["n"] == 60
+    assert found["contrasts"] == {} and "kinds" not in found and found["arms"]["trained"]["recall"]["n"] == 60
     assert list(found["settings"]) == ["set0", "set1"]
     for own in found["settings"].values():
-        assert own["arms"]["full"]["recall"]["n"] == 30 and list(own["contrasts"]) == ["full-bm25", "full-frozen"]
+        assert own["arms"]["trained"]["recall"]["n"] == 30 and list(own["contrasts"]) == [
+            "trained-bm25",
+            "trained-frozen",
+        ]
 
 
 def test_questions_that_share_gold_make_an_interval_wider() -> None:

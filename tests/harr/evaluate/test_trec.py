@@ -31,12 +31,12 @@ def rankings(seed: int) -> list[Episode]:
 
 
 def test_ir_measures_finds_our_figures_in_the_files(tmp_path: Path) -> None:
-    rows = {"frozen": [question_rows(rankings(0))], "full": [question_rows(rankings(1)), question_rows(rankings(2))]}
-    for seed, name in enumerate(("frozen.run", "full.run", "full-1.run")):
+    rows = {"frozen": [question_rows(rankings(0))], "trained": [question_rows(rankings(1)), question_rows(rankings(2))]}
+    for seed, name in enumerate(("frozen.run", "trained.run", "trained-1.run")):
         questions = [episode.question for episode in rankings(seed)]
         ours = [run for by_seed in rows.values() for run in by_seed][seed]
         files = write_runs(tmp_path, rows, questions, seed=0)
-        assert [path.name for path in files] == ["frozen.run", "full.run", "full-1.run"]
+        assert [path.name for path in files] == ["frozen.run", "trained.run", "trained-1.run"]
         qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "qrels.txt")))
         run = list(ir_measures.read_trec_run(str(tmp_path / name)))
         measured = ir_measures.iter_calc([R @ 2, R @ 5, R @ 10, nDCG @ 10, RR, Success @ 5], qrels, run)

@@ -49,7 +49,7 @@ def says(folder: Path | str, prompt: str) -> str:
     return generator.complete([Generate(prompt=prompt)])[0]
 
 
-@pytest.mark.parametrize("lora", [None, LoraParams(rank=8, alpha=64)], ids=["full", "lora"])
+@pytest.mark.parametrize("lora", [None, LoraParams(rank=8, alpha=64)], ids=["trained", "lora"])
 def test_the_model_learns_to_say_what_was_shown(tmp_path: Path, lora: LoraParams | None) -> None:
     params = settings(tmp_path, lora=lora)
     logged: list[Any] = []

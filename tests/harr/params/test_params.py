@@ -86,7 +86,7 @@ def changed(key: str, value: Any) -> dict[str, Any]:
         (
             "evaluate.arms",
             ["bm26"],
-            f"evaluate.arms.0: should be {', '.join(map(repr, [*ARMS][:-1]))} or 'full' (found 'bm26')",
+            f"evaluate.arms.0: should be {', '.join(map(repr, [*ARMS][:-1]))} or 'trained' (found 'bm26')",
         ),
         # what would end in a traceback hours later
         ("hover.hops", [], "download.hops: should have at least one item"),
@@ -220,7 +220,7 @@ def test_names_numbers_and_addresses_at_their_bounds_are_taken(tmp_path: Path) -
     named = {"registered_model": "Team (A) harr-1.2", "experiment": "team/harr: seed 7"}
     named["uri"] = "postgresql://h/runs?sslmode=require"  # a database may need a query
     changes = {"seed": 2**31 - 1, "tracking": named, "index": {"uri": "https://[::1]:65535"}, "generator": SERVER}
-    changes |= {"evaluate": {"arms": ["full"], "pass_at": [1]}}
+    changes |= {"evaluate": {"arms": ["trained"], "pass_at": [1]}}
     changes |= {"encoder": {"model": f"models/{'a' * 255}", "server": None}}
     params = load({**GOOD, **changes}, tmp_path)
     assert (params.seed, params.encoder.server, params.tracking.uri) == (2**31 - 1, None, named["uri"])

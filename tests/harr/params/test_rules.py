@@ -30,14 +30,14 @@ AGENT: dict[str, Any] = {
     "pipeline": {"name": "search_r1", "template": "bare"},
     "generator": {"kind": "trained", "function": "mine.lm:train"},
     "filter": {"keep": "all"},
-    "evaluate": {"arms": ["base", "warmstart", "full"]},
+    "evaluate": {"arms": ["base", "warmstart", "trained"]},
 }
 SOURCES: dict[str, Any] = {
     **AGENT,
     "pipeline": {"name": "r_search"},
     "generator": {"kind": "local", "model": "m"},
     "sources": {tool: {"kind": "milvus"} for tool in ("General", "News", "Academy")},
-    "evaluate": {"arms": ["base", "full"]},
+    "evaluate": {"arms": ["base", "trained"]},
 }
 LERET: dict[str, Any] = {
     **GOOD,
@@ -45,14 +45,14 @@ LERET: dict[str, Any] = {
     "pipeline": {"name": "leret"},
     "generator": {"kind": "local", "model": "m"},
     "filter": {},
-    "evaluate": {"arms": ["base", "few_shot", "few_shot_all", "sft", "full"]},
+    "evaluate": {"arms": ["base", "few_shot", "few_shot_all", "sft", "trained"]},
 }
 OUTSIDE: dict[str, Any] = {
     **GOOD,
     "download": {"dataset": "function", "function": "mine.data:load", "settings": {"size": 3}},
     "pipeline": {"name": "function", "function": "mine.agent:play"},
     "train": {"method": "function", "function": "mine.train:METHOD", "learns": "retriever"},
-    "evaluate": {"arms": ["frozen", {"name": "mine", "retriever": "mine.search:Retriever"}, "full"]},
+    "evaluate": {"arms": ["frozen", {"name": "mine", "retriever": "mine.search:Retriever"}, "trained"]},
 }
 GAMES_THAT_DO_NOT_FIT = r"""
 generator: {kind: none} -> pick without reader needs kind none
@@ -71,10 +71,10 @@ train: {method: pqn}, retriever: {candidates: question}, evaluate: {candidates: 
     pipeline: {name: pick}, generator: {kind: none}
     -> merge.towers query leaves out a tower that train.method pqn trains; leave it out
 retriever: {positions: relative} -> retriever\.positions is for train\.method pqn; leave it out
-retriever: {search: hybrid}, index: {full_text: false}, evaluate: {arms: [full]}
+retriever: {search: hybrid}, index: {full_text: false}, evaluate: {arms: [trained]}
     -> retriever.search hybrid needs the BM25 index; set index.full_text: true
-index: {full_text: false}, evaluate: {arms: [hybrid, full]} -> the arm hybrid needs the BM25 index
-index: {full_text: false}, evaluate: {arms: [mention, full]} -> mention needs the BM25 index; set index.full_
+index: {full_text: false}, evaluate: {arms: [hybrid, trained]} -> the arm hybrid needs the BM25 index
+index: {full_text: false}, evaluate: {arms: [mention, trained]} -> mention needs the BM25 index; set index.full_
 download: {dataset: medquad, root: r, tokenizer: other}
     -> tokenizer should be encoder.model \(\S+\), and download.chunk_tokens at most 254
 reward: {mix: pca}, train: {method: ppo} -> pca compares the rollouts of a group, which ppo does not; use
@@ -84,7 +84,7 @@ encoder: {plain_prompt: "Instruct: Find it\nQuery: "}
 pipeline: {name: react, shows: passages, reader_sees: history}
     -> reader_sees is for shows: answer; the agent itself reads the passages; leave it out
 retriever: {learns: link_features} -> trains the term of retriever\.link_features, which is null; set that, too
-evaluate: {arms: [links_alone, full]}
+evaluate: {arms: [links_alone, trained]}
     -> the arm links_alone learns the term of retriever\.link_features, which is null; leave it out
 retriever: {pick_tokens: 64} -> pick_tokens is for state: sep \(found json\); leave it out
 retriever: {pick_tokens: 256, state: sep} -> a pick of pick_tokens 256 fills a state of max_tokens 256
@@ -92,19 +92,20 @@ filter: {temperature: 0.7} -> filter.temperature is for train.method agent; leav
 reward: {mix: std}, train: {method: grpo, credit: step}
     -> reward.mix std mixes rewards of whole episodes; set train.credit: episode
 retriever: {search: sparse, candidates: question} -> retriever.search sparse is for candidates: corpus
-pipeline: {name: pick}, generator: {kind: none}, evaluate: {arms: [last_answer, mention, full]}
+pipeline: {name: pick}, generator: {kind: none}, evaluate: {arms: [last_answer, mention, trained]}
     -> evaluate.arms last_answer rewrites queries, and pipeline pick searches for the question alone; leave it
-pipeline: {name: search_r1}, generator: {kind: function, function: "a:b"}, evaluate: {arms: [bm25_oracle_query, full]}
+pipeline: {name: search_r1}, generator: {kind: function, function: "a:b"}, evaluate: {arms: [bm25_oracle_query, trained]}
     -> evaluate.arms bm25_oracle_query needs queries whose pronouns are resolved, which pipeline search_r1
-evaluate: {arms: [frozen], occlusion: true} -> evaluate.occlusion plays the arm full again; add full to evaluate.arms
+evaluate: {arms: [frozen], occlusion: true} -> evaluate.occlusion plays the arm trained again; add trained to
+    evaluate.arms
 train: {method: agent}, pipeline: {name: search_r1}, generator: {kind: local, model: m}, filter: {keep: all},
-    evaluate: {arms: [base, full], occlusion: true}
+    evaluate: {arms: [base, trained], occlusion: true}
     -> train.method agent does not train; leave it out, or set train.method: grpo or ppo
-evaluate: {arms: [warm_start, full]}
-    -> the arm warm_start is what full was trained from, and train.warm_start is 0; set it, or leave the arm out
+evaluate: {arms: [warm_start, trained]}
+    -> the training of the arm trained makes the arm warm_start, and train.warm_start is 0; set it, or leave the arm out
 retriever: {state: thought}
     -> thought tells what the agent wrote before a search, and pipeline multistep writes nothing there; set json or
-evaluate: {arms: [thought, full]}, pipeline: {name: pick}, generator: {kind: none}
+evaluate: {arms: [thought, trained]}, pipeline: {name: pick}, generator: {kind: none}
     -> evaluate.arms thought tells what the agent wrote .* pipeline pick writes nothing there; leave it out
 retriever: {state: thought}, pipeline: {name: search_r1}, generator: {kind: function, function: "a:b"}
     -> evaluate.arms history reads the finished hops, .* leaves out; name the arm thought in its place
@@ -133,10 +134,10 @@ train: {method: agent, vllm: server, server: {urls: ["127.0.0.1:8000"]}}
 train: {method: agent, vllm_memory: 0.5} -> train.vllm none does not read vllm_memory
 train: {method: agent, vllm: colocate, vllm_tokens: 64}
     -> train.vllm_tokens 64 has no room for a prompt and train.max_tokens 64
-evaluate: {arms: [frozen, full]} -> evaluate.arms frozen does not go with train.method agent
+evaluate: {arms: [frozen, trained]} -> evaluate.arms frozen does not go with train.method agent
 retriever: {state: thought} -> thought is for a retriever that learns: with train.method agent all search for
-generator: {kind: local, model: m} -> arms warmstart .* choose from base, majority, full
-evaluate: {arms: [majority]} -> the arm majority is what full was trained from; add full
+generator: {kind: local, model: m} -> arms warmstart .* choose from base, majority, trained
+evaluate: {arms: [majority]} -> the training of the arm trained makes the arm majority; add trained
 train: {method: agent, credit: step} -> train.credit; known here: validation, steps, questions_per_
 train: {method: agent, precision: float16} -> takes no float16, .*; set train.precision: bfloat16
 generator: {kind: trained, function: "a:b", max_tokens: 8} -> generator.max_tokens 8 is not read: .*max_tokens 64
@@ -147,15 +148,15 @@ generator: {kind: warmstart, model: m, demonstrations: "a:b"}, pipeline: {name: 
 generator: {kind: warmstart, model: m, demonstrations: "a:b", template: chatml} -> traces are made for pipeline search_r1 with template chatml
 generator: {kind: warmstart, model: m, demonstrations: d, rows_per_step: 3} -> 3 demonstrations a step do not make whole passes of 4
 filter: {keep: all, preferences: {}} -> filter\.preferences is for train\.method leret; leave it out
-evaluate: {arms: [base, warmstart, full], reader: {kind: server, server: {urls: ["http://127.0.0.1:1/v1"]}, model: m}}
+evaluate: {arms: [base, warmstart, trained], reader: {kind: server, server: {urls: ["http://127.0.0.1:1/v1"]}, model: m}}
     -> evaluate\.reader is for train\.method leret, .* leave it out
 """
 SOURCES_THAT_DO_NOT_FIT = r"""
 pipeline: {name: r_search, tools: [General]} -> sources\.Academy is asked by no tool
 pipeline: {name: r_search, tools: [Law]} -> pipeline.tools Law has no source; add sources.Law
-train: {method: grpo}, evaluate: {arms: [full]}
+train: {method: grpo}, evaluate: {arms: [trained]}
     -> grpo learns from what our own index finds, and sources do not learn; leave sources out
-evaluate: {arms: [full], candidates: [question]} -> not the passages given; set candidates
+evaluate: {arms: [trained], candidates: [question]} -> not the passages given; set candidates
 """
 LERETS_THAT_DO_NOT_FIT = r"""
 pipeline: {name: search_r1} -> train.method leret plays leret, not search_r1; set pipeline.name
@@ -163,8 +164,8 @@ train: {method: agent} -> pipeline leret and train.method agent: pipeline leret 
 generator: {kind: scripted} -> the scripted generator plays multistep only
 generator: {kind: server, model: m, server: {urls: ["http://127.0.0.1:8000/v1"]}}
     -> leret trains the language model; generator.kind is server
-evaluate: {arms: [warmstart, full]} -> arms warmstart .* choose from base, few_shot, few_shot_all, sft
-evaluate: {arms: [base, sft]} -> the arm sft is what full was trained from; add full
+evaluate: {arms: [warmstart, trained]} -> arms warmstart .* choose from base, few_shot, few_shot_all, sft
+evaluate: {arms: [base, sft]} -> the training of the arm trained makes the arm sft; add trained
 filter: {temperature: 0.5} -> leret does not read filter.temperature; see filter.preferences
 filter: {keep: all} -> leret does not read filter.keep
 filter: {max_tokens: 8} -> filter.max_tokens 8, train.max_tokens 64; set both alike
@@ -179,13 +180,13 @@ pipeline: {name: function, function: mine/agent.py} -> pipeline.function: should
 download: {dataset: function, function: "a:b", sizes: 3} -> unknown parameter download.sizes; known here: validation_qu
 train: {method: function, function: "a:B", learns: both} -> train.learns: should be 'retriever' or 'language_model'
 evaluate: {arms: [{name: mine}]} -> evaluate.arms.0: arm mine: give one of retriever, method and player
-evaluate: {arms: [full, full]} -> evaluate: arms names full twice
-evaluate: {arms: [{name: mine, player: "a.b:C"}, full]} -> the arm mine plays a language model that learns to answer
-evaluate: {arms: [{name: mine, player: "a.b"}, full]} -> evaluate.arms.0.player: should be package.module:function
+evaluate: {arms: [trained, trained]} -> evaluate: arms names trained twice
+evaluate: {arms: [{name: mine, player: "a.b:C"}, trained]} -> the arm mine plays a language model that learns to answer
+evaluate: {arms: [{name: mine, player: "a.b"}, trained]} -> evaluate.arms.0.player: should be package.module:function
 evaluate: {arms: [{name: mine, method: "a.b:C", retriever: "a.b:C"}]}
     -> arm mine: give one of retriever, method and player
-evaluate: {arms: [{name: full, retriever: "a.b:C"}]} -> evaluate: arms: full is an arm of our own
-evaluate: {arms: [base, full]} -> evaluate.arms base does not go with train.method function
+evaluate: {arms: [{name: trained, retriever: "a.b:C"}]} -> evaluate: arms: trained is an arm of our own
+evaluate: {arms: [base, trained]} -> evaluate.arms base does not go with train.method function
 """
 REWARDS_THAT_SCORE_NOTHING = r"""
 reward: {terms: {anser_f1: 1}} -> reward: unknown term anser_f1 in terms; known: answer_f1, answer_em
@@ -228,7 +229,7 @@ def test_sections_that_do_not_fit_each_other(base: dict[str, Any], changes: str,
 
 def test_an_agent_is_compared_with_what_it_was(tmp_path: Path) -> None:
     assert load(AGENT, tmp_path).baseline == "warmstart"
-    local = {"generator": {"kind": "local", "model": "m"}, "evaluate": {"arms": ["base", "full"]}}
+    local = {"generator": {"kind": "local", "model": "m"}, "evaluate": {"arms": ["base", "trained"]}}
     assert load({**AGENT, **local}, tmp_path).baseline == "base"
     warm = {"generator": {"kind": "warmstart", "model": "m", "demonstrations": "a:b", "template": "bare"}}
     assert load({**AGENT, **warm}, tmp_path).baseline == "warmstart"
@@ -259,7 +260,7 @@ class SixthParams(LoopParams):
     """A method that only its own class knows."""
 
     learns: ClassVar[str] = "language_model"
-    arms: ClassVar[tuple[str, ...]] = ("base", "full")
+    arms: ClassVar[tuple[str, ...]] = ("base", "trained")
     plays: ClassVar[tuple[str, ...]] = ("search_r1",)
     compares_groups: ClassVar[bool] = False
     method: str = "sixth"
@@ -272,7 +273,11 @@ class SixthParams(LoopParams):
     [
         ("pipeline", RSearchParams(name="r_search"), "train.method sixth plays search_r1, not r_search"),
         ("generator", ServedParams(**SERVER), "train.method sixth trains the language model; generator.kind is server"),
-        ("evaluate", EvaluateParams(arms=("frozen",)), "frozen does not go with train.method sixth .* from base, full"),
+        (
+            "evaluate",
+            EvaluateParams(arms=("frozen",)),
+            "frozen does not go with train.method sixth .* from base, trained",
+        ),
         ("filter", FilterParams(max_tokens=8), "the filter samples as training does"),
         ("reward", RewardParams(mix="sum"), "reward.mix sum compares .* which sixth does not"),
     ],
@@ -280,7 +285,7 @@ class SixthParams(LoopParams):
 def test_the_rules_read_facts_and_need_no_edit_for_a_sixth_method(
     section: str, change: Section, line: str, tmp_path: Path
 ) -> None:
-    local = {"generator": {"kind": "local", "model": "m"}, "evaluate": {"arms": ["base", "full"]}}
+    local = {"generator": {"kind": "local", "model": "m"}, "evaluate": {"arms": ["base", "trained"]}}
     fits = load({**AGENT, **local}, tmp_path).model_copy(update={"train": SixthParams()})
     for rule in RULES:
         rule(fits)

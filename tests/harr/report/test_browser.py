@@ -17,7 +17,7 @@ from harr.report.page import write_report
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
 pytestmark = pytest.mark.soak
-ARMS = {"bm25": 90, "frozen": 40, "history": 20, "hybrid": 100, "full": 150}
+ARMS = {"bm25": 90, "frozen": 40, "history": 20, "hybrid": 100, "trained": 150}
 COUNT = 300
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 CHROMIUM = (
@@ -75,7 +75,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         facts={"Dataset": "people", "Training": "grpo; steps 64", "Seed": "0", "Index identity": "f" * 64},
         links={"Checks of corpus": "../gx/index.html"},
         changed=changes(
-            champion, {"train.optimizer.learning_rate": "0.0005", "seed": "0"}, rows["full"], resamples=50, seed=0
+            champion, {"train.optimizer.learning_rate": "0.0005", "seed": "0"}, rows["trained"], resamples=50, seed=0
         ),
     )
     return out
@@ -114,11 +114,11 @@ def test_search_and_filters_leave_the_questions_asked_for(page: Path) -> None:
 
 
 def test_a_question_opens_with_two_arms_side_by_side(page: Path) -> None:
-    text = dom(page, "#q?a=frozen&b=full&open=q60").split('id="browser">')[1]
+    text = dom(page, "#q?a=frozen&b=trained&open=q60").split('id="browser">')[1]
     assert '<tr data-id="q60"' in text and 'aria-expanded="true"' in text
     left, right = text.split("<script")[0].split('<section class="play">')[1:]
     assert "<span>frozen</span>" in left and "✓ gold" not in left and "<b>Bob</b>" in left
-    assert "<span>full</span>" in right and right.count("✓ gold") == 2 and "<b>Ada</b>" in right
+    assert "<span>trained</span>" in right and right.count("✓ gold") == 2 and "<b>Ada</b>" in right
     assert "gold passages: " in text and "gold60b" in text
 
 

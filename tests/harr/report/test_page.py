@@ -45,10 +45,10 @@ def figures(rows: dict[str, Runs], **changes: Any) -> Summary:
     return summarise(rows, resamples=200, seed=0, **changes)
 
 
-def report(out: Path, frozen: int = 3, full: int = 27, hostile: str = "Bob", seeds: int = 2, **changes: Any) -> str:
-    played = {"frozen": episodes(frozen, hostile), "full": episodes(full, hostile)}
+def report(out: Path, frozen: int = 3, trained: int = 27, hostile: str = "Bob", seeds: int = 2, **changes: Any) -> str:
+    played = {"frozen": episodes(frozen, hostile), "trained": episodes(trained, hostile)}
     rows: dict[str, Runs] = {"frozen": [question_rows(played["frozen"])]}
-    rows["full"] = [question_rows(played["full"])] * seeds
+    rows["trained"] = [question_rows(played["trained"])] * seeds
     values: dict[str, Any] = {
         "summary": figures(rows),
         "curve": CURVE,
@@ -78,10 +78,10 @@ def test_the_first_sentence_states_the_gain_its_interval_n_and_seed(plain: str) 
     text = words(plain)
     assert "Training raised answer F1 from 10.0 % to 90.0 %: +80.0 [+" in text
     assert "What was trained a retriever, by grpo; steps 4 On what people, pipeline unknown; tested on 30" in text
-    assert "24 better , 0 worse , 6 the same with full than with frozen" in text
+    assert "24 better , 0 worse , 6 the same with trained than with frozen" in text
     assert "n = 30 test questions, p = 0.01;" in text  # 2 of 201
-    assert "Intervals are over 2 seeds and all questions." in text and "of full 2: 90.0 to 90.0 %" in text
-    assert re.search(r"full is ahead by .* frozen before training .* 10\.0 .* \+80\.0 \[\+.* p = 0\.01", text)
+    assert "Intervals are over 2 seeds and all questions." in text and "of trained 2: 90.0 to 90.0 %" in text
+    assert re.search(r"trained is ahead by .* frozen before training .* 10\.0 .* \+80\.0 \[\+.* p = 0\.01", text)
 
 
 def test_one_run_has_no_p_and_no_gain_is_claimed_that_is_not_there(tmp_path: Path) -> None:
@@ -105,20 +105,20 @@ def test_occlusion_validation_and_the_champion_are_told_where_they_are(plain: st
     champion = Champion("harr-retriever 3", {"train.steps": "24", "seed": "0"}, theirs)
     changed = changes(champion, {"train.steps": "48", "seed": "0"}, ours, resamples=200, seed=0)
     text = words(report(tmp_path / "index.html", occlusion=parts, curve=curve, changed=changed))
-    assert "full without the question 85.0 [70.0, 95.0] +5.0 [-5.0, +15.0] it hardly uses the question" in text
-    assert "full without the history 10.0 [0.0, 20.0] +80.0 [+65.0, +90.0] it reads the history" in text
+    assert "trained without the question 85.0 [70.0, 95.0] +5.0 [-5.0, +15.0] it hardly uses the question" in text
+    assert "trained without the history 10.0 [0.0, 20.0] +80.0 [+65.0, +90.0] it reads the history" in text
     assert "30 validation questions" in text and "was best after step 3, at 60.0 %" in text
     assert "This run beside harr-retriever 3" in text and "train.steps 24 48" in text and " seed 0 0 " not in text
     assert re.search(r"30 questions that both answered.*answer F1 40\.0 % 90\.0 % \+50\.0 \[\+.* 30 ", text)
-    assert not re.search("full without|validation questions|This run beside", words(plain))
+    assert not re.search("trained without|validation questions|This run beside", words(plain))
 
 
-def test_an_audit_of_another_package_stands_in_a_table_with_what_it_holds_against_full_in_red(
+def test_an_audit_of_another_package_stands_in_a_table_with_what_it_holds_against_trained_in_red(
     plain: str, tmp_path: Path
 ) -> None:
     table = ({"habit": "idle", "share": "90.0 %"}, {"habit": "<b>", "share": "10.0 %"})
     audit = asdict(Audit({"idle": "it idles"}, title="Habits", says="Shares.", table=table, note="Of 30."))
-    summary = figures(runs(frozen=3, full=27)) | {"audits": {"mine:habits": audit, "mine:silent": asdict(Audit())}}
+    summary = figures(runs(frozen=3, trained=27)) | {"audits": {"mine:habits": audit, "mine:silent": asdict(Audit())}}
     page = report(tmp_path / "index.html", summary=summary)
     assert "Habits Shares. habit share idle 90.0 % &lt;b&gt; 10.0 % Of 30." in words(page)
     assert page.count('"rowheader" class=flag>idle') == 1 and page.count("class=flag") == plain.count("class=flag") + 1
@@ -145,7 +145,7 @@ def test_the_best_paid_come_with_their_audits_the_doubtful_first(plain: str, tmp
     ]
     played[5]["repeated_queries"], played[7]["answer_in_query"] = 1 / 3, 1.0
     del played[12]["repeated_queries"], played[12]["answer_in_query"]  # it never searched
-    page = report(tmp_path / "index.html", rows={"full": played})
+    page = report(tmp_path / "index.html", rows={"trained": played})
     text = words(page).split("Was it earned?")[1].split("What was run")[0].replace("\u2013", "-")
     assert re.findall(r"Who is &lt;b&gt;(\d+)&lt;/b&gt;", text) == ["12", "7", "5", "0", "1", "2", "3", "4", "6", "8"]
     assert "Who is &lt;b&gt;12&lt;/b&gt;? 2.000 - Ada / A. B. 3 - -" in text
@@ -153,7 +153,7 @@ def test_the_best_paid_come_with_their_audits_the_doubtful_first(plain: str, tmp
     assert "Who is &lt;b&gt;5&lt;/b&gt;? 1.000 - Ada / A. B. 3 33 % no" in text
     assert page.count(" class=flag>") == 2 and 'href="#paid"' in page
     picked = [{name: row[name] for name in row if name not in audits} for row in played]
-    assert 'id="paid"' not in report(tmp_path / "index.html", rows={"full": picked}) + plain
+    assert 'id="paid"' not in report(tmp_path / "index.html", rows={"trained": picked}) + plain
 
 
 class Loads(HTMLParser):

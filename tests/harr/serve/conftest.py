@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from projects import make_project, train_stand_in
 
-from harr.arms import ARMS, FULL
+from harr.arms import ARMS, TRAINED
 from harr.builders.players import open_players
 from harr.params import Params
 from harr.types import Search
@@ -35,7 +35,7 @@ def within(project: Path) -> Callable[..., list[list[str]]]:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(project)
             with open_players(Params.load(), PLACES, [], candidates="corpus") as player:
-                policy = player(ARMS[FULL], RETRIEVER) if model == "champion" else player(ARMS["frozen"], None)
+                policy = player(ARMS[TRAINED], RETRIEVER) if model == "champion" else player(ARMS["frozen"], None)
                 return [[passage.id for passage in one.passages] for one in policy.retrieve(searches)]
 
     return found

@@ -220,7 +220,9 @@ def test_a_critic_with_an_encoder_of_its_own_learns(fresh: Fresh, tmp_path: Path
 def test_infonce_has_a_rate_of_its_own() -> None:
     assert GRPO.of_infonce().optimizer.learning_rate == 1e-3
     own = GRPO.model_copy(update={"warm_start": 8, "infonce": InfoNCEParams(learning_rate=1e-4)}).of_infonce()
-    assert (own.optimizer.learning_rate, own.steps, own.warm_start) == (1e-4, 12, 0), "as many steps as full has in all"
+    assert (own.optimizer.learning_rate, own.steps, own.warm_start) == (1e-4, 12, 0), (
+        "as many steps as trained has in all"
+    )
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ VECTORS = {"row": [0, 1, 2], "norm": [1.0, 1.0, 1.0], "first": [0.1, 0.2, 0.3]}
 INDEX = {"collection": ["harr_1"], "indexed": [9], "searchable": [9], "vectors": [10], "passages": [10]}
 FILTERED = {"id": ["q1", "q2"], "reward_std": [0.5, 0.1], "reason": ["rollouts disagree"] * 2}
 EVALUATION = {
-    "arm": ["frozen", "full"],
+    "arm": ["frozen", "trained"],
     "id": ["q1", "q1"],
     "questions_missing": [0, 0],
     "recall": [0.5, 1.0],
@@ -63,7 +63,7 @@ def test_sound_tables_pass() -> None:
     for suite, table in TABLES.items():
         assert expect(suite, pd.DataFrame(table))[f"expected_{suite}"] >= 3, suite
     row = {"id": "q1", "recall": 1.0, "answer_f1": 0.5}
-    seeds = evaluation_frame({"frozen": [[row]], "full": [[row], [row]]})
+    seeds = evaluation_frame({"frozen": [[row]], "trained": [[row], [row]]})
     assert expect("evaluation", seeds) == {"expected_evaluation": 4.0}, "every seed of an arm is a run of its own"
 
 
@@ -96,8 +96,8 @@ def test_preferences_hold_and_fail_where_they_should() -> None:
         ("filtered", "reward_std", [0.0, 0.1], "reward_std", "id q1"),
         ("filtered", "reason", ["rollouts disagree", "all right"], "reason", "id q2"),
         ("all_kept", "kept", [True, False], "kept", "id q2"),
-        ("evaluation", "recall", [0.5, 1.5], "recall", "arm full"),
-        ("evaluation", "questions_missing", [0, 3], "questions_missing", "arm full"),
+        ("evaluation", "recall", [0.5, 1.5], "recall", "arm trained"),
+        ("evaluation", "questions_missing", [0, 3], "questions_missing", "arm trained"),
     ],
 )
 def test_a_bad_table_stops_with_the_rule_and_the_row(

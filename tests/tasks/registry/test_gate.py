@@ -72,7 +72,7 @@ def test_rows_that_cannot_be_compared_are_named(case: str, store: Store) -> None
     change, told = CASES[case]
     good = store.add("1", BETTER)
     assert refusal(store, good) == ""
-    bad = store.add("2", {"full": change(answered(0.9, 0.9)), "frozen": answered(0.3, 0.3)})
+    bad = store.add("2", {"trained": change(answered(0.9, 0.9)), "frozen": answered(0.3, 0.3)})
     shown = refusal(store, bad)
     assert told in shown
     kinds = ("the two have not the same questions", ", which is no finite number", " stands twice", "a row has no id")
@@ -80,19 +80,19 @@ def test_rows_that_cannot_be_compared_are_named(case: str, store: Store) -> None
 
 
 def test_the_metric_that_decides_is_that_of_the_champion(store: Store) -> None:
-    before = store.add("1", {"full": answered(0.9, 0.4)})
-    other = store.add("2", {"full": answered(0.1, 0.9)}, rules=json.dumps(RULES | {"metric": "answer_f1"}))
+    before = store.add("1", {"trained": answered(0.9, 0.4)})
+    other = store.add("2", {"trained": answered(0.1, 0.9)}, rules=json.dumps(RULES | {"metric": "answer_f1"}))
     assert "metric: found answer_f1, needed recall, which decided for the champion" in refusal(store, other, before)
 
 
 @pytest.mark.parametrize("tag", ["", "no json", "[]", '{"metric": 3}'])
 def test_a_version_without_rules_is_told_how_it_gets_them(tag: str, store: Store) -> None:
-    old = store.add("1", {"full": answered(0.9, 0.9)}, rules=tag)
+    old = store.add("1", {"trained": answered(0.9, 0.9)}, rules=tag)
     with pytest.raises(PromotionRefused, match=r"does not say by what it is compared .* `dvc repro -f -s merge`"):
         judge(store, old, None, [])
 
 
-BETTER = {"full": answered(0.9, 0.9), "frozen": answered(0.3, 0.3)}
+BETTER = {"trained": answered(0.9, 0.9), "frozen": answered(0.3, 0.3)}
 NONE = "expectations: found none recorded, needed all held"
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("index: found other, needed i", {"index": "other"}),
@@ -119,8 +119,8 @@ def test_every_condition_is_asked_and_stands_on_the_page(store: Store) -> None:
 
 @pytest.mark.fault(28)
 def test_rows_that_are_not_those_that_were_registered_are_refused(store: Store) -> None:
-    version = store.add("1", {"full": answered(0.3, 0.3), "frozen": answered(0.3, 0.3)})
-    path = store.kept(version.run_id) / "evaluation/full.jsonl"
+    version = store.add("1", {"trained": answered(0.3, 0.3), "frozen": answered(0.3, 0.3)})
+    path = store.kept(version.run_id) / "evaluation/trained.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in answered(1.0, 1.0)))
     with pytest.raises(PromotionRefused, match="the evaluation of version 1 of m in MLflow's artifact store is not"):
         judge(store, version, None, [])
@@ -131,10 +131,10 @@ def test_every_candidate_on_the_same_questions_is_held_to_a_stricter_level(store
     """A gain that passes once does not pass as the twelfth try; after twenty the questions are used up."""
     rows = answered(0.5, 0.5)
     lucky = [row | {"recall": row["recall"] + (0.5 if number % 6 == 0 else 0.0)} for number, row in enumerate(rows)]
-    before = store.add("0", {"full": rows})
+    before = store.add("0", {"trained": rows})
     told = []
     for number in range(1, attempts.MOST + 2):
-        candidate = store.add(str(number), {"full": lucky})
+        candidate = store.add(str(number), {"trained": lucky})
         verdict = judge(store, candidate, before, ["0"])
         attempts.note(store, candidate)
         attempts.note(store, candidate)
@@ -142,13 +142,13 @@ def test_every_candidate_on_the_same_questions_is_held_to_a_stricter_level(store
     assert told[0] == "" and "gain: found recall +0.094" in told[11]
     assert "attempt" not in told[attempts.MOST - 1]
     assert "attempt: found number 21 on these questions" in told[-1] and "needed at most 20" in told[-1]
-    fresh = store.add("fresh", {"full": lucky}, questions="others")
+    fresh = store.add("fresh", {"trained": lucky}, questions="others")
     assert refusal(store, fresh, before) == ""
 
 
 def test_a_champion_of_another_game_is_compared_where_it_was_played_again(store: Store) -> None:
-    before = store.add("1", {"full": answered(1.0, 1.0)}, evaluation="old game")
-    after = store.add("2", {"full": answered(0.8, 0.8)})
+    before = store.add("1", {"trained": answered(1.0, 1.0)}, evaluation="old game")
+    after = store.add("2", {"trained": answered(0.8, 0.8)})
     assert "same game: found another" in refusal(store, after, before)
     assert refusal(store, after, before, lambda: answered(0.3, 0.3)) == ""
     assert "gain: found recall -0.100" in refusal(store, after, before, lambda: answered(0.9, 0.9))
@@ -156,9 +156,9 @@ def test_a_champion_of_another_game_is_compared_where_it_was_played_again(store:
 
 @pytest.mark.fault(28)
 def test_an_alias_that_was_moved_by_hand_is_noticed(store: Store) -> None:
-    before, after = store.add("1", {"full": answered(0.2, 0.2)}), store.add("2", {"full": answered(0.8, 0.8)})
+    before, after = store.add("1", {"trained": answered(0.2, 0.2)}), store.add("2", {"trained": answered(0.8, 0.8)})
     told = judge(store, after, before, ["1", "3"]).refusal
     assert "history: found the alias was moved by hand to version 1, and version 3 was promoted last" in told
-    own = store.add("4", {"full": answered(0.9, 0.9), "frozen": answered(0.3, 0.3)})
+    own = store.add("4", {"trained": answered(0.9, 0.9), "frozen": answered(0.3, 0.3)})
     gone = judge(store, own, None, ["3"]).refusal
     assert "version 3 was champion and is none any more" in gone and "`harr rollback --to N`" in gone

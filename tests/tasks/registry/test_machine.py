@@ -131,7 +131,7 @@ class Project(RuleBasedStateMachine):
             return
         work = Path("work/evaluation")
         shutil.rmtree(work, ignore_errors=True)
-        for arm, level in (("full", level_of(model)), ("frozen", 0.1)):
+        for arm, level in (("trained", level_of(model)), ("frozen", 0.1)):
             write_text(work / f"{arm}.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows(level)))
         write_json(work / "played.json", record)
         publish(work, Path("data/evaluation"))
@@ -191,7 +191,7 @@ class Project(RuleBasedStateMachine):
             shutil.rmtree(what)
             shutil.copytree(f"aside/{what}", what)
 
-    @rule(arm=st.sampled_from(["full", "frozen"]))
+    @rule(arm=st.sampled_from(["trained", "frozen"]))
     def rows_are_edited(self, arm: str) -> None:
         """Somebody mends the figures in the project."""
         write_text(Path(f"data/evaluation/{arm}.jsonl"), "".join(json.dumps(row) + "\n" for row in self.rows(1.0)))
@@ -199,7 +199,7 @@ class Project(RuleBasedStateMachine):
     @rule()
     def kept_rows_are_edited(self) -> None:
         """Somebody mends those in the artifact store."""
-        for path in sorted(Path("kept").glob("*/evaluation/full.jsonl"))[-1:]:
+        for path in sorted(Path("kept").glob("*/evaluation/trained.jsonl"))[-1:]:
             write_text(path, "".join(json.dumps(row) + "\n" for row in self.rows(1.0)))
 
     @rule(number=st.integers(1, 6), alias=st.sampled_from(["champion", "candidate", "previous_champion"]))
@@ -308,7 +308,7 @@ class Project(RuleBasedStateMachine):
 
     def played_again(self, params: Params, asked: Any, log: Any, *, model: Path) -> Any:
         """The champion's rows on this game: as good as it is."""
-        return {"full": [self.rows(0.5)]}, {}
+        return {"trained": [self.rows(0.5)]}, {}
 
 
 TestProject = Project.TestCase

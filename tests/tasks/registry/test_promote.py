@@ -66,7 +66,7 @@ def add(params: Params, right: int, *, frozen: int | None = 4, **tags: str) -> s
     publish(Path("work/model"), Path("model"))
     Path("rows").mkdir(exist_ok=True)
     arms: dict[str, Any] = {}
-    for arm, count in {"full": right, "frozen": frozen}.items():
+    for arm, count in {"trained": right, "frozen": frozen}.items():
         path = Path("rows") / f"{arm}.jsonl"
         path.unlink(missing_ok=True)
         if count is not None:
@@ -340,7 +340,7 @@ def test_a_server_on_postgresql_with_its_files_in_s3(
     assert client.get_model_version("harr-smoke", second).source.startswith("mlflow-artifacts:/")
     with urllib.request.urlopen(f"{environment['MLFLOW_S3_ENDPOINT_URL']}/models?list-type=2", timeout=30) as answer:
         kept = answer.read().decode()
-    for path in (f"retriever/{LOADABLE}/harr.json", "evaluation/full.jsonl", "promotion.html", "requirements.txt"):
+    for path in (f"retriever/{LOADABLE}/harr.json", "evaluation/trained.jsonl", "promotion.html", "requirements.txt"):
         assert f"/{path}</Key>" in kept
     assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
     client.create_registered_model("harr-smoke.promotion")

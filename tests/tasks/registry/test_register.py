@@ -56,7 +56,7 @@ def finished(right: int, text: str = "first") -> None:
     write_json(Path("data/questions/test.jsonl"), {"id": "q0"})
     arms = {
         arm: [[{"id": f"q{i}", "answer_f1": float(i < count)} for i in range(40)]]
-        for arm, count in {"bm25": 6, "frozen": 4, "oracle_query": 39, "full": right}.items()
+        for arm, count in {"bm25": 6, "frozen": 4, "oracle_query": 39, "trained": right}.items()
     }
     for arm, (rows,) in arms.items():
         Path("work/evaluation").mkdir(exist_ok=True)
@@ -110,12 +110,14 @@ def test_a_version_says_its_figures_with_intervals_and_so_does_the_parent_run(
 ) -> None:
     merged(params, "one", monkeypatch)
     found = version(params)
-    assert found.tags["figure"].startswith("full: answer F1 60.0 [") and found.tags["figure"].endswith(", n 40, 1 run")
+    assert found.tags["figure"].startswith("trained: answer F1 60.0 [") and found.tags["figure"].endswith(
+        ", n 40, 1 run"
+    )
     assert "frozen: answer F1 10.0 [" in found.tags["figure before training"]
     assert found.tags["figure of the best simple arm"].startswith("bm25: answer F1 15.0 ["), "no ceiling"
-    assert "; full gains +45.0 [" in found.tags["figure of the best simple arm"]
+    assert "; trained gains +45.0 [" in found.tags["figure of the best simple arm"]
     for told in (
-        "full           60.0 [",
+        "trained        60.0 [",
         "`harr pull models:/harr-smoke/1 DIR`",
         "mlflow.pyfunc",
         "base encoder,\nbase;",
@@ -130,7 +132,7 @@ def test_a_version_says_its_figures_with_intervals_and_so_does_the_parent_run(
     }  # fmt: skip
     assert set(headline) == {"answer_f1", "low", "high", "gain", "gain_low", "gain_high", "n", "runs"}
     assert headline["gain_low"] > 0.2
-    means = "full beats bm25, the best arm without training: +45.0 points of answer F1 ["
+    means = "trained beats bm25, the best arm without training: +45.0 points of answer F1 ["
     assert parent.data.tags["mlflow.note.content"].startswith(means)
     kept = Path(version(params).source)
     assert digest_of(kept / LOADABLE) == digest_of(Path("models/retriever")) == version(params).tags["model"]
@@ -247,7 +249,7 @@ def replaced(path: str, before: str, after: str) -> None:
 
 def rows_of_another_arm() -> None:
     """Rows were put in place of others, and the list that would tell was removed."""
-    shutil.copy("data/evaluation/frozen.jsonl", "data/evaluation/full.jsonl")
+    shutil.copy("data/evaluation/frozen.jsonl", "data/evaluation/trained.jsonl")
     Path("data/evaluation/sha256sums.txt").unlink()
 
 
@@ -268,9 +270,9 @@ WRONG: dict[str, tuple[Callable[[], object], type[HarrError], str]] = {
     "no note": (lambda: noted([]), ParamsError, LOST),
     "one stage": (lambda: noted({"stages": {"merge": {"deps": []}}}), ParamsError, LOST),
     "rows": (
-        lambda: Path("data/evaluation/full.jsonl").write_text(""),
+        lambda: Path("data/evaluation/trained.jsonl").write_text(""),
         DamagedFile,
-        r"full\.jsonl is damaged .*; run `dvc",
+        r"trained\.jsonl is damaged .*; run `dvc",
     ),
     "hashes": (rows_of_another_arm, DamagedFile, r"sha256sums\.txt is missing, which tells rows that were played"),
     "figures": (  # they would stand on the version's page, though the gate goes by the rows

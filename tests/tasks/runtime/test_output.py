@@ -79,7 +79,7 @@ def test_the_end_of_a_run_is_the_table_what_it_means_and_three_commands(
     monkeypatch.setenv("VIRTUAL_ENV", "here")
     rows: Any = {
         arm: [[{"id": f"q{i}", "answer_f1": float(i < found), "recall": 0.5, "all_gold": 0.0} for i in range(40)]]
-        for arm, found in {"bm25_first_answer": 12, "frozen": 4, "full": right}.items()
+        for arm, found in {"bm25_first_answer": 12, "frozen": 4, "trained": right}.items()
     }
     summary: Any = summarise(rows, resamples=100, seed=0)
     write_json(Path("metrics/contrasts.json"), summary.pop("contrasts"))
@@ -88,7 +88,7 @@ def test_the_end_of_a_run_is_the_table_what_it_means_and_three_commands(
     assert lines[0].startswith("arm ") and max(map(len, lines)) <= columns
     means = " ".join(" ".join(lines).split())
     gain = f"{100 * (right - 12) / 40:+.1f} points of answer F1 ["
-    assert f"full {verdict} bm25_first_answer, the best arm without training: {gain}" in means
+    assert f"trained {verdict} bm25_first_answer, the best arm without training: {gain}" in means
     assert [word for line in lines for word in re.findall(r"^  (harr \w+)", line)] == [
         "harr promote" if verdict == "beats" else "harr preview",
         "harr serve",

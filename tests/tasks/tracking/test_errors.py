@@ -92,7 +92,7 @@ def test_no_version_is_registered_without_its_files(store: type[Answers]) -> Non
     Path("model").mkdir()
     Path("model/model.safetensors").write_text("x")
     params = Params.load()
-    summary = summarise({"full": [[{"id": "q1", "answer_f1": 1.0}]]}, resamples=10, seed=0)
+    summary = summarise({"trained": [[{"id": "q1", "answer_f1": 1.0}]]}, resamples=10, seed=0)
     with pytest.raises(Refused, match="403"), tracked_run("merge", params) as run:
         register(run, params, "llm", Path("model"), Path("evaluation"), {}, summary)
     assert MlflowClient().search_registered_models() == []

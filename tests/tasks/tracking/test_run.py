@@ -58,10 +58,10 @@ def test_stages_are_children_of_one_run_with_params_figures_and_inputs(client: M
     assert notes["train"] == "Train the retriever by grpo."
     assert notes["pipeline"] == f"- **download**: {notes['download']}\n- **train**: {notes['train']}"
     with tracked_run("evaluate", params) as run:
-        run.headline({"answer_f1": 0.5}, "full is better")
+        run.headline({"answer_f1": 0.5}, "trained is better")
     with tracked_run("merge", params) as run:
         pass
-    assert runs(client)["pipeline"].data.tags["mlflow.note.content"] == "full is better"
+    assert runs(client)["pipeline"].data.tags["mlflow.note.content"] == "trained is better"
     (given,) = found["download"].inputs.dataset_inputs
     assert given.dataset.digest == digest_of(Path("questions.jsonl"))[:32]
 

@@ -27,15 +27,15 @@ def episode(number: int, *, right: bool) -> Episode:
 
 
 def played() -> dict[str, Any]:
-    """Ten questions, which only full answers."""
-    sides = {"bm25": False, "frozen": False, "full": True}
+    """Ten questions, which only trained answers."""
+    sides = {"bm25": False, "frozen": False, "trained": True}
     episodes = {arm: [episode(number, right=right) for number in range(10)] for arm, right in sides.items()}
     return {"episodes": episodes, "rows": {arm: [question_rows(side)] for arm, side in episodes.items()}}
 
 
 def test_both_arms_show_the_same_questions_spread_evenly() -> None:
     chosen = [(one["arm"], one["id"]) for one in trajectories(**played(), count=5)]
-    assert chosen == [(arm, f"q{number}") for arm in ("frozen", "full") for number in (0, 2, 4, 6, 8)]
+    assert chosen == [(arm, f"q{number}") for arm in ("frozen", "trained") for number in (0, 2, 4, 6, 8)]
     assert len(trajectories(**played(), count=50)) == 20 and trajectories(**played(), count=0) == []
 
 
@@ -48,10 +48,10 @@ def test_a_trace_tells_question_answer_gold_metrics_and_every_hop(
         for _ in range(2):  # a replay that was killed sends them again
             run.traces(trajectories(**played(), count=2))
     traces = {trace.info.client_request_id: trace for trace in client.search_traces(locations=["1"])}
-    assert sorted(traces) == ["frozen/q0", "frozen/q5", "full/q0", "full/q5"]
-    trace = traces["full/q5"]
+    assert sorted(traces) == ["frozen/q0", "frozen/q5", "trained/q0", "trained/q5"]
+    trace = traces["trained/q5"]
     assert trace.info.trace_metadata["mlflow.sourceRun"] == run.run_id
-    assert (trace.info.tags["arm"], trace.info.tags["question"]) == ("full", "q5")
+    assert (trace.info.tags["arm"], trace.info.tags["question"]) == ("trained", "q5")
     assert trace.info.request_preview == "Where was the founder of Acme born?" and trace.info.response_preview == "Bath"
     root, first, second = sorted(trace.data.spans, key=lambda span: span.start_time_ns + bool(span.parent_id))
     assert [first.name, second.name] == ["hop 1: Who founded Acme?", "hop 2: Where was she born?"]

@@ -12,7 +12,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import harr
-from harr.arms import ARMS, FULL
+from harr.arms import ARMS, TRAINED
 from harr.builders.players import open_players
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
@@ -47,7 +47,7 @@ def test_it_finds_what_it_finds_within_harr_from_any_folder(
 ) -> None:
     asked = searches(6)
     with open_players(Params.load(), PLACES, [], candidates="corpus") as player:
-        within = player(ARMS[FULL], RETRIEVER).retrieve(asked)
+        within = player(ARMS[TRAINED], RETRIEVER).retrieve(asked)
         frozen = player(ARMS["history"], None).retrieve(asked)
     assert ids(within) != ids(frozen), "the training stood in for changed nothing"
     monkeypatch.chdir(tmp_path)

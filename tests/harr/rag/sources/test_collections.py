@@ -52,7 +52,7 @@ def place(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
 def params(tiny: str, sources: dict[str, object], **changes: object) -> Params:
     encoder = {"model": tiny, "max_tokens": 64}
     retriever = {"k": 3, "pool": 8, "max_tokens": 64, "search": "hybrid"}
-    writes = {"generator": {"kind": "local", "model": "none"}, "evaluate": {"arms": ["base", "full"]}}
+    writes = {"generator": {"kind": "local", "model": "none"}, "evaluate": {"arms": ["base", "trained"]}}
     game = {"sources": sources, "pipeline": {"name": "r_search", "tools": list(sources)}}
     return Params.model_validate(RECIPE | {"encoder": encoder, "retriever": retriever} | writes | game | changes)
 
@@ -72,7 +72,7 @@ def test_the_bytes_of_a_corpus_without_sources_are_those_of_ever(tmp_path: Path)
 def test_every_tool_searches_its_own_passages(tiny: str) -> None:
     questions = read_questions(QUESTIONS / "test.jsonl")
     with open_players(params(tiny, OWN), PLACES, questions, candidates="corpus") as player:
-        retriever = player(ARMS["full"], None)
+        retriever = player(ARMS["trained"], None)
         assert isinstance(retriever, Sources)
         searches = [Search(q, q.text, tool=tool) for q in questions for tool in ("News", "General", "All", "Banana")]
         found = retriever.retrieve(searches)
