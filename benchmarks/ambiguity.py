@@ -20,12 +20,12 @@ from typing import Any
 os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 from harr.arms import ARMS
+from harr.builders.generators import build_generator
 from harr.builders.methods import method_of
 from harr.builders.pipeline import build_pipeline
 from harr.builders.places import Places
 from harr.builders.players import open_players
 from harr.builders.setup import open_setup
-from harr.builders.writers import build_generator
 from harr.corpus.passages import read_questions
 from harr.evaluate.intervals import resample
 from harr.io.files import read_json, write_json
@@ -57,8 +57,8 @@ def played(params: Params, places: Places, arm: str, questions: Sequence[Questio
     """Return answer F1 of every question, and the share of its sub-queries that leave out whom they are about."""
     pipeline = build_pipeline(params.pipeline, params.generator, places)
     with open_players(params, places, questions, candidates="corpus") as player:
-        writer = build_generator(params.generator, params.seed, places)
-        episodes = play(questions, pipeline, player(ARMS[arm], folder), writer)
+        generator = build_generator(params.generator, params.seed, places)
+        episodes = play(questions, pipeline, player(ARMS[arm], folder), generator)
     searches = [step.search for episode in episodes for step in episode.steps]
     return {
         "f1": [answer_f1(episode) or 0.0 for episode in episodes],

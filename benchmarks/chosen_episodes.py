@@ -31,10 +31,10 @@ from harr_encyclopaedia.traces import Oracle, Reader, game_of, open_world
 from harr_selectors import beam, best_of
 
 from harr.arms import ARMS, TRAINED
+from harr.builders.generators import language_model_facts
 from harr.builders.pipeline import build_pipeline
 from harr.builders.places import Places
-from harr.builders.players import open_players, open_samplers, open_writer
-from harr.builders.writers import writer_facts
+from harr.builders.players import open_generator, open_players, open_samplers
 from harr.compute.products import use_onednn
 from harr.corpus.passages import read_questions
 from harr.evaluate.intervals import resample
@@ -201,17 +201,17 @@ def choices(
     trained, size = Path("models/adapter"), params.evaluate.batch_size
     pipeline, arm = build_pipeline(params.pipeline, params.generator, places), ARMS[TRAINED]
     with open_players(params, places, questions, candidates="corpus") as player:
-        game = Game(TRAINED, pipeline, player(arm, trained), open_writer(params, places, arm, trained))
+        game = Game(TRAINED, pipeline, player(arm, trained), open_generator(params, places, arm, trained))
         greedy = game.play(questions, batch_size=size)
-        writers = open_samplers(params, places, trained, params.evaluate.samples)
-        groups = play_samples(questions, game, writers, batch_size=size)
+        samplers = open_samplers(params, places, trained, params.evaluate.samples)
+        groups = play_samples(questions, game, samplers, batch_size=size)
         found = {TRAINED: Choice(greedy, [(episode,) for episode in greedy])}
         found["majority"] = Choice([majority(group) for group in groups], groups)
         for name, grader in {"taught": small, "rule": Rule()}.items():
             for arm_name in ("best_of", "beam"):
                 before, ended, paid = dict(grader.usage()), groups, groups
                 if arm_name == "beam":
-                    ended, paid = beam.play_beam(questions, game, writers, grader, batch_size=size)
+                    ended, paid = beam.play_beam(questions, game, samplers, grader, batch_size=size)
                 chosen, after = best_of.choose_best(ended, grader), grader.usage()
                 took = {key: (after[key] - before[key]) / len(questions) for key in after if key.endswith("tokens")}
                 found[f"{arm_name}, {name}"] = Choice(chosen, paid, took)
@@ -237,7 +237,7 @@ def main() -> None:
     print("the commonest score is {commonest:.1%}".format(**tried), flush=True)
     questions = list(read_questions(Path("data/questions/test.jsonl")))
     found, groups = choices(params, places, small, questions)
-    tokens, golds = writer_facts(params.generator, places).tokens, [question.gold_ids for question in questions]
+    tokens, golds = language_model_facts(params.generator, places).tokens, [question.gold_ids for question in questions]
     right = {name: [100 * float(answer_em(one) or 0.0) for one in choice.episodes] for name, choice in found.items()}
     right["pass@n"] = [100.0 * any(answer_em(episode) == 1.0 for episode in group) for group in groups]
     kept: dict[str, Any] = {"grader": tried}

@@ -71,8 +71,8 @@ def kinds(root: Path) -> dict[str, Kind]:
     small = {"vocab_size": 32, "hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2}
     retriever = BertModel(BertConfig(**small, num_hidden_layers=1))
     published("retriever", lambda draft: retriever.save_pretrained(draft))
-    writer = Qwen3ForCausalLM(Qwen3Config(**small, num_hidden_layers=1, num_key_value_heads=2, head_dim=8))
-    published("llm", lambda draft: writer.save_pretrained(draft))
+    language_model = Qwen3ForCausalLM(Qwen3Config(**small, num_hidden_layers=1, num_key_value_heads=2, head_dim=8))
+    published("language_model", lambda draft: language_model.save_pretrained(draft))
     rows = "".join(f'{{"id": "q{i}", "recall": 1.0}}\n' for i in range(24))
     published("evaluation", lambda draft: write_text(draft / "trained.jsonl", rows))
     layer = torch.nn.Linear(8, 8)
@@ -121,7 +121,7 @@ def openers(root: Path) -> dict[str, Kind]:
         "adapter": lambda: load_adapter(encoder, root / "adapter") or True,
         "train/checkpoint-000001": checkpoint,
         "retriever": lambda: find_folder(str(root / "retriever")),
-        "llm": lambda: load_model(str(root / "llm")),
+        "language_model": lambda: load_model(str(root / "language_model")),
         "evaluation": rows_of_evaluation,
         "batch": lambda: read_batch(root / "batch/batch-00000.jsonl"),
     }
@@ -189,7 +189,7 @@ def main() -> int:
             if not hit:
                 place = next((i for i, (a, b) in enumerate(zip(whole, changed, strict=False)) if a != b), len(changed))
                 print(f"MISSED {name}: {path.name} at byte {place} of {len(whole)}")
-        whole_again = {name: name == "llm" or kind.open() is not None for name, kind in all_kinds.items()}
+        whole_again = {name: name == "language_model" or kind.open() is not None for name, kind in all_kinds.items()}
         made, held = rebuilt(Path(folder), draw)
     for name in cases:
         print(f"{name}: {hits[name]} of {cases[name]} found, among {len(files[name])} files")

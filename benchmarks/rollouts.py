@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from harr.arms import ARMS
+from harr.builders.generators import build_generator
 from harr.builders.pipeline import build_pipeline
 from harr.builders.players import open_players
-from harr.builders.writers import build_generator
 from harr.corpus.passages import read_questions
 from harr.errors import ParamsError
 from harr.params import Params
@@ -43,13 +43,13 @@ def main() -> None:
     params = Params.load()
     questions = read_questions(QUESTIONS / "test.jsonl")[:COUNT]
     pipeline = build_pipeline(params.pipeline, params.generator, PLACES)
-    writer = build_generator(params.generator, params.seed, PLACES)
-    if isinstance(writer, CachedGenerator):
-        writer = writer.generator  # what is remembered would be no measure
-    if writer is None:
+    own = build_generator(params.generator, params.seed, PLACES)
+    if isinstance(own, CachedGenerator):
+        own = own.generator  # what is remembered would be no measure
+    if own is None:
         raise ParamsError("generator.kind: none has no batches to count; use a recipe with a generator")
     with open_players(params, PLACES, questions, candidates="corpus") as player:
-        retriever, generator = player(ARMS["history"], None), Counted(writer)
+        retriever, generator = player(ARMS["history"], None), Counted(own)
         play(questions[:4], pipeline, retriever, generator)
         generator.batches, began = 0, time.perf_counter()
         together = play(questions, pipeline, retriever, generator)

@@ -24,7 +24,7 @@ CUDA = torch.cuda.is_available()
 PLACE: dict[str, Any] = {"device": "cuda" if CUDA else "cpu", "dtype": torch.bfloat16 if CUDA else torch.float32}
 
 
-def writer(vocabulary: int) -> LanguageModel:
+def language_model(vocabulary: int) -> LanguageModel:
     """Return a random model that reads and writes numbered words."""
     words = {f"w{number} ": number for number in range(vocabulary)}
     own = Tokenizer(models.WordLevel(words, unk_token="w0 "))
@@ -49,7 +49,7 @@ def writer(vocabulary: int) -> LanguageModel:
 
 def uneven(rows: int, at_once: int, repeats: int) -> dict[str, float]:
     """Return tokens a second of CPU for texts of 50 tokens on average, with rows put together and without."""
-    model = writer(2_000)
+    model = language_model(2_000)
     model.ends = set(range(0, 2_000, 50))
     model.model.generation_config.eos_token_id = sorted(model.ends)
     torch.manual_seed(0)
@@ -119,7 +119,7 @@ def main() -> None:
         return
     print(("{:>13}" * 6).format("vocabulary", "rows", "harr", "transformers", "bare", "ratio"))
     for vocabulary in given.vocabularies:
-        model = writer(vocabulary)
+        model = language_model(vocabulary)
         for rows in given.rows:
             rate = compare(model, rows, given.repeats)
             told = "".join(f"{rate[name]:13,.0f}" for name in ("harr", "transformers", "bare"))

@@ -10,9 +10,9 @@ from statistics import fmean
 
 import harr
 from harr.arms import ARMS
+from harr.builders.generators import build_generator
 from harr.builders.pipeline import build_pipeline
 from harr.builders.players import open_players
-from harr.builders.writers import build_generator
 from harr.corpus.passages import read_questions
 from harr.params import Params
 from harr.rag.rollout import play

@@ -21,10 +21,10 @@ import numpy as np
 from harr_encyclopaedia import grammar
 
 from harr.arms import ARMS, TRAINED
+from harr.builders.generators import build_generator
 from harr.builders.pipeline import build_pipeline
 from harr.builders.places import Places
 from harr.builders.players import open_players
-from harr.builders.writers import build_generator
 from harr.corpus.passages import Passages, read_questions
 from harr.evaluate.intervals import resample
 from harr.io.files import write_json
@@ -108,15 +108,15 @@ def main() -> None:
     params, places = Params.load(Path("params.yaml")), Places.of_project(Path.cwd())
     questions = [q for q in read_questions(Path("data/questions/test.jsonl")) if len(q.gold_ids) == 2]
     pipeline = build_pipeline(params.pipeline, params.generator, places)
-    writer = build_generator(params.generator, params.seed, places)
+    generator = build_generator(params.generator, params.seed, places)
     folders = trained_runs(params)
     scores: dict[str, Scores] = {}
     with open_players(params, places, questions, candidates="corpus") as player:
         told = Told(player(ARMS["bm25"], None), Passages.open(places.corpus))
-        vague_N = np.array([vague(own) for own in play(questions, pipeline, told, writer)])
+        vague_N = np.array([vague(own) for own in play(questions, pipeline, told, generator)])
         for name, arm in params.evaluate.arm_table.items():
             for folder in folders.get(name, [None]):
-                episodes = play(questions, pipeline, player(arm, folder), writer)
+                episodes = play(questions, pipeline, player(arm, folder), generator)
                 scores.setdefault(name, []).append([answer_em(own) or 0.0 for own in episodes])
                 written_N = np.array([vague(own) for own in episodes])
                 share, count = 100 * np.nanmean(written_N), (~np.isnan(written_N)).sum()

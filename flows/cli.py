@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, BadParameter, Option, Typer
 
-from flows import lengths, llm
+from flows import language_model, lengths
 from flows.command import PLAIN, call
 from harr.errors import CorpusError
 from tasks.runtime.command import run_command
@@ -261,7 +261,7 @@ def status(as_json: AsJson = False) -> None:
     show(asdict(state), status_lines(state), as_json=as_json)
 
 
-for command in (*llm.COMMANDS, *lengths.COMMANDS):
+for command in (*language_model.COMMANDS, *lengths.COMMANDS):
     app.command()(command)
 
 

@@ -116,7 +116,7 @@ def estimate_memory(
     reading = 8 * (shape.inner + 4 * shape.width)  # a token of a pass without gradient, in two layers
     estimate = {"embed": BASE["embed"] + (6 if half else 4) * shape.weights + shard}
     estimate["embed"] += params.embed.batch_size * text * reading
-    if params.writer_learns:
+    if params.language_model_learns:
         return estimate
     index = 0.0 if params.index.uri else MILVUS_LITE * 4 * passages * shape.width
     towers = 2 if params.train.positions or getattr(params.train, "critic", "") == "encoder" else 1

@@ -25,7 +25,7 @@ class Arm:
     """What the arm is; the end of a sentence that begins with its name."""
     look: str = ""
     """Its colour (``harr/report/plots.py``) and marker in plots; empty: spare ones."""
-    learner: Literal["retriever", "writer", "either"] = "retriever"
+    learner: Literal["retriever", "language_model", "either"] = "retriever"
     """Which player learns in the runs that the arm goes with."""
     trained: bool = False
     """Whether it is trained, once per seed; if not, it plays once as it is."""
@@ -137,34 +137,37 @@ ARMS = {
     "base": Arm(
         "is the language model before any training",
         "grey s",
-        learner="writer",
+        learner="language_model",
         untaught=True,
         before="the untrained language model",
     ),
     "warmstart": Arm(
         "is the language model taught by examples, with which training by reward begins",
         "blue o",
-        learner="writer",
+        learner="language_model",
         taught=True,
         before="its warm start",
     ),
     "few_shot": Arm(
-        "is the same model shown the best set of demonstrations", "orange ^", learner="writer", demonstrations="best"
+        "is the same model shown the best set of demonstrations",
+        "orange ^",
+        learner="language_model",
+        demonstrations="best",
     ),
     "few_shot_all": Arm(
-        "is the same model shown all sets of demonstrations", "purple v", learner="writer", demonstrations="all"
+        "is the same model shown all sets of demonstrations", "purple v", learner="language_model", demonstrations="all"
     ),
     "sft": Arm(
         "was taught to write without demonstrations what it wrote best with them",
         "blue o",
-        learner="writer",
+        learner="language_model",
         trained=True,
         inside="sft",
     ),
     "majority": Arm(
         "is the trained model, which plays a question evaluate.samples times by chance and gives the most frequent answer",
         "teal H",
-        learner="writer",
+        learner="language_model",
         trained=True,
         inside=".",
         votes=True,
@@ -199,4 +202,4 @@ def player_arm(player: str, settings: Mapping[str, Any]) -> Arm:
     'is the trained model as mine.choose:best plays it'
     """
     says = f"is the trained model as {player} plays it"
-    return Arm(says, learner="writer", trained=True, inside=".", player=player, settings=settings)
+    return Arm(says, learner="language_model", trained=True, inside=".", player=player, settings=settings)

@@ -85,7 +85,7 @@ def try_questions(params: FilterParams, setup: Setup, batch: Sequence[Question],
     if params.keep == "all":
         return [{"id": q.id, "kept": True, "reason": "all are kept"} for q in playable]
     generator = setup.sample(params.temperature) if setup.sample else setup.generator
-    if not setup.writer:
+    if not setup.language_model:
         setup.policy.sampling = torch.Generator().manual_seed(seed)
     repeated = [question for question in playable for _ in range(params.group_size)]
     episodes = iter(play(repeated, setup.pipeline, setup.retriever, generator))

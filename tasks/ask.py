@@ -26,9 +26,9 @@ def ask(params: Params, text: str, model: Path | None = None) -> Episode:
         ParamsError: no question, or the pipeline is given its passages with each question.
         ModelError: there is no model.
     """
+    from harr.builders.generators import build_generator, build_reader
     from harr.builders.pipeline import build_pipeline
-    from harr.builders.players import open_players, open_writer
-    from harr.builders.writers import build_generator, build_reader
+    from harr.builders.players import open_generator, open_players
     from harr.evaluate.play import Game
 
     question = Question("asked", " ".join(text.split()))
@@ -39,14 +39,16 @@ def ask(params: Params, text: str, model: Path | None = None) -> Episode:
             "harr ask searches the corpus, and params.yaml picks from passages that come with each question; set "
             "retriever.candidates and evaluate.candidates: corpus"
         )
-    folder, arm, writes = find_model(params, model), ARMS[TRAINED], params.writer_learns
+    folder, arm, writes = find_model(params, model), ARMS[TRAINED], params.language_model_learns
     pipeline = build_pipeline(params.pipeline, params.generator, PLACES)
     reader = build_reader(params.evaluate.reader, params.seed, PLACES)
-    writer = (
-        open_writer(params, PLACES, arm, folder) if writes else build_generator(params.generator, params.seed, PLACES)
+    generator = (
+        open_generator(params, PLACES, arm, folder)
+        if writes
+        else build_generator(params.generator, params.seed, PLACES)
     )
     with open_players(params, PLACES, [question], candidates="corpus") as player:
-        [episode] = Game("ask", pipeline, player(arm, folder), writer, reader).play([question], batch_size=1)
+        [episode] = Game("ask", pipeline, player(arm, folder), generator, reader).play([question], batch_size=1)
     return episode
 
 

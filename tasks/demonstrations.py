@@ -62,9 +62,9 @@ def write_demonstrations(params: Params, teacher: Teacher, plan: Teaching, file:
     Raises:
         CorpusError: ``out`` exists, there is no question, or no episode was good enough.
     """
+    from harr.builders.generators import build_reader
     from harr.builders.pipeline import build_pipeline, build_reward
     from harr.builders.players import open_players
-    from harr.builders.writers import build_reader
     from harr.corpus.passages import read_questions
     from harr.corpus.sample import draw_questions
     from harr.datasets.local import read_question_file
@@ -87,9 +87,11 @@ def write_demonstrations(params: Params, teacher: Teacher, plan: Teaching, file:
     with open_players(params, PLACES, questions, candidates=where) as player:
         retriever = player(ARMS[TRAINED], None)
         for sample in range(plan.samples):
-            writer = build_reader(teacher, params.seed + sample, PLACES, "teacher")
+            generator = build_reader(teacher, params.seed + sample, PLACES, "teacher")
             desc = f"demonstrations {sample + 1}/{plan.samples}"
-            episodes += Game(desc, pipeline, retriever, writer).play(questions, batch_size=params.evaluate.batch_size)
+            episodes += Game(desc, pipeline, retriever, generator).play(
+                questions, batch_size=params.evaluate.batch_size
+            )
     rewards = [row.get("reward") for row in reward.means(episodes)]
     choice = choose(episodes, rewards, at_least=plan.at_least, each=plan.each, hidden=hidden)
     dropped = ", ".join(f"{count} {reason}" for reason, count in choice.dropped.most_common())

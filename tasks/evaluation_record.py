@@ -41,7 +41,7 @@ def record_game(params: Params) -> dict[str, Any]:
     facts, test = corpus_facts(), QUESTIONS / "test.jsonl"
     return {
         "model": content_of(ADAPTER),
-        "generator": None if params.writer_learns else content_of(GENERATOR),
+        "generator": None if params.language_model_learns else content_of(GENERATOR),
         "corpus": facts["identity"],
         "passages": facts["passages"],
         "trained_on": facts["trained_on"]["identity"] if TRAINED_ON.exists() else None,
@@ -64,7 +64,7 @@ def game(params: Params) -> dict[str, Any]:
     sections: dict[str, Any] = {"pipeline": True, "retriever": True, "evaluate": True, "reward": True, "seed": True}
     values = params.model_dump(
         mode="json",
-        include=sections | ({} if params.writer_learns else {"generator": True}),
+        include=sections | ({} if params.language_model_learns else {"generator": True}),
         exclude={"retriever": {"encoder"}, "generator": away, "reward": {"judge": away, "reranker": away}},
     )
     evaluate, reward = values.pop("evaluate"), values.pop("reward")

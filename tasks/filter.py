@@ -31,8 +31,8 @@ def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
     with open_setup(params, PLACES, QUESTIONS / "train.jsonl") as setup:
         figures = prepare(params.filter, setup, FILTERED, WORK / "filter", log, params.seed)
         sampled = setup.sample.opened if setup.sample else {}
-        writers = {f"writer at {temperature:g}": sampler for temperature, sampler in sampled.items()}
-        report_usage(log, generator=setup.generator, **writers, judge=setup.reward, sources=setup.retriever)
+        generators = {f"generator at {temperature:g}": sampler for temperature, sampler in sampled.items()}
+        report_usage(log, generator=setup.generator, **generators, judge=setup.reward, sources=setup.retriever)
     return figures
 
 

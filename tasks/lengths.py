@@ -135,7 +135,7 @@ def ask_reader(params: Params, logs: Sequence[Path], keep: "Rule" = "all", limit
     Raises:
         ParamsError: a log is missing, or its name gives no length; or there is no generator.
     """
-    from harr.builders.writers import build_generator
+    from harr.builders.generators import build_generator
     from harr.evaluate.answers import exam_of, read_answers
     from harr.evaluate.lengths import by_length, whole_lines
     from harr.evaluate.picks import cut_row

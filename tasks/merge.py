@@ -14,7 +14,7 @@ from harr.params.embed import EncoderParams
 from harr.params.reward import metric_name
 from tasks.common import filter_suite, read_vectors_manifest
 from tasks.evaluation_record import check_played, content_of, same_game
-from tasks.paths import ADAPTER, EVALUATION, LLM, LOCK, METRICS, RETRIEVER, WORK, trained_folder
+from tasks.paths import ADAPTER, EVALUATION, LANGUAGE_MODEL, LOCK, METRICS, RETRIEVER, WORK, trained_folder
 from tasks.runtime.stage import main
 from tasks.tracking.fingerprints import revisions
 from tasks.tracking.inputs import check_settings
@@ -22,19 +22,22 @@ from tasks.tracking.run import Run
 
 
 def merge_adapter(params: Params) -> dict[str, float]:
-    """Write the trained model as a stock folder, models/retriever or models/llm, checked against the adapter.
+    """Write the trained model as a stock folder, models/retriever or models/language_model, checked against the
+    adapter.
 
     The other folder says in ``untrained.json`` who played there. A retriever has a tower of queries and one of
     documents, which is the base encoder, or the trained one of actions; ``merge.towers`` may leave it out.
     """
     vectors = read_vectors_manifest()
     facts = {"index_identity": vectors["identity"], "adapter": content_of(ADAPTER)}
-    if params.writer_learns:
-        from harr.merge.llm import merge_llm
+    if params.language_model_learns:
+        from harr.merge.language_model import merge_language_model
 
         _note(RETRIEVER, params, {"encoder", "retriever"})
-        return merge_llm(ADAPTER, LLM, WORK / "merge", facts=facts, training=training_facts(params))
-    _note(LLM, params, {"generator"})
+        return merge_language_model(
+            ADAPTER, LANGUAGE_MODEL, WORK / "merge", facts=facts, training=training_facts(params)
+        )
+    _note(LANGUAGE_MODEL, params, {"generator"})
     return _merge_retriever(params, facts | {"documents": vectors["encoder"]})
 
 

@@ -37,9 +37,9 @@ def play_occluded(
 def _occlusion(
     params: Params, questions: Sequence[Question], runs: "Sequence[ArmRun]", trained: list[Rows], log: Log
 ) -> dict[str, Any]:
+    from harr.builders.generators import build_generator
     from harr.builders.pipeline import build_reward
     from harr.builders.players import open_players
-    from harr.builders.writers import build_generator
     from harr.evaluate.play import Game
     from harr.evaluate.summary import contrast, summarise
     from harr.rag.retrieval.rewritten import Rewritten, hidden_parts

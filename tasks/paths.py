@@ -22,7 +22,7 @@ SINCE = "since_training"
 """Prefix of the figures in metrics/index.json on what changed since it was written."""
 FILTERED, EVALUATION = Path("data/filtered"), Path("data/evaluation")
 GENERATOR, ADAPTER, ARMS = PLACES.generator, Path("models/adapter"), Path("models/arms")
-RETRIEVER, LLM, LENGTHS = Path("models/retriever"), Path("models/llm"), Path("models/lengths")
+RETRIEVER, LANGUAGE_MODEL, LENGTHS = Path("models/retriever"), Path("models/language_model"), Path("models/lengths")
 AUDITS = "audits.json"
 """The file of an evaluation with the findings against ``trained`` (tasks/audits.py)."""
 METRICS, PLOTS, REPORTS = Path("metrics"), Path("plots"), Path("reports")
@@ -44,6 +44,6 @@ CHECKS = Path("gx/uncommitted/data_docs/local_site/validations")
 """Pages of the expectations, a folder per suite."""
 
 
-def trained_folder(params: "Params") -> tuple[Literal["retriever", "llm"], Path]:
+def trained_folder(params: "Params") -> tuple[Literal["retriever", "language_model"], Path]:
     """Return the kind of model that was trained, and where stage merge wrote it."""
-    return ("llm", LLM) if params.writer_learns else ("retriever", RETRIEVER)
+    return ("language_model", LANGUAGE_MODEL) if params.language_model_learns else ("retriever", RETRIEVER)

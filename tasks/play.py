@@ -40,23 +40,23 @@ def play_arms(
     Returns:
         Question rows per arm, one list per seed; and the episodes of the first seed and the first kind of candidates.
     """
+    from harr.builders.generators import build_generator, build_reader
     from harr.builders.pipeline import build_reward
-    from harr.builders.players import open_players, open_writer
-    from harr.builders.writers import build_generator, build_reader
+    from harr.builders.players import open_generator, open_players
     from harr.evaluate.play import ArmRun, Game
     from harr.evaluate.rows import join_candidates
 
     for arm in params.evaluate.arm_table.values():
         if arm.player:  # a wrong one ends the stage before any arm is played
             player_of(arm)
-    runs, pipelines, writes = arm_runs(params, model), arm_pipelines(params), params.writer_learns
+    runs, pipelines, writes = arm_runs(params, model), arm_pipelines(params), params.language_model_learns
     reward = build_reward(params.reward, params.encoder, params.seed, PLACES)
     reader = build_reader(params.evaluate.reader, params.seed, PLACES)
     generator = None if writes else build_generator(params.generator, params.seed, PLACES)
 
     def game(run: ArmRun, desc: str, retriever: Retriever) -> Game:
-        writer = open_writer(params, PLACES, run.arm, run.folder) if writes else generator
-        return Game(desc, pipelines[run.name], retriever, writer, reader)
+        own = open_generator(params, PLACES, run.arm, run.folder) if writes else generator
+        return Game(desc, pipelines[run.name], retriever, own, reader)
 
     rows: list[dict[str, Rows]] = [{} for _ in runs]
     first_episodes: dict[str, list[Episode]] = {}
@@ -100,14 +100,14 @@ def play_run(
     section = params.evaluate
     groups = play_samples_of(params, run, game, questions)
     episodes, paid = choose_episodes(params, run, game, questions, groups, log)
-    report_usage(log, **({str(run): game.generator} if params.writer_learns else {}), sources=game.retriever)
+    report_usage(log, **({str(run): game.generator} if params.language_model_learns else {}), sources=game.retriever)
     lost = [step.retrieval.shortened for episode in episodes for step in episode.steps]
     if dropped := sum(shortened.dropped for shortened in lost):
         print(f"{game.desc}: {dropped} hops left out of states longer than retriever.max_tokens")
     if cut := sum(shortened.thought_cut for shortened in lost):
         print(f"{game.desc}: {cut} thoughts cut in states longer than retriever.max_tokens")
     rows = game.rows(episodes, reward.means(episodes), picking=params.pipeline.name == "pick")
-    if section.pass_at and not params.writer_learns:
+    if section.pass_at and not params.language_model_learns:
         warmth, ks = section.sample_temperature, section.pass_at
         rates = pass_rates(questions, game, samples=section.samples, ks=ks, seed=run.number, temperature=warmth)
         rows = [row | rates.get(row["id"], {}) for row in rows]

@@ -25,7 +25,7 @@ class Playing:
     questions: Sequence[Question]
     game: "Game"
     """Pipeline, retriever and the model as it writes its most likely tokens: ``game.play(questions, batch_size=8)``."""
-    writers: Sequence[Generator]
+    samplers: Sequence[Generator]
     """The model as it samples, once for each of ``evaluate.samples``."""
     batch_size: int
     params: Params
@@ -55,16 +55,16 @@ def play_samples_of(params: Params, run: "ArmRun", game: "Game", questions: Sequ
 
     They are remembered, so that arms of one model share them.
     """
+    from harr.builders.generators import base_folder
     from harr.builders.players import open_samplers
-    from harr.builders.writers import base_folder
     from harr.evaluate.samples import play_samples
 
     section = params.evaluate
-    if run.arm.player or not (params.writer_learns and (run.arm.votes or section.pass_at)):
+    if run.arm.player or not (params.language_model_learns and (run.arm.votes or section.pass_at)):
         return []
     folder = base_folder(params.generator, PLACES) if run.arm.untaught else run.folder
-    writers = open_samplers(params, PLACES, folder, section.samples)
-    return play_samples(questions, game, writers, batch_size=section.batch_size)
+    samplers = open_samplers(params, PLACES, folder, section.samples)
+    return play_samples(questions, game, samplers, batch_size=section.batch_size)
 
 
 def choose_episodes(
@@ -76,8 +76,8 @@ def choose_episodes(
 
     section = params.evaluate
     if run.arm.player:
-        writers = open_samplers(params, PLACES, run.folder, section.samples)
-        return player_of(run.arm)(Playing(questions, game, writers, section.batch_size, params, log))
+        samplers = open_samplers(params, PLACES, run.folder, section.samples)
+        return player_of(run.arm)(Playing(questions, game, samplers, section.batch_size, params, log))
     if run.arm.votes:
         return [majority(group) for group in groups], groups
     episodes = game.play(questions, batch_size=section.batch_size)
@@ -89,7 +89,7 @@ def with_samples(params: Params, rows: list[Row], groups: Groups, played: Groups
 
     ``played``: all that was played for the chosen episodes.
     """
-    from harr.builders.writers import writer_facts
+    from harr.builders.generators import language_model_facts
     from harr.evaluate.play import rates
     from harr.evaluate.samples import count_tokens
 
@@ -98,6 +98,6 @@ def with_samples(params: Params, rows: list[Row], groups: Groups, played: Groups
         pass_rates = rates(groups, section.pass_at)
         rows = [row | pass_rates[row["id"]] for row in rows]
     if any(arm.votes or arm.player for arm in section.arm_table.values()):
-        tokens = writer_facts(params.generator, PLACES).tokens
+        tokens = language_model_facts(params.generator, PLACES).tokens
         rows = [row | {"written_tokens": count_tokens(group, tokens)} for row, group in zip(rows, played, strict=True)]
     return rows

@@ -133,9 +133,9 @@ AGENT = AgentParams(
 
 def letters_setup(folder: Path) -> Setup:
     """A game whose model, written into the folder, is rewarded for each a that it answers."""
-    writer = save_letters(folder, spread=0.5)
+    language_model = save_letters(folder, spread=0.5)
     reward = Reward({"letters:share_of_a": 1.0})
-    return Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", writer=str(writer))  # type: ignore[arg-type]
+    return Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", language_model=str(language_model))  # type: ignore[arg-type]
 
 
 def nothing(step: int, values: object) -> None:

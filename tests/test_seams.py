@@ -97,7 +97,7 @@ def train(params: FunctionTrainParams, setup: Setup, out: Path, work: Path, log:
         rewards = [setup.reward(episode) for episode in episodes]
         rows.append({"step": step, "reward_mean": sum(rewards) / len(rewards), "zero_std_share": 0.0, "seconds": 0.1})
         log(step, rows[-1])
-    model, tokenizer = load_model(setup.writer)
+    model, tokenizer = load_model(setup.language_model)
     model.get_input_embeddings().weight.data *= params.settings["grow"]
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
@@ -177,7 +177,7 @@ def test_a_run_of_everything_that_another_package_brings_ends(place: Path) -> No
     assert passages == {"base": {"w1"}, "mine": {"p0", "p1"}, "trained": {"w1"}}, "an arm searches where it says"
     assert [len(episode.turns) for episode in ran.episodes["trained"]] == [2] * 6, "a query and an answer"
     assert "growth; grow 1.5" in REPORT.read_text() and read_jsonl(CORPUS.parent / "filtered/questions.jsonl")
-    assert read_json(Path("models/llm/harr.json"))["training"]["method"] == "growth"
+    assert read_json(Path("models/language_model/harr.json"))["training"]["method"] == "growth"
     audit = read_json(EVALUATION / "audits.json")["mine.look:words"]
     assert len(audit["facts"]["long"]) == 6 and "class=flag>long</th>" in REPORT.read_text()
 

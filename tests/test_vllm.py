@@ -86,7 +86,9 @@ def test_the_length_of_a_prompt_is_data_to_the_token(server: Vllm) -> None:
 def test_what_no_server_mends_is_one_line(server: Vllm) -> None:
     for changes in ({"model": "nobody"}, {"max_tokens": ROOM + 1}):
         section = ServedParams(
-            kind="server", server=ServerParams(name="llm", urls=(f"{server.url}/v1",)), **({"model": "tiny"} | changes)
+            kind="server",
+            server=ServerParams(name="language_model", urls=(f"{server.url}/v1",)),
+            **({"model": "tiny"} | changes),
         )
         with pytest.raises(ParamsError, match=r"check servers\.llm\.urls, generator\.model") as caught:
             ServerGenerator(section).complete(PROMPTS[:1])
@@ -99,7 +101,7 @@ QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["q", "w
 def test_a_lora_that_learns_is_sampled_by_it(server: Vllm, model: str, tmp_path: Path) -> None:
     """``train.vllm: adapter``: after every update the server samples with the newest LoRA."""
     reward = Reward({"letters:share_of_a": 1.0})
-    setup = Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", writer=model)  # type: ignore[arg-type]
+    setup = Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", language_model=model)  # type: ignore[arg-type]
     lora = {"lora": LoraParams(rank=8, alpha=64), "optimizer": {"learning_rate": 2e-2}, "max_tokens": 6}
     of = {"steps": 4, "questions_per_step": 4, "group_size": 8, "episodes_per_pass": 8}
     params = AgentParams(method="agent", vllm="adapter", server=ServerParams(urls=(server.url,)), **lora, **of)

@@ -39,9 +39,9 @@ def main(folder: Path, *, lora: bool, stale: bool) -> str:
     if stale:
         patched.VLLMGeneration.sync_weights = lambda engine: None
 
-    writer = str(save_letters(folder / "letters", spread=0.2, head=32))
+    language_model = str(save_letters(folder / "letters", spread=0.2, head=32))
     reward = Reward({"letters:share_of_a": 1.0})
-    setup = Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", writer=writer)  # type: ignore[arg-type]
+    setup = Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", language_model=language_model)  # type: ignore[arg-type]
     learns = {"lora": LoraParams(rank=8, alpha=64) if lora else None, "max_tokens": 6}
     learns |= {"optimizer": {"learning_rate": 2e-2}}
     of = {"steps": 4, "questions_per_step": 4, "group_size": 8, "episodes_per_pass": 8}

@@ -16,9 +16,9 @@ from benchmarks.index_kinds import walks
 from benchmarks.million import QUERIES, download
 from benchmarks.peers.turns import flops, layer_weights, row, taking_turns
 from harr.arms import ARMS
+from harr.builders.generators import build_generator
 from harr.builders.pipeline import build_pipeline
 from harr.builders.players import open_players
-from harr.builders.writers import build_generator
 from harr.corpus.passages import Passages, read_questions
 from harr.corpus.vectors import Vectors
 from harr.index.build import build_index
@@ -114,8 +114,8 @@ def rollouts(times: int) -> list[dict[str, Any]]:
             stage(params)
         questions = read_questions(QUESTIONS / "test.jsonl")[:ASKED]
         pipeline = build_pipeline(params.pipeline, params.generator, PLACES)
-        writer = build_generator(params.generator, params.seed, PLACES)
-        assert writer is not None  # the quickstart's is scripted
+        generator = build_generator(params.generator, params.seed, PLACES)
+        assert generator is not None  # the quickstart's is scripted
         passages, vectors = Passages.open(CORPUS), Vectors.open(VECTORS)
         flat = faiss.IndexFlatIP(vectors.width)
         flat.add(vectors.take(np.arange(vectors.rows)))
@@ -125,13 +125,13 @@ def rollouts(times: int) -> list[dict[str, Any]]:
             policy = player(ARMS["history"], None)
             assert isinstance(policy, DensePolicy)
             works = {
-                "harr": partial(play, questions, pipeline, policy, writer),
-                "`play` of one question": lambda: [play([one], pipeline, policy, writer) for one in questions],
+                "harr": partial(play, questions, pipeline, policy, generator),
+                "`play` of one question": lambda: [play([one], pipeline, policy, generator) for one in questions],
                 "sentence-transformers, faiss, one at a time": lambda: [
-                    alone(one, pipeline, policy, model, flat, texts, writer) for one in questions
+                    alone(one, pipeline, policy, model, flat, texts, generator) for one in questions
                 ],
             }
-            runs, episodes = taking_turns(works, times), play(questions, pipeline, policy, writer)
+            runs, episodes = taking_turns(works, times), play(questions, pipeline, policy, generator)
             states = {step.retrieval.state for episode in episodes for step in episode.steps}
             tokens = float(policy.encoder.token_counts(list(states)).sum())
             same = [one.answer == found for one, found in zip(episodes, list(works.values())[-1](), strict=True)]
@@ -148,7 +148,7 @@ def alone(
     model: SentenceTransformer,
     flat: "faiss.IndexFlatIP",
     passages: Sequence[Passage],
-    writer: Generator,
+    generator: Generator,
 ) -> str | None:
     """Play one question as Search-R1 and FlashRAG write it: a text, or a vector and a search, at a time."""
     moves, answer = pipeline(question), None
@@ -160,6 +160,6 @@ def alone(
                 _, rows = flat.search(model.encode([policy.prompt + state], show_progress_bar=False), policy.k)
                 answer = Retrieval(tuple(passages[place] for place in rows[0]))
             else:
-                [answer] = writer.complete([request])
+                [answer] = generator.complete([request])
     except StopIteration as end:
         return end.value.answer

@@ -3,8 +3,8 @@
 from functools import partial
 
 from harr.builders.encoder import build_encoder
+from harr.builders.generators import GeneratorSection, build_judge, language_model_facts
 from harr.builders.places import Places
-from harr.builders.writers import GeneratorSection, build_judge, writer_facts
 from harr.compute import distributed
 from harr.params.embed import EncoderParams
 from harr.params.pipeline import PickParams, PipelineParams
@@ -23,7 +23,7 @@ def build_pipeline(section: PipelineParams, generator: GeneratorSection, places:
     Raises:
         ModelError: ``pipeline.template`` is chat, and the model has no chat template that can be used.
     """
-    pipeline = PIPELINES[section.name](section, writer_facts(generator, places))
+    pipeline = PIPELINES[section.name](section, language_model_facts(generator, places))
     return limit_thoughts(pipeline, tokens) if (tokens := getattr(section, "thinking_tokens", 0)) else pipeline
 
 

@@ -10,6 +10,7 @@ import torch
 
 from harr.arms import Arm
 from harr.builders.encoder import action_folder, query_section, trained_encoder
+from harr.builders.generators import base_folder, build_local_generator, build_samplers, language_model_folder
 from harr.builders.places import Places
 from harr.builders.retrievers import (
     dense_policy,
@@ -22,7 +23,6 @@ from harr.builders.retrievers import (
     towers_policy,
 )
 from harr.builders.setup import open_encoder
-from harr.builders.writers import base_folder, build_samplers, build_writer, writer_folder
 from harr.compute.precision import choose_precision
 from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
@@ -65,7 +65,7 @@ class Contest:
 
     def search(self, arm: Arm) -> str:
         """Return the search of an arm that does not learn; where the language model learns all search alike."""
-        return self.params.retriever.search if self.params.writer_learns else arm.search
+        return self.params.retriever.search if self.params.language_model_learns else arm.search
 
 
 Make = Callable[[Contest, Arm, Path | None], Retriever]
@@ -130,8 +130,8 @@ def open_players(
     """Open what evaluation compares: ``player(arm, trained)`` is a retriever that takes its best K.
 
     ``trained`` is the folder of an adapter or of a merged model; without one the base encoder ranks. Where the language
-    model learns, all arms search with ``retriever.search``, and differ in who writes (:func:`open_writer`). States are
-    read in the number format that training computes in (``train.precision``).
+    model learns, all arms search with ``retriever.search``, and differ in who writes (:func:`open_generator`). States
+    are read in the number format that training computes in (``train.precision``).
 
     Raises:
         CorpusError: a question's gold or given passage is not in the corpus.
@@ -157,21 +157,21 @@ def open_players(
         yield player
 
 
-def open_writer(params: Params, places: Places, arm: Arm, trained: Path | None) -> Generator:
+def open_generator(params: Params, places: Places, arm: Arm, trained: Path | None) -> Generator:
     """Return the language model of an arm, where it is what learns; it writes its most likely tokens.
 
     ``trained`` is the folder of an adapter or of a model; without one the arm writes as training began. An arm that is
     ``untaught`` writes as before stage generator, where what that stage left is an arm of its own (not of LeReT).
     """
     section = params.generator
-    begun = base_folder if arm.untaught and "warmstart" in params.train.arms else writer_folder
+    begun = base_folder if arm.untaught and "warmstart" in params.train.arms else language_model_folder
     max_tokens = getattr(params.train, "max_tokens", 0)
-    return build_writer(section, trained or begun(section, places), max_tokens, params.seed, places)
+    return build_local_generator(section, trained or begun(section, places), max_tokens, params.seed, places)
 
 
 def open_samplers(params: Params, places: Places, trained: Path | None, samples: int) -> list[Generator]:
     """Return the language model of an arm as it samples when it is trained, once for each of so many samples."""
-    folder = trained or writer_folder(params.generator, places)
+    folder = trained or language_model_folder(params.generator, places)
     seeds = [params.seed * 1_000_003 + number for number in range(samples)]
     temperature, longest = (getattr(params.train, name) for name in ("temperature", "max_tokens"))
     return build_samplers(params.generator, folder, longest, temperature, seeds, places)

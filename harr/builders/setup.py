@@ -8,6 +8,7 @@ from tqdm import tqdm
 
 from harr.builders.encoder import build_encoder, query_section
 from harr.builders.fit import check_encoder
+from harr.builders.generators import build_generator, language_model_facts, language_model_folder, settings_of, stamps
 from harr.builders.pipeline import build_pipeline, build_reward, for_training
 from harr.builders.places import Places
 from harr.builders.retrievers import (
@@ -18,7 +19,6 @@ from harr.builders.retrievers import (
     source_retrievers,
     towers_policy,
 )
-from harr.builders.writers import build_generator, settings_of, stamps, writer_facts, writer_folder
 from harr.corpus.passages import Passages, read_questions
 from harr.embed.encoder import Encoder
 from harr.errors import ParamsError
@@ -43,7 +43,7 @@ def open_setup(
 
     ``validation`` are the questions that ``train.validation.every`` asks for; None where nothing is trained.
 
-    Where the language model learns there is no generator, but the ``writer`` that it begins from, and how it is
+    Where the language model learns there is no generator, but the ``language_model`` that it begins from, and how it is
     sampled; and the retriever is ``retriever.search`` of the current query, as it ranks; or all ``sources``, where
     there are some.
 
@@ -59,15 +59,15 @@ def open_setup(
             game["retriever"]["encoder"] = encoder.identity
         if params.sources:
             game["sources"] = source_facts(params.sources)
-        writer, writes = writer_folder(params.generator, places), params.writer_learns
+        language_model, writes = language_model_folder(params.generator, places), params.language_model_learns
         if writes and params.pipeline.converses:
-            writer_facts(params.generator, places).check()
+            language_model_facts(params.generator, places).check()
         facts = {
             "game": game,
             "history": history,
             "index": search_identity(corpus.vectors.identity, params.retriever),
             "questions": sha256(questions),
-            "writer": stamps(writer),
+            "language_model": stamps(language_model),
         }
         if kind := describe_kind(params.index):  # what is not exact finds other pools
             facts["index_kind"] = {**kind["kind"], "breadth": params.index.breadth}
@@ -83,9 +83,9 @@ def open_setup(
             identity=fingerprint(facts),
             index=str(facts["index"]),
             data=questions.parent,
-            writer=str(writer) if writes else "",
+            language_model=str(language_model) if writes else "",
             chat_template_kwargs=settings_of(params.generator),
-            sample=_samplers(params, str(writer)) if writes else None,
+            sample=_samplers(params, str(language_model)) if writes else None,
             facts=facts,
             validation=validating,
             validation_pipeline=build_pipeline(params.pipeline, params.generator, places),
@@ -136,7 +136,7 @@ def _learning_retriever(
     section = params.retriever
     if params.sources:
         return source_retrievers(params.sources, web, section, encoder, corpus, section.candidates)
-    if params.writer_learns:
+    if params.language_model_learns:
         return fixed_retriever(section, section.search, encoder, corpus, section.candidates)
     if params.train.positions:
         return towers_policy(section, encoder, build_encoder(params.encoder), corpus.passages, params.seed)

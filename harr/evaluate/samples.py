@@ -17,14 +17,14 @@ Group = tuple[Episode, ...]
 
 
 def play_samples(
-    questions: Sequence[Question], game: Game, writers: Sequence[Generator], *, batch_size: int
+    questions: Sequence[Question], game: Game, samplers: Sequence[Generator], *, batch_size: int
 ) -> list[Group]:
-    """Play every question once by each of ``writers``, which sample; return the episodes of each question."""
+    """Play every question once by each of ``samplers``, which sample; return the episodes of each question."""
     rounds = [
-        replace(game, generator=writer, desc=f"{game.desc}: sample {number}/{len(writers)}").play(
+        replace(game, generator=sampler, desc=f"{game.desc}: sample {number}/{len(samplers)}").play(
             questions, batch_size=batch_size
         )
-        for number, writer in enumerate(writers, start=1)
+        for number, sampler in enumerate(samplers, start=1)
     ]
     return list(zip(*rounds, strict=True))
 

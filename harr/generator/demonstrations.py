@@ -27,7 +27,7 @@ Piece = tuple[str, bool]
 """A part of a text; True where the model learns to write it."""
 
 
-def read_demonstrations(path: Path, writer: LanguageModel) -> list[Tokens]:
+def read_demonstrations(path: Path, language_model: LanguageModel) -> list[Tokens]:
     """Return the demonstrations of a file of JSON lines, in order.
 
     Raises:
@@ -38,13 +38,13 @@ def read_demonstrations(path: Path, writer: LanguageModel) -> list[Tokens]:
         raise CorpusError(
             f"{path} is missing; set generator.demonstrations to a file of JSON lines, or to a function that makes traces"
         )
-    rows = [_encode_row(row, writer) for row in read_rows(path)]
+    rows = [_encode_row(row, language_model) for row in read_rows(path)]
     if not rows:
         raise CorpusError(f"{path} holds no demonstration; expected a JSON object a line, with messages or pieces")
     return rows
 
 
-def make_demonstrations(params: WarmstartParams, seed: int, writer: LanguageModel) -> list[Tokens]:
+def make_demonstrations(params: WarmstartParams, seed: int, language_model: LanguageModel) -> list[Tokens]:
     """Return the traces of the function ``generator.demonstrations``.
 
     Raises:
@@ -52,31 +52,35 @@ def make_demonstrations(params: WarmstartParams, seed: int, writer: LanguageMode
     """
     shape = "makes traces: (number, template, seed) -> a list of traces, each a list of pieces (text, learnt)"
     make = function_of(params.demonstrations, key="generator.demonstrations", shape=shape, takes=3)
-    template = turn_frame(writer.tokenizer, writer.name) if params.template == "chat" else params.template
-    return [encode(writer, pieces, begins=True) for pieces in make(params.traces, template, seed)]
+    template = (
+        turn_frame(language_model.tokenizer, language_model.name) if params.template == "chat" else params.template
+    )
+    return [encode(language_model, pieces, begins=True) for pieces in make(params.traces, template, seed)]
 
 
-def encode(writer: LanguageModel, pieces: Sequence[Piece], *, begins: bool) -> Tokens:
+def encode(language_model: LanguageModel, pieces: Sequence[Piece], *, begins: bool) -> Tokens:
     """Return the tokens of a text in pieces; raw text that ``begins`` has the tokenizer's first token."""
     ids: list[int] = []
     learnt_flags: list[bool] = []
     for place, (text, learnt) in enumerate(pieces):
-        piece_ids: list[int] = writer.tokenizer(text, add_special_tokens=begins and place == 0)["input_ids"]
+        piece_ids: list[int] = language_model.tokenizer(text, add_special_tokens=begins and place == 0)["input_ids"]
         ids += piece_ids
         learnt_flags += [learnt] * len(piece_ids)
     return ids, learnt_flags
 
 
-def _encode_row(row: Row, writer: LanguageModel) -> Tokens:
+def _encode_row(row: Row, language_model: LanguageModel) -> Tokens:
     keys = [key for key in ("messages", "pieces") if row.values.get(key)]
     if len(keys) != 1:
         what = "both messages and pieces" if keys else "neither messages nor pieces"
         raise CorpusError(f"{row.place}: a demonstration with {what}; expected one of the two, a list with entries")
     parts = row.values[keys[0]]
     if keys == ["pieces"]:
-        ids, learnt_flags = encode(writer, _pieces(parts, row.place), begins=True)
+        ids, learnt_flags = encode(language_model, _pieces(parts, row.place), begins=True)
     else:
-        ids, learnt_flags = encode(writer, _turns(_messages(parts, row.place), writer, row.place), begins=False)
+        ids, learnt_flags = encode(
+            language_model, _turns(_messages(parts, row.place), language_model, row.place), begins=False
+        )
     if not any(learnt_flags[1:]):  # nothing comes before the first token, so it cannot be learnt
         raise CorpusError(
             f"{row.place}: nothing is learnt from this demonstration; "
@@ -101,7 +105,7 @@ def _messages(parts: Any, place: str) -> list[dict[str, str]]:
     return [{"role": part["role"], "content": part["content"]} for part in parts]
 
 
-def _turns(messages: list[dict[str, str]], writer: LanguageModel, place: str) -> list[Piece]:
+def _turns(messages: list[dict[str, str]], language_model: LanguageModel, place: str) -> list[Piece]:
     """Return a conversation in pieces: the text before each turn of the model, and that turn with its end token."""
     pieces: list[Piece] = []
     read_so_far = ""
@@ -109,10 +113,10 @@ def _turns(messages: list[dict[str, str]], writer: LanguageModel, place: str) ->
         if message["role"] != "assistant":
             continue
         try:
-            context = writer.render(Generate(tuple(messages[:number])))
-            whole: str = writer.tokenizer.apply_chat_template(messages[: number + 1], tokenize=False)
+            context = language_model.render(Generate(tuple(messages[:number])))
+            whole: str = language_model.tokenizer.apply_chat_template(messages[: number + 1], tokenize=False)
         except (TemplateError, ModelError) as error:
-            if not writer.tokenizer.chat_template:
+            if not language_model.tokenizer.chat_template:
                 raise
             raise CorpusError(f"{place}: the model's chat template refuses this conversation: {error}") from None
         if not context.startswith(read_so_far) or not whole.startswith(context):
@@ -120,19 +124,19 @@ def _turns(messages: list[dict[str, str]], writer: LanguageModel, place: str) ->
                 f"{place}: the model's chat template changes earlier text at message {number + 1}, so the model would "
                 "learn from what it never reads; leave thoughts of earlier turns out, or give pieces"
             )
-        turn = _cut_turn(whole[len(context) :], writer)
+        turn = _cut_turn(whole[len(context) :], language_model)
         pieces += [(context[len(read_so_far) :], False), (turn, True)]
         read_so_far = context + turn
-    if pieces and not any(pieces[-1][0].endswith(end) for end in _end_texts(writer)):
-        pieces[-1] = (pieces[-1][0] + _end_texts(writer)[0], True) if _end_texts(writer) else pieces[-1]
+    if pieces and not any(pieces[-1][0].endswith(end) for end in _end_texts(language_model)):
+        pieces[-1] = (pieces[-1][0] + _end_texts(language_model)[0], True) if _end_texts(language_model) else pieces[-1]
     return pieces
 
 
-def _cut_turn(text: str, writer: LanguageModel) -> str:
+def _cut_turn(text: str, language_model: LanguageModel) -> str:
     """Return the part of a turn that the model writes: up to its end token, without the template's line end."""
-    ends = [place + len(end) for end in _end_texts(writer) if (place := text.rfind(end)) >= 0]
+    ends = [place + len(end) for end in _end_texts(language_model) if (place := text.rfind(end)) >= 0]
     return text[: max(ends)] if ends else text
 
 
-def _end_texts(writer: LanguageModel) -> list[str]:
-    return [writer.tokenizer.decode([end]) for end in sorted(writer.ends)]
+def _end_texts(language_model: LanguageModel) -> list[str]:
+    return [language_model.tokenizer.decode([end]) for end in sorted(language_model.ends)]

@@ -17,7 +17,7 @@ from harr.io.files import draft, fingerprint, note_published
 from harr.io.resume import open_work
 from harr.params.fields import is_dotted
 from harr.params.generator import WarmstartParams
-from harr.rag.generation.llm_adapter import base_identity, begin, save_llm
+from harr.rag.generation.adapter import base_identity, begin, save_language_model
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.types import Log
 
@@ -40,13 +40,13 @@ def train_warmstart(params: WarmstartParams, out: Path, work: Path, log: Log, se
         CorpusError: the demonstrations are missing, malformed, or all too long. ModelError: the model cannot be loaded.
     """
     loaded, tokenizer = load_model(params.model, chat_template_kwargs=params.chat_template_kwargs)
-    writer, precision = LanguageModel(loaded, tokenizer, name=params.model), loaded.dtype
+    language_model, precision = LanguageModel(loaded, tokenizer, name=params.model), loaded.dtype
     rows = (
-        make_demonstrations(params, seed, writer)
+        make_demonstrations(params, seed, language_model)
         if is_dotted(params.demonstrations)
-        else read_demonstrations(Path(params.demonstrations).expanduser(), writer)
+        else read_demonstrations(Path(params.demonstrations).expanduser(), language_model)
     )
-    usable = _drop_long_rows(rows, min(params.max_length, writer.room))
+    usable = _drop_long_rows(rows, min(params.max_length, language_model.room))
     steps = params.steps or -(-len(usable) * params.epochs // params.rows_per_step)
     model = begin(loaded, params.lora, seed)
     optimizer = torch.optim.AdamW(trained_weights(model).values(), params.learning_rate, weight_decay=0.0)
@@ -60,7 +60,7 @@ def train_warmstart(params: WarmstartParams, out: Path, work: Path, log: Log, se
     run_sft(usable, callback, lambda step: rate_share(step, steps), params, params.rows_per_step, learning_rate=rate)
     whole = model.merge_and_unload() if params.lora else model.to(precision)
     with draft(checkpoints.folder / "model", out) as folder:
-        save_llm(whole, tokenizer, folder, params.model)
+        save_language_model(whole, tokenizer, folder, params.model)
         note_published(checkpoints.folder)
     return figures(learning.history, usable, len(rows) - len(usable), whole.num_parameters())
 

@@ -26,7 +26,7 @@ CARD = """---
 {facts}
 """
 
-LLM_USAGE = """\
+LANGUAGE_MODEL_USAGE = """\
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -36,7 +36,7 @@ tokenizer = AutoTokenizer.from_pretrained("{name}")
 
 KINDS = {
     "retriever": ("sentence-transformers", "sentence-similarity", ["sentence-transformers", "dense-retrieval"]),
-    "llm": ("transformers", "text-generation", ["transformers", "search", "question-answering"]),
+    "language_model": ("transformers", "text-generation", ["transformers", "search", "question-answering"]),
 }
 """Library, task and tags of a model, as the hub reads them."""
 
@@ -66,7 +66,7 @@ The state is this text, which any language can write:
 
 
 def model_card(
-    kind: Literal["retriever", "llm"],
+    kind: Literal["retriever", "language_model"],
     facts: Mapping[str, Any],
     *,
     title: str,

@@ -81,14 +81,14 @@ class Params(Section):
         return self
 
     @property
-    def writer_learns(self) -> bool:
+    def language_model_learns(self) -> bool:
         """Return whether the language model is what learns, and the retriever stays as it is."""
         return self.train.learns == LANGUAGE_MODEL
 
     @property
     def baseline(self) -> str:
         """Return the arm that `trained` is compared with: what it was before training."""
-        if not self.writer_learns:
+        if not self.language_model_learns:
             return "frozen"
         return "warmstart" if self.generator.taught and "warmstart" in self.train.arms else "base"
 

@@ -88,8 +88,8 @@ def sample_preferences(
         check_questions(params, part, held_out)
     prompts = run / "prompts.json"
     if not prompts.exists():
-        writers = sample(params.bootstrap_temperature), sample(params.temperature)
-        prompt_sets = find_prompts(params, program, questions, setup.retriever, writers, seed, run / "prompts")
+        generators = sample(params.bootstrap_temperature), sample(params.temperature)
+        prompt_sets = find_prompts(params, program, questions, setup.retriever, generators, seed, run / "prompts")
         write_json(prompts, prompt_sets)
     rows = list(try_all(params, part, setup, sample, run, log, seed, batch_size=batch_size))
     manifest = {"index": setup.index, "settings": settings, "seed": seed, "hops": program.hops}
@@ -176,7 +176,7 @@ def try_all(
     prompt_sets = select_prompts(read_json(run / "prompts.json"))
     programs = [replace(setup.pipeline, demonstrations=examples) for examples in prompt_sets]
     rows: dict[str, Row] = {}
-    step, writer = 0, None
+    step, generator = 0, None
     with bar(total=len(questions) * programs[0].hops, desc="preferences", unit="question") as progress:
         for hop in range(programs[0].hops):
             contexts = [(question, _context(rows.get(question.id), hop, seed)) for question in questions]
@@ -185,9 +185,9 @@ def try_all(
             for first in stoppable(range(0, len(open_), batch_size)):
                 shard = run / f"hop-{hop}-batch-{first // batch_size:05d}.json"
                 if not shard.exists():
-                    writer = writer or sample(params.temperature)
+                    generator = generator or sample(params.temperature)
                     batch = open_[first : first + batch_size]
-                    write_json(shard, try_batch(params, programs, batch, hop, setup, writer))
+                    write_json(shard, try_batch(params, programs, batch, hop, setup, generator))
                 hop_rows = read_json(shard)
                 rows |= {row["question_id"]: row for row in hop_rows}
                 progress.update(len(hop_rows))
@@ -203,14 +203,14 @@ def try_batch(
     batch: Sequence[tuple[Question, Sequence[Retrieval]]],
     hop: int,
     setup: Setup,
-    writer: Generator,
+    generator: Generator,
 ) -> list[Row]:
     """Return one hop of a batch of questions, each with every prompt: all are played together."""
     contexts = [programs[0].rank(retrievals) for _, retrievals in batch]
     games = [program.one_hop(context) for context in contexts for program in programs]
     turns = iter(games)
     repeated = [question for question, _ in batch for _ in programs]
-    episodes = iter(play(repeated, lambda question: next(turns)(question), setup.retriever, writer))
+    episodes = iter(play(repeated, lambda question: next(turns)(question), setup.retriever, generator))
     rows = []
     for (question, retrievals), context in zip(batch, contexts, strict=True):
         tries = []

@@ -29,13 +29,13 @@ def find_prompts(
     program: LeReT,
     questions: Sequence[Question],
     retriever: Retriever,
-    writers: tuple[Generator, Generator],
+    generators: tuple[Generator, Generator],
     seed: int,
     work: Path,
 ) -> dict[str, Any]:
     """Compare sets of demonstrations and choose the best; the first of ``questions`` are the pool.
 
-    ``writers``: the model for bootstrapping, and for sampling. Results in the folder ``work`` are reused.
+    ``generators``: the model for bootstrapping, and for sampling. Results in the folder ``work`` are reused.
 
     Returns:
         ``{seed, accepted, zero_shot: ap, sets: [{seed, ap, chosen, demonstrations}]}``, the best set first.
@@ -50,7 +50,7 @@ def find_prompts(
             f"{len(questions)} training questions are too few for filter.preferences pool {params.pool} and validation "
             f"{params.validation}, which are not learnt from; lower them, or download more questions"
         )
-    accepted = _bootstrap(params, program, questions[: params.pool], retriever, writers[0], work / "accepted.json")
+    accepted = _bootstrap(params, program, questions[: params.pool], retriever, generators[0], work / "accepted.json")
     sets: dict[tuple[Demonstration, ...], int] = {}
     for number in range(params.candidates):
         sets.setdefault(_draw_set(accepted, params.demonstrations, seed * 1_000_003 + number), number)
@@ -61,7 +61,7 @@ def find_prompts(
             path = work / f"ap-{number:02d}.json"
             if not path.exists():
                 program_shown = replace(program, demonstrations=examples)
-                write_json(path, mean_ap(program_shown, questions_left, retriever, writers[1]))
+                write_json(path, mean_ap(program_shown, questions_left, retriever, generators[1]))
             ap_of[examples] = read_json(path)
             progress.update()
     ranked = sorted(sets, key=lambda examples: (-ap_of[examples], sets[examples]))
@@ -82,13 +82,13 @@ def _bootstrap(
     program: LeReT,
     questions: Sequence[Question],
     retriever: Retriever,
-    writer: Generator,
+    generator: Generator,
     path: Path,
 ) -> list[Demonstration]:
     """Return the demonstrations from episodes of the pool, cached in the file ``path``."""
     if not path.exists():
         with bar(total=len(questions), desc="pool of prompts", unit="question") as progress:
-            episodes = play(questions, program, retriever, writer, ended=progress.update)
+            episodes = play(questions, program, retriever, generator, ended=progress.update)
         accepted = [example for episode in episodes for example in demonstrations(episode, program, params.min_ap)]
         if not accepted:
             raise CorpusError(
@@ -113,9 +113,9 @@ def demonstrations(episode: Episode, program: LeReT, min_ap: float) -> list[Demo
     return examples
 
 
-def mean_ap(program: LeReT, questions: Sequence[Question], retriever: Retriever, writer: Generator) -> float:
+def mean_ap(program: LeReT, questions: Sequence[Question], retriever: Retriever, generator: Generator) -> float:
     """Return the mean average precision after all hops."""
-    episodes = play(questions, program, retriever, writer)
+    episodes = play(questions, program, retriever, generator)
     rankings = [documents_of(program.rank(list(by_hop(episode)))) for episode in episodes]
     golds = [episode.question.gold_documents for episode in episodes]
     return float(np.mean(list(map(average_precision, rankings, golds))))

@@ -33,7 +33,7 @@ class Setup:
     """Identity of the index, and of the multi-vector model that reranks its hits."""
     data: Path | None = None
     """The folder that the questions are from; LeReT finds its preferences there."""
-    writer: str = ""
+    language_model: str = ""
     """Folder or hub name of the language model if it learns; ``generator`` is None then."""
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Variables of that model's chat template."""

@@ -93,7 +93,7 @@ def _style_and_script() -> dict[str, str]:
 def _describe_start(baseline: str) -> dict[str, str]:
     """Return what learns, and what it was before."""
     arm = ARMS.get(baseline, Arm("", before=baseline))
-    what = "a language model" if arm.learner == "writer" else "a retriever"
+    what = "a language model" if arm.learner == "language_model" else "a retriever"
     return {"what": what, "baseline": baseline, "before": arm.before}
 
 

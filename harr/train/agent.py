@@ -26,7 +26,7 @@ from harr.errors import CorpusError, ParamsError
 from harr.io.files import draft, note_published, read_json, write_json
 from harr.io.resume import open_work
 from harr.params.train import AgentParams
-from harr.rag.generation.llm_adapter import begin, save_llm
+from harr.rag.generation.adapter import begin, save_language_model
 from harr.rag.generation.local_model import LanguageModel, LocalGenerator, load_model
 from harr.rag.generation.sampler import Sampler, Trace
 from harr.rag.generation.shared import SharedGenerator
@@ -70,7 +70,7 @@ class RolloutFunction:
 
     params: AgentParams
     setup: Setup
-    writer: LanguageModel
+    language_model: LanguageModel
     seed: int
     step: int = 0
     figures: dict[str, Any] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class RolloutFunction:
     _vllm: Any = None
 
     def __post_init__(self) -> None:
-        self.writer.room = min(self.writer.room, self.params.vllm_tokens or self.writer.room)
+        self.language_model.room = min(self.language_model.room, self.params.vllm_tokens or self.language_model.room)
 
     def __call__(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
         """Return episodes of the questions with these ids, group by group; lists with an entry per episode."""
@@ -87,7 +87,7 @@ class RolloutFunction:
         began, self._calls, training = time.perf_counter(), 0, trainer.model.training
         self._vllm = trainer.vllm_generation if self.params.vllm != "none" else None
         trainer.model.eval()
-        sampler = Sampler(self.writer, self.generate, max_tokens=self.params.max_tokens)
+        sampler = Sampler(self.language_model, self.generate, max_tokens=self.params.max_tokens)
         episodes = play([question_of[name] for name in prompts], self.setup.pipeline, self.setup.retriever, sampler)
         trainer.model.train(training)
         first = distributed.number() * own_count
@@ -109,8 +109,8 @@ class RolloutFunction:
         requests = [contexts[row] for row in rows], [stops[row] for row in rows]
         keys = [f"{self.seed}/{self.step}/{self._calls}/{row}" for row in rows]
         if self._vllm:
-            return generate_by_vllm(self._vllm, self.writer, *requests, keys)
-        return self.writer.generate(
+            return generate_by_vllm(self._vllm, self.language_model, *requests, keys)
+        return self.language_model.generate(
             *requests,
             temperature=self.params.temperature,
             keys=keys,
@@ -124,11 +124,11 @@ class RolloutFunction:
         All fit into the model's room: a prompt that leaves no room loses its beginning, and has no loss.
         """
         traces = [Trace.of(episode) for episode in episodes]
-        end, room = sorted(self.writer.ends)[:1], self.writer.room
+        end, room = sorted(self.language_model.ends)[:1], self.language_model.room
         for trace in traces:
             if not trace.ids:  # no room to write anything, and TRL takes no empty text
-                trace.observe([self.writer.pad])
-            elif trace.whole and trace.ids[-1] not in self.writer.ends and len(trace.prompt + trace.ids) < room:
+                trace.observe([self.language_model.pad])
+            elif trace.whole and trace.ids[-1] not in self.language_model.ends and len(trace.prompt + trace.ids) < room:
                 trace.observe(end)  # TRL takes a text without an end for a cut one
         scores = self.setup.reward.score(episodes)
         rewards = self.setup.reward.totals_or_none(scores, self.step)
@@ -187,7 +187,7 @@ class AgentCallback(StepCallback):
     def __init__(self, params: AgentParams, game: RolloutFunction, learning: Learning, log: Log) -> None:
         every, updates = params.checkpoint_every, params.num_iterations
         greedy = LocalGenerator(
-            game.writer,
+            game.language_model,
             temperature=0.0,
             max_tokens=params.max_tokens,
             batch_size=params.sampled_at_once,
@@ -268,7 +268,9 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
     if not setup.questions:
         raise CorpusError("data/filtered/questions.jsonl holds no question; widen filter.target or check the filter")
     check_processes(params)
-    base, tokenizer = load_model(setup.writer, params.quantization, chat_template_kwargs=setup.chat_template_kwargs)
+    base, tokenizer = load_model(
+        setup.language_model, params.quantization, chat_template_kwargs=setup.chat_template_kwargs
+    )
     model = begin(base, params.lora, seed)
     weights = list(trained_weights(model).values())
     distributed.shard(model, weights)
@@ -279,7 +281,7 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
     )
     learning = Learning(model, tokenizer, optimizer, checkpoints)
     distributed.check_same_step(len(learning.history), checkpoints.folder)
-    game = RolloutFunction(params, setup, LanguageModel(model, tokenizer, name=setup.writer), seed)
+    game = RolloutFunction(params, setup, LanguageModel(model, tokenizer, name=setup.language_model), seed)
     callback = AgentCallback(params, game, learning, log)
     if callback.stopped or callback.done == params.steps:
         callback.close()
@@ -296,11 +298,11 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
                 train_dataset=Dataset.from_dict({"prompt": question_ids(params, setup.questions, callback.done, seed)}),
                 rollout_func=game,
             )
-        attach_vllm(trainer, params, game.writer, checkpoints.folder)
+        attach_vllm(trainer, params, game.language_model, checkpoints.folder)
         skip_padding(base)
         skip_padding(trainer.ref_model)
         run_trl(trainer, callback)
-    distributed.main_process_only(lambda: finish(callback, setup.writer, out))
+    distributed.main_process_only(lambda: finish(callback, setup.language_model, out))
     return learning.history
 
 
@@ -315,7 +317,7 @@ def finish(callback: AgentCallback, base: str, out: Path) -> None:
         learning.checkpoints.load_best(learning.model, None, best)
     note_published(learning.checkpoints.folder)
     with draft(learning.checkpoints.folder / "adapter", out) as folder:
-        save_llm(learning.model, learning.tokenizer, folder, base)
+        save_language_model(learning.model, learning.tokenizer, folder, base)
         if point:
             write_json(folder / "harr.json", read_json(folder / "harr.json") | checkpoint_facts(point))
 

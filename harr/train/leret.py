@@ -36,7 +36,7 @@ from harr.io.files import draft, fingerprint, note_published, read_json, sha256,
 from harr.io.resume import open_work
 from harr.params.train import LeReTParams
 from harr.preferences.collect import check_index, check_repeatable, read_preferences, sample_again
-from harr.rag.generation.llm_adapter import base_identity, begin, save_llm
+from harr.rag.generation.adapter import base_identity, begin, save_language_model
 from harr.rag.generation.local_model import LanguageModel, LocalGenerator, load_model
 from harr.rag.generation.sampler import Samplers
 from harr.rag.generation.shared import SharedGenerator
@@ -79,7 +79,7 @@ def train(params: LeReTParams, setup: Setup, out: Path, work: Path, log: Log, se
     run = {"kind": "leret", "params": params.model_dump(), "setup": setup.identity, "data": data, "seed": seed}
     folder = distributed.main_process_only(lambda: open_work(work, run, setup=setup.readable_identity))
     history: list[dict[str, float]] = []
-    base, data_folder, done = setup.writer, setup.data, 0
+    base, data_folder, done = setup.language_model, setup.data, 0
     for iteration in range(params.iterations):
         part = folder / str(iteration)
         if iteration:
@@ -101,7 +101,7 @@ def train(params: LeReTParams, setup: Setup, out: Path, work: Path, log: Log, se
     last_rows = [row for row in history if row["phase"] == 2.0 * done + 1]
     point = best_point(last_rows) if params.validation.keep == "best" else {}
     facts = checkpoint_facts(point) if point else {}
-    distributed.main_process_only(lambda: _export(params, folder, folder / str(done), setup.writer, out, facts))
+    distributed.main_process_only(lambda: _export(params, folder, folder / str(done), setup.language_model, out, facts))
     return history
 
 
@@ -145,8 +145,8 @@ class _Iteration:
         if distributed.main_process_only(finished.exists):
             return checkpoints.history()
         loaded_model, tokenizer = load_model(base, chat_template_kwargs=self.setup.chat_template_kwargs)
-        writer, precision = LanguageModel(loaded_model, tokenizer, name=base), loaded_model.dtype
-        rows = targets(writer, self.rows["train"], self.template)
+        language_model, precision = LanguageModel(loaded_model, tokenizer, name=base), loaded_model.dtype
+        rows = targets(language_model, self.rows["train"], self.template)
         steps = -(-len(rows) * params.sft_epochs // params.sft_batch)
         learning = self._learning(loaded_model, tokenizer, checkpoints, params.sft_learning_rate)
         callback = self._callback(learning, steps, desc="SFT")
@@ -164,8 +164,8 @@ class _Iteration:
         if distributed.main_process_only(finished.exists):
             return _add_held_out(checkpoints.history(), self.folder)
         loaded_model, tokenizer = load_model(base, chat_template_kwargs=self.setup.chat_template_kwargs)
-        writer = LanguageModel(loaded_model, tokenizer, name=base)
-        rows = {split: pairs(writer, part, self.template) for split, part in self.rows.items()}
+        language_model = LanguageModel(loaded_model, tokenizer, name=base)
+        rows = {split: pairs(language_model, part, self.template) for split, part in self.rows.items()}
         steps = -(-len(rows["train"]) * params.ipo_epochs // params.ipo_batch)
         learning = self._learning(loaded_model, tokenizer, checkpoints, params.ipo_learning_rate)
         beta = 0.5 / params.ipo_target_margin_nats
@@ -202,9 +202,9 @@ class _Iteration:
         params, every = self.params, self.params.validation.every
         validation = None
         if every and self.setup.validation:
-            writer = LanguageModel(learning.model, learning.tokenizer, name=desc)
+            language_model = LanguageModel(learning.model, learning.tokenizer, name=desc)
             greedy = LocalGenerator(
-                writer, temperature=0.0, max_tokens=params.max_tokens, batch_size=AT_ONCE, seed=self.seed
+                language_model, temperature=0.0, max_tokens=params.max_tokens, batch_size=AT_ONCE, seed=self.seed
             )
             generator = SharedGenerator(lambda: greedy) if distributed.count() > 1 else greedy
             validation = Validation(self.setup, every, self.log, generator, offset=self.done)
@@ -248,7 +248,7 @@ def ipo_figures(logs: Mapping[str, float], beta: float) -> dict[str, float]:
     return rename_figures(logs, dict(zip(names, names, strict=True))) | {"beta": beta, "target_margin_nats": 0.5 / beta}
 
 
-def targets(writer: LanguageModel, rows: Rows, template: str) -> list[Tokens]:
+def targets(language_model: LanguageModel, rows: Rows, template: str) -> list[Tokens]:
     """Return prompts and their best queries as tokens; those of the query are learnt.
 
     Raises:
@@ -256,36 +256,38 @@ def targets(writer: LanguageModel, rows: Rows, template: str) -> list[Tokens]:
     """
     rows_of_tokens = []
     for row in rows:
-        prompt, query = tokens(writer, row, row["sft_target"], template)
+        prompt, query = tokens(language_model, row, row["sft_target"], template)
         rows_of_tokens.append((prompt + query, [False] * len(prompt) + [True] * len(query)))
     return rows_of_tokens
 
 
-def pairs(writer: LanguageModel, rows: Rows, template: str) -> list[Pair]:
+def pairs(language_model: LanguageModel, rows: Rows, template: str) -> list[Pair]:
     """Return all pairs of all prompts as tokens."""
     result = []
     for row in rows:
-        texts = [tokens(writer, row, query, template) for query in row["responses"]]
+        texts = [tokens(language_model, row, query, template) for query in row["responses"]]
         for better, worse in row["pairs"]:
             result.append({"prompt_ids": texts[0][0], "chosen_ids": texts[better][1], "rejected_ids": texts[worse][1]})
     return result
 
 
-def tokens(writer: LanguageModel, row: Mapping[str, Any], query: str, template: str) -> tuple[list[int], list[int]]:
+def tokens(
+    language_model: LanguageModel, row: Mapping[str, Any], query: str, template: str
+) -> tuple[list[int], list[int]]:
     """Return token ids of a prompt, as in play, and of a query with its end token.
 
     Raises:
         CorpusError: both are longer than the model reads.
     """
-    prompt = writer.encode(request(row["prompt"], template))
-    ids: list[int] = writer.tokenizer(completion_text(query, template), add_special_tokens=False)["input_ids"]
-    if template not in RAW and writer.ends:
-        eos = writer.tokenizer.eos_token_id
-        ids = [*ids, eos if eos in writer.ends else min(writer.ends)]
-    if len(prompt) + len(ids) > writer.room:
+    prompt = language_model.encode(request(row["prompt"], template))
+    ids: list[int] = language_model.tokenizer(completion_text(query, template), add_special_tokens=False)["input_ids"]
+    if template not in RAW and language_model.ends:
+        eos = language_model.tokenizer.eos_token_id
+        ids = [*ids, eos if eos in language_model.ends else min(language_model.ends)]
+    if len(prompt) + len(ids) > language_model.room:
         raise CorpusError(
-            f"prompt {row['id']} and its query have {len(prompt) + len(ids)} tokens, the model reads {writer.room}; "
-            "lower pipeline.max_tokens and run `dvc repro filter`"
+            f"prompt {row['id']} and its query have {len(prompt) + len(ids)} tokens, the model reads "
+            f"{language_model.room}; lower pipeline.max_tokens and run `dvc repro filter`"
         )
     return prompt, ids
 
@@ -310,7 +312,7 @@ def _merge_iteration(part: Path) -> str:
         loaded, tokenizer = load_model(str(part / "sft"))
         model = PeftModel.from_pretrained(loaded, str(part / "ipo")).merge_and_unload()
         with draft(part / "merged.draft", part / "merged") as folder:
-            save_llm(model, tokenizer, folder)
+            save_language_model(model, tokenizer, folder)
     return str(part / "merged")
 
 
@@ -324,7 +326,7 @@ def _publish(model: Any, tokenizer: Any, work: Path, out: Path) -> None:
 
     def write() -> None:
         with draft(work, out) as folder:
-            save_llm(model, tokenizer, folder)
+            save_language_model(model, tokenizer, folder)
 
     distributed.main_process_only(write)
 
@@ -337,4 +339,4 @@ def _export(params: LeReTParams, run: Path, part: Path, base_model: str, out: Pa
     with draft(run / "draft", out) as folder:
         shutil.copytree(part / "ipo", folder, dirs_exist_ok=True)
         shutil.copytree(part / "sft", folder / "sft")
-        write_json(folder / "harr.json", {"base_model": base_model, **base, "kind": "llm", **facts})
+        write_json(folder / "harr.json", {"base_model": base_model, **base, "kind": "language_model", **facts})

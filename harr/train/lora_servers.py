@@ -28,7 +28,7 @@ PLAIN = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "sk
 
 
 class LoraServers:
-    """Servers that load the LoRA of ``writer`` before every step, in place of TRL's engine.
+    """Servers that load the LoRA of ``language_model`` before every step, in place of TRL's engine.
 
     They need not share a machine with the trainer, only ``folder``, under the same name. Requests to an unavailable
     server are retried; a restarted server loads the LoRA again. Random numbers follow from the keys.
@@ -38,8 +38,8 @@ class LoraServers:
             unavailable.
     """
 
-    def __init__(self, params: AgentParams, server: ServerParams, writer: LanguageModel, folder: Path) -> None:
-        self._params, self._writer, self._folder = params, writer, folder.absolute()
+    def __init__(self, params: AgentParams, server: ServerParams, language_model: LanguageModel, folder: Path) -> None:
+        self._params, self._language_model, self._folder = params, language_model, folder.absolute()
         self._name, self._lock = f"harr-{fingerprint(str(self._folder))}", threading.Lock()
         self._services = [
             Service(
@@ -54,7 +54,7 @@ class LoraServers:
     def room(self) -> int:
         """Return the maximum number of tokens of an episode on the servers."""
         models = [service.ask(lambda client: client.models.list().data[0]) for service in self._services]
-        return min(getattr(model, "max_model_len", None) or self._writer.room for model in models)
+        return min(getattr(model, "max_model_len", None) or self._language_model.room for model in models)
 
     def sync_weights(self) -> None:
         """Write the LoRA, and load it into every server."""
@@ -62,7 +62,7 @@ class LoraServers:
 
     def _send_adapter(self) -> None:
         with draft(self._folder.with_suffix(".draft"), self._folder) as folder:
-            self._writer.model.save_pretrained(folder, selected_adapters=["default"])
+            self._language_model.model.save_pretrained(folder, selected_adapters=["default"])
         for service in self._services:
             service.ask(self._load)
 
@@ -83,7 +83,7 @@ class LoraServers:
             return list(pool.map(self._write, services, contexts, stops, keys))
 
     def _write(self, service: Service, context: Sequence[int], stop: tuple[str, ...], key: str) -> list[int]:
-        ends = sorted(self._writer.ends)
+        ends = sorted(self._language_model.ends)
         options = {**PLAIN, "return_token_ids": True, "include_stop_str_in_output": True, "stop_token_ids": ends}
 
         def complete(client: "Client") -> Any:
@@ -112,7 +112,7 @@ class LoraServers:
         try:
             choice = service.ask(attempt).choices[0]
             ids, logprobs = choice.token_ids, choice.logprobs.token_logprobs
-            size = self._writer.row_length(ids, stop)
+            size = self._language_model.row_length(ids, stop)
         except (AttributeError, LookupError, TypeError):
             raise ParamsError(
                 f"{service.where}: the answer has no token ids or log-probabilities; found another server than vLLM, "

@@ -60,7 +60,7 @@ def handle_vllm_errors(params: AgentParams) -> Iterator[None]:
         ) from None
 
 
-def attach_vllm(trainer: Any, params: AgentParams, writer: LanguageModel, folder: Path) -> None:
+def attach_vllm(trainer: Any, params: AgentParams, language_model: LanguageModel, folder: Path) -> None:
     """Let vLLM sample for TRL's trainer: our servers, or TRL's engine with our error messages.
 
     With ``adapter`` the LoRA is in ``folder``, and an episode has the servers' room. Otherwise TRL would add the LoRA
@@ -70,15 +70,15 @@ def attach_vllm(trainer: Any, params: AgentParams, writer: LanguageModel, folder
     if params.vllm == "none":
         return
     if params.vllm == "adapter" and params.server:
-        servers = LoraServers(params, params.server, writer, folder / "lora")
-        writer.room = min(writer.room, distributed.main_process_only(servers.room))
+        servers = LoraServers(params, params.server, language_model, folder / "lora")
+        language_model.room = min(language_model.room, distributed.main_process_only(servers.room))
         trainer.use_vllm, trainer.vllm_generation, trainer._last_loaded_step = True, servers, -1
         return
     engine = trainer.vllm_generation
     engine.sync_weights = handle_vllm_errors(params)(engine.sync_weights)
     engine.generate = handle_vllm_errors(params)(engine.generate)
     if params.lora is not None:
-        engine._iter_named_params = lambda: merged_weights(writer.model)
+        engine._iter_named_params = lambda: merged_weights(language_model.model)
 
 
 def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
@@ -126,7 +126,7 @@ def check_gap(params: AgentParams, row: Mapping[str, Any]) -> None:
 
 def generate_by_vllm(
     generation: Any,
-    writer: LanguageModel,
+    language_model: LanguageModel,
     contexts: Sequence[Sequence[int]],
     stops: Sequence[tuple[str, ...]],
     keys: Sequence[str],
@@ -145,6 +145,6 @@ def generate_by_vllm(
         prompts = [list(contexts[row]) for row in rows]
         _, samples, logprobs, _ = generation.generate(prompts=prompts, images=None, num_generations=1)
         for row, ids, scores in zip(rows, samples, logprobs, strict=True):
-            size = writer.row_length(ids, stop)
+            size = language_model.row_length(ids, stop)
             written[row] = Scored.of(ids[:size], [score[0] for score in scores[:size]])
     return [written[row] for row in range(len(contexts))]

@@ -30,7 +30,7 @@ from tasks.tracking.run import Run
 CANDIDATE = "candidate"
 ROLLED_BACK = "rolled_back"
 """The tag of a version that was champion and was taken back; only a person makes it the candidate again."""
-DESCRIPTIONS = {"retriever": "Query encoders trained by harr", "llm": "Language models trained by harr"}
+DESCRIPTIONS = {"retriever": "Query encoders trained by harr", "language_model": "Language models trained by harr"}
 SAME = ("kind", "model", "results", "evaluation", "index", "corpus", "expectations", "rules")
 """Tags by which two versions are one: what it is, showed and must show, whatever code and machine made it."""
 AROUND = WORK / "merge" / "mlmodel"
@@ -40,7 +40,7 @@ AROUND = WORK / "merge" / "mlmodel"
 def register(
     run: Run,
     params: Params,
-    kind: Literal["retriever", "llm"],
+    kind: Literal["retriever", "language_model"],
     folder: Path,
     evaluation: Path,
     tags: Mapping[str, str],

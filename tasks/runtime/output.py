@@ -70,7 +70,7 @@ def end_of_run(params: Params) -> str:
     harr = "harr" if on_path else str(installed.relative_to(here))  # as the shell finds it
     use = (
         ('harr ask "Who ...?"', "answer a question with it")
-        if params.writer_learns
+        if params.language_model_learns
         else ("harr serve --model models/retriever", "answer searches with it")
     )
     first = (

@@ -88,7 +88,9 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> str:
 def writing(letters: str, questions: Sequence[Question] = LETTERS, terms: str = "letters:share_of_a") -> Setup:
     """A game in which the language model learns, and a sampler of that model."""
     sampler = Samplers(letters, max_tokens=8, batch_size=7, seed=0, grows=True)
-    return Setup(questions, spell, OnePassage(), None, Reward({terms: 1.0}), "letters", writer=letters, sample=sampler)
+    return Setup(
+        questions, spell, OnePassage(), None, Reward({terms: 1.0}), "letters", language_model=letters, sample=sampler
+    )
 
 
 def test_the_model_that_learns_is_sampled(letters: str, tmp_path: Path) -> None:

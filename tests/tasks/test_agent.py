@@ -71,10 +71,11 @@ def logits_of(*folders: str) -> list[torch.Tensor]:
 
 
 def check_merged(before: str) -> None:
-    """The folder models/llm is a plain model that plays as the adapter, and otherwise than what it began as."""
+    """The folder models/language_model is a plain model that plays as the adapter, and otherwise than what it began
+    as."""
     assert isinstance(load_model("models/adapter")[0], PeftModel)
-    assert not isinstance(load_model("models/llm")[0], PeftModel)
-    begun, trained, merged = logits_of(before, "models/adapter", "models/llm")
+    assert not isinstance(load_model("models/language_model")[0], PeftModel)
+    begun, trained, merged = logits_of(before, "models/adapter", "models/language_model")
     assert torch.allclose(trained, merged, atol=1e-3) and not torch.allclose(begun, trained, atol=1e-3)
 
 
@@ -110,7 +111,7 @@ def test_an_agent_goes_through_all_stages(world: Path, tiny: str) -> None:
     with tracked_run("merge", params) as run:
         number = register_model(run, params)
     version = open_client(params).get_model_version(params.tracking.registered_model, number)
-    assert version.tags["kind"] == "llm" and version.source.endswith("/llm")
+    assert version.tags["kind"] == "language_model" and version.source.endswith("/language_model")
     with pytest.raises(PromotionRefused, match=r"against its own arm warmstart .*: gain: found answer_f1"):
         promote(params)
 
@@ -185,5 +186,5 @@ def test_an_agent_whose_calls_are_all_malformed_goes_through_all_stages(world: P
         assert metrics["malformed"]["mean"] == 2.0 and metrics["format"]["mean"] == 0.0
     assert 0.0 < ran.merged["logit_difference_max"] < 1e-3
     check_merged("chat")
-    for folder in ("models/adapter", "models/llm"):
+    for folder in ("models/adapter", "models/language_model"):
         assert keeps_turns(AutoTokenizer.from_pretrained(folder)), "a server plays it with the template of its training"

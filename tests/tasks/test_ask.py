@@ -9,7 +9,7 @@ from harr.errors import ModelError, ParamsError
 from harr.params import Params
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 from tasks.ask import as_json, ask, find_model, lines
-from tasks.paths import ADAPTER, LLM, RETRIEVER
+from tasks.paths import ADAPTER, LANGUAGE_MODEL, RETRIEVER
 
 ASKED = Question("asked", "Where was the founder of Acme born?")
 STEPS = (
@@ -47,10 +47,14 @@ def test_what_cannot_be_asked_is_one_line(workplace: Path) -> None:
 
 
 def test_the_merged_model_comes_before_the_adapter(workplace: Path) -> None:
-    retriever, writer = Params.load(), Params.load(Path("recipes/agent_small.yaml"))
-    for folder, name in ((ADAPTER, "adapter_config.json"), (LLM, "config.json"), (RETRIEVER, "modules.json")):
+    retriever, language_model = Params.load(), Params.load(Path("recipes/agent_small.yaml"))
+    for folder, name in (
+        (ADAPTER, "adapter_config.json"),
+        (LANGUAGE_MODEL, "config.json"),
+        (RETRIEVER, "modules.json"),
+    ):
         folder.mkdir(parents=True)
         (folder / name).touch()
-    assert find_model(writer, None) == LLM and find_model(retriever, None) == RETRIEVER
-    (LLM / "config.json").rename(LLM / "untrained.json")  # a retriever was trained last
-    assert find_model(writer, None) == ADAPTER and find_model(writer, RETRIEVER) == RETRIEVER
+    assert find_model(language_model, None) == LANGUAGE_MODEL and find_model(retriever, None) == RETRIEVER
+    (LANGUAGE_MODEL / "config.json").rename(LANGUAGE_MODEL / "untrained.json")  # a retriever was trained last
+    assert find_model(language_model, None) == ADAPTER and find_model(language_model, RETRIEVER) == RETRIEVER

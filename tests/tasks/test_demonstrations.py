@@ -13,7 +13,7 @@ from harr.io.jsonl import read_rows
 from harr.params import Params
 from harr.params.generator import LocalParams, ServedParams
 from tasks.demonstrations import Teaching, teacher_of, teacher_pipeline, write_demonstrations
-from tasks.paths import LLM, QUESTIONS
+from tasks.paths import LANGUAGE_MODEL, QUESTIONS
 
 SECTIONS: dict[str, Any] = {
     "pipeline": {"name": "search_r1", "max_searches": 1, "template": "bare"},
@@ -62,8 +62,8 @@ def test_who_teaches(params: Params) -> None:
     assert teacher_pipeline(params, server).template == "plain", "it was never taught the form"  # type: ignore[union-attr]
     framed = teacher_of(params, "big", "http://127.0.0.1:9/v1", "big", 0.7, 64)
     assert teacher_pipeline(params, framed).template == "chat"  # type: ignore[union-attr]
-    LLM.mkdir(parents=True)
-    (LLM / "config.json").touch()
+    LANGUAGE_MODEL.mkdir(parents=True)
+    (LANGUAGE_MODEL / "config.json").touch()
     own = teacher_of(params, "", "", "", 0.7, 64)
-    assert isinstance(own, LocalParams) and own.model == str(LLM)
+    assert isinstance(own, LocalParams) and own.model == str(LANGUAGE_MODEL)
     assert teacher_pipeline(params, own) == params.pipeline

@@ -10,8 +10,8 @@ from encyclopaedia import PLAYER
 from harr_encyclopaedia.traces import open_world
 from styled import Styled, Words
 
+from harr.builders.generators import build_reader
 from harr.builders.retrievers import search_identity
-from harr.builders.writers import build_reader
 from harr.errors import IndexMismatch
 from harr.evaluate.play import Game
 from harr.io.files import read_json, read_jsonl, write_json

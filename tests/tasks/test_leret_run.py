@@ -89,5 +89,7 @@ def test_leret_goes_through_all_stages(workplace: Path, tiny: str) -> None:
     assert f"{count} pairs of" in REPORT.with_name("preferences.html").read_text()
     assert ran.merged["logit_difference_max"] < 1e-3
     ids = torch.arange(2, 60)[None]
-    begun, sft, merged = (load_model(name)[0](ids).logits for name in ("letters", "models/adapter/sft", "models/llm"))
+    begun, sft, merged = (
+        load_model(name)[0](ids).logits for name in ("letters", "models/adapter/sft", "models/language_model")
+    )
     assert not torch.equal(begun, sft) and not torch.equal(sft, merged)

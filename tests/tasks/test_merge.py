@@ -11,7 +11,7 @@ from harr.errors import DamagedFile
 from harr.io.files import publish, read_json, write_json
 from harr.params import Params
 from tasks.merge import _note, count_expectations, merge_adapter, register_model
-from tasks.paths import LLM
+from tasks.paths import LANGUAGE_MODEL
 from tasks.play import arm_pipelines
 from tasks.registry.gate import _index
 from tasks.report_facts import run_facts
@@ -59,7 +59,7 @@ def test_the_note_of_who_played_names_no_address(workplace: Path) -> None:
     values = yaml.safe_load(Path("params.yaml").read_text())
     values["generator"] = {"kind": "server", "model": "small", "server": {"urls": ["http://10.1.2.3:8000/v1"]}}
     Path("params.yaml").write_text(yaml.safe_dump(values))
-    _note(LLM, Params.load(), {"generator"})
-    told = read_json(LLM / "untrained.json")["generator"]
+    _note(LANGUAGE_MODEL, Params.load(), {"generator"})
+    told = read_json(LANGUAGE_MODEL / "untrained.json")["generator"]
     assert told["model"] == "small" and told["max_tokens"] == 512
     assert "server" not in told

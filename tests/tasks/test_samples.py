@@ -8,7 +8,7 @@ import pytest
 from letters import OnePassage, one_answer, sampling_params, save_letters
 
 from harr.arms import ARMS
-from harr.builders import players, writers
+from harr.builders import generators, players
 from harr.evaluate.play import ArmRun, Game
 from harr.params import Params
 from harr.rag.pipelines.search_r1 import search_r1
@@ -27,7 +27,7 @@ def params(workplace: Path) -> Params:
 def test_a_majority_of_samples_answers_and_pays_for_all(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(players, "open_samplers", lambda *_: [one_answer("Ben"), one_answer("Ada"), one_answer("Ada")])
     facts = SimpleNamespace(tokens=lambda text: len(text.split(">")[-1]))
-    monkeypatch.setattr(writers, "writer_facts", lambda *_: facts)
+    monkeypatch.setattr(generators, "language_model_facts", lambda *_: facts)
     section = params.evaluate.model_copy(update={"arms": ("base", "majority", "trained")})
     params = params.model_copy(update={"evaluate": section})
     game = Game("arm", lambda asked: search_r1(asked, max_searches=1), OnePassage(), one_answer("Cy"))

@@ -140,7 +140,7 @@ def test_the_untrained_arm_finds_what_is_nearest_and_another_s_retriever_k_passa
 def test_what_was_merged_searches_as_what_was_evaluated(ran: Ran, capsys: pytest.CaptureFixture[str]) -> None:
     assert ran.merged["cosine_min"] > 0.9999 and ran.merged["document_cosine_min"] > 0.9999
     assert read_json(RETRIEVER / "harr.json")["adapter"] == check_played(ran.params)["model"]
-    assert read_json(Path("models/llm/untrained.json"))["generator"]["kind"] == "function"
+    assert read_json(Path("models/language_model/untrained.json"))["generator"]["kind"] == "function"
     wanted = ran.episodes["trained"][0]
     for model in (None, ADAPTER):
         found = ask(ran.params, wanted.question.text, model)

@@ -2,7 +2,7 @@
 
 The planner sees question and history, looks up step after step, and stops where one found nothing. The reader sees a
 sub-query and passages: it answers from the first passage that states the relation asked for and, where a person is
-named, is about that person. It cannot resolve a pronoun or a description. Like an LLM they distinguish the
+named, is about that person. It cannot resolve a pronoun or a description. Like a language model they distinguish the
 prompts of ``harr/rag/pipelines/multistep.py`` by their text.
 """
 

@@ -24,9 +24,9 @@ from harr.compute.batching import auto_batch
 from harr.errors import ModelError, one_line
 from harr.io.files import check_sums, read_json
 from harr.io.model_folder import UNLOADABLE, check_loadable
+from harr.rag.generation.adapter import base_identity
 from harr.rag.generation.chat_template import add_settings, keep_turns
 from harr.rag.generation.decoding import Draw, StopRows, TokenTexts
-from harr.rag.generation.llm_adapter import base_identity
 from harr.types import Generate, TruncatedCompletion
 
 NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
@@ -56,7 +56,7 @@ class LocalGenerator:
     ) -> None:
         self._temperature, self._seed = temperature, seed
         self._max_tokens, self._batch_size = max_tokens, batch_size
-        self._writer = (
+        self._language_model = (
             LanguageModel(*load_model(model, chat_template_kwargs=chat_template_kwargs), name=model)
             if isinstance(model, str)
             else model
@@ -71,9 +71,9 @@ class LocalGenerator:
         """
         keys = [_key(request) for request in requests]
         distinct = dict(zip(keys, requests, strict=True))
-        room = self._writer.room - self._max_tokens
-        prompt_ids = {key: self._writer.encode(request)[-max(1, room) :] for key, request in distinct.items()}
-        outputs = self._writer.generate(
+        room = self._language_model.room - self._max_tokens
+        prompt_ids = {key: self._language_model.encode(request)[-max(1, room) :] for key, request in distinct.items()}
+        outputs = self._language_model.generate(
             list(prompt_ids.values()),
             [request.stop for request in distinct.values()],
             temperature=self._temperature,
@@ -83,7 +83,7 @@ class LocalGenerator:
         )
         outputs = [ids[: request.max_tokens or None] for request, ids in zip(distinct.values(), outputs, strict=True)]
         completions = {
-            key: _make_completion(request, self._writer.decode(ids))
+            key: _make_completion(request, self._language_model.decode(ids))
             for (key, request), ids in zip(distinct.items(), outputs, strict=True)
         }
         self._usage["requests"] += len(distinct)

@@ -126,16 +126,18 @@ class Sampler:
     """A generator whose model learns; one call of ``generate`` answers all requests.
 
     Args:
-        writer: encodes and decodes. generate: samples. max_tokens: of a completion.
+        language_model: encodes and decodes. generate: samples. max_tokens: of a completion.
         grows: whether an episode is one growing text; else every request is a text of its own.
 
     An episode without room for another completion gets an empty one, which is counted.
     """
 
-    def __init__(self, writer: LanguageModel, generate: GenerateIds, *, max_tokens: int, grows: bool = True) -> None:
+    def __init__(
+        self, language_model: LanguageModel, generate: GenerateIds, *, max_tokens: int, grows: bool = True
+    ) -> None:
         self._grows = grows
-        self._writer, self._generate, self._max_tokens = writer, generate, max_tokens
-        self._keeps_turns = keeps_turns(writer.tokenizer)
+        self._language_model, self._generate, self._max_tokens = language_model, generate, max_tokens
+        self._keeps_turns = keeps_turns(language_model.tokenizer)
         self._usage = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0, "without_room": 0}
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
@@ -145,7 +147,7 @@ class Sampler:
             ModelError: the pipeline changed what the model had said; its tokens are no longer those of the text.
         """
         contexts = [self.context(request) for request in requests]
-        rows = [row for row, ids in enumerate(contexts) if len(ids) + self._max_tokens <= self._writer.room]
+        rows = [row for row, ids in enumerate(contexts) if len(ids) + self._max_tokens <= self._language_model.room]
         samples = self._generate([contexts[row] for row in rows], [requests[row].stop for row in rows]) if rows else []
         samples = [take_first(ids, requests[row].max_tokens) for row, ids in zip(rows, samples, strict=True)]
         ids_of: dict[int, list[int]] = dict(zip(rows, samples, strict=True))
@@ -163,16 +165,16 @@ class Sampler:
         return dict(self._usage)
 
     def _completion(self, request: Generate, context: list[int], ids: list[int]) -> Completion:
-        decoded_text = self._writer.decode(ids)
+        decoded_text = self._language_model.decode(ids)
         text = request.cut(decoded_text)
-        has_end = text != decoded_text or (ids and ids[-1] in self._writer.ends)
-        full_text = self._writer.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+        has_end = text != decoded_text or (ids and ids[-1] in self._language_model.ends)
+        full_text = self._language_model.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
         return Completion.of(text, context, ids, ending=full_text[len(text) :] if has_end else "")
 
     def context(self, request: Generate) -> list[int]:
         """Return the ids that a request continues: those of the last turn, and the environment's since."""
         if not (self._grows and request.past):
-            return self._writer.encode(request)
+            return self._language_model.encode(request)
         last = request.past[-1]
         completion, new_text = last.completion, self._text_since(request, last)
         if not isinstance(completion, Completion) or new_text is None:
@@ -180,11 +182,13 @@ class Sampler:
                 "the pipeline (or the model's chat template) changed what the model had said, so its tokens cannot be "
                 "trained on; use pipeline search_r1, or a template that keeps earlier turns as they are"
             )
-        markers = (*last.request.stop, *map(self._writer.tokenizer.decode, self._writer.ends))
+        markers = (*last.request.stop, *map(self._language_model.tokenizer.decode, self._language_model.ends))
         if any(completion.ending.startswith(marker) and new_text.startswith(marker) for marker in markers):
             pairs = zip(new_text, completion.ending, strict=False)
             new_text = new_text[sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)) :]  # the model's own
-        ids: list[int] = self._writer.tokenizer(new_text, add_special_tokens=False)["input_ids"] if new_text else []
+        ids: list[int] = (
+            self._language_model.tokenizer(new_text, add_special_tokens=False)["input_ids"] if new_text else []
+        )
         return [*completion.context, *completion.ids, *ids]
 
     def _text_since(self, request: Generate, last: Turn) -> str | None:
@@ -205,7 +209,7 @@ class Sampler:
         if earlier != last.request.messages or not continuing or not self._keeps_turns:
             return None
         marked = {"role": "assistant", "content": f"{_REPLY}{continuing[0]['content'][len(reply) :]}"}
-        return self._writer.render(Generate((*earlier, marked, *since))).partition(_REPLY)[2]
+        return self._language_model.render(Generate((*earlier, marked, *since))).partition(_REPLY)[2]
 
 
 class Samplers:

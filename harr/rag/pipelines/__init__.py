@@ -23,8 +23,8 @@ from harr.types import Pipeline
 
 
 @dataclass(frozen=True, slots=True)
-class WriterFacts:
-    """Facts about the model that writes: ``fits(limit)`` tests whether a text has at most so many tokens; ``frame()``
+class LanguageModelFacts:
+    """Facts about a language model: ``fits(limit)`` tests whether a text has at most so many tokens; ``frame()``
     is its chat template's text before and after the first turn of a user; ``check()`` refuses a template whose
     conversations cannot be trained on; ``tokens(text)`` is the length of a text."""
 
@@ -34,37 +34,37 @@ class WriterFacts:
     tokens: Callable[[str], int]
 
 
-Build = Callable[[Any, WriterFacts], Pipeline]
+Build = Callable[[Any, LanguageModelFacts], Pipeline]
 """Makes a pipeline of section ``pipeline``."""
 
 
 def _build_by_keywords(play: Callable[..., Any]) -> Build:
     """Return the builder of a pipeline whose keyword arguments are the parameters of its section."""
-    return lambda section, writer: partial(play, **section.model_dump(exclude={"name"}))
+    return lambda section, facts: partial(play, **section.model_dump(exclude={"name"}))
 
 
 def _build_growing(play: Callable[..., Any]) -> Build:
     """Return the builder of a pipeline that writes one growing text, which a template frames."""
 
-    def build(section: Any, writer: WriterFacts) -> Pipeline:
-        template = writer.frame() if section.template == "chat" else section.template
+    def build(section: Any, facts: LanguageModelFacts) -> Pipeline:
+        template = facts.frame() if section.template == "chat" else section.template
         return partial(play, **section.model_dump(exclude={"name", "thinking_tokens"}) | {"template": template})
 
     return build
 
 
-def _build_react(section: Any, writer: WriterFacts) -> Pipeline:
+def _build_react(section: Any, facts: LanguageModelFacts) -> Pipeline:
     if section.shows == "passages":
         return partial(react_passages, max_searches=section.max_searches)
     return partial(react, max_searches=section.max_searches, reader_sees=section.reader_sees)
 
 
-def _build_leret(section: Any, writer: WriterFacts) -> Pipeline:
-    shows = writer.fits(section.few_shot_tokens or section.max_tokens)
-    return LeReT(section.hops, section.order, section.template, fits=writer.fits(section.max_tokens), shows=shows)
+def _build_leret(section: Any, facts: LanguageModelFacts) -> Pipeline:
+    shows = facts.fits(section.few_shot_tokens or section.max_tokens)
+    return LeReT(section.hops, section.order, section.template, fits=facts.fits(section.max_tokens), shows=shows)
 
 
-def _build_function(section: Any, writer: WriterFacts) -> Pipeline:
+def _build_function(section: Any, facts: LanguageModelFacts) -> Pipeline:
     shape = "takes a Question and yields Search and Generate"
     play = function_of(section.function, key="pipeline.function", shape=shape, settings=section.settings)
     if isclass(play) or (isfunction(play) and not isgeneratorfunction(play)):

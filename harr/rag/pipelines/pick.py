@@ -1,4 +1,5 @@
-"""Pick passages one after the other; an LLM may read them at the end (the game of Q-RAG, arXiv 2511.07328)."""
+"""Pick passages one after the other; a language model may read them at the end (the game of Q-RAG, arXiv
+2511.07328)."""
 
 from collections.abc import Generator
 from typing import Any

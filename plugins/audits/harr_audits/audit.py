@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harr.arms import TRAINED
-from harr.builders.players import open_writer
-from harr.builders.writers import build_generator, build_reader
+from harr.builders.generators import build_generator, build_reader
+from harr.builders.players import open_generator
 from harr.evaluate.audit import Audit
 from harr.evaluate.play import Game
 from harr.evaluate.tables import percent, spread
@@ -79,14 +79,14 @@ def _told(swapped: Mapping[str, Any]) -> str:
 def _swap(params: Params, episodes: Sequence[Episode]) -> dict[str, float | str]:
     """Answer again with swapped evidence, as the first run of ``trained`` answers."""
     run = next(run for run in arm_runs(params, None) if run.name == TRAINED)
-    writer: Generator | None = None
+    generator: Generator | None = None
     reader: Generator | None = None
     if any(episode.answer is not None for episode in episodes):  # else nobody is loaded
         reader = build_reader(params.evaluate.reader, params.seed, PLACES)
-        if params.writer_learns:
-            writer = open_writer(params, PLACES, run.arm, run.folder)
+        if params.language_model_learns:
+            generator = open_generator(params, PLACES, run.arm, run.folder)
         else:
-            writer = build_generator(params.generator, params.seed, PLACES)
-    game = Game(str(run), arm_pipelines(params)[TRAINED], Swapped({}), writer, reader)
+            generator = build_generator(params.generator, params.seed, PLACES)
+    game = Game(str(run), arm_pipelines(params)[TRAINED], Swapped({}), generator, reader)
     section = params.evaluate
     return swap(game, episodes, batch_size=section.batch_size, resamples=section.resamples, seed=params.seed)

@@ -143,13 +143,13 @@ def play_untrained(
     params: Params, questions: Sequence[Question], where: str
 ) -> tuple[dict[str, list[Episode]], dict[str, Found], dict[str, list[dict[str, Any]]]]:
     """Return per arm its episodes, what it found at every depth, and a row of metrics per question."""
+    from harr.builders.generators import build_generator, build_reader
     from harr.builders.pipeline import build_reward
-    from harr.builders.players import open_players, open_writer
-    from harr.builders.writers import build_generator, build_reader
+    from harr.builders.players import open_generator, open_players
     from harr.evaluate.play import Game
     from harr_diagnose.measure import DeepRetriever
 
-    pipelines, writes = arm_pipelines(params), params.writer_learns
+    pipelines, writes = arm_pipelines(params), params.language_model_learns
     reward = build_reward(params.reward, params.encoder, params.seed, PLACES)
     reader = build_reader(params.evaluate.reader, params.seed, PLACES)
     generator = None if writes else build_generator(params.generator, params.seed, PLACES)
@@ -160,8 +160,8 @@ def play_untrained(
     with open_players(params, PLACES, questions, candidates=where) as player:
         for name, arm in params.evaluate.arm_table.items():
             deep = DeepRetriever(player(arm, None), params.retriever.k, depth)
-            writer = open_writer(params, PLACES, arm, None) if writes else generator
-            game = Game(name, pipelines[name], deep, writer, reader)
+            own = open_generator(params, PLACES, arm, None) if writes else generator
+            game = Game(name, pipelines[name], deep, own, reader)
             episodes[name] = game.play(questions, batch_size=params.evaluate.batch_size)
             rows[name] = game.rows(episodes[name], reward.means(episodes[name]), picking=picking)
             found[name] = deep.found

@@ -1,10 +1,10 @@
-"""A deterministic scripted stand-in for an LLM that only reads the messages it is given.
+"""A deterministic scripted stand-in for a language model that only reads the messages it is given.
 
 It plays planner, reader and answer writer of ``harr/rag/pipelines/multistep.py``, every turn of
 ``harr/rag/pipelines/search_r1.py`` and the reader of ``evaluate.reader`` in the fictional encyclopaedia;
 :func:`plan` is a teacher for ``harr/rag/pipelines/r_search.py``.
-Like an LLM it tells the prompts apart by their text, finds its way by the grammar of English (here ``grammar.py``) and
-knows nothing that is not written in the prompt.
+Like a language model it tells the prompts apart by their text, finds its way by the grammar of English (here
+``grammar.py``) and knows nothing that is not written in the prompt.
 
 About half of its later sub-queries are under-specified ("Where was she born?"), chosen by a hash of
 the question and the hop: they can be searched for only by a retriever that uses the history.

@@ -10,7 +10,7 @@ from harr import __version__
 from harr.arms import TRAINED
 from harr.evaluate.summary import Summary, baseline_of, headline, parts_of
 from harr.evaluate.tables import comparisons, is_share, label, p_value, plain, runs, spread
-from harr.merge.card import LLM_USAGE, model_card, plain_facts, purpose, usage
+from harr.merge.card import LANGUAGE_MODEL_USAGE, model_card, plain_facts, purpose, usage
 
 EVALUATION = """## Evaluation
 
@@ -43,7 +43,8 @@ Training questions for a RAG retriever, {choice}.
 """
 
 TRAINING = """\
-It writes searches, whose results somebody has to put into its text: docs/usage_llm.md of harr does so in 20 lines.
+It writes searches, whose results somebody has to put into its text: docs/usage_language_model.md of harr does so in 20
+lines.
 
 ## Training
 
@@ -106,7 +107,7 @@ def retriever_card(name: str, facts: Mapping[str, Any], summary: Summary, contra
     )
 
 
-def llm_card(
+def language_model_card(
     name: str, facts: Mapping[str, Any], training: Mapping[str, Any], summary: Summary, contrasts: Summary, license: str
 ) -> str:
     """Return the card of a language model that was trained by reward; see :func:`retriever_card` for the arguments.
@@ -120,11 +121,11 @@ def llm_card(
         metrics=_by_setting(summary, _metrics),
     )
     return model_card(
-        "llm",
+        "language_model",
         facts,
         title=name,
         what=f"A language model trained by harr {__version__} to search and to answer. Its base is {facts['base_model']}.",
-        use=LLM_USAGE.format(name=name),
+        use=LANGUAGE_MODEL_USAGE.format(name=name),
         body=body,
         **_metadata(name, {**training, **facts}, summary, license),
     )

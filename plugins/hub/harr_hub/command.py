@@ -9,7 +9,9 @@ from tasks.runtime.command import run_command
 
 def push(
     dataset: Annotated[str, Option(metavar="OWNER/NAME", help="where data/filtered goes")] = "",
-    model: Annotated[str, Option(metavar="OWNER/NAME", help="where models/retriever or models/llm goes")] = "",
+    model: Annotated[
+        str, Option(metavar="OWNER/NAME", help="where models/retriever or models/language_model goes")
+    ] = "",
     private: Annotated[bool, Option("--private", help="new repositories are private; a public one is refused")] = False,
     license: Annotated[str, Option(help="the licence that the cards name, e.g. mit (default: none)")] = "",
     dry_run: Annotated[bool, Option("--dry-run", help="print what would be sent, and send nothing")] = False,

@@ -7,10 +7,10 @@ from pathlib import Path
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import read_json, read_jsonl, read_state
 from harr.merge.card import plain_facts
-from harr_hub.cards import dataset_card, llm_card, retriever_card
+from harr_hub.cards import dataset_card, language_model_card, retriever_card
 from harr_hub.upload import Upload, check_name, check_online, describe, send
 from tasks.filter_outputs import statistics_rows
-from tasks.paths import FILTERED, LLM, METRICS, RETRIEVER
+from tasks.paths import FILTERED, LANGUAGE_MODEL, METRICS, RETRIEVER
 
 EVALUATE, CONTRASTS = METRICS / "evaluate.json", METRICS / "contrasts.json"
 
@@ -18,8 +18,8 @@ EVALUATE, CONTRASTS = METRICS / "evaluate.json", METRICS / "contrasts.json"
 def push_to_hub(dataset: str, model: str, *, private: bool, dry_run: bool, license: str) -> None:
     """Send data/filtered to ``dataset`` and what was trained to ``model`` (empty: not that one), or only say what.
 
-    What was trained is models/retriever, or after method agent models/llm. Everything is read and checked before the
-    first byte is sent.
+    What was trained is models/retriever, or after method agent models/language_model. Everything is read and checked
+    before the first byte is sent.
 
     Raises:
         CorpusError: a folder or file is missing.
@@ -27,7 +27,7 @@ def push_to_hub(dataset: str, model: str, *, private: bool, dry_run: bool, licen
         ServiceUnavailable: no answer from the hub.
     """
     questions = [FILTERED / "questions.jsonl", FILTERED / "statistics.jsonl"] if dataset else []
-    folder = LLM if (RETRIEVER / "untrained.json").exists() else RETRIEVER
+    folder = LANGUAGE_MODEL if (RETRIEVER / "untrained.json").exists() else RETRIEVER
     known = [folder / "harr.json", EVALUATE, CONTRASTS] if model else []
     for path in (*questions, *known):
         if not path.exists():
@@ -55,9 +55,13 @@ def push_to_hub(dataset: str, model: str, *, private: bool, dry_run: bool, licen
         figures = (read_state(EVALUATE, again, arms=dict), read_state(CONTRASTS, again), license)
         facts = read_json(folder / "harr.json")
         training = facts.pop("training", None)
-        if folder == LLM and training is None:
+        if folder == LANGUAGE_MODEL and training is None:
             raise CorpusError(f"{folder / 'harr.json'} does not say how it was trained; run `dvc repro -f -s merge`")
-        card = llm_card(model, facts, training, *figures) if training else retriever_card(model, facts, *figures)
+        card = (
+            language_model_card(model, facts, training, *figures)
+            if training
+            else retriever_card(model, facts, *figures)
+        )
         uploads.append(Upload("model", model, private, files, card))
     for upload in uploads:
         print(describe(upload) if dry_run else f"pushed {upload.kind} {upload.name}: {send(upload, token)}", flush=True)

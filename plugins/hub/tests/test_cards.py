@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from harr_hub.cards import llm_card, retriever_card
+from harr_hub.cards import language_model_card, retriever_card
 
 from harr.evaluate.summary import summarise
 
@@ -25,5 +25,5 @@ def test_the_card_shows_each_setting_and_no_mixture() -> None:
     distractor, opened = card.split("### distractor")[1].split("### open")
     assert "100.0 [100.0, 100.0]" in distractor and "| 30 |" in distractor and "over `frozen`: +100.0" in distractor
     assert "| 10 |" in opened and "75.0" not in card and "| 40 |" not in card
-    spoken = llm_card("ada/llm", FACTS, {"method": "agent"}, summary, summary["contrasts"], "")
+    spoken = language_model_card("ada/language_model", FACTS, {"method": "agent"}, summary, summary["contrasts"], "")
     assert spoken.count("### open") == 2 and "75.0" not in spoken

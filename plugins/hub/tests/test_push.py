@@ -226,19 +226,19 @@ def test_a_refusal_is_one_line(finished: Path, push: Push) -> None:
 
 def test_a_language_model_is_pushed_in_place_of_a_retriever_that_was_not_trained(finished: Path, push: Push) -> None:
     (finished / "models/retriever/untrained.json").write_text("{}")
-    assert in_a_line(push("--model", "ada/writer", "--dry-run"), "models/llm/harr.json is missing")
-    (finished / "models/llm").mkdir()
-    facts = {"base_model": "/home/ada/models/Writer-1B", "kind": "llm", "index_identity": "i1"}
-    (finished / "models/llm/harr.json").write_text(json.dumps(facts))
+    assert in_a_line(push("--model", "ada/writer", "--dry-run"), "models/language_model/harr.json is missing")
+    (finished / "models/language_model").mkdir()
+    facts = {"base_model": "/home/ada/models/Writer-1B", "kind": "language_model", "index_identity": "i1"}
+    (finished / "models/language_model/harr.json").write_text(json.dumps(facts))
     assert "does not say how it was trained" in push("--model", "ada/writer", "--dry-run").stderr
-    (finished / "models/llm/README.md").write_text("its base is /home/ada/models/Writer-1B")
-    (finished / "models/llm/model.safetensors").write_bytes(LARGE)
+    (finished / "models/language_model/README.md").write_text("its base is /home/ada/models/Writer-1B")
+    (finished / "models/language_model/model.safetensors").write_bytes(LARGE)
     params = yaml.safe_load((finished / "recipes/agent_small.yaml").read_text())
     judge = {"kind": "server", "server": {"urls": ["http://judge.local/v1"]}, "model": "grader"}
     weights = [{"weight": 0.2, "end": 30}, {"weight": 0.5, "start": 30}]
     params["reward"] = {"terms": {"semantic": weights, "format": 0.25}, "judge": judge}
     trained = training_facts(Params.model_validate(params))  # params.yaml is that of another training by now
-    (finished / "models/llm/harr.json").write_text(json.dumps(facts | {"training": trained}))
+    (finished / "models/language_model/harr.json").write_text(json.dumps(facts | {"training": trained}))
     with serving() as hub:
         done = push("--model", "ada/writer", "--private", "--license", "mit", address=hub.address)
     assert done.returncode == 0, done.stderr

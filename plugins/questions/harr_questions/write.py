@@ -17,7 +17,7 @@ def write_questions(params: Params, hops: Sequence[int], out: Path) -> list[str]
         ParamsError: section plugins.questions has no writer, or another fault; or the data set has questions.
         CorpusError: ``out`` exists, or what :func:`harr_questions.author.write_questions_of` raises.
     """
-    from harr.builders.writers import build_reader
+    from harr.builders.generators import build_reader
     from harr.datasets import DATASETS, open_spans
     from harr_questions.author import SPLITS, write_questions_of
     from harr_questions.params import WritingParams

@@ -33,7 +33,7 @@ def beam(selector: Mapping[str, Any]) -> Player:
     def play(playing: Playing) -> tuple[list[Episode], list[Group]]:
         judge = open_selector(section, playing)
         size = playing.batch_size
-        groups, played = play_beam(playing.questions, playing.game, playing.writers, judge, batch_size=size)
+        groups, played = play_beam(playing.questions, playing.game, playing.samplers, judge, batch_size=size)
         episodes = choose_best(groups, judge)
         report_usage(playing.log, selector=judge)
         return episodes, played
@@ -42,26 +42,26 @@ def beam(selector: Mapping[str, Any]) -> Player:
 
 
 def play_beam(
-    questions: Sequence[Question], game: Game, writers: Sequence[Generator], judge: Generator, *, batch_size: int
+    questions: Sequence[Question], game: Game, samplers: Sequence[Generator], judge: Generator, *, batch_size: int
 ) -> tuple[list[Group], list[Group]]:
-    """Return the ended episodes of every question, one for each of ``writers``, which sample; and all that was played
+    """Return the ended episodes of every question, one for each of ``samplers``, which sample; and all that was played
     for them, every part once, with the parts that were given up."""
-    going = {question.id: [Episode(question) for _ in writers] for question in questions}
+    going = {question.id: [Episode(question) for _ in samplers] for question in questions}
     ended: dict[str, list[Episode]] = {question.id: [] for question in questions}
     parts: dict[str, list[Episode]] = {question.id: [] for question in questions}
     while any(going.values()):
         paused: dict[str, list[Episode]] = {name: [] for name in going}
-        for number, writer in enumerate(writers):
+        for number, sampler in enumerate(samplers):
             begun = {name: episodes[number] for name, episodes in going.items() if number < len(episodes)}
-            desc = f"{game.desc}: next search, {number + 1}/{len(writers)}"
-            stretch = replace(game, pipeline=_up_to_search(game.pipeline, begun), generator=writer, desc=desc)
+            desc = f"{game.desc}: next search, {number + 1}/{len(samplers)}"
+            stretch = replace(game, pipeline=_up_to_search(game.pipeline, begun), generator=sampler, desc=desc)
             asked = [episode.question for episode in begun.values()]
             for part, (name, before) in zip(stretch.play(asked, batch_size=batch_size), begun.items(), strict=True):
                 whole = replace(part, steps=before.steps + part.steps, turns=before.turns + part.turns)
                 parts[name].append(part)
                 (paused if part.outcome is PAUSED else ended)[name].append(whole)
         best = _best(paused, judge)
-        going = {name: _filled(best[name], len(writers) - len(ended[name])) for name in going}
+        going = {name: _filled(best[name], len(samplers) - len(ended[name])) for name in going}
     return [tuple(found) for found in ended.values()], [tuple(played) for played in parts.values()]
 
 

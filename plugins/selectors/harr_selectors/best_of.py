@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from harr.builders.writers import build_reader
+from harr.builders.generators import build_reader
 from harr.evaluate.samples import Group, play_samples
 from harr.params.faults import read_section
 from harr.params.fields import Section
@@ -36,7 +36,7 @@ def best_of(selector: Mapping[str, Any]) -> Player:
     section = read_selector(selector)
 
     def play(playing: Playing) -> tuple[list[Episode], list[Group]]:
-        groups = play_samples(playing.questions, playing.game, playing.writers, batch_size=playing.batch_size)
+        groups = play_samples(playing.questions, playing.game, playing.samplers, batch_size=playing.batch_size)
         judge = open_selector(section, playing)
         episodes = choose_best(groups, judge)
         report_usage(playing.log, selector=judge)

@@ -53,15 +53,15 @@ def judge(requests: Sequence[Generate]) -> list[str]:
 
 @pytest.mark.parametrize("plans", [False, True])
 def test_after_every_search_the_most_promising_goes_on(plans: bool) -> None:
-    writers: list[Any] = [Writer(word, plans) for word in ("bad", "worse", "good", "poor")]
+    samplers: list[Any] = [Writer(word, plans) for word in ("bad", "worse", "good", "poor")]
     game = Game("arm", PLAYED[plans], Echo(), None)
-    groups, played = play_beam(ASKED, game, writers, SimpleNamespace(complete=judge), batch_size=8)  # type: ignore[arg-type]
+    groups, played = play_beam(ASKED, game, samplers, SimpleNamespace(complete=judge), batch_size=8)  # type: ignore[arg-type]
     assert [{one.question.id for one in group} for group in groups] == [{"q0"}, {"q1"}]
     first, *others = [{step.search.query for step in one.steps} & {"good", "good0"} for one in groups[0]]
     assert first and others == [first] * 3, "all go on from the one that was graded best"
     assert [one.answer for one in groups[1]] == ["bad", "worse", "good", "poor"], "each in its own words"
     turns = 2 if plans else 3
     assert [len(one.turns) for one in groups[0]] == [turns] * 4
-    assert [writer.asked for writer in writers] == [2 * turns] * 4, "nothing that stands is written again"
+    assert [sampler.asked for sampler in samplers] == [2 * turns] * 4, "nothing that stands is written again"
     assert count_tokens(played[0], lambda text: 1) == 4 * turns, "what was given up is paid for, and nothing twice"
     assert len(choose_best(groups, SimpleNamespace(complete=judge))) == 2  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from harr_selectors.best_of import choose_best
 from letters import OnePassage, one_answer, sampling_params
 
 from harr.arms import player_arm
-from harr.builders import players, writers
+from harr.builders import generators, players
 from harr.errors import ParamsError
 from harr.evaluate.play import ArmRun, Game
 from harr.params import Params
@@ -71,7 +71,7 @@ def test_a_beam_has_a_judge_and_pays_for_what_it_gives_up(params: Params, monkey
         complete=lambda asked: ["<search>x" if "<information>Doc" not in one.prompt else "<answer>Ada" for one in asked]
     )
     monkeypatch.setattr(players, "open_samplers", lambda *_: [searching, one_answer("Ben")])
-    monkeypatch.setattr(writers, "writer_facts", lambda *_: SimpleNamespace(tokens=lambda text: 1))
+    monkeypatch.setattr(generators, "language_model_facts", lambda *_: SimpleNamespace(tokens=lambda text: 1))
     judge = SimpleNamespace(complete=lambda asked: ['{"score": 1.0}' for _ in asked], usage=lambda: {"requests": 3.0})
     monkeypatch.setattr(best_of, "build_reader", lambda *_: judge)
     params, run = with_arm(params, "harr_selectors.beam:beam")
@@ -84,7 +84,7 @@ def test_a_beam_has_a_judge_and_pays_for_what_it_gives_up(params: Params, monkey
 
 def test_the_best_of_the_samples_is_played_as_an_arm(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(players, "open_samplers", lambda *_: [one_answer("Ben"), one_answer("Ada"), one_answer("Cy")])
-    monkeypatch.setattr(writers, "writer_facts", lambda *_: SimpleNamespace(tokens=lambda text: 1))
+    monkeypatch.setattr(generators, "language_model_facts", lambda *_: SimpleNamespace(tokens=lambda text: 1))
     judge = judge_that(dict.fromkeys(("Ben", "Cy"), "?") | {"Ada": '{"score": 1}'}, [])
     judge.usage = lambda: {"requests": 3.0}
     monkeypatch.setattr(best_of, "build_reader", lambda *_: judge)

@@ -53,7 +53,7 @@ def test_a_run_in_which_another_player_learns_searches_as_it_is_told(corpus, pla
         told = params(AGENT, search=search)
         with open_setup(told, places, tmp_path / "questions.jsonl") as setup:
             assert isinstance(setup.retriever, kind)
-            assert setup.generator is None and setup.writer == "models/mine"
+            assert setup.generator is None and setup.language_model == "models/mine"
             found = setup.retriever.retrieve(searches)
         with open_players(told, places, corpus.questions, candidates="corpus") as player:
             assert isinstance(player(ARMS["base"], None), kind) and isinstance(player(ARMS["trained"], tmp_path), kind)

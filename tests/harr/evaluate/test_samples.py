@@ -15,11 +15,11 @@ ASKED = [Question(f"q{n}", f"Who is {n}?", answers=("Ada",)) for n in range(2)]
 
 
 def test_every_sample_plays_all_questions() -> None:
-    def writer(answer: str) -> Any:
+    def generator(answer: str) -> Any:
         return SimpleNamespace(complete=lambda requests: [f"<answer>{answer}" for _ in requests])
 
     game = Game("arm", lambda asked: search_r1(asked, max_searches=1), OnePassage(), None)
-    groups = play_samples(ASKED, game, [writer("Ada"), writer("Ben"), writer("Ada")], batch_size=1)
+    groups = play_samples(ASKED, game, [generator("Ada"), generator("Ben"), generator("Ada")], batch_size=1)
     assert [[one.answer for one in group] for group in groups] == [["Ada", "Ben", "Ada"]] * 2
     assert [group[0].question.id for group in groups] == ["q0", "q1"]
     assert rates(groups, (1, 2))["q1"] == pytest.approx({"pass_at_1": 2 / 3, "pass_at_2": 1.0})

@@ -28,7 +28,7 @@ def talk(*turns: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
+def language_model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     folder = save_letters(tmp_path_factory.mktemp("letters"), spread=0.5)
     return LanguageModel(*load_model(str(folder)), name="letters")
 
@@ -39,25 +39,25 @@ def written(rows: list[Any], tmp_path: Path) -> Path:
     return path
 
 
-def read(rows: list[Any], tmp_path: Path, writer: LanguageModel) -> list[tuple[str, str]]:
+def read(rows: list[Any], tmp_path: Path, language_model: LanguageModel) -> list[tuple[str, str]]:
     """Each row's text, and its learnt letters with a dot for the others."""
     found = []
-    for ids, own in read_demonstrations(written(rows, tmp_path), writer):
-        letters = [writer.tokenizer.decode([token]).replace("<eos>", "!") for token in ids]
+    for ids, own in read_demonstrations(written(rows, tmp_path), language_model):
+        letters = [language_model.tokenizer.decode([token]).replace("<eos>", "!") for token in ids]
         learnt = "".join(letter if mine else "." for letter, mine in zip(letters, own, strict=True))
         found.append(("".join(letters), learnt))
     return found
 
 
 def test_pieces_marked_true_and_the_assistants_turns_are_learnt_with_their_ends(
-    tmp_path: Path, writer: LanguageModel, monkeypatch: Any
+    tmp_path: Path, language_model: LanguageModel, monkeypatch: Any
 ) -> None:
     row = {"pieces": [["q", False], ["abs", True], ["xyz", False], ["ct", True]]}
-    assert read([row], tmp_path, writer) == [("qabsxyzct", ".abs...ct")]
-    monkeypatch.setattr(writer.tokenizer, "chat_template", TURNS)
-    assert read([talk("q", "bc", "r", "de")], tmp_path, writer) == [("uq!zabc!zur!zade!", ".....bc!......de!")]
-    monkeypatch.setattr(writer.tokenizer, "chat_template", NO_ENDS)  # or it would never learn to stop
-    assert read([talk("q", "bc")], tmp_path, writer) == [("uqabc!", "...bc!")]
+    assert read([row], tmp_path, language_model) == [("qabsxyzct", ".abs...ct")]
+    monkeypatch.setattr(language_model.tokenizer, "chat_template", TURNS)
+    assert read([talk("q", "bc", "r", "de")], tmp_path, language_model) == [("uq!zabc!zur!zade!", ".....bc!......de!")]
+    monkeypatch.setattr(language_model.tokenizer, "chat_template", NO_ENDS)  # or it would never learn to stop
+    assert read([talk("q", "bc")], tmp_path, language_model) == [("uqabc!", "...bc!")]
 
 
 @pytest.mark.parametrize(
@@ -73,22 +73,22 @@ def test_pieces_marked_true_and_the_assistants_turns_are_learnt_with_their_ends(
         ([1], ":2: a JSON list"),
     ],
 )
-def test_a_bad_row_is_one_line(row: Any, line: str, tmp_path: Path, writer: LanguageModel) -> None:
+def test_a_bad_row_is_one_line(row: Any, line: str, tmp_path: Path, language_model: LanguageModel) -> None:
     with pytest.raises(CorpusError, match=line) as error:
-        read_demonstrations(written([{"pieces": [["q", False], ["a", True]]}, row], tmp_path), writer)
+        read_demonstrations(written([{"pieces": [["q", False], ["a", True]]}, row], tmp_path), language_model)
     assert "\n" not in str(error.value)
 
 
-def test_what_cannot_be_read_is_one_line(tmp_path: Path, writer: LanguageModel, monkeypatch: Any) -> None:
+def test_what_cannot_be_read_is_one_line(tmp_path: Path, language_model: LanguageModel, monkeypatch: Any) -> None:
     for template, error, line in (
         (FORGETS, CorpusError, ":1: the model's chat template changes earlier text at message 4"),
         (STRICT, CorpusError, ":1: the model's chat template refuses this conversation: .*roles must alternate"),
         (None, ModelError, "has no chat template"),
     ):
-        monkeypatch.setattr(writer.tokenizer, "chat_template", template)
+        monkeypatch.setattr(language_model.tokenizer, "chat_template", template)
         with pytest.raises(error, match=line):
-            read([talk("q", "bc", "r", "de")], tmp_path, writer)
+            read([talk("q", "bc", "r", "de")], tmp_path, language_model)
     with pytest.raises(CorpusError, match=r"gone\.jsonl is missing; set generator\.demonstrations"):
-        read_demonstrations(tmp_path / "gone.jsonl", writer)
+        read_demonstrations(tmp_path / "gone.jsonl", language_model)
     with pytest.raises(CorpusError, match="holds no demonstration"):
-        read_demonstrations(written([], tmp_path), writer)
+        read_demonstrations(written([], tmp_path), language_model)

@@ -17,7 +17,7 @@ from harr.io import progress
 from harr.io.files import finish, read_json
 from harr.params.generator import WarmstartParams
 from harr.params.train_facts import LoraParams
-from harr.rag.generation.llm_adapter import base_identity
+from harr.rag.generation.adapter import base_identity
 from harr.rag.generation.local_model import LocalGenerator, load_model
 from harr.types import Generate
 
@@ -62,7 +62,7 @@ def test_the_model_learns_to_say_what_was_shown(tmp_path: Path, lora: LoraParams
     assert says(tmp_path / "out", "qabcsxyz") == "aaat"
     model, _ = load_model(str(tmp_path / "out"))
     assert not isinstance(model, PeftModel) and not any("lora" in name for name, _ in model.named_parameters())
-    assert read_json(tmp_path / "out/harr.json") == {"base_model": params.model, "base": base, "kind": "llm"}
+    assert read_json(tmp_path / "out/harr.json") == {"base_model": params.model, "base": base, "kind": "language_model"}
     assert not any(path.suffix in {".bin", ".pt", ".pth"} for path in tmp_path.rglob("*"))
     finish(tmp_path / "work")
     assert not any((tmp_path / "work").iterdir()) and base_identity(params.model) == base

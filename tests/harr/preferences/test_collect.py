@@ -38,8 +38,8 @@ def world() -> Reader:
 
 def sample(world: Reader, out: Path, work: Path, params: PreferencesParams = SMALL, **more: Any) -> dict[str, float]:
     given = {"log": nothing, "setup": setup_of(world), "sample": Styled, "batch_size": 5} | more
-    log, setup, writer = given.pop("log"), given.pop("setup"), given.pop("sample")
-    return collect.sample_preferences(params, setup, writer, out, work, log, 0, **given)
+    log, setup, generator = given.pop("log"), given.pop("setup"), given.pop("sample")
+    return collect.sample_preferences(params, setup, generator, out, work, log, 0, **given)
 
 
 def ids(path: Path) -> set[str]:
@@ -51,10 +51,10 @@ def by_split(folder: Path) -> dict[str, set[str]]:
     return {name: {row["question_id"] for row in rows if row["split"] == name} for name in ("train", "held_out")}
 
 
-def again(world: Reader, first: Path, out: Path, seed: int, writer: Any = Styled) -> dict[str, float]:
+def again(world: Reader, first: Path, out: Path, seed: int, generator: Any = Styled) -> dict[str, float]:
     """Another sampling of what ``first`` holds, as the next iteration of training makes it."""
     setup = setup_of(world, questions=read_questions(first / "questions.jsonl"))
-    return collect.sample_again(first, setup, writer, out, out.with_name("again"), nothing, seed)
+    return collect.sample_again(first, setup, generator, out, out.with_name("again"), nothing, seed)
 
 
 @pytest.fixture(scope="module")
@@ -290,12 +290,12 @@ def test_a_server_of_the_model_writes_what_the_process_would(world: Reader, firs
             max_tokens=9,
         )
         asked = SMALL.model_copy(update={"server": own})
-        writers = ServerSamplers(own, max_tokens=32, seed=0, name="filter.preferences.server")
-        sample(world, tmp_path / "served", tmp_path / "work", asked, sample=writers)
+        generators = ServerSamplers(own, max_tokens=32, seed=0, name="filter.preferences.server")
+        sample(world, tmp_path / "served", tmp_path / "work", asked, sample=generators)
         assert {body["max_tokens"] for body in server.bodies} == {32}
-        assert {body["temperature"] for body in server.bodies} == {1.0, 0.1} == writers.opened.keys()
+        assert {body["temperature"] for body in server.bodies} == {1.0, 0.1} == generators.opened.keys()
     assert alike(first, tmp_path / "served")
     gone = own.model_copy(update={"server": ServerParams(urls=("http://127.0.0.1:9/v1",), deadline_seconds=0.2)})
-    writers = ServerSamplers(gone, max_tokens=32, seed=0, name="filter.preferences.server")
+    generators = ServerSamplers(gone, max_tokens=32, seed=0, name="filter.preferences.server")
     with pytest.raises(ServiceUnavailable, match=r"filter\.preferences\.server"):
-        sample(world, tmp_path / "out", tmp_path / "gone", sample=writers)
+        sample(world, tmp_path / "out", tmp_path / "gone", sample=generators)

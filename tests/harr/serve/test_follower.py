@@ -118,8 +118,8 @@ def test_what_cannot_be_taken_over_is_told_until_it_can(client: Any, follow: Fol
     wait_for(lambda: "the registry has no models:/harr-smoke@champion" in follower.problem)
     register(client, model("other index"))
     wait_for(lambda: follower.problem == "this model is for another index")
-    register(client, model("a language model"), "llm")
-    wait_for(lambda: "is of kind llm; a server answers with a retriever" in follower.problem)
+    register(client, model("a language model"), "language_model")
+    wait_for(lambda: "is of kind language_model; a server answers with a retriever" in follower.problem)
     third = register(client, model("third"))
     wait_for(lambda: len(follow.loaded) == 2 and not follower.problem)
     assert follow.versions == [first, third] and follower.changes == 1

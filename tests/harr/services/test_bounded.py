@@ -160,7 +160,7 @@ def test_a_server_is_left_alone_as_long_as_it_says() -> None:
             else httpx.Response(200, json=chat("yes"))
         )
 
-    writer = generator("http://127.0.0.1:9/v1", timeout_seconds=5.0, deadline_seconds=30.0)
-    address = writer._service._addresses[0]
+    bounded = generator("http://127.0.0.1:9/v1", timeout_seconds=5.0, deadline_seconds=30.0)
+    address = bounded._service._addresses[0]
     address.client = address.client.with_options(http_client=httpx.Client(transport=httpx.MockTransport(busy)))
-    assert writer.complete(ASKED) == ["yes"] and times[1] - times[0] >= 2.0
+    assert bounded.complete(ASKED) == ["yes"] and times[1] - times[0] >= 2.0

@@ -39,7 +39,7 @@ def setup(tmp_path: Path) -> Setup:
 
 def rollouts(setup: Setup, names: Sequence[str]) -> tuple[dict[str, Any], RolloutFunction]:
     """What TRL is given for these questions, and who played them."""
-    model, tokenizer = load_model(setup.writer)
+    model, tokenizer = load_model(setup.language_model)
     game = RolloutFunction(AGENT, setup, LanguageModel(model, tokenizer, name="letters"), seed=0)
     return game([name for name in names for _ in range(8)], SimpleNamespace(model=model)), game
 
@@ -189,7 +189,7 @@ def test_a_step_in_which_no_reward_applies_changes_nothing(setup: Setup, tmp_pat
     game = replace(setup, questions=QUESTIONS[:1], reward=Reward({"letters:share_of_a_unless_q": 1.0}))
     (row,) = train(ONE, game, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert row["without_reward"] == 32 and row["reward_mean"] == 0.0 and row["grad_norm"] == 0.0
-    before, after = weights(Path(setup.writer)), weights(tmp_path / "out")
+    before, after = weights(Path(setup.language_model)), weights(tmp_path / "out")
     assert before.keys() == after.keys() and same(before, after)
 
 

@@ -130,7 +130,7 @@ def test_validation_changes_nothing_and_chooses_the_weights(
     assert same(weights(saved), weights(tmp_path / "best"))
     assert not same(weights(tmp_path / "best"), weights(tmp_path / "whole"))
     known = read_json(tmp_path / "best/harr.json")
-    assert known["kept_step"] == 2 and known["base_model"] == setup.writer
+    assert known["kept_step"] == 2 and known["base_model"] == setup.language_model
 
 
 def broken_in(steps: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -160,7 +160,7 @@ def test_a_gradient_that_is_not_finite_is_left_out_and_counted_and_three_in_a_ro
     assert all(bool(weight.isfinite().all()) for weight in weights(tmp_path / "out").values())
     history = train(PARAMS, setup, tmp_path / "broken", tmp_path / "work", broken_in(range(12), monkeypatch), 0)
     assert len(history) == 3 and "gradient was not finite in 3 steps in a row" in capsys.readouterr().out
-    assert same(weights(Path(setup.writer)), weights(tmp_path / "broken")), "nothing was learnt"
+    assert same(weights(Path(setup.language_model)), weights(tmp_path / "broken")), "nothing was learnt"
 
 
 def wordy(question: Question) -> PyGenerator[Request, Any, Outcome]:
@@ -178,7 +178,7 @@ def test_an_episode_that_outgrows_learnt_positions_is_survived(
 
     A batch of them is wider than 32; TRL must read every text at the positions at which it was sampled.
     """
-    tokenizer = AutoTokenizer.from_pretrained(setup.writer)
+    tokenizer = AutoTokenizer.from_pretrained(setup.language_model)
     shape = {"n_positions": 32, "n_embd": 16, "n_layer": 1, "n_head": 2, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
     ends = {"eos_token_id": tokenizer.eos_token_id, "bos_token_id": None, "attn_pdrop": 0.0}
     torch.manual_seed(0)
@@ -201,7 +201,7 @@ def test_an_episode_that_outgrows_learnt_positions_is_survived(
         setup,
         questions=[Question(f"q{number}", text) for number, text in enumerate(texts)],
         pipeline=wordy,
-        writer=str(tmp_path / "gpt2"),
+        language_model=str(tmp_path / "gpt2"),
     )
     # of the loss dapo, episodes without advantage would not be read
     one = PARAMS.model_copy(update={"steps": 1, "questions_per_step": 4, "episodes_per_pass": 16, "loss": "grpo"})
@@ -272,7 +272,7 @@ def learn(out: Path, kill_at: int = -1) -> None:
     """Train the letters of the current folder; every process leaves its history in ``out``."""
     reward = Reward({"letters:share_of_a": 1.0, "letters:variety": 0.1})
     questions = [Question(f"q{number}", text) for number, text in enumerate("qwert")]
-    setup = Setup(questions, spell, OnePassage(), None, reward, "letters", writer="letters")  # type: ignore[arg-type]
+    setup = Setup(questions, spell, OnePassage(), None, reward, "letters", language_model="letters")  # type: ignore[arg-type]
     setup = replace(setup, validation=[Question("v1", "y"), Question("v2", "u")])
     leave_history(out, train(SHARED, setup, out / "adapter", out / "work", killed_hard_at(kill_at), 0))
 

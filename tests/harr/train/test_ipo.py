@@ -9,7 +9,7 @@ from letters import logprobs, save_letters
 from trl.trainer.dpo_config import DPOConfig
 
 from harr.compute.trl import CHECKPOINTING, QUIET
-from harr.rag.generation.llm_adapter import begin
+from harr.rag.generation.adapter import begin
 from harr.rag.generation.local_model import load_model
 from harr.train.ipo import FIGURES, IPOTrainer
 

@@ -22,7 +22,7 @@ from harr.io.files import SUMS, read_json, read_jsonl, write_json
 from harr.params.filter import PreferencesParams
 from harr.params.train import LeReTParams
 from harr.params.train_facts import LoraParams, ValidationParams
-from harr.rag.generation.llm_adapter import base_identity
+from harr.rag.generation.adapter import base_identity
 from harr.rag.generation.local_model import LanguageModel, LocalGenerator, load_model
 from harr.rag.pipelines import leret as program
 from harr.rag.pipelines.leret import query_of, render, request
@@ -104,11 +104,11 @@ def test_better_queries_become_likelier(game: Setup, run: Run, tmp_path: Path, l
     assert ipo[0]["loss"] == pytest.approx(100.0, rel=0.1), "before the first update nothing is gained: (0 - 10)^2"
     assert abs(ipo[0]["margin_nats"]) < 0.2 < ipo[-1]["margin_nats"]
     assert ipo[-1]["target_margin_nats"] == 10.0 and "held_out_accuracy" in ipo[-1]
-    models = (game.writer, str(tmp_path / "out/sft"), str(tmp_path / "out"))
+    models = (game.language_model, str(tmp_path / "out/sft"), str(tmp_path / "out"))
     before, imitated, preferred = (margin(model, preference(0)["prompt"], "qq", "mm") for model in models)
     assert before < imitated < preferred
     assert isinstance(load_model(str(tmp_path / "out"))[0], PeftModel) == (lora is not None)
-    assert read_json(tmp_path / "out/harr.json")["base_model"] == game.writer
+    assert read_json(tmp_path / "out/harr.json")["base_model"] == game.language_model
     assert not any(path.suffix in {".bin", ".pt", ".pth"} for path in tmp_path.rglob("*"))
 
 
@@ -143,7 +143,7 @@ def test_the_adapter_goes_with_the_model_beside_it(game: Setup, run: Run, tmp_pa
     run("a", settings(lora=LORA, sft_epochs=1, ipo_epochs=1))
     moved = (tmp_path / "a").rename(tmp_path / "moved")
     known, beside = read_json(moved / "harr.json"), str(moved / "sft")
-    assert known["beside"] == "sft" and known["base"] == base_identity(beside) != base_identity(game.writer)
+    assert known["beside"] == "sft" and known["base"] == base_identity(beside) != base_identity(game.language_model)
     written = LocalGenerator(str(moved), temperature=0.0, max_tokens=4, batch_size=1, seed=0)
     assert written.complete([Generate(prompt="q")])
     save_letters(moved / "sft", spread=0.1, room=96, printable=True)
@@ -212,7 +212,7 @@ def again(game: Setup, tmp_path: Path) -> Setup:
     write_json(game.data / "prompts.json", {"seed": 0, "accepted": 2, "zero_shot": 0.5, "sets": sets})
     questions = [Question(f"q{number}", text, gold_ids=("gold",)) for number, text in enumerate(QUESTIONS)]
     write_questions(questions[10:], game.data / "held_out.jsonl")
-    return replace(game, questions=questions[:10], retriever=Even(), writer=str(folder))
+    return replace(game, questions=questions[:10], retriever=Even(), language_model=str(folder))
 
 
 TWICE = settings(iterations=2, lora=LORA, sft_epochs=1, ipo_epochs=1)
@@ -263,7 +263,7 @@ QUERIES = st.lists(TEXT.map(query_of).filter(bool), min_size=2, max_size=4, uniq
 
 
 @pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
+def language_model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     """A model that has a token for every character."""
     folder = save_letters(tmp_path_factory.mktemp("whole") / "letters", spread=0.3, printable=True)
     return LanguageModel(*load_model(str(folder)), name="letters")
@@ -279,14 +279,22 @@ def writer(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     room=st.integers(100, 1500),
 )
 def test_no_query_is_cut_and_a_prompt_loses_its_last_passages_only(
-    writer: LanguageModel, asked: str, context: list[Passage], queries: list[str], template: str, limit: int, room: int
+    language_model: LanguageModel,
+    asked: str,
+    context: list[Passage],
+    queries: list[str],
+    template: str,
+    limit: int,
+    room: int,
 ) -> None:
     """And it is learnt as the tokens that are played, every token as it stands."""
 
     def text_of(ids: list[int]) -> str:
-        return "".join(writer.tokenizer.convert_ids_to_tokens(ids))
+        return "".join(language_model.tokenizer.convert_ids_to_tokens(ids))
 
-    own_fits = program.LeReT(2, template=template, fits=lambda text: len(writer.tokenizer(text)["input_ids"]) <= limit)
+    own_fits = program.LeReT(
+        2, template=template, fits=lambda text: len(language_model.tokenizer(text)["input_ids"]) <= limit
+    )
     prompt = own_fits.prompt(Question("q", asked), context)[0]
     kept = sum(line.startswith("Doc ") for line in prompt.splitlines())
     assert prompt == render(asked, context[:kept])[0]
@@ -295,26 +303,26 @@ def test_no_query_is_cut_and_a_prompt_loses_its_last_passages_only(
 
     last = len(queries) - 1
     row = {"id": "q/1", "prompt": prompt, "responses": queries, "pairs": [[last, 0]], "sft_target": queries[last]}
-    read = writer.render(request(prompt, template))
+    read = language_model.render(request(prompt, template))
     line = template in ("bare", "plain")
     told = [f" {query}\n" if line else f"{query}<eos>" for query in queries]
     tokens = len(read) + max(map(len, queries)) + (2 if line else 1)
-    writer.room = room
+    language_model.room = room
     if tokens > room:  # an error, rather than less
         with pytest.raises(
             CorpusError, match=rf"q/1 and its query have \d+ tokens, the model reads {room}; lower pipeline"
         ):
-            leret.pairs(writer, [row], template)
+            leret.pairs(language_model, [row], template)
         return
-    ((ids, own),) = leret.targets(writer, [row], template)
+    ((ids, own),) = leret.targets(language_model, [row], template)
     assert text_of(ids) == read + told[last]
     assert text_of([one for one, learnt in zip(ids, own, strict=True) if learnt]) == told[last]
     assert own == sorted(own)  # the prompt comes first
-    (pair,) = leret.pairs(writer, [row], template)
+    (pair,) = leret.pairs(language_model, [row], template)
     found = [text_of(pair[name]) for name in ("prompt_ids", "chosen_ids", "rejected_ids")]
     assert found == [read, told[last], told[0]]
-    writer.room = 100_000
-    assert pair["prompt_ids"] == writer.encode(request(prompt, template))
+    language_model.room = 100_000
+    assert pair["prompt_ids"] == language_model.encode(request(prompt, template))
 
 
 SHARED = settings(sft_epochs=1, ipo_epochs=1, ipo_batch=4, rows_per_pass=2, lora=LORA)

@@ -49,13 +49,13 @@ class Vllm:
             return 404, {"error": {"message": said, "type": "NotFoundError", "param": "model", "code": 404}}
         return 200, self.completion(body, self.loras[body["model"]])
 
-    def completion(self, body: dict[str, Any], writer: LanguageModel) -> dict[str, Any]:
+    def completion(self, body: dict[str, Any], language_model: LanguageModel) -> dict[str, Any]:
         context, limits = body["prompt"], {"max_tokens": body["max_tokens"], "batch_size": 1}
-        (ids,) = writer.generate(
+        (ids,) = language_model.generate(
             [context], [tuple(body["stop"])], keys=[str(body["seed"])], temperature=body["temperature"], **limits
         )
-        scores = logprobs(writer.model, context, ids, body["temperature"])
-        choice = {"index": 0, "text": writer.decode(ids), "finish_reason": "stop", "stop_reason": None}
+        scores = logprobs(language_model.model, context, ids, body["temperature"])
+        choice = {"index": 0, "text": language_model.decode(ids), "finish_reason": "stop", "stop_reason": None}
         choice |= {"logprobs": {"token_logprobs": scores, "tokens": [], "text_offset": [], "top_logprobs": []}}
         choice |= {"token_ids": ids, "prompt_token_ids": context}
         return {"id": "cmpl-1", "object": "text_completion", "created": 0, "model": body["model"], "choices": [choice]}
@@ -96,7 +96,7 @@ def setup(tmp_path: Path) -> Setup:
 
 
 def test_two_servers_share_a_run_and_one_may_be_restarted(setup: Setup, tmp_path: Path) -> None:
-    servers = [Vllm(setup.writer), Vllm(setup.writer, forgets_at=20)]
+    servers = [Vllm(setup.language_model), Vllm(setup.language_model, forgets_at=20)]
     with ExitStack() as stack:
         urls = [stack.enter_context(served(server)) for server in servers]
         history = train(params(*urls, steps=3), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
@@ -114,7 +114,7 @@ def test_two_servers_share_a_run_and_one_may_be_restarted(setup: Setup, tmp_path
 def test_the_same_run_draws_the_same_and_an_episode_has_the_servers_room(setup: Setup, tmp_path: Path) -> None:
     rows = []
     for name in "ab":
-        server = Vllm(setup.writer)
+        server = Vllm(setup.language_model)
         with served(server) as url:
             history = train(params(url, steps=1), setup, tmp_path / name, tmp_path / f"work-{name}", nothing, 0)
         rows.append([row["reward_mean"] for row in history])
@@ -135,12 +135,12 @@ def test_a_server_with_other_weights_ends_the_run_and_the_step_is_not_kept(setup
 def test_a_server_that_is_not_there_or_takes_no_lora_is_one_line(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with served(Vllm(setup.writer)) as url:
+    with served(Vllm(setup.language_model)) as url:
         gone = url
     with pytest.raises(ServiceUnavailable, match=r"connection failed, tried for 0\.1 s; .* servers\.gpus") as caught:
         train(params(gone, deadline=0.1), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert gone in str(caught.value) and "\n" not in str(caught.value)
-    plain = Vllm(setup.writer)
+    plain = Vllm(setup.language_model)
     monkeypatch.setattr(plain, "answer", lambda path, body: (404, {"detail": "Not Found"}))
     with served(plain) as url, pytest.raises(ParamsError, match=r"HTTP 404 .*started as docs/serving\.md says"):
         train(params(url), setup, tmp_path / "out", tmp_path / "work", nothing, 0)

@@ -17,7 +17,7 @@ from trl.trainer import grpo_trainer
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.params.servers import ServerParams
 from harr.params.train_facts import LoraParams
-from harr.rag.generation.llm_adapter import begin
+from harr.rag.generation.adapter import begin
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.setup import Setup
 from harr.train import agent
@@ -57,11 +57,11 @@ class LetterEngine:
     def generate(self, prompts: list[list[int]], images: None, num_generations: int) -> tuple[Any, ...]:
         """Ids, and the log-probability of each after temperature, as (rows, tokens, 1)."""
         self.calls.append(self.generation_kwargs)
-        writer, stop = LanguageModel(self.model, self.tokenizer, name="letters"), self.generation_kwargs["stop"]
+        language_model, stop = LanguageModel(self.model, self.tokenizer, name="letters"), self.generation_kwargs["stop"]
         keys = [f"{len(self.calls)}/{row}" for row in range(len(prompts))]
         limits = {"temperature": self.temperature, "max_tokens": self.limit, "batch_size": 64}
-        found = writer.generate(prompts, [tuple(stop)] * len(prompts), keys=keys, **limits)
-        found = [[*ids, 5] if ids[-1] not in writer.ends and len(ids) < self.limit else ids for ids in found]
+        found = language_model.generate(prompts, [tuple(stop)] * len(prompts), keys=keys, **limits)
+        found = [[*ids, 5] if ids[-1] not in language_model.ends and len(ids) < self.limit else ids for ids in found]
         rows = zip(prompts, found, strict=True)
         scores = [[[one] for one in logprobs(self.model, *row, self.temperature)] for row in rows]
         return prompts, found, scores, None
@@ -92,11 +92,14 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> Engines:
 def test_what_vllm_sampled_is_what_is_trained(setup: Setup) -> None:
     """Ids, masks and log-probabilities stay aligned over turns, and requests of one call have their own stops."""
     params = AGENT.model_copy(update={"vllm": "colocate", "temperature": 0.7})
-    model, tokenizer = load_model(setup.writer)
+    model, tokenizer = load_model(setup.language_model)
     engine = LetterEngine(temperature=0.7, max_completion_length=6)
     engine.model, engine.tokenizer = model, tokenizer
-    writer, mixed = LanguageModel(model, tokenizer, name="letters"), replace(setup, pipeline=mixed_stops)
-    game, trainer = RolloutFunction(params, mixed, writer, seed=0), SimpleNamespace(model=model, vllm_generation=engine)
+    language_model, mixed = LanguageModel(model, tokenizer, name="letters"), replace(setup, pipeline=mixed_stops)
+    game, trainer = (
+        RolloutFunction(params, mixed, language_model, seed=0),
+        SimpleNamespace(model=model, vllm_generation=engine),
+    )
     rows = game([question.id for question in QUESTIONS for _ in range(8)], trainer)
     told = [kwargs["stop"] for kwargs in engine.calls]
     assert told == [["a"], ["d", "ef"], ["t"]] and engine.calls[0]["include_stop_str_in_output"]
@@ -190,7 +193,7 @@ def test_a_vllm_server_that_goes_is_one_line_and_keeps_the_steps(
 
 def test_sending_weights_leaves_the_base_as_it_is(setup: Setup, tmp_path: Path) -> None:
     """By TRL's own loop over an adapter's weights, which merges and unmerges: in bfloat16 a base that drifts."""
-    model = load_model(setup.writer)[0]
+    model = load_model(setup.language_model)[0]
     adapted = begin(model.to(torch.bfloat16), LoraParams(rank=4), 0)
     for name, weight in adapted.named_parameters():
         if "lora_B" in name:
@@ -210,8 +213,8 @@ def test_sending_weights_leaves_the_base_as_it_is(setup: Setup, tmp_path: Path) 
     assert all(torch.equal(before[name], weight) for name, weight in adapted.named_parameters())
     adapted.merge_adapter(safe_merge=True)
     merged = adapted.get_base_model().state_dict()
-    base = load_model(setup.writer)[0].to(torch.bfloat16).state_dict()
-    assert sent.keys() == dict(load_model(setup.writer)[0].named_parameters()).keys()
+    base = load_model(setup.language_model)[0].to(torch.bfloat16).state_dict()
+    assert sent.keys() == dict(load_model(setup.language_model)[0].named_parameters()).keys()
     for name in (name for name in sent if "proj" in name):
         added, off = sent[name] - base[name], sent[name] - merged[name.replace(".weight", ".base_layer.weight")]
         assert off.abs().mean() < 0.05 * added.abs().mean()

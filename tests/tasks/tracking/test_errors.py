@@ -94,7 +94,7 @@ def test_no_version_is_registered_without_its_files(store: type[Answers]) -> Non
     params = Params.load()
     summary = summarise({"trained": [[{"id": "q1", "answer_f1": 1.0}]]}, resamples=10, seed=0)
     with pytest.raises(Refused, match="403"), tracked_run("merge", params) as run:
-        register(run, params, "llm", Path("model"), Path("evaluation"), {}, summary)
+        register(run, params, "language_model", Path("model"), Path("evaluation"), {}, summary)
     assert MlflowClient().search_registered_models() == []
 
 

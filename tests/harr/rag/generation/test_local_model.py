@@ -43,7 +43,7 @@ def test_rows_that_end_make_room_for_others(letters: Path, monkeypatch: pytest.M
         monkeypatch.setattr(decoding, "MANY_ROWS", many)
         player = generator(letters, temperature=1.0, batch_size=8, max_tokens=24)
         computed: list[int] = []
-        player._writer.model.register_forward_pre_hook(
+        player._language_model.model.register_forward_pre_hook(
             lambda _, args, kwargs, told=computed: told.append(len(kwargs["input_ids"])), with_kwargs=True
         )
         texts[many], rows[many] = player.complete(prompts), sum(computed)
@@ -63,7 +63,7 @@ def test_a_full_gpu_gets_smaller_batches(letters: Path, temperature: float, caps
             raise torch.OutOfMemoryError("CUDA out of memory.")
 
     limit = 2
-    player._writer.model.register_forward_pre_hook(room, with_kwargs=True)
+    player._language_model.model.register_forward_pre_hook(room, with_kwargs=True)
     assert player.complete(PROMPTS) == wanted.complete(PROMPTS)
     assert batches[:2] == [5, 2] and set(batches[2:]) == {2, 1}
     if not temperature:  # a line is told once

@@ -1,4 +1,5 @@
-"""The LLM pipelines against `transformers serve`: a real program on loopback with a small random model."""
+"""The pipelines of a language model against `transformers serve`: a real program on loopback with a small random
+model."""
 
 import os
 import threading
@@ -51,11 +52,11 @@ def section(program: Server) -> ServedParams:
 @pytest.mark.fault(11)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_a_model_that_writes_nonsense_ends_every_episode(name: str, program: Server) -> None:
-    writer = ServerGenerator(section(program))
-    episodes = play(QUESTIONS, PIPELINES[name], SHELF, writer)
+    generator = ServerGenerator(section(program))
+    episodes = play(QUESTIONS, PIPELINES[name], SHELF, generator)
     assert [episode.question for episode in episodes] == QUESTIONS
     assert all(episode.outcome.malformed > 0 for episode in episodes), "random weights obey no format"
-    usage = writer.usage()
+    usage = generator.usage()
     assert usage["requests"] >= len(QUESTIONS) and usage["completion_tokens"] > 0 and usage["prompt_tokens"] > 0
 
 
@@ -72,6 +73,6 @@ def test_a_server_killed_and_restarted_in_the_middle(program: Server) -> None:
                 threading.Timer(1.0, program.start).start()
             return super().complete(requests)
 
-    writer = Killing(section(program))
-    assert play(QUESTIONS, PIPELINES["search_r1"], SHELF, writer) == expected
-    assert writer.usage()["retries"] > 0
+    generator = Killing(section(program))
+    assert play(QUESTIONS, PIPELINES["search_r1"], SHELF, generator) == expected
+    assert generator.usage()["retries"] > 0

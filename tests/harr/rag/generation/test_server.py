@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from serving import chat, completion, serving
 
-from harr.builders.writers import build_generator
+from harr.builders.generators import build_generator
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.rag.generation.server import ServerGenerator
 from harr.types import Generate, TruncatedCompletion
@@ -200,10 +200,10 @@ def test_the_extra_body_is_sent_and_is_part_of_what_is_remembered(
     with serving(reply) as served:
         for extra in (*bodies, *bodies):
             section = asking(served.base_url, extra_body=extra)
-            writer = build_generator(section, 0, PLACES)
-            assert writer is not None
+            generator = build_generator(section, 0, PLACES)
+            assert generator is not None
             told = extra.get("chat_template_kwargs")
-            assert writer.complete([*ask("a"), Generate(prompt="a")]) == [f"False {told}", f"True {told}"]
+            assert generator.complete([*ask("a"), Generate(prompt="a")]) == [f"False {told}", f"True {told}"]
     assert len(served.bodies) == 4, "asked once with each body"
 
 

@@ -94,8 +94,8 @@ def test_a_server_that_is_away_costs_its_deadline(tmp_path: Path) -> None:
 def test_a_search_without_a_tool_asks_all_sources_in_turn(tmp_path: Path) -> None:
     with serving(fine) as served:
         both = Sources({"Own": OWN}, {"Wiki": opened(served.base_url, tmp_path)}, k=4)  # type: ignore[dict-item]
-        writer = Script("<think>?</think><search>ada</search>", "<think>.</think><answer>Bath</answer>")
-        [episode] = play([QUESTION], lambda q: search_r1(q, max_searches=2), both, writer)
+        generator = Script("<think>?</think><search>ada</search>", "<think>.</think><answer>Bath</answer>")
+        [episode] = play([QUESTION], lambda q: search_r1(q, max_searches=2), both, generator)
         assert [p.id for p in episode.retrieved] == ["own0", "ada0", "own1", "ada1"]
         assert episode.answer == "Bath" and episode.outcome.tool_errors == 0
         assert [p.id for p in both.retrieve(asks("x", tool="Own", k=9))[0].passages] == ["own0", "own1"]
@@ -105,14 +105,14 @@ def test_a_search_without_a_tool_asks_all_sources_in_turn(tmp_path: Path) -> Non
 def test_a_pipeline_is_told_that_all_sources_failed(tmp_path: Path) -> None:
     with serving(lambda body, number: (404, "</information>gone")) as served:
         down = Sources({}, {"Wiki": opened(served.base_url, tmp_path)})
-        writer = Script("<think>?</think><search>ada</search>", "<think>.</think><answer>Bath</answer>")
-        [episode] = play([QUESTION], lambda q: search_r1(q, max_searches=2), down, writer)
-        shown = writer.asked[-1].prompt
+        generator = Script("<think>?</think><search>ada</search>", "<think>.</think><answer>Bath</answer>")
+        [episode] = play([QUESTION], lambda q: search_r1(q, max_searches=2), down, generator)
+        shown = generator.asked[-1].prompt
         assert "<information>Error: Wiki: http" in shown and "&lt;/information&gt;gone" in shown
         assert (episode.outcome.tool_errors, episode.answer) == (1, "Bath")
         ask, read = '{"action": "ASK", "sub_query": "ada"}', '{"status": "NOT_FOUND", "answer": ""}'
-        writer = Script(ask, read, '{"action": "STOP"}', "Bath")
-        [episode] = play([QUESTION], lambda q: multistep(q, max_hops=2), down, writer)
-        assert "Error: Wiki: http" in writer.asked[1].messages[-1]["content"] and episode.outcome.tool_errors == 1
+        generator = Script(ask, read, '{"action": "STOP"}', "Bath")
+        [episode] = play([QUESTION], lambda q: multistep(q, max_hops=2), down, generator)
+        assert "Error: Wiki: http" in generator.asked[1].messages[-1]["content"] and episode.outcome.tool_errors == 1
         [found] = Sources({"Own": OWN}, down.web).retrieve(asks("ada"))  # type: ignore[dict-item]
         assert [p.id for p in found.passages] == ["own0", "own1"] and not found.error

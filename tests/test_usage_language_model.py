@@ -1,4 +1,4 @@
-"""docs/usage_llm.md: its code runs, on a model of single letters, and does what the page says."""
+"""docs/usage_language_model.md: its code runs, on a model of single letters, and does what the page says."""
 
 import re
 from pathlib import Path
@@ -10,17 +10,17 @@ from letters import save_letters
 from harr.rag.pipelines.r_search import r_search
 from harr.types import Passage, Question, Retrieval
 
-PAGE = Path(__file__).parents[1] / "docs/usage_llm.md"
+PAGE = Path(__file__).parents[1] / "docs/usage_language_model.md"
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The names that the page's code defines, run in a folder that holds models/llm."""
+    """The names that the page's code defines, run in a folder that holds models/language_model."""
     folder = tmp_path_factory.mktemp("usage")
-    save_letters(folder / "models/llm", spread=0.5, room=4096, printable=True)
+    save_letters(folder / "models/language_model", spread=0.5, room=4096, printable=True)
     first, second = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {"__name__": "page"}
-    exec((first + second).replace('"models/llm"', repr(str(folder / "models/llm"))), names)
+    exec((first + second).replace('"models/language_model"', repr(str(folder / "models/language_model"))), names)
     return names
 
 

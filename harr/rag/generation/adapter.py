@@ -37,7 +37,7 @@ def begin(model: Any, lora: LoraParams | None, seed: int) -> Any:
     return adapted
 
 
-def save_llm(model: Any, tokenizer: Any, folder: Path, base: str = "") -> None:
+def save_language_model(model: Any, tokenizer: Any, folder: Path, base: str = "") -> None:
     """Write an adapter as PEFT saves it, or a whole model as transformers does, with its tokenizer.
 
     Where ``base`` names the model that was trained, harr.json says so.
@@ -49,7 +49,7 @@ def save_llm(model: Any, tokenizer: Any, folder: Path, base: str = "") -> None:
     settle_adapter(folder)
     (folder / "README.md").unlink(missing_ok=True)
     if base:
-        write_json(folder / "harr.json", {"base_model": base, "base": base_identity(base), "kind": "llm"})
+        write_json(folder / "harr.json", {"base_model": base, "base": base_identity(base), "kind": "language_model"})
 
 
 def base_identity(name: str) -> str:

@@ -11,7 +11,8 @@ from tasks.runtime.command import run_command
 def ask(
     question: Annotated[str, Argument(metavar="QUESTION", help="the question, in quotation marks")],
     model: Annotated[
-        Path | None, Option(help="adapter or merged model of what learns (default: models/llm or models/retriever)")
+        Path | None,
+        Option(help="adapter or merged model of what learns (default: models/language_model or models/retriever)"),
     ] = None,
     as_json: Annotated[bool, Option("--json", help="print one JSON object")] = False,
 ) -> None:

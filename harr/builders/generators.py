@@ -21,13 +21,13 @@ from harr.params.generator import (
     TrainedParams,
     WarmstartParams,
 )
+from harr.rag.generation.adapter import base_identity
 from harr.rag.generation.cache import CachedGenerator
 from harr.rag.generation.chat_template import check_conversations, turn_frame
-from harr.rag.generation.llm_adapter import base_identity
 from harr.rag.generation.local_model import LanguageModel, LocalGenerator, load_model, load_tokenizer
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.generation.shared import SharedGenerator
-from harr.rag.pipelines import WriterFacts
+from harr.rag.pipelines import LanguageModelFacts
 from harr.rag.scoring.judge import is_readable
 from harr.types import Generate, Generator
 
@@ -36,12 +36,12 @@ GeneratorSection = Reader | ScriptedParams | TrainedParams | WarmstartParams | N
 
 
 def build_generator(section: GeneratorSection, seed: int, places: Places) -> Generator | None:
-    """Return the player that writes, where the pipeline needs one.
+    """Return what completes prompts, where the pipeline needs it.
 
     What a server or a local model wrote is kept in ``places.completions``, for all stages; another model
     folder starts a new cache.
     """
-    return None if section.kind == "none" else _share(lambda: _writer(section, seed, places))
+    return None if section.kind == "none" else _share(lambda: _open_generator(section, seed, places))
 
 
 def build_reader(
@@ -52,7 +52,7 @@ def build_reader(
 ) -> Generator | None:
     """Return the model of ``evaluate.reader``, or of another section, ``name``, with such a model; it writes its most
     likely tokens unless a temperature is set."""
-    return None if section is None else _share(lambda: _writer(_greedy(section), seed, places, name))
+    return None if section is None else _share(lambda: _open_generator(_greedy(section), seed, places, name))
 
 
 def build_judge(section: ServedParams | LocalParams | None, seed: int, places: Places) -> Generator | None:
@@ -62,14 +62,16 @@ def build_judge(section: ServedParams | LocalParams | None, seed: int, places: P
     """
     if section is None:
         return None
-    return _share(lambda: _writer(_greedy(section), seed, places, "reward.judge", is_readable))
+    return _share(lambda: _open_generator(_greedy(section), seed, places, "reward.judge", is_readable))
 
 
-def build_writer(section: GeneratorSection, model: Path, max_tokens: int, seed: int, places: Places) -> Generator:
+def build_local_generator(
+    section: GeneratorSection, model: Path, max_tokens: int, seed: int, places: Places
+) -> Generator:
     """Return a language model that learns, or has learnt, by its folder; it writes its most likely tokens."""
     batch_size = getattr(section, "batch_size", 0)
     local = LocalParams(kind="local", model=str(model), temperature=0.0, max_tokens=max_tokens, batch_size=batch_size)
-    return _writer(local.model_copy(update={"chat_template_kwargs": settings_of(section)}), seed, places)
+    return _open_generator(local.model_copy(update={"chat_template_kwargs": settings_of(section)}), seed, places)
 
 
 def build_samplers(
@@ -77,11 +79,13 @@ def build_samplers(
 ) -> list[Generator]:
     """Return a language model that has learnt, by its folder, as it samples with each of these seeds."""
     settings, batch_size = settings_of(section), getattr(section, "batch_size", 0)
-    llm = LanguageModel(*load_model(str(model), chat_template_kwargs=settings), name=str(model))
+    language_model = LanguageModel(*load_model(str(model), chat_template_kwargs=settings), name=str(model))
     shape = {"model": str(model), "temperature": temperature, "max_tokens": max_tokens, "settings": settings}
     return [
         CachedGenerator(
-            LocalGenerator(llm, temperature=temperature, max_tokens=max_tokens, batch_size=batch_size, seed=seed),
+            LocalGenerator(
+                language_model, temperature=temperature, max_tokens=max_tokens, batch_size=batch_size, seed=seed
+            ),
             places.completions / f"{fingerprint(['samples', shape, stamps(model), seed])}.sqlite",
         )
         for seed in seeds
@@ -99,14 +103,14 @@ def _share(make: Callable[[], Generator]) -> Generator:
     return SharedGenerator(make) if distributed.count() > 1 else make()
 
 
-def _writer(
+def _open_generator(
     section: Reader | ScriptedParams | TrainedParams | WarmstartParams,
     seed: int,
     places: Places,
     name: str = "generator",
     keep: Callable[[Generate, str], bool] = lambda request, text: True,
 ) -> Generator:
-    writer: Generator
+    generator: Generator
     match section.kind:
         case "scripted":
             return Scripted(section.references)
@@ -120,11 +124,11 @@ def _writer(
             )(**section.settings)
             return player
         case "server":
-            writer, identity = ServerGenerator(section, seed=seed, name=name), section.server.urls[0]
+            generator, identity = ServerGenerator(section, seed=seed, name=name), section.server.urls[0]
         case "local" | "trained" | "warmstart":
-            folder = writer_folder(section, places)
+            folder = language_model_folder(section, places)
             identity = stamps(folder)
-            writer = LocalGenerator(
+            generator = LocalGenerator(
                 str(folder),
                 temperature=section.temperature,
                 max_tokens=section.max_tokens,
@@ -135,22 +139,22 @@ def _writer(
     shape = section.model_dump(include={"kind", "model", "temperature", "max_tokens", "extra_body"})
     if settings := settings_of(section):
         shape["chat_template_kwargs"] = settings
-    return CachedGenerator(writer, places.completions / f"{fingerprint([shape, identity, seed])}.sqlite", keep)
+    return CachedGenerator(generator, places.completions / f"{fingerprint([shape, identity, seed])}.sqlite", keep)
 
 
-def writer_folder(section: GeneratorSection, places: Places) -> Path:
+def language_model_folder(section: GeneratorSection, places: Places) -> Path:
     """Return the folder of a local model's files; a place that does not exist for a model that has none."""
     return Path(section.model).expanduser() if section.kind == "local" else places.generator
 
 
 def base_folder(section: GeneratorSection, places: Places) -> Path:
-    """Return the folder of the model that ``writer_folder`` was before stage generator taught it."""
+    """Return the folder of the model that ``language_model_folder`` was before stage generator taught it."""
     match section.kind:
         case "trained":
             return places.generator / "base"
         case "warmstart":
             return Path(section.model).expanduser()
-    return writer_folder(section, places)
+    return language_model_folder(section, places)
 
 
 def stamps(folder: Path) -> str:
@@ -166,12 +170,12 @@ def settings_of(section: GeneratorSection) -> dict[str, Any]:
     return getattr(section, "chat_template_kwargs", {})
 
 
-def writer_facts(section: GeneratorSection, places: Places) -> WriterFacts:
+def language_model_facts(section: GeneratorSection, places: Places) -> LanguageModelFacts:
     """Return what a pipeline may ask of the model that writes; its tokenizer is read when needed."""
     if isinstance(section, ServedParams):
         name, settings = section.tokenizer, section.extra_body.get("chat_template_kwargs", {})
     else:
-        name, settings = str(writer_folder(section, places)), settings_of(section)
+        name, settings = str(language_model_folder(section, places)), settings_of(section)
     folder = Path(name).expanduser()
 
     @cache
@@ -185,7 +189,7 @@ def writer_facts(section: GeneratorSection, places: Places) -> WriterFacts:
         # a token is a byte at least
         return lambda text: len(text.encode()) <= limit or len(tokenizer()(text)["input_ids"]) <= limit
 
-    return WriterFacts(
+    return LanguageModelFacts(
         fits,
         lambda: turn_frame(tokenizer(), name),
         lambda: check_conversations(tokenizer(), name),

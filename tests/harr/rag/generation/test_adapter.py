@@ -9,12 +9,12 @@ import torch
 from letters import save_letters
 from safetensors.torch import load_file, save_file
 
-from harr.builders.writers import stamps
+from harr.builders.generators import stamps
 from harr.compute.tensors import trained_weights
 from harr.errors import ModelError
 from harr.params.train_facts import LoraParams
-from harr.rag.generation import llm_adapter as adapter, local_model as local
-from harr.rag.generation.llm_adapter import base_identity
+from harr.rag.generation import adapter as adapter, local_model as local
+from harr.rag.generation.adapter import base_identity
 
 
 @pytest.mark.parametrize("block", [adapter.BLOCK, 64])

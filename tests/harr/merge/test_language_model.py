@@ -9,9 +9,9 @@ from peft import LoraConfig, get_peft_model
 
 from harr.errors import ModelError
 from harr.io.files import read_json, write_json
-from harr.merge import llm
-from harr.merge.llm import merge_llm as merge
-from harr.rag.generation.llm_adapter import base_identity
+from harr.merge import language_model
+from harr.merge.language_model import merge_language_model as merge
+from harr.rag.generation.adapter import base_identity
 from harr.rag.generation.local_model import LocalGenerator, load_model
 from harr.types import Generate
 
@@ -23,7 +23,7 @@ def adapter(tmp_path: Path) -> Path:
     torch.manual_seed(1)
     config = LoraConfig(r=4, lora_alpha=64, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
     get_peft_model(load_model(str(base))[0], config).save_pretrained(tmp_path / "adapter")
-    known = {"base_model": str(base), "base": base_identity(str(base)), "kind": "llm"}
+    known = {"base_model": str(base), "base": base_identity(str(base)), "kind": "language_model"}
     write_json(tmp_path / "adapter/harr.json", known)
     return tmp_path / "adapter"
 
@@ -36,26 +36,26 @@ def says(folder: Path) -> str:
 
 def test_the_merged_model_says_what_the_adapter_says(adapter: Path, tmp_path: Path) -> None:
     told = {"facts": {"index_identity": "i"}, "training": {"method": "agent"}}
-    figures = merge(adapter, tmp_path / "llm", tmp_path / "work", **told)
-    assert read_json(tmp_path / "llm/harr.json")["training"] == {"method": "agent"}
+    figures = merge(adapter, tmp_path / "language_model", tmp_path / "work", **told)
+    assert read_json(tmp_path / "language_model/harr.json")["training"] == {"method": "agent"}
     assert 0.0 < figures["logit_difference_max"] < 1e-3 and figures["probes"] == 6.0
-    assert says(tmp_path / "llm") == says(adapter) != says(tmp_path / "letters")
-    assert not any("lora" in name for name, _ in load_model(str(tmp_path / "llm"))[0].named_parameters())
-    assert "index_identity | i" in (tmp_path / "llm/README.md").read_text()
+    assert says(tmp_path / "language_model") == says(adapter) != says(tmp_path / "letters")
+    assert not any("lora" in name for name, _ in load_model(str(tmp_path / "language_model"))[0].named_parameters())
+    assert "index_identity | i" in (tmp_path / "language_model/README.md").read_text()
 
 
 def test_a_whole_model_is_copied(tmp_path: Path) -> None:
     folder = save_letters(tmp_path / "letters", spread=0.5)
-    write_json(folder / "harr.json", {"base_model": "other", "kind": "llm"})
-    assert merge(folder, tmp_path / "llm", tmp_path / "work", facts={})["logit_difference_max"] == 0.0
-    assert says(tmp_path / "llm") == says(folder)
+    write_json(folder / "harr.json", {"base_model": "other", "kind": "language_model"})
+    assert merge(folder, tmp_path / "language_model", tmp_path / "work", facts={})["logit_difference_max"] == 0.0
+    assert says(tmp_path / "language_model") == says(folder)
 
 
 def test_a_model_that_differs_is_not_written(adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llm, "BOUND", {torch.float32: 1e-12})
+    monkeypatch.setattr(language_model, "BOUND", {torch.float32: 1e-12})
     with pytest.raises(ModelError, match=r"a logit by 0\.0000\d+, at most 1e-12 is wanted; nothing was written"):
-        merge(adapter, tmp_path / "llm", tmp_path / "work", facts={})
-    assert not (tmp_path / "llm").exists()
+        merge(adapter, tmp_path / "language_model", tmp_path / "work", facts={})
+    assert not (tmp_path / "language_model").exists()
 
 
 def test_an_adapter_without_its_base_or_on_another_is_refused(adapter: Path, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_an_adapter_without_its_base_or_on_another_is_refused(adapter: Path, tmp
     with pytest.raises(ModelError, match=r"trained on another model than .*letters now is \(fingerprint \w+, found"):
         load_model(str(adapter))
     with pytest.raises(ModelError, match="another model"):
-        merge(adapter, tmp_path / "llm", tmp_path / "work", facts={})
+        merge(adapter, tmp_path / "language_model", tmp_path / "work", facts={})
     for told, line in (
         ({"base_model": str(tmp_path / "letters")}, "the fingerprint of that, base"),
         ({"base_model": str(tmp_path / "gone"), "base": "0"}, "gone does not exist"),

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from harr.errors import ModelError
 from harr.io.files import draft, read_json, write_json, write_text
-from harr.merge.card import HERE, LLM_USAGE, model_card
+from harr.merge.card import HERE, LANGUAGE_MODEL_USAGE, model_card
 from harr.merge.retriever import PROBES
-from harr.rag.generation.llm_adapter import save_llm
+from harr.rag.generation.adapter import save_language_model
 from harr.rag.generation.local_model import load_model
 
 TOKENS = 128
@@ -22,7 +22,7 @@ BOUND = {torch.float32: 1e-3}
 ROUNDED = 0.5
 
 
-def merge_llm(
+def merge_language_model(
     trained: Path,
     out: Path,
     work: Path,
@@ -46,14 +46,16 @@ def merge_llm(
     if isinstance(model, PeftModel):
         model = model.merge_and_unload()
     bound = BOUND.get(model.dtype, ROUNDED)
-    with draft(work / "llm", out) as folder:
-        save_llm(model, tokenizer, folder)
+    with draft(work / "language_model", out) as folder:
+        save_language_model(model, tokenizer, folder)
         del model  # before the next one is loaded: there may be room for one only
         harr_json = {**read_json(trained / "harr.json"), **facts}
         harr_json.pop("beside", None)
         what = f"It was trained by reward in a pipeline that searches; its base is {harr_json['base_model']}."
         title = "A language model trained by harr to search and to answer"
-        card = model_card("llm", harr_json, title=title, what=what, use=LLM_USAGE.format(name=HERE))
+        card = model_card(
+            "language_model", harr_json, title=title, what=what, use=LANGUAGE_MODEL_USAGE.format(name=HERE)
+        )
         write_text(folder / "README.md", card)
         write_json(folder / "harr.json", {**harr_json, "training": dict(training)} if training else harr_json)
         merged = _logits(*load_model(str(folder)))
