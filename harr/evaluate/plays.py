@@ -149,7 +149,7 @@ def _body(
                 "plays": plays if key in opened else {},
             }
         )
-    body = {"length": length, "opened": min(len(opened), len(listed)), "told": list(arms)}
+    body = {"length": length, "opened": min(len(opened), len(listed)), "traced": list(arms)}
     return body | {"questions": questions, "texts": list(texts.places), "passages": passages}
 
 

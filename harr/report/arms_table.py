@@ -11,8 +11,8 @@ RANKED = ("ndcg_at_10", "reciprocal_rank", "recall_at_2", "recall_at_5", "recall
 ANSWERED = ("answer_f1", "answer_em", "semantic", "semantic_f1")
 AUDITS = ("repeated_queries", "answer_in_query")
 """Audits: metrics that are good where they are low."""
-SHOWN = (*ANSWERED, "fact_em", "fact_f1", "all_gold", "recall", "reward", *AUDITS, *RANKED)
-BESIDE = 5
+METRICS = (*ANSWERED, "fact_em", "fact_f1", "all_gold", "recall", "reward", *AUDITS, *RANKED)
+FEW = 5
 """Number of metrics shown next to the leading one."""
 BOUND = (
     "takes for each kind of question the untrained arm that does best on it, chosen with the answers of these very "
@@ -44,7 +44,7 @@ def _block(
     by_arm = {arm: row for arm, row in summary["arms"].items() if any(name.startswith("given_") for name in row)}
     by_arm = by_arm if prefix else summary["arms"]
     measured = {name for row in by_arm.values() for name in row}
-    names = [prefix + name for name in SHOWN if prefix + name in measured]
+    names = [prefix + name for name in METRICS if prefix + name in measured]
     if not names:
         return {}
     leads = lead if lead in names else names[0]
@@ -96,7 +96,7 @@ def _columns(
         elif any(means):
             columns.append(name)
             distinct.append(means)
-    return columns[:BESIDE], columns[BESIDE:] + left_out
+    return columns[:FEW], columns[FEW:] + left_out
 
 
 def _badge(arm: str, summary: Summary, arms: Mapping[str, Arm]) -> str:

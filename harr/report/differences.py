@@ -6,7 +6,7 @@ from typing import Any
 
 from harr.evaluate.summary import contrast
 from harr.evaluate.tables import is_share, label, percent, plain, spread
-from harr.report.arms_table import SHOWN, sign
+from harr.report.arms_table import METRICS, sign
 
 Row = dict[str, Any]
 MOST = 6
@@ -44,7 +44,7 @@ def changes(
     pairs = [(row, old[row["id"]]) for row in rows if row["id"] in old and _is_same(row, old[row["id"]])]
     ours, theirs = [row for row, _ in pairs], [row for _, row in pairs]
     gains = contrast([ours], [theirs], resamples=resamples, seed=seed) if pairs else {}
-    metrics = [name for name in (*SHOWN, *(f"given_{name}" for name in SHOWN)) if name in gains][:MOST]
+    metrics = [name for name in (*METRICS, *(f"given_{name}" for name in METRICS)) if name in gains][:MOST]
     return {
         "version": champion.version,
         "params": [value for value in values if value[1] != value[2]],

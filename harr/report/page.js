@@ -77,7 +77,7 @@
 
   const select = (name, words, choices) => make("label", {}, words, make("select", {
     id: `q-${name}`, on: { change: (event) => set({ [name]: event.target.value, page: 0 }) } },
-  ...Object.entries(choices).map(([value, told]) => make("option", { value }, told))));
+  ...Object.entries(choices).map(([value, label]) => make("option", { value }, label))));
   const arms = Object.fromEntries(data.arms.map((arm) => [arm, arm]));
   const find = make("input", { id: "q-find", type: "search", placeholder: "words of question, answer or id",
     on: { input: (event) => set({ find: event.target.value, page: 0 }) } });
@@ -129,15 +129,15 @@
   const focus = (id) => document.querySelector(`tr[data-id="${CSS.escape(id)}"] button`)?.focus();
   const set = (values) => {
     Object.assign(state, values);
-    const told = ["find", "show", "kind", "sort", "a", "b", "open"].filter((name) => state[name]);
-    const words = new URLSearchParams(told.map((name) => [name, state[name]]));
+    const chosen = ["find", "show", "kind", "sort", "a", "b", "open"].filter((name) => state[name]);
+    const words = new URLSearchParams(chosen.map((name) => [name, state[name]]));
     try { history.replaceState(null, "", `#q?${words}`); } catch { /* a frame without an address of its own */ }
     draw();
   };
   const read = () => {
     if (!location.hash.startsWith("#q?")) return draw();
-    const told = new URLSearchParams(location.hash.slice(3));
-    for (const name of ["find", "show", "kind", "sort", "a", "b", "open"]) if (told.has(name)) state[name] = told.get(name);
+    const query = new URLSearchParams(location.hash.slice(3));
+    for (const name of ["find", "show", "kind", "sort", "a", "b", "open"]) if (query.has(name)) state[name] = query.get(name);
     if (!(state.show in SHOW)) state.show = "all";
     if (!(state.sort in SORT)) state.sort = "id";
     for (const end of ["a", "b"]) if (!data.arms.includes(state[end])) state[end] = data[end];

@@ -19,7 +19,7 @@ WORTH = {
     "marginal": "average precision of the hop's own passages",
 }
 """What ``filter.preferences.gain`` scores a query by; the axis of the figure."""
-TOLD = {
+CAPTIONS = {
     "accumulated": "Average precision of all passages found so far",
     "marginal": "Average precision of what the hop itself found, by the gold that was still missing",
 }
@@ -36,7 +36,7 @@ def write_page(folder: Path, out: Path) -> None:
         held_out=sum(len(row["pairs"]) for row in rows if row["split"] == "held_out"),
         prompts=len(rows),
         questions=len({row["question_id"] for row in rows}),
-        told=TOLD[gain],
+        caption=CAPTIONS[gain],
         levels=inline(draw_levels(rows, WORTH[gain])),
         zero_shot=prompts["zero_shot"],
         sets=prompts["sets"],

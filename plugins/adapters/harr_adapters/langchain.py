@@ -7,18 +7,18 @@ from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, Callba
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
-from harr_adapters.asking import Told, ask
+from harr_adapters.asking import Hops, ask
 
 
 class LangChainRetriever(BaseRetriever):
     """A ``Runnable`` whose ``invoke(query, question=..., hops=[...])`` returns documents, the best first.
 
-    ``question``, ``hops`` and ``k`` are told with a call, or once for all by ``bind``; without them the query is a
+    ``question``, ``hops`` and ``k`` are given with a call, or once for all by ``bind``; without them the query is a
     question of its own.
     """
 
     retriever: Any
-    """A ``harr.Retriever``; whoever opened it closes it."""
+    """A ``harr.Retriever``; the caller closes it."""
     k: int = 0
     """Number of documents; 0: as many as in training."""
 
@@ -28,7 +28,7 @@ class LangChainRetriever(BaseRetriever):
         *,
         run_manager: CallbackManagerForRetrieverRun,
         question: str = "",
-        hops: Told = (),
+        hops: Hops = (),
         k: int | None = None,
     ) -> list[Document]:
         found = ask(self.retriever, query, question, hops, self.k if k is None else k)
@@ -42,7 +42,7 @@ class LangChainRetriever(BaseRetriever):
         ]
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **told: Any
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
     ) -> list[Document]:
         found = self._get_relevant_documents
-        return await asyncio.to_thread(found, query, run_manager=run_manager.get_sync(), **told)
+        return await asyncio.to_thread(found, query, run_manager=run_manager.get_sync(), **options)

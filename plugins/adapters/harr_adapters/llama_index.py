@@ -6,7 +6,7 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from harr.builders.trained import TrainedRetriever
-from harr_adapters.asking import Told, ask
+from harr_adapters.asking import Hops, ask
 
 
 @dataclass
@@ -14,11 +14,11 @@ class HopQuery(QueryBundle):
     """A query with its history: ``HopQuery("Where was she born?", question=..., hops=[...])``."""
 
     question: str = ""
-    hops: Told = ()
+    hops: Hops = ()
 
 
 class LlamaIndexRetriever(BaseRetriever):
-    """One whose ``retrieve(query)`` returns nodes, the best first; a :class:`HopQuery` tells the history.
+    """One whose ``retrieve(query)`` returns nodes, the best first; a :class:`HopQuery` brings the history.
 
     Without a history the query is a question of its own.
     """
@@ -29,8 +29,8 @@ class LlamaIndexRetriever(BaseRetriever):
         self._retriever, self._k = retriever, k
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        told = query_bundle if isinstance(query_bundle, HopQuery) else HopQuery(query_bundle.query_str)
-        found = ask(self._retriever, told.query_str, told.question, told.hops, self._k)
+        query = query_bundle if isinstance(query_bundle, HopQuery) else HopQuery(query_bundle.query_str)
+        found = ask(self._retriever, query.query_str, query.question, query.hops, self._k)
         return [
             NodeWithScore(
                 node=TextNode(

@@ -1,6 +1,6 @@
 """A trained retriever as a tool of whatever speaks OpenAI's function calling: its schema, and the answer to a call.
 
-The model tells with a search what the one before taught it, and the retriever reads that.
+With a search the model says what it learned from the one before, and the retriever reads that.
 """
 
 import json
@@ -39,11 +39,11 @@ def answer_call(session: Session, arguments: str) -> str:
     """Return the text of the tool message for a call with these ``arguments``, JSON as the model wrote it.
 
     ``session`` is that of the user's question (``retriever.session(question)``), and remembers the call. What the
-    model did wrong is told to it; a retriever that cannot answer raises.
+    model did wrong is its tool's reply; a retriever that cannot answer raises.
     """
     try:
-        told = json.loads(arguments)
-        query, learned = told["query"], told.get("learned", "")
+        call = json.loads(arguments)
+        query, learned = call["query"], call.get("learned", "")
         if not (isinstance(query, str) and isinstance(learned, str) and query.strip()):
             raise TypeError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -39,8 +39,8 @@ class SearchEnv(vf.StatefulToolEnv):
         self._retriever = retriever
         asked = [one for one in read_questions(questions) if one.answers]
         rows = [{"question": one.text, "info": {"id": one.id, "answers": list(one.answers)}} for one in asked]
-        told = {"system_prompt": PROMPT, "rubric": vf.Rubric(funcs=[answer_f1])} | options
-        super().__init__(dataset=Dataset.from_list(rows), **told)
+        settings = {"system_prompt": PROMPT, "rubric": vf.Rubric(funcs=[answer_f1])} | options
+        super().__init__(dataset=Dataset.from_list(rows), **settings)
         self.add_tool(search, args_to_skip=["session"])
 
     async def setup_state(self, state: Any) -> Any:

@@ -28,9 +28,9 @@ QUERY = "Where was she born?"
 @pytest.fixture(scope="module")
 def expected(project: Path) -> list[list[str]]:
     """Ids by DensePolicy: of the query alone, with its history, and two of that."""
-    told = (Hop(*HOPS[0], "FOUND"), Hop(*HOPS[1], "NOT_FOUND"))
+    hops = (Hop(*HOPS[0], "FOUND"), Hop(*HOPS[1], "NOT_FOUND"))
     searches = [Search(Question("", QUERY), QUERY)]
-    searches += [Search(Question("", ASKED), QUERY, told, k=k) for k in (0, 2)]
+    searches += [Search(Question("", ASKED), QUERY, hops, k=k) for k in (0, 2)]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(project)
         with open_players(Params.load(), PLACES, [], candidates="corpus") as player:
@@ -60,7 +60,7 @@ def test_langchain(retriever: TrainedRetriever, expected: list[list[str]]) -> No
     assert chain.batch([QUERY]) == [expected[1]] == [asyncio.run(chain.ainvoke(QUERY))]
 
 
-def shown(text: str) -> list[str]:
+def passages_in(text: str) -> list[str]:
     return [line.partition("] ")[2] for line in text.splitlines()]
 
 
@@ -74,7 +74,7 @@ def test_openai_tool(retriever: TrainedRetriever, expected: list[list[str]]) -> 
     answer_call(session, '{"query": "Who founded Acme?", "learned": ""}')
     answer_call(session, '{"query": "When?", "learned": "Ada Brown"}')
     found = answer_call(session, f'{{"query": "{QUERY}", "learned": ""}}')
-    assert shown(found) == contents(retriever, expected[1])
+    assert passages_in(found) == contents(retriever, expected[1])
     for wrong in ("{", "[]", '{"query": 1}', '{"query": " "}', '{"learned": "x"}', "null", "[" * 100_000):
         assert answer_call(session, wrong).startswith("error: expected")
     parameters = TOOL["function"]["parameters"]
@@ -104,8 +104,8 @@ def test_verifiers(retriever: TrainedRetriever, expected: list[list[str]]) -> No
         requests.append(json.loads(request.content))
         message = {"role": "assistant", "content": None, **script[len(requests) - 1]}
         choice = {"index": 0, "finish_reason": "stop", "message": message}
-        told = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
-        return httpx2.Response(200, json=told)
+        body = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+        return httpx2.Response(200, json=body)
 
     async def play() -> Any:
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(model)) as web:
@@ -116,10 +116,10 @@ def test_verifiers(retriever: TrainedRetriever, expected: list[list[str]]) -> No
 
     done = asyncio.run(play())
     assert done["error"] is None and len(requests) == 4, done
-    told = [one["content"] for one in requests[3]["messages"] if one["role"] == "tool"]
+    replies = [one["content"] for one in requests[3]["messages"] if one["role"] == "tool"]
     second = Search(question, "Where?", (Hop("Who founded Acme?", "Ada", "FOUND"),))
     found = retriever.retrieve([Search(question, "Who founded Acme?"), second])
-    assert [shown(one) for one in told[:2]] == [[passage.content for passage in one.passages] for one in found]
+    assert [passages_in(one) for one in replies[:2]] == [[passage.content for passage in one.passages] for one in found]
     from harr.rag.scoring.text import token_f1
 
     assert done["reward"] == pytest.approx(token_f1(f"{question.answers[0]} indeed", question.answers))

@@ -23,9 +23,9 @@ all of them)."""
 
 
 def audit_play(params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, Sequence[Episode]]) -> Audit:
-    """Return what is held against the first run of ``trained``, beside the arm that it began as.
+    """Return what speaks against the first run of ``trained``, compared with the arm that it began as.
 
-    Its ``facts`` are ``named``, a line for each exploit that is held against it
+    Its ``facts`` are ``named``, a line for each exploit that counts against it
     (:func:`harr_audits.exploits.audit`), and ``swap``, what another question's passages cost
     (:func:`harr_audits.swap.swap`). Empty where one of the two arms was not played.
     """
@@ -49,7 +49,7 @@ def audit_play(params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping
         title="Alarms",
         says=SAYS.format(trained=TRAINED if once else f"the first training run of {TRAINED}", baseline=params.baseline),
         table=[_row(name, one) for name, one in exploits.items()],
-        note=f"Answers with another question's passages: {_told(swapped)}",
+        note=f"Answers with another question's passages: {_swap_line(swapped)}",
     )
 
 
@@ -67,10 +67,10 @@ def _row(name: str, one: Finding) -> dict[str, str]:
     }
 
 
-def _told(swapped: Mapping[str, Any]) -> str:
-    """Return what the evidence swap told, in words."""
-    if "untold" in swapped:
-        return f"not asked: {swapped['untold']}"
+def _swap_line(swapped: Mapping[str, Any]) -> str:
+    """Return what the evidence swap found, in words."""
+    if "not_asked" in swapped:
+        return f"not asked: {swapped['not_asked']}"
     from_to = f"answer F1 falls from {100 * swapped['own']:.1f} to {100 * swapped['swapped']:.1f}"
     fall = f"{from_to}, by {spread(swapped, 'fall')} points (n = {swapped['n']:.0f})"
     return fall if swapped["low"] > 0 else f"{fall}. The answers do not depend on passages."

@@ -1,4 +1,4 @@
-"""What a candidate must show beside its gain: functions of ``tracking.conditions``."""
+"""What a candidate must show besides its gain: functions of ``tracking.conditions``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from tasks.registry.gate import Gains, read_registered
 AUDIT = "harr_audits.audit:audit_play"
 """The function of ``evaluate.audits`` whose facts are read."""
 RECORDED = (
-    f"{AUDIT} in evaluate.audits, and `trained` beside the arm that it began as in evaluate.arms; then `dvc repro`"
+    f"{AUDIT} in evaluate.audits, and both `trained` and the arm that it began as in evaluate.arms; then `dvc repro`"
 )
 
 
@@ -38,8 +38,8 @@ def evidence(client: Any, candidate: Any, gains: Gains) -> Condition:
     if not (facts := _facts(client, candidate)):
         return Condition("evidence", "none recorded", RECORDED, False)
     swap, needed = facts["swap"], "an answer F1 that falls with another question's passages"
-    if "untold" in swap:
-        return Condition("evidence", f"not asked: {swap['untold']}", needed, True)
+    if "not_asked" in swap:
+        return Condition("evidence", f"not asked: {swap['not_asked']}", needed, True)
     found = f"answer F1 {swap['own']:.3f} falls by {swap['fall']:.3f} [{swap['low']:.3f}, {swap['high']:.3f}]"
     depends = swap["low"] > 0
     return Condition("evidence", found if depends else f"answers do not depend on passages: {found}", needed, depends)
@@ -56,6 +56,6 @@ def veto(client: Any, candidate: Any, gains: Gains, *, least: Mapping[str, float
 
 
 def _facts(client: Any, candidate: Any) -> Mapping[str, Any]:
-    """Return what the audit of the candidate's evaluation told; {} where there was none."""
+    """Return what the audit of the candidate's evaluation found; {} where there was none."""
     facts: Mapping[str, Any] = read_registered(client, candidate, AUDITS).get(AUDIT, {}).get("facts", {})
     return facts

@@ -19,7 +19,7 @@ from harr.types import Episode, Passage, Question, Retrieval, Search
 SAMPLE = 50
 """Number of questions that are answered again."""
 FEWEST = 10
-"""Number of questions below which nothing can be told."""
+"""Number of questions below which nothing can be said."""
 
 
 @dataclass
@@ -67,21 +67,21 @@ def swap(
     """Return by how much answer F1 falls with another question's passages: ``{fall, low, high, own, swapped, n}``.
 
     ``game`` is the one that ``episodes`` were played in; its retriever is not asked. Where there is nothing to tell,
-    ``untold`` says why.
+    ``not_asked`` says why.
     """
     if all(episode.answer is None for episode in episodes):
-        return {"untold": "the pipeline gives no answers"}
+        return {"not_asked": "the pipeline gives no answers"}
     given = donors(episodes, seed)
     if len(given) < FEWEST:
-        return {"untold": f"only {len(given)} answers after a search were right in part, {FEWEST} are needed"}
+        return {"not_asked": f"only {len(given)} answers after a search were right in part, {FEWEST} are needed"}
     retriever = Swapped({question.id: found for question, found in given.items()})
     again = replace(game, desc=f"{game.desc}, evidence swapped", retriever=retriever)
     after = _rows(again.play(list(given), batch_size=batch_size))
     before = _rows([episode for episode in episodes if episode.question in given])
     gain = contrast([before], [after], resamples=resamples, seed=seed)["answer_f1"]
     own, swapped = (sum(row["answer_f1"] for row in rows) / len(rows) for rows in (before, after))
-    told = {"fall": gain["gain"], "low": gain["low"], "high": gain["high"], "own": own, "swapped": swapped}
-    return {**told, "n": float(len(given))}
+    figures = {"fall": gain["gain"], "low": gain["low"], "high": gain["high"], "own": own, "swapped": swapped}
+    return {**figures, "n": float(len(given))}
 
 
 def _rows(episodes: Sequence[Episode]) -> list[dict[str, Any]]:

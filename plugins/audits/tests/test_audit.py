@@ -14,9 +14,7 @@ from tasks.audits import play_audits
 
 
 @pytest.mark.fault(15)
-def test_a_habit_that_the_frozen_arm_has_not_is_named_and_told(
-    workplace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_habit_that_the_frozen_arm_has_not_is_named(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     section = {"arms": ["frozen", "trained"], "resamples": 50, "audits": {AUDIT: {}}}
     params = Params.model_validate(SMOKE | {"evaluate": section})
     honest = [played(f"q{n}", "Rome", "ab", answers=("Ada",)) for n in range(40)]
@@ -33,7 +31,7 @@ def test_a_habit_that_the_frozen_arm_has_not_is_named_and_told(
     assert facts["exploits"]["no_search"]["paid"] == 1.0
     said = "alarm: no_search: nothing is searched for in 100% of 40, before training 0% of 40"
     assert said in capsys.readouterr().out
-    assert facts["swap"] == {"untold": "only 0 answers after a search were right in part, 10 are needed"}
+    assert facts["swap"] == {"not_asked": "only 0 answers after a search were right in part, 10 are needed"}
     assert logged["exploits.no_search"] == 1.0 and logged["exploits.broken_call"] == 0.0
     row = next(row for row in audit["table"] if row["exploit"] == "no_search")
     assert list(row.values())[2:6] == ["100.0 %", "40", "0.0 %", "40"] and row["reward gained by it"] == "+1.000"

@@ -1,4 +1,4 @@
-"""What the gate is told: exploits and answers without their evidence refuse a candidate, and metrics that fell."""
+"""What the gate reads: exploits and answers without their evidence refuse a candidate, and metrics that fell."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ EXPLOIT = "no_search: nothing is searched for in 40% of 40"
 def register(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes these the facts that were registered with the candidate."""
 
-    def facts(**told: Any) -> None:
-        kept = {AUDIT: {"facts": {"named": {}, "swap": SWAP, **told}}}
+    def facts(**changes: Any) -> None:
+        kept = {AUDIT: {"facts": {"named": {}, "swap": SWAP, **changes}}}
         monkeypatch.setattr(
             conditions, "read_registered", lambda client, candidate, name: kept if name == "audits.json" else {}
         )
@@ -46,7 +46,7 @@ def test_answers_that_do_not_fall_without_their_evidence_refuse_a_candidate(regi
     refused = evidence(None, None, {})
     assert not refused.passed
     assert refused.found.startswith("answers do not depend on passages: answer F1 0.700 falls by 0.000")
-    register(swap={"untold": "the pipeline gives no answers"})
+    register(swap={"not_asked": "the pipeline gives no answers"})
     assert evidence(None, None, {}).passed
     assert evidence(None, None, {}).found == "not asked: the pipeline gives no answers"
 

@@ -52,19 +52,19 @@ def asked(count: int) -> list[Question]:
     return [Question(f"q{n}", f"Where is {n}?", (f"town{n}",), (f"q{n}",)) for n in range(count)]
 
 
-def told(answer: Callable[[str], str], count: int = 20) -> dict[str, float | str]:
+def swapped(answer: Callable[[str], str], count: int = 20) -> dict[str, float | str]:
     game = Game("trained", PLAY, Own(), Writer(answer))
     return swap(game, game.play(asked(count), batch_size=8), batch_size=8, resamples=200, seed=0)
 
 
-def test_answers_that_are_read_fall_those_that_are_known_stay_and_of_few_nothing_is_told() -> None:
-    read, known = told(reads), told(knows)
+def test_answers_that_are_read_fall_those_that_are_known_stay_and_of_few_nothing_is_said() -> None:
+    read, known = swapped(reads), swapped(knows)
     assert (read["own"], read["swapped"], read["fall"], read["n"]) == (1.0, 0.0, 1.0, 20.0) and read["low"] > 0.99
     assert (known["own"], known["swapped"], known["fall"], known["low"]) == (1.0, 1.0, 0.0, 0.0)
-    assert "only 5 answers" in str(told(reads, 5)["untold"]) and FEWEST == 10
+    assert "only 5 answers" in str(swapped(reads, 5)["not_asked"]) and FEWEST == 10
     picking = Game("trained", partial(pick, picks=1), Own(), None)
     found = swap(picking, picking.play(asked(20), batch_size=8), batch_size=8, resamples=200, seed=0)
-    assert found == {"untold": "the pipeline gives no answers"}
+    assert found == {"not_asked": "the pipeline gives no answers"}
 
 
 def episode(question: Question, *texts: str, answer: str = "town1") -> Episode:

@@ -26,7 +26,7 @@ from harr_bridge.maps import SpaceMap, fitted_maps
 DEPTH = 10
 """Number of nearest passages in which gold, and agreement with the old encoder, is looked for."""
 HELD_OUT = 5
-"""One of so many texts is held out, and decides which map is taken; questions alone, where ``FEW`` can be."""
+"""One of so many texts is set aside, and decides which map is chosen; questions alone, where ``FEW`` can be."""
 FEW = 20
 BATCH = 32
 RESAMPLES = 2000
@@ -110,7 +110,7 @@ def recalls(
 ) -> dict[str, list[float]]:
     """Return each question's recall at ``DEPTH``: old encoder, bridge, and full re-embedding.
 
-    All three search the same passages: those of ``pairs`` and the gold of the questions, which alone are embedded anew
+    All three search the same passages: those of ``pairs`` and the gold of the questions, which alone are embedded again
     here. ``old_all`` and ``bridge_all`` search the whole index.
 
     Raises:

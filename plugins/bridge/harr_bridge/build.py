@@ -24,7 +24,7 @@ def bridge_encoder(
         params: those of the run; section ``encoder`` is of the documents.
         model: folder or hub name of the new encoder of queries.
         texts: maximum number of passages, and of training questions, that the map is learnt from; drawn by ``seed``.
-        questions: file that recall is told by; None: the validation questions.
+        questions: file that recall is measured on; None: the validation questions.
         out: folder of the bridged encoder.
         query_prompt: put before a query by the new encoder.
         passage_prompt: put before a passage by it.
@@ -46,7 +46,7 @@ def bridge_encoder(
     queries = Encoder(
         model, max_tokens=params.encoder.max_tokens, query_prompt=query_prompt, passage_prompt=passage_prompt
     )
-    told = _questions(questions)
+    measured = _questions(questions)
     asked = [question.text for question in draw_questions(_questions(QUESTIONS / "train.jsonl"), texts, params.seed)]
     searchable, drawn = passages.searchable_rows(), np.random.default_rng(params.seed)
     rows = np.sort(drawn.choice(searchable, min(texts, len(searchable)), replace=False))
@@ -62,13 +62,13 @@ def bridge_encoder(
         "passages": str(len(rows)),
         "questions": str(len(asked)),
     }
-    rates = recalls(told, passages, vectors, documents, queries, found, pairs)
+    rates = recalls(measured, passages, vectors, documents, queries, found, pairs)
     write_bridged(queries, found, out, WORK / "bridge", facts)
     seconds = pairs.seconds + fitted
     return [
         f"map: {found.name}, of {len(worth)} tried; it finds {worth[found.name]:.1%} of the ten passages that "
         f"{documents.name} finds, on texts that it did not learn from",
-        *_told(rates, params.seed, len(rows)),
+        *_recall_lines(rates, params.seed, len(rows)),
         f"{seconds:.0f} s for {len(rows):,} passages and {len(asked):,} questions: "
         + _share(seconds, pairs.passage_seconds, len(passages)),
         f"written: {out}; name it in retriever.encoder",
@@ -110,29 +110,29 @@ def _questions(file: Path | None) -> list[Question]:
     return read_questions(file or VALIDATION) if own else list(read_question_file(file or VALIDATION))
 
 
-def _told(rates: dict[str, list[float]], seed: int, sample: int) -> list[str]:
+def _recall_lines(rates: dict[str, list[float]], seed: int, sample: int) -> list[str]:
     """Return recall in words."""
     from harr_bridge.bridged import DEPTH, share_of
 
-    told = {name: f"{mean(values):.1%}" for name, values in rates.items()}
+    shares = {name: f"{mean(values):.1%}" for name, values in rates.items()}
     share, low, high = share_of(rates["bridge"], rates["re_embedded"], seed)
     return [
-        f"recall@{DEPTH} in the index, n {len(rates['old'])}: {told['old_all']} by the old encoder, "
-        f"{told['bridge_all']} by the bridge",
-        f"recall@{DEPTH} in a sample of {sample:,} passages and the gold: {told['old']} by the old encoder, "
-        f"{told['bridge']} by the bridge, {told['re_embedded']} if the new one embedded the passages anew",
+        f"recall@{DEPTH} in the index, n {len(rates['old'])}: {shares['old_all']} by the old encoder, "
+        f"{shares['bridge_all']} by the bridge",
+        f"recall@{DEPTH} in a sample of {sample:,} passages and the gold: {shares['old']} by the old encoder, "
+        f"{shares['bridge']} by the bridge, {shares['re_embedded']} if the new one embedded the passages again",
         f"the bridge keeps {share:.1%} [{low:.1%}, {high:.1%}] of the recall of re-embedding",
     ]
 
 
 def _share(seconds: float, passage_seconds: float, corpus: int) -> str:
-    """Return the cost of a bridge beside that of embedding the corpus anew.
+    """Return the cost of a bridge, compared with that of embedding the corpus again.
 
     >>> _share(10.0, 0.1, 10_000)
-    '1.00 % of what embedding all 10,000 passages anew takes; 1 % from 10,000 passages on'
+    '1.00 % of what embedding all 10,000 passages again takes; 1 % from 10,000 passages on'
     """
     whole = passage_seconds * corpus
     return (
-        f"{100 * seconds / whole:.2f} % of what embedding all {corpus:,} passages anew takes; "
+        f"{100 * seconds / whole:.2f} % of what embedding all {corpus:,} passages again takes; "
         f"1 % from {100 * seconds / passage_seconds:,.0f} passages on"
     )

@@ -1,7 +1,7 @@
 """Maps from one encoder's space into another's, learnt from texts that both encode (Drift-Adapter, arXiv 2509.23471).
 
 A map is one or two layers, so that it becomes stock ``Dense`` modules of sentence-transformers. All are fitted in
-seconds to texts that stand in a row of both tables; which one is taken, held-out texts decide.
+seconds to texts that stand in a row of both tables; texts set aside decide which one is used.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ Array = NDArray[np.float32]
 PENALTIES = (0.01, 0.1, 1.0)
 """Ridge penalties, as shares of the mean variance of a coordinate."""
 RANKS = (64, 128, 256)
-"""Ranks of linear maps, beside the full one."""
+"""Ranks of linear maps, besides the full one."""
 EXTRA, EPOCHS, BATCH, RATE = 256, 20, 128, 3e-4
-"""The MLP: hidden units beside those that hold the linear map, passes over the texts, and AdamW's batch and rate."""
+"""The MLP: hidden units besides those of the linear map, passes over the texts, and AdamW's batch and rate."""
 
 
 @dataclass(frozen=True)

@@ -38,16 +38,16 @@ def bridged_params(tiny: str, folder: Path = BRIDGED, **changed: object) -> Para
 
 
 @pytest.fixture(scope="module")
-def told(place: Path, tiny: str) -> Iterator[str]:
+def output(place: Path, tiny: str) -> Iterator[str]:
     """What was said when a static encoder of width 48 was bridged to the vectors of the world."""
     save_table(Path("static"), 48)
     lines = bridge_encoder(world_params(tiny), "static", 150, None, BRIDGED, query_prompt="ask: ", passage_prompt="")
     return "\n".join(lines)
 
 
-def test_it_tells_recall_and_time_and_writes_a_stock_folder(told: str, tiny: str) -> None:
-    assert f"n {WORLD['validation_questions']}: " in told and "if the new one embedded the passages anew" in told
-    assert "% of what embedding all 200 passages anew takes" in told
+def test_it_prints_recall_and_time_and_writes_a_stock_folder(output: str, tiny: str) -> None:
+    assert f"n {WORLD['validation_questions']}: " in output and "if the new one embedded the passages again" in output
+    assert "% of what embedding all 200 passages again takes" in output
     stock = SentenceTransformer(str(BRIDGED), device="cpu", local_files_only=True)
     asked = ["Where was she born?"]
     found = stock.encode_query(asked)
@@ -59,7 +59,7 @@ def test_it_tells_recall_and_time_and_writes_a_stock_folder(told: str, tiny: str
     assert {path.suffix for path in BRIDGED.rglob("*") if path.is_file()} <= {".json", ".safetensors", ".md", ".txt"}
 
 
-def test_the_map_finds_what_the_new_encoder_alone_cannot(told: str, tiny: str) -> None:
+def test_the_map_finds_what_the_new_encoder_alone_cannot(output: str, tiny: str) -> None:
     """Passages themselves, read as queries: the map takes most to their own vectors; unlearnt, 1 of 200 is right."""
     passages = Passages.open(CORPUS)
     encoder = build_encoder(query_section(world_params(tiny).encoder, str(BRIDGED)))
@@ -68,7 +68,7 @@ def test_the_map_finds_what_the_new_encoder_alone_cannot(told: str, tiny: str) -
     assert (found == np.arange(len(passages))).mean() > 0.5
 
 
-def test_training_starts_from_it_and_merges_into_a_folder_for_the_same_vectors(told: str, tiny: str) -> None:
+def test_training_starts_from_it_and_merges_into_a_folder_for_the_same_vectors(output: str, tiny: str) -> None:
     FILTERED.mkdir(parents=True, exist_ok=True)
     shutil.copy(QUESTIONS / "train.jsonl", FILTERED / "questions.jsonl")
     train = {**SMOKE["train"], "lora": None, "steps": 2, "checkpoint_every": 2}
@@ -82,7 +82,7 @@ def test_training_starts_from_it_and_merges_into_a_folder_for_the_same_vectors(t
 
 
 def test_an_encoder_without_a_bridge_or_with_one_for_other_vectors_is_refused(
-    told: str, place: Path, tiny: str
+    output: str, place: Path, tiny: str
 ) -> None:
     other = shutil.copytree(BRIDGED, place / "other")
     (other / "sha256sums.txt").unlink()
@@ -106,7 +106,7 @@ def test_an_encoder_without_a_bridge_or_with_one_for_other_vectors_is_refused(
     assert not Path("x").exists()
 
 
-def test_the_command_says_what_it_found_or_one_line(told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_what_it_found_or_one_line(output: str, capsys: pytest.CaptureFixture[str]) -> None:
     def bridge(*words: str) -> int:
         with pytest.raises(SystemExit) as end:
             cli.main("bridge", *words)
@@ -121,7 +121,7 @@ def test_the_command_says_what_it_found_or_one_line(told: str, capsys: pytest.Ca
     assert capsys.readouterr().err.splitlines()[-1].startswith("error: model folder ./nowhere does not")
 
 
-def test_vectors_of_a_table_are_the_mean_of_its_rows_and_lora_has_nothing_to_train(told: str) -> None:
+def test_vectors_of_a_table_are_the_mean_of_its_rows_and_lora_has_nothing_to_train(output: str) -> None:
     encoder = Encoder("static", max_tokens=3)
     table = encoder.model[0].embedding.weight.detach().numpy()
     tokenizer = Tokenizer.from_file("static/tokenizer.json")

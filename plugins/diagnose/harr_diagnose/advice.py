@@ -125,7 +125,7 @@ def _train(f: Figures) -> str:
     if f.disagreeing < SIGNAL and (not f.warm_start or f.all_right > 0.5):
         return ""
     signal = f"{_points(f.disagreeing)} % of the questions have rollouts to learn from"
-    told = signal if f.disagreeing >= SIGNAL else "after the warm start"
+    start = signal if f.disagreeing >= SIGNAL else "after the warm start"
     room = _points(f.ceiling - f.found)
     more = (
         f"; the pool holds {room} % of the gold beyond what the best untrained arm finds"
@@ -133,7 +133,7 @@ def _train(f: Figures) -> str:
         else f"; for {room} % of all questions the pool holds all gold that no untrained arm finds"
     )
     more = more if f.all_gold else ""
-    return f"train: {f.method}; {told}{more}"
+    return f"train: {f.method}; {start}{more}"
 
 
 RULES: tuple[Callable[[Figures], str], ...] = (_enough, _simple, _pool, _signal, _history, _test_questions, _train)
@@ -141,8 +141,8 @@ RULES: tuple[Callable[[Figures], str], ...] = (_enough, _simple, _pool, _signal,
 
 def advice(figures: Figures) -> list[str]:
     """Return what to do, the most telling first; never empty."""
-    told = [sentence for rule in RULES if (sentence := rule(figures))]
-    return told or [f"training can add little: {figures.best} finds nearly all that its pool holds"]
+    sentences = [sentence for rule in RULES if (sentence := rule(figures))]
+    return sentences or [f"training can add little: {figures.best} finds nearly all that its pool holds"]
 
 
 def as_json(figures: Figures) -> dict[str, Any]:

@@ -22,7 +22,7 @@ DEPTHS = (1, 2, 4)
 ROLLED_OUT = 64
 """Maximum number of questions of which rollouts are compared."""
 SPLITS = ("validation.jsonl", "train.jsonl")
-"""Files that questions are taken from, the first of them first."""
+"""Files that questions come from, the first of them first."""
 Found = dict[str, list[tuple[str, ...]]]
 
 
@@ -47,11 +47,11 @@ def diagnose(params: Params, file: Path | None, count: int, out: Path) -> list[s
     from harr_diagnose.page import write_diagnosis
 
     source, drawn = some_questions(file, count, params.seed, given=params.evaluate.candidates[0] == "question")
-    where, questions, told = place_of(params, drawn)
+    where, questions, notes = place_of(params, drawn)
     params = with_arms(params, untrained_arms(params))
     episodes, found, rows = play_untrained(params, questions, where)
     figures, summary = figures_of(params, questions, episodes, found, rows)
-    sentences = [*advice(figures), *told]
+    sentences = [*advice(figures), *notes]
     write_json(
         out / "diagnosis.json",
         round_figures(

@@ -46,7 +46,7 @@ def test_a_rule_speaks_where_its_figures_are_so_and_there_is_always_advice() -> 
         ({"found": 0.79}, "begin with", "train: grpo"),
     ]
     for changed, said, unsaid in cases:
-        told = "\n".join(advice(replace(TRAIN, **changed)))
-        assert said in told and unsaid not in told, changed
+        text = "\n".join(advice(replace(TRAIN, **changed)))
+        assert said in text and unsaid not in text, changed
     nothing = replace(TRAIN, gain_of_best={}, ambiguous_share=0.0, found=0.8)
     assert advice(nothing) == ["training can add little: last_answer finds nearly all that its pool holds"]

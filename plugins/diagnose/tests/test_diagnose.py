@@ -19,20 +19,22 @@ GIVEN = {**SMOKE["retriever"], "candidates": "question"}
 
 def test_it_plays_what_needs_no_training_and_says_what_to_do(place: Path, tiny: str) -> None:
     advice = diagnose(world_params(tiny), None, 10, Path("diagnosis"))
-    told = read_json(Path("diagnosis/diagnosis.json"))
+    figures = read_json(Path("diagnosis/diagnosis.json"))
     files = "data/questions/validation.jsonl and data/questions/train.jsonl"
-    assert told["questions"] == 10 and told["file"] == files and told["advice"] == advice
-    assert told["candidates"] == "corpus" and told["rolled_out"] == 10
-    assert {"frozen", "bm25", "hybrid", "last_answer", "oracle_query"} <= set(told["arms"])
-    assert not told["arms"].keys() & {"trained", "infonce", "rl_no_history"}
-    assert "best_by_kind" in told["arms"], "questions of several kinds"
+    assert figures["questions"] == 10 and figures["file"] == files and figures["advice"] == advice
+    assert figures["candidates"] == "corpus" and figures["rolled_out"] == 10
+    assert {"frozen", "bm25", "hybrid", "last_answer", "oracle_query"} <= set(figures["arms"])
+    assert not figures["arms"].keys() & {"trained", "infonce", "rl_no_history"}
+    assert "best_by_kind" in figures["arms"], "questions of several kinds"
     ceilings = ("oracle_query", "bm25_oracle_query", "best_by_kind")
-    assert told["best"] not in ceilings
-    assert told["found"] == max(own["all_gold"]["mean"] for name, own in told["arms"].items() if name not in ceilings)
-    pool = told["pool"]
-    shares = [told["all_gold"][str(depth * pool)] for depth in (1, 2, 4)]
-    assert shares == sorted(shares) and told["found"] <= shares[0] == told["ceiling"]
-    assert all(0 <= told[name] <= 1 for name in ("disagreeing", "all_right", "ambiguous_share"))
+    assert figures["best"] not in ceilings
+    assert figures["found"] == max(
+        own["all_gold"]["mean"] for name, own in figures["arms"].items() if name not in ceilings
+    )
+    pool = figures["pool"]
+    shares = [figures["all_gold"][str(depth * pool)] for depth in (1, 2, 4)]
+    assert shares == sorted(shares) and figures["found"] <= shares[0] == figures["ceiling"]
+    assert all(0 <= figures[name] <= 1 for name in ("disagreeing", "all_right", "ambiguous_share"))
     page = Path("diagnosis/index.html").read_text()
     assert all(sentence.replace("'", "&#39;") in page for sentence in advice) and "last_answer" in page
 
@@ -60,12 +62,12 @@ def test_questions_without_gold_in_the_index_are_played_where_training_searches(
     lost = sum(bool({*question.gold_ids} - {*asked[0].gold_ids}) for question in asked)
     assert lost > 12
     monkeypatch.setattr(Passages, "searchable_rows", lambda self: np.array(sorted(rows.values())))
-    told = rf"of 24 questions {lost} have gold that is not in the index; name questions"
-    with pytest.raises(CorpusError, match=told):
+    message = rf"of 24 questions {lost} have gold that is not in the index; name questions"
+    with pytest.raises(CorpusError, match=message):
         place_of(world_params(tiny), asked)
     own = [replace(question, candidate_ids=question.gold_ids) for question in asked]
-    where, played, (told,) = place_of(world_params(tiny, retriever=GIVEN), own)
-    assert where == "question" and played == own and "an easier task" in told
+    where, played, (note,) = place_of(world_params(tiny, retriever=GIVEN), own)
+    assert where == "question" and played == own and "an easier task" in note
 
 
 def test_the_same_questions_are_drawn_again_and_training_questions_fill_up(place: Path) -> None:

@@ -1,4 +1,4 @@
-"""What untrained play tells: gold at every depth, ambiguous queries, and the gain that n questions can show."""
+"""What untrained play measures: gold at every depth, ambiguous queries, and the gain that n questions can show."""
 
 from collections.abc import Sequence
 
@@ -51,7 +51,7 @@ def test_the_detectable_gain_is_found_in_8_of_10_samples() -> None:
     assert 0.77 < (z > 1.96).mean() < 0.83
 
 
-def test_of_much_gold_the_share_is_told() -> None:
+def test_of_much_gold_the_share_is_returned() -> None:
     question = Question("q", "Why?", gold_ids=("a", "b", "c", "d"))
     found = {"q": [("a", "x", "b", "c")]}
     assert [all_gold_at([question], found, depth, by_share=True) for depth in (1, 4)] == [[("q", 0.25)], [("q", 0.75)]]

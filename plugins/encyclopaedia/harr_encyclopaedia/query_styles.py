@@ -18,7 +18,7 @@ from harr_encyclopaedia.traces import Oracle, Reader
 QUERY_HOPS = (2,)
 """Numbers of hops of the questions that queries are learnt for."""
 
-STYLES = {"question": 0.5, "start": 0.2, "told": 0.3}
+STYLES = {"question": 0.5, "start": 0.2, "facts": 0.3}
 """How often a query is written in each style where no demonstration shows one."""
 SITUATIONS = 4
 """Maximum number of queries in a text that is learnt: up to three demonstrations, and what they demonstrate."""
@@ -31,13 +31,13 @@ UNFOUND = 0.15
 def query(question: str, context: Sequence[Passage], style: str) -> str:
     """Return what to search for next, knowing the ``context``; a question that cannot be parsed as it stands.
 
-    ``question``: all of it again. ``start``: the thing that it begins with. ``told``: what the passages say, and what
+    ``question``: all of it again. ``start``: the thing that it begins with. ``facts``: what the passages say, and what
     is to be found out about that.
 
     >>> text, found = "Where was the mother of Ada Brown born?", [Passage("p", "Her mother was Eva Gray.", "Ada Brown")]
-    >>> query(text, found, "start"), query(text, (), "told")
+    >>> query(text, found, "start"), query(text, (), "facts")
     ('Ada Brown', 'the mother of Ada Brown')
-    >>> query(text, found, "told")
+    >>> query(text, found, "facts")
     'the mother of Ada Brown is Eva Gray, the birthplace of Eva Gray'
     """
     chain = grammar.parse(question)
@@ -46,9 +46,9 @@ def query(question: str, context: Sequence[Passage], style: str) -> str:
     if style == "start":
         return chain.start
     subject, prefix, known = chain.start, "", 0
-    shown = [(passage.title, passage.text) for passage in context]
+    rows = [(passage.title, passage.text) for passage in context]
     for relation in chain.relations[:-1]:
-        values = facts(relation, subject, shown)
+        values = facts(relation, subject, rows)
         if len(values) != 1:
             break
         value = values.pop()
@@ -69,22 +69,24 @@ def examples(reader: Reader, rng: random.Random, passages: int) -> list[Piece]:
     for number in range(rng.randint(1, SITUATIONS)):
         question = rng.choice(reader.questions)
         context = _find_passages(question, reader, rng, passages)
-        shown = render(question.text, context)[0]
+        prompt = render(question.text, context)[0]
         completion = completion_text(query(question.text, context, style), "bare")
-        pieces += [(f"\n{shown}" if number else shown, False), (completion, True)]
+        pieces += [(f"\n{prompt}" if number else prompt, False), (completion, True)]
     return pieces
 
 
 def share_as_taught(generator: Generator, reader: Reader, number: int, passages: int) -> float:
-    """Return share of queries of later hops as the teacher writes them, after one demonstration of style ``told``."""
+    """Return share of queries of later hops as the teacher writes them, after one demonstration of style ``facts``."""
     rng = random.Random(0)
     requests, wanted = [], []
     for _ in range(number):
-        shown, asked = rng.sample(reader.questions, 2)
-        first, second = (_find_passages(question, reader, rng, passages, later=1.0) for question in (shown, asked))
-        example = Demonstration(shown.text, first, query(shown.text, first, "told"))
+        example_question, asked = rng.sample(reader.questions, 2)
+        first, second = (
+            _find_passages(question, reader, rng, passages, later=1.0) for question in (example_question, asked)
+        )
+        example = Demonstration(example_question.text, first, query(example_question.text, first, "facts"))
         requests.append(request(render(asked.text, second, [example])[0], "bare"))
-        wanted.append(query(asked.text, second, "told"))
+        wanted.append(query(asked.text, second, "facts"))
     written = map(query_of, generator.complete(requests))
     return sum(found == want for found, want in zip(written, wanted, strict=True)) / number
 

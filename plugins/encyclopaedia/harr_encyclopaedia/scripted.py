@@ -26,7 +26,7 @@ from harr_encyclopaedia.relations import SOURCES, Relation
 
 LABELS = "ABCDEFGH"
 _NOT_FOUND = {"status": "NOT_FOUND", "answer": ""}
-_SHOWN = re.compile(r"<information>(.*?)</information>\s*(?:<think>(.*?)</think>)?", re.DOTALL)
+_RESULTS = re.compile(r"<information>(.*?)</information>\s*(?:<think>(.*?)</think>)?", re.DOTALL)
 _FOUND = re.compile(r"<found> [A-Z] is (.*?) </found>")
 _DOCUMENT = re.compile(r"^Doc \d+\(Title: (.*?)\) ([A-Z].*)$", re.MULTILINE)
 
@@ -56,7 +56,7 @@ class Scripted:
 
 
 def turn(text: str) -> str:
-    """Return the next turn of a Search-R1 trace: what the last passages told, then a search or the answer.
+    """Return the next turn of a Search-R1 trace: what the last passages say, then a search or the answer.
 
     >>> turn("Question: Where was Ada Brown's mother born?\\n")
     '<think> mother, birthplace </think><search> What was the name of the mother of Ada Brown? </search>'
@@ -64,16 +64,16 @@ def turn(text: str) -> str:
     question, _, rest = text.partition("Question: ")[2].partition("\n")
     question = question.removesuffix("<|im_end|>")
     chain = grammar.parse(question)
-    shown = _SHOWN.findall(rest)
+    results = _RESULTS.findall(rest)
     if chain is None:
-        return "<answer> unknown </answer>" if shown else f"<search> {question} </search>"
-    hop = len(shown)
+        return "<answer> unknown </answer>" if results else f"<search> {question} </search>"
+    hop = len(results)
     if not hop:
         plan = ", ".join(relation.name.replace("_", " ") for relation in chain.relations)
         return f"<think> {plan} </think><search> {_query(question, chain, 0, '')} </search>"
-    subject = shown[-2][1].rpartition(" is ")[2].strip() if hop > 1 else chain.start
+    subject = results[-2][1].rpartition(" is ")[2].strip() if hop > 1 else chain.start
     relation = chain.relations[hop - 1]
-    found = facts(relation, subject, _DOCUMENT.findall(shown[-1][0]))
+    found = facts(relation, subject, _DOCUMENT.findall(results[-1][0]))
     value = found.pop() if len(found) == 1 else "unknown"
     thought = f"<think> {grammar.phrase(relation, subject)} is {value} </think>"
     if value == "unknown" or hop == len(chain.relations):
@@ -82,7 +82,7 @@ def turn(text: str) -> str:
 
 
 def plan(text: str) -> str:
-    """Return the next turn of an R-Search trace: a search graph, then what the last results told, and the answer.
+    """Return the next turn of an R-Search trace: a search graph, then what the last results say, and the answer.
 
     >>> print(plan("Question: Where was Ada Brown's mother born?\\n"))
     <think> mother, birthplace </think><search>
@@ -96,12 +96,14 @@ def plan(text: str) -> str:
     question, _, rest = text.partition("Question: ")[2].partition("\n")
     chain = grammar.parse(question)
     *earlier, results = rest.split("<result>")
-    shown = bool(earlier)
+    searched = bool(earlier)
     if chain is None:
         words = " ".join(question.split()[:10])
-        return "<answer> unknown </answer>" if shown else f"<search>\nNodes:\nA: {words} (General)\nEdges:\n</search>"
+        return (
+            "<answer> unknown </answer>" if searched else f"<search>\nNodes:\nA: {words} (General)\nEdges:\n</search>"
+        )
     names = [relation.name.replace("_", " ") for relation in chain.relations]
-    if not shown:
+    if not searched:
         subjects = [chain.start, *(f"${label}" for label in LABELS)]
         nodes = [
             f"{label}: {name} of {subject} ({SOURCES[relation.domain]})\n"
@@ -124,7 +126,7 @@ def plan(text: str) -> str:
 def follow(chain: grammar.Chain, passages: Sequence[tuple[str, str]]) -> list[tuple[Relation, str, str]]:
     """Return a question's chain through passages, as pairs of title and text: relation, subject and value of every hop.
 
-    It ends with the value "unknown" where a fact is not there, or is told in two ways.
+    It ends with the value "unknown" where a fact is not there, or is stated in two ways.
     """
     hops, value = [], chain.start
     for relation in chain.relations:

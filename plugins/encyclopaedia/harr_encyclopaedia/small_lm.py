@@ -94,7 +94,7 @@ def train_small_lm(params: Params, out: Path, work: Path, log: Log) -> dict[str,
 
 
 def check_pipeline(plays: str, pipeline: PipelineParams) -> None:
-    """Check that a model that was taught one format, and was shown no instructions, plays no other.
+    """Check that a model that was taught one format, and saw no instructions, plays no other.
 
     Raises:
         ParamsError: it does.
@@ -108,7 +108,7 @@ def check_pipeline(plays: str, pipeline: PipelineParams) -> None:
         )
     if (template := getattr(pipeline, "template", "bare")) != "bare":
         raise ParamsError(
-            f"the small language model was never shown the instructions of pipeline.template {template}; set bare"
+            f"the small language model never saw the instructions of pipeline.template {template}; set bare"
         )
     tools = list(dict.fromkeys(SOURCES.values())) if plays == "r_search" else []
     if unknown := {*tools} - {*getattr(pipeline, "tools", ())}:
@@ -120,7 +120,7 @@ def train(
 ) -> dict[str, float]:
     """Train the model and write it to ``out`` as a folder for transformers; a killed run resumes in ``work``.
 
-    A search shows ``k`` passages, as it will where the model plays: taught on three and shown two, a model took what
+    A search shows ``k`` passages, as it will where the model plays: taught on three and given two, a model took what
     the last one says. ``out/base`` is the model that it began from, before any training.
 
     Returns:

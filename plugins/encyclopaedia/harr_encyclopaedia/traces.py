@@ -27,7 +27,7 @@ from harr_encyclopaedia.world import make_world
 
 PASSAGES_PER_WORLD, QUESTIONS_PER_WORLD = 400, 24
 ALIKE = 0.8
-"""Share of passages that a search shows beside what it looks for, and of those read together, that are of one kind."""
+"""Share of passages that a search shows besides what it looks for, and of those read together, that are of one kind."""
 FIRST = 0.8
 """Share of searches whose gold passage, if they found it, is the first, as a search engine ranks."""
 MISSING = 0.05
@@ -123,10 +123,10 @@ def trace(question: Question, retriever: Retriever, plays: str = "search_r1", te
     teacher: Any = SimpleNamespace(complete=lambda requests: [says(request.prompt) for request in requests])
     [episode] = play([question], game_of(plays, len(question.gold_ids), template), retriever, teacher)
     pieces: list[Piece] = []
-    shown = 0
+    length = 0
     for turn in episode.turns:
-        pieces += [(turn.request.prompt[shown:], False), (turn.completion, True)]
-        shown = len(turn.request.prompt) + len(turn.completion)
+        pieces += [(turn.request.prompt[length:], False), (turn.completion, True)]
+        length = len(turn.request.prompt) + len(turn.completion)
     return pieces
 
 
@@ -200,7 +200,7 @@ def _more(reader: Reader, rng: random.Random, name: str, known: Sequence[str], c
 
 
 def _facts(passage: Passage) -> Iterator[tuple[str, str, str]]:
-    """Yield everything a passage states: what is told ("the mother of Ada Brown"), in which sentence, and its value."""
+    """Yield everything a passage states: what is stated ("the mother of Ada Brown"), in which sentence, and its value."""
     name, qualifier = grammar.split_title(passage.title)
     for relation in RELATIONS.values():
         for sentence in sentences(passage.text):

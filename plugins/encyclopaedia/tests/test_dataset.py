@@ -30,8 +30,8 @@ def test_it_validates_with_entities_of_its_own(tmp_path: Path, monkeypatch: pyte
     assert Path("data/questions/test.jsonl").read_text() == before
 
 
-def test_where_it_comes_from_is_told_and_wrong_settings_are_one_line() -> None:
-    told = preview(section(passages=200, train_questions=4, test_questions=4), "test", [], 0, 0)
-    assert told.corpus.startswith("the fictional encyclopaedia, 200 passages made from seed 0")
+def test_where_it_comes_from_is_named_and_wrong_settings_are_one_line() -> None:
+    found = preview(section(passages=200, train_questions=4, test_questions=4), "test", [], 0, 0)
+    assert found.corpus.startswith("the fictional encyclopaedia, 200 passages made from seed 0")
     with pytest.raises(ParamsError, match=r"^download\.settings: passages: should be greater than or equal to 200"):
         preview(section(passages=10), "test", [], 0, 0)

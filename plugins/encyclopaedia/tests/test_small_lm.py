@@ -62,10 +62,10 @@ def test_a_text_in_pieces_has_the_tokens_of_the_whole(seed: int, plays: str) -> 
     reader = open_world(seed, hops=(3,))
     rng = random.Random(seed)
     if plays == "leret":
-        told = examples(open_world(seed, hops=(2,)), rng, 3)
+        traced = examples(open_world(seed, hops=(2,)), rng, 3)
     else:
-        told = trace(reader.questions[0], Oracle(reader, rng, 3, missing=0.3), plays)
-    for pieces in (told, practice(reader, rng, 2, plays)):
+        traced = trace(reader.questions[0], Oracle(reader, rng, 3, missing=0.3), plays)
+    for pieces in (traced, practice(reader, rng, 2, plays)):
         ids, _ = small_lm._encode(tokenizer, pieces)
         whole = "".join(text for text, _ in pieces)
         assert ids == tokenizer(whole)["input_ids"]
@@ -93,7 +93,7 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: py
 def test_it_plays_the_pipeline_that_it_was_taught_and_no_other() -> None:
     for plays, pipeline, line in (
         ("search_r1", ReactParams(name="react"), "plays search_r1, not react; set generator.settings.plays"),
-        ("search_r1", SearchR1Params(name="search_r1"), "never shown the instructions of pipeline.template plain"),
+        ("search_r1", SearchR1Params(name="search_r1"), "never saw the instructions of pipeline.template plain"),
         ("r_search", RSearchParams(name="r_search", tools=("News",), template="bare"), "asks General, News, Academy"),
     ):
         with pytest.raises(ParamsError, match=line):

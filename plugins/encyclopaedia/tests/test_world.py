@@ -38,7 +38,7 @@ def test_a_world_has_as_many_passages_as_asked_for_and_follows_its_seed() -> Non
     assert first.questions("train", 20, [2])[:10] == again.questions("train", 10, [2]), "more begin with the same ones"
 
 
-def test_only_namesakes_share_a_name_and_they_are_told_apart(world: World) -> None:
+def test_only_namesakes_share_a_name_and_they_are_distinguished(world: World) -> None:
     entities = [(kind, index) for kind, count in world.counts.items() for index in range(count)]
     titles = [world.title(entity) for entity in entities]
     assert len(set(titles)) == len(titles)
@@ -77,8 +77,8 @@ def test_a_sentence_about_somebody_else_is_not_read() -> None:
     mother = RELATIONS["mother"]
     assert grammar.read(mother, "Ada Brown", "Ada Browne's mother was Clara Gray.") is None
     assert grammar.read(mother, "Ada Brown", "Ada Brown's mother was the poet Clara Gray.") == "the poet Clara Gray"
-    told = "The poet Clara Gray manages Marsh & Lowell."
-    assert grammar.read(RELATIONS["director"], "Marsh & Lowell", told) == "the poet Clara Gray"
+    sentence = "The poet Clara Gray manages Marsh & Lowell."
+    assert grammar.read(RELATIONS["director"], "Marsh & Lowell", sentence) == "the poet Clara Gray"
     assert grammar.read(RELATIONS["birthplace"], "Ada Brown", "She was born in 1898.") is None
     assert grammar.read(RELATIONS["birth_year"], "Ada Brown", "She was born in Ashford.") is None
     assert grammar.read(RELATIONS["birth_year"], "Ada Brown", "She was born in 1898.") == "1898"

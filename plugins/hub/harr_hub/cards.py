@@ -76,7 +76,7 @@ def dataset_card(name: str, statistics: Sequence[Mapping[str, Any]], kept: int, 
     return DATASET.format(
         name=name,
         license=_license(license),
-        choice=(chosen if played else "taken by harr {} as they are; none was played").format(__version__),
+        choice=(chosen if played else "set by harr {} as they are; none was played").format(__version__),
         order="from easy to hard" if played else "in random order",
         columns="`id`, `reward_mean`, `reward_std`, `kept`, `reason`" if played else "`id`, `kept`, `reason`",
         kept=kept,
@@ -162,11 +162,11 @@ def _evaluation(summary: Summary, contrasts: Summary) -> str:
     return EVALUATION.format(parts=_by_setting(whole, _compared)).rstrip()
 
 
-def _by_setting(summary: Summary, told: Callable[[Summary], str]) -> str:
-    """Return what is told of every setting, each under its name where there are several."""
+def _by_setting(summary: Summary, text: Callable[[Summary], str]) -> str:
+    """Return the text of every setting, each under its name where there are several."""
     parts = parts_of(summary)
     heads = {name: f"### {name or 'no setting'}\n\n" if len(parts) > 1 else "" for name in parts}
-    return "\n\n".join(f"{heads[name]}{told(part)}" for name, part in parts.items())
+    return "\n\n".join(f"{heads[name]}{text(part)}" for name, part in parts.items())
 
 
 def _compared(summary: Summary) -> str:
@@ -174,8 +174,8 @@ def _compared(summary: Summary) -> str:
     lead = headline(summary)
     compared, basis = comparisons(summary, lead) if summary.get("contrasts") else ({}, "")
     others = [f"- `trained` over `{rival}`: {_gain(gain)}" for rival, gain in compared.items()]
-    told = ["", f"Paired on the same questions, in points. {basis}", "", *others] if others else []
-    return "\n".join([*_arms(summary, lead), *told])
+    gains = ["", f"Paired on the same questions, in points. {basis}", "", *others] if others else []
+    return "\n".join([*_arms(summary, lead), *gains])
 
 
 def _metrics(summary: Summary) -> str:

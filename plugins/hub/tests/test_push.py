@@ -54,8 +54,8 @@ class Hub:
         if path.endswith("/preupload/main"):
             files = [file["path"] for file in json.loads(body)["files"]]
             modes = ["lfs" if file.endswith(".safetensors") else "regular" for file in files]
-            told = zip(files, modes, strict=True)
-            return 200, {"files": [{"path": file, "uploadMode": mode, "shouldIgnore": False} for file, mode in told]}
+            pairs = zip(files, modes, strict=True)
+            return 200, {"files": [{"path": file, "uploadMode": mode, "shouldIgnore": False} for file, mode in pairs]}
         if path.endswith("/info/lfs/objects/batch"):
             objects = json.loads(body)["objects"]
             for part in objects:
@@ -167,11 +167,11 @@ def test_everything_arrives_as_the_dry_run_said(finished: Path, push: Push) -> N
     assert hub.tokens == {f"Bearer {TOKEN}"}
     created = [(repo["name"], repo["visibility"]) for repo in hub.created]
     assert created == [("questions", "private"), ("retriever", "private")]
-    told = set(re.findall(r"^  (\S+) +([\d,]+) bytes  sha256 (\w{64})$", said.stdout, re.MULTILINE))
+    listed = set(re.findall(r"^  (\S+) +([\d,]+) bytes  sha256 (\w{64})$", said.stdout, re.MULTILINE))
     sent = {name: content for files in hub.files.values() for name, content in files.items() if name != "README.md"}
     cards = [files["README.md"] for files in hub.files.values()]
     pairs = [*sent.items(), *(("README.md", card) for card in cards)]
-    assert told == {(name, f"{len(c):,}", hashlib.sha256(c).hexdigest()) for name, c in pairs}
+    assert listed == {(name, f"{len(c):,}", hashlib.sha256(c).hexdigest()) for name, c in pairs}
     kinds = ["1_Pooling/config.json", "harr.json", "model.safetensors", "questions.jsonl", "statistics.jsonl"]
     assert sorted(sent) == kinds and sent["model.safetensors"] == LARGE
     assert all(card.decode() in said.stdout for card in cards)

@@ -15,13 +15,13 @@ class BeirParams(JudgedParams):
 
     root: PathOrName
     """Folder with corpus.jsonl, queries.jsonl (plain, gzipped or parquet) and qrels; of the hub's two repositories
-    the one with the corpus, with the other (<name>-qrels) beside it."""
+    the one with the corpus, with the other (<name>-qrels) next to it."""
 
 
 def open_folder(params: BeirParams) -> Source:
     """Open ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/<split>.tsv`` of a folder, the first two plain or gzipped.
 
-    The hub keeps judgements in a repository of their own, ``<name>-qrels``; beside the folder they are found, too.
+    The hub keeps judgements in a repository of their own, ``<name>-qrels``; next to the folder they are found, too.
     """
     root = Path(params.root)
     queries = {row.text("_id", "query"): row.text("text", "query") for row in read_rows(_one_of(root, "queries"))}

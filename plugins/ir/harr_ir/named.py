@@ -43,7 +43,7 @@ def open_named(params: NamedParams) -> Source:
             judged.setdefault(one.query_id, {})[one.doc_id] = int(one.relevance)
         return {query.query_id: query.default_text() for query in _fetched(found.queries_iter, name)}, judged
 
-    opened(params.train)  # a wrong name is told before anything is fetched
+    opened(params.train)  # a wrong name ends it before anything is fetched
     documents = _fetched(opened(params.test).docs_iter, params.test)
     texts = (
         (one.doc_id, getattr(one, "title", ""), getattr(one, "text", "") or one.default_text()) for one in documents

@@ -29,9 +29,9 @@ QUERIES = (
 QRELS = {"train": "q1\td1\t1\nq3\td2\t0\n", "test": "q2\td1\t1\nq2\td2\t2\nq2\td3\t0\n"}
 
 
-def beir(root: Path, qrels: Mapping[str, str] = QRELS, *, beside: bool = False) -> None:
+def beir(root: Path, qrels: Mapping[str, str] = QRELS, *, apart: bool = False) -> None:
     """Write a folder in BEIR's layout."""
-    judged = root.with_name(f"{root.name}-qrels") if beside else root / "qrels"
+    judged = root.with_name(f"{root.name}-qrels") if apart else root / "qrels"
     judged.mkdir(parents=True)
     write_rows(root / "corpus.jsonl.gz", CORPUS)
     write_rows(root / "queries.jsonl", QUERIES)
@@ -48,9 +48,9 @@ def read(split: str) -> list[tuple[str, str, tuple[str, ...], tuple[int, ...]]]:
     return [(question.id, question.text, question.gold_ids, question.grades) for question in questions(split)]
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_a_folder_of_beir_is_read(beside: bool) -> None:
-    beir(Path("nf"), beside=beside)
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_folder_of_beir_is_read(apart: bool) -> None:
+    beir(Path("nf"), apart=apart)
     figures = load("beir", root="nf")
     assert figures["passages"] == 4 and figures["left_out"] == 1
     assert figures["train_queries_without_relevant_passages"] == 1
@@ -123,7 +123,7 @@ def test_a_data_set_of_ir_datasets_is_read() -> None:
     for train, test, line in (
         ("gone", "test", "gone is no data set of ir_datasets"),
         ("harr-tests/bare", "test", "has no judged queries"),
-        ("gone", "unreached", "gone is no data set of ir_datasets"),  # told before anything is fetched
+        ("gone", "unreached", "gone is no data set of ir_datasets"),  # refused before anything is fetched
         ("harr-tests/unreached", "unreached", r"of ir_datasets cannot be read \(.*no route to host\); connect"),
     ):
         with pytest.raises(CorpusError, match=line):

@@ -1,4 +1,4 @@
-"""A multi-vector model (ColBERT, arXiv 2004.12832) orders the first passages of another search anew.
+"""A multi-vector model (ColBERT, arXiv 2004.12832) reorders the first passages of another search.
 
 Token vectors of a whole corpus would take a hundred times the room of one vector a passage, so those of the passages
 that come up are made as they come up, and kept.

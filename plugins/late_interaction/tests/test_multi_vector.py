@@ -37,11 +37,11 @@ def test_passages_stand_in_the_order_of_maxsim(multi_vector: Path) -> None:
     asked = searches("Where was Eva Gray born?", "painter", "town river")
     found = Reranked(base, vectors, k=3, depth=4).retrieve(asked)
     assert [[search.k for search in batch] for batch in base.batches] == [[4, 4, 4]]
-    told = vectors.model.encode_document([p.content for p in PASSAGES], convert_to_numpy=True)
-    assert {tokens.shape[1] for tokens in told} == {32}
+    matrices = vectors.model.encode_document([p.content for p in PASSAGES], convert_to_numpy=True)
+    assert {tokens.shape[1] for tokens in matrices} == {32}
     for search, retrieval in zip(asked, found, strict=True):
         own = vectors.model.encode_query([search.query], convert_to_numpy=True)[0]
-        scores = [float((own @ tokens.T).max(axis=1).sum()) for tokens in told]
+        scores = [float((own @ tokens.T).max(axis=1).sum()) for tokens in matrices]
         order = sorted(range(4), key=lambda place: (-round(scores[place], 4), place))[:3]
         assert [passage.id for passage in retrieval.passages] == [PASSAGES[place].id for place in order]
         assert np.allclose(retrieval.scores, [scores[place] for place in order], atol=1e-4)
@@ -89,8 +89,8 @@ def test_it_searches_where_the_language_model_learns(
 ) -> None:
     """``retriever.function``: the pool of the search, in another order."""
     section, encoder = RetrieverParams(k=3, pool=8, search=search), Encoder(tiny, max_tokens=64)
-    told = section.model_copy(update={"function": MULTI_VECTOR, "settings": {"model": str(multi_vector)}})
-    late = fixed_retriever(told, search, encoder, searched, "corpus")
+    own = section.model_copy(update={"function": MULTI_VECTOR, "settings": {"model": str(multi_vector)}})
+    late = fixed_retriever(own, search, encoder, searched, "corpus")
     pools = fixed_retriever(section, search, encoder, searched, "corpus").retrieve(searches("snow", "Bath", k=8))
     for found, pool in zip(late.retrieve(searches("snow", "Bath")), pools, strict=True):
         assert {*found.passages} < {*pool.passages} and len(found.passages) == 3

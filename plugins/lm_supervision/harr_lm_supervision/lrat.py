@@ -61,16 +61,16 @@ def preferred(
 
     The positive of a state is what had the highest mean advantage among the rollouts that chose it there, above 0.
     """
-    told: dict[tuple[str, str], dict[str, list[float]]] = {}
+    earned_by_state: dict[tuple[str, str], dict[str, list[float]]] = {}
     for episode, by_step in zip(episodes, advantages, strict=True):
         for step, advantage in zip(episode.steps, by_step, strict=True):
-            earned = told.setdefault((episode.question.id, step.retrieval.state), {})
+            earned = earned_by_state.setdefault((episode.question.id, step.retrieval.state), {})
             for passage in step.retrieval.passages:
                 earned.setdefault(passage.id, []).append(advantage)
     targets: dict[str, str] = {}
     weights: dict[str, float] = {}
     gained: dict[str, dict[str, None]] = {}
-    for (question, state), earned in told.items():
+    for (question, state), earned in earned_by_state.items():
         means = {pid: fmean(values) for pid, values in earned.items()}
         better = [pid for pid in means if means[pid] > NEGLIGIBLE]
         if better:

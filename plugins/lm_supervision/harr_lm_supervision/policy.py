@@ -47,9 +47,9 @@ def policy_of(kind: type[Policy], params: FunctionTrainParams) -> Policy:
     """
     run = params.run if isinstance(params, ArmTrainParams) else params
     shared = GRPOParams if isinstance(run, GRPOParams) else PolicyParams
-    told = {name: getattr(run, name) for name in shared.model_fields if hasattr(run, name)}
-    told |= {"method": "grpo", **params.settings.get("grpo", {}), "own": params.settings}
-    policy = read_section(kind, told, "settings of a method of harr_lm_supervision")
+    settings = {name: getattr(run, name) for name in shared.model_fields if hasattr(run, name)}
+    settings |= {"method": "grpo", **params.settings.get("grpo", {}), "own": params.settings}
+    policy = read_section(kind, settings, "settings of a method of harr_lm_supervision")
     warm = policy.infonce.model_copy(update={"learning_rate": policy.warm_rate})
     rate = policy.own.learning_rate or policy.optimizer.learning_rate
     optimizer = policy.optimizer.model_copy(update={"learning_rate": rate})

@@ -71,7 +71,7 @@ def passage_rewards(episodes: Sequence[Episode], totals: Sequence[float], group_
 
     That is the mean reward of the rollouts that chose it, and the least of these for a passage that none chose.
     """
-    told: dict[str, dict[int, float]] = {}
+    rewards: dict[str, dict[int, float]] = {}
     played = iter(zip(episodes, totals, strict=True))
     for group in iter(lambda: list(islice(played, group_size)), []):
         earned: dict[str, dict[int, list[float]]] = {}
@@ -83,8 +83,8 @@ def passage_rewards(episodes: Sequence[Episode], totals: Sequence[float], group_
             means = {row: fmean(values) for row, values in rows.items()}
             worst = min(means.values())
             if max(means.values()) - worst > NEGLIGIBLE:
-                told.setdefault(state, dict.fromkeys(pools[state], worst) | means)
-    return told
+                rewards.setdefault(state, dict.fromkeys(pools[state], worst) | means)
+    return rewards
 
 
 def _choices(episode: Episode) -> Iterator[tuple[str, int]]:

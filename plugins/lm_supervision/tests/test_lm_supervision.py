@@ -101,8 +101,8 @@ def test_a_passage_is_worth_what_the_rollouts_that_chose_it_earned_on_average() 
         Episode(question, (chose("alone", (4, 6)),)),
     ]
     rewards = passage_rewards([*group, *group], [1.0, 0.0, 1.0, 0.0, *[0.5] * 4], 4)
-    told = {"s": {1: 0.5, 2: 1.0, 3: 0.5, 9: 0.5}}
-    assert rewards == told, "what nobody compared is left out; what nobody chose is worth no more than the worst"
+    expected = {"s": {1: 0.5, 2: 1.0, 3: 0.5, 9: 0.5}}
+    assert rewards == expected, "what nobody compared is left out; what nobody chose is worth no more than the worst"
 
 
 @pytest.mark.parametrize("temperature", [None, 0.5])

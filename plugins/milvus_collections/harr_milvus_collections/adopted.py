@@ -38,7 +38,7 @@ SAMPLED = 100
 LEAST_COSINE = 0.99
 """Cosine at least of a passage's vector there and here: the encoder is the same, its arithmetic may differ a little."""
 EMBEDDED = 20
-"""Number of passages that are embedded again, where no corpus lies beside the collection."""
+"""Number of passages that are embedded again, where the collection has no corpus."""
 LEAST_MEDIAN = 0.9
 """Median cosine at least of their vectors there and here; shortened texts and another precision differ a little."""
 ROWS = "rows.npy"
@@ -119,7 +119,7 @@ def open_adopted(passages: Passages, vectors: Vectors, params: IndexParams, out:
 
 @contextmanager
 def open_collection(params: IndexParams) -> Iterator[Corpus]:
-    """Open an adopted collection without a corpus beside it: passages and vectors are what it holds.
+    """Open an adopted collection without a corpus: it has the passages and vectors.
 
     Raises:
         ParamsError: collection or field is not there, or has another type or metric.

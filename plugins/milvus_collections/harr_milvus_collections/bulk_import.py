@@ -90,7 +90,7 @@ def import_passages(
     """Write a part to ``place`` file by file, and have each imported; a file is removed when it is.
 
     ``progress`` (a json file) says what is under way: after a kill the last jobs are waited for, and it goes on. It is
-    taken away where a job failed, since such a job stays failed: the next call begins anew.
+    removed where a job failed, since such a job stays failed: the next call begins again.
 
     Raises:
         ParamsError: the folder or bucket cannot be written.

@@ -23,7 +23,7 @@ class AdoptParams(Section):
     vector_field: str = "vector"
     """Name of the field with their vectors, made by section ``encoder``, of length 1."""
     text_field: str = "text"
-    """Name of the field with their texts, read where no corpus lies beside (``harr.Retriever``)."""
+    """Name of the field with their texts, read where there is no corpus (``harr.Retriever``)."""
     title_field: str = ""
     """Name of the field with their titles, read likewise; if empty, they have none."""
     filter: str = ""

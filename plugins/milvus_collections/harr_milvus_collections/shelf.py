@@ -1,4 +1,4 @@
-"""Passages of a collection that the user has, where no corpus lies beside it: read as they are found."""
+"""Passages of a collection that the user has, which has no corpus: read as they are found."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ class Shelf:
         self._kept = {0: (Passage("", ""), np.zeros(width, dtype=np.float32))}
 
     def put(self, hits: Hits) -> Mapping[str, int]:
-        """Return the rows of passages, which are held from now on."""
+        """Return the rows of passages, which stay in memory from now on."""
         self._put += len(hits)
         rows = {}
         for name, fields in hits:

@@ -55,7 +55,7 @@ def client(uri: str) -> Iterator[Connection]:
 def fill(
     client: Connection, name: str, rows: list[dict[str, Any]], key: tuple[str, DataType], index: dict[str, Any]
 ) -> None:
-    """Make a collection of rows with undeclared fields beside key and vector."""
+    """Make a collection of rows with undeclared fields besides key and vector."""
     schema = client.create_schema(auto_id=False, enable_dynamic_field=True)
     schema.add_field(*key, is_primary=True, **({"max_length": 100} if key[1] is DataType.VARCHAR else {}))
     schema.add_field("vector", DataType.FLOAT_VECTOR, dim=WIDTH)
@@ -90,8 +90,8 @@ def test_a_collection_is_searched_and_not_written(
         assert (np.diff(scores, axis=1) <= 1e-6).all() and index.rows == 300
         with pytest.raises(IndexMismatch, match="no BM25"):
             index.search_text(["town"], 1)
-    told = check_recall(passages, vectors, params, out, ["?"] * 50, lambda texts: DRAWN[: len(texts)], 20)
-    assert told["recall_at_pool"] == 1.0
+    figures = check_recall(passages, vectors, params, out, ["?"] * 50, lambda texts: DRAWN[: len(texts)], 20)
+    assert figures["recall_at_pool"] == 1.0
     after = sorted(client.list_collections()), client.describe_collection(collection), client.list_indexes(collection)
     assert before == after
     assert client.query(collection, output_fields=["count(*)"])[0]["count(*)"] == 300
@@ -117,7 +117,7 @@ def test_what_does_not_fit_is_one_line(uri: str, passages: Passages, vectors: Ve
     wide = Vectors({"identity": "feed", "rows": ROWS, "width": 4}, [np.ascontiguousarray(DRAWN[:, :4])])
     write_passages([Passage(f"pä{i}", "Town.") for i in range(ROWS + 9)], tmp_path / "more")
     more = Passages.open(tmp_path / "more")
-    for given, corpus, embedded, told in (
+    for given, corpus, embedded, message in (
         (
             {"collection": "their"},
             passages,
@@ -130,7 +130,7 @@ def test_what_does_not_fit_is_one_line(uri: str, passages: Passages, vectors: Ve
         ({}, more, vectors, r"^collection theirs at \S+ lacks 9 of the 309 passages of data/corpus"),
         ({"id_field": "tenant"}, passages, vectors, r"has no passage of data/corpus by its tenant; correct"),
     ):
-        with pytest.raises((ParamsError, IndexMismatch), match=told) as error:
+        with pytest.raises((ParamsError, IndexMismatch), match=message) as error:
             params = section(uri, **{"collection": "theirs", **given})
             adopt_collection(corpus, embedded, params, tmp_path / "out", tmp_path / "work")
         assert "\n" not in str(error.value) and not (tmp_path / "out").exists()

@@ -76,7 +76,7 @@ def test_a_killed_import_starts_no_job_twice(passages: Passages, vectors: Vector
     assert not list((tmp_path / "bulk").iterdir())
 
 
-def test_what_goes_wrong_is_told(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
+def test_what_goes_wrong_is_reported(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
     params, place = IndexParams(full_text=False), (tmp_path / "bulk").as_uri()
     numbers = count()
     calls = (lambda _: next(numbers), lambda job: ("Completed" if job else "Failed", "no such file"), lambda _: None)

@@ -97,12 +97,12 @@ def test_a_project_without_a_corpus_has_the_collection_as_one(
 def test_what_does_not_fit_is_refused(project: Path, trained: Path, uri: str) -> None:
     """Among it a retriever that reads the words of the whole corpus, which no collection tells."""
     there = "http://127.0.0.1:1"
-    for folder, index, told in (
+    for folder, index, message in (
         (trained, alone(uri, collection="turned"), r"^vectors of the adopted .* width 48 and a cosine of -?0\.\d\d"),
         (trained, alone(uri, title_field="title"), r"^index\.settings\.title_field: collection theirs has no field"),
         (project / "models/retriever", alone(uri), r"retriever\.link_features reads the words and titles of the whole"),
         (trained, collection(there), r"^index\.settings: collection is missing"),
         (trained, collection("", collection="theirs"), r"^index\.function: \S+ is for a Milvus server"),
     ):
-        with pytest.raises((IndexMismatch, ParamsError), match=told):
+        with pytest.raises((IndexMismatch, ParamsError), match=message):
             harr.Retriever.load(folder, index=index)

@@ -62,7 +62,7 @@ class MtebSearch:
         self._ids: list[str] = []
         self._vectors_ND = torch.empty(0)
 
-    def index(self, corpus: Any, **told: Any) -> None:
+    def index(self, corpus: Any, **options: Any) -> None:
         """Embed a corpus: rows with ``id``, ``text`` and, maybe, ``title``."""
         passages = [Passage(str(row["id"]), row["text"], row.get("title") or "") for row in corpus]
         self._ids = [passage.id for passage in passages]
@@ -70,7 +70,7 @@ class MtebSearch:
         self._vectors_ND = torch.from_numpy(self._passages.encode(texts, prompt=self._passages.passage_prompt))
 
     def search(
-        self, queries: Any, *, top_k: int, top_ranked: Mapping[str, Sequence[str]] | None = None, **told: Any
+        self, queries: Any, *, top_k: int, top_ranked: Mapping[str, Sequence[str]] | None = None, **options: Any
     ) -> dict[str, dict[str, float]]:
         """Return the scores of the ``top_k`` best passages of every query; ``top_ranked``: of these passages only."""
         names = [str(row["id"]) for row in queries]
@@ -92,7 +92,7 @@ class MtebSearch:
         return found
 
 
-def as_search(name: str, told: Any, *, statuses: bool) -> Search:
+def as_search(name: str, query: Any, *, statuses: bool) -> Search:
     """Return a query of mteb as a search: a text, or a conversation, read as `harr serve` reads a chat: earlier turns
     are finished hops.
 
@@ -101,9 +101,9 @@ def as_search(name: str, told: Any, *, statuses: bool) -> Search:
     >>> found.question.text, found.query, [(hop.query, hop.answer) for hop in found.hops]
     ('Where was she born?', 'Where was she born?', [('Who founded Acme?', 'Ada Brown')])
     """
-    if isinstance(told, str):
-        return Search(Question(name, told), told)
-    said = [(turn["role"], turn["content"]) if isinstance(turn, Mapping) else ("user", str(turn)) for turn in told]
+    if isinstance(query, str):
+        return Search(Question(name, query), query)
+    said = [(turn["role"], turn["content"]) if isinstance(turn, Mapping) else ("user", str(turn)) for turn in query]
     asked, before = conversation(said)
     return Search(Question(name, asked), asked, tuple(finish_hop(*turn, "", statuses=statuses) for turn in before))
 
@@ -149,14 +149,19 @@ def _of_folder(folder: Path, split: str) -> Any:
         main_score="ndcg_at_10",
     )
     rows = Dataset.from_list
-    held: Any = {"corpus": rows(passages), "queries": rows(queries), "relevant_docs": relevant, "top_ranked": None}
+    split_data: Any = {
+        "corpus": rows(passages),
+        "queries": rows(queries),
+        "relevant_docs": relevant,
+        "top_ranked": None,
+    }
 
     class FolderTask(mteb.abstasks.AbsTaskRetrieval):
         """Its data is there already."""
 
         def load_data(self, *_: Any, **__: Any) -> None:
-            """Take what the files held."""
-            self.dataset, self.data_loaded = {"default": {split: held}}, True
+            """Take the data of the files."""
+            self.dataset, self.data_loaded = {"default": {split: split_data}}, True
 
     FolderTask.metadata = metadata
     return FolderTask()

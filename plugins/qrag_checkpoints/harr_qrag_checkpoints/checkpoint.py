@@ -75,9 +75,9 @@ def _fill(encoder: Encoder, critic: Mapping[str, Tensor], prefix: str, checkpoin
             "set encoder.normalize: false, and encoder.model to a base without a later layer"
         )
     own = {name.removeprefix(prefix): weight for name, weight in critic.items() if name.startswith(prefix)}
-    told = model[0].auto_model.load_state_dict(own, strict=False) if _fits(model[0].auto_model, own) else None
-    strange = [] if told is None else [*told.missing_keys, *told.unexpected_keys]
-    if told is None or [name for name in strange if not name.startswith(UNREAD)]:
+    loaded = model[0].auto_model.load_state_dict(own, strict=False) if _fits(model[0].auto_model, own) else None
+    strange = [] if loaded is None else [*loaded.missing_keys, *loaded.unexpected_keys]
+    if loaded is None or [name for name in strange if not name.startswith(UNREAD)]:
         raise ModelError(
             f"{checkpoint} was not trained from {encoder.name}: its weights under {prefix} have other names or shapes; "
             "set encoder.model to the base that it was trained from"

@@ -25,6 +25,11 @@ def convert_checkpoint(params: Params, checkpoint: Path, out: Path) -> Path:
     states, actions = build_encoder(params.encoder), build_encoder(params.encoder)
     states.limit(params.retriever.max_tokens)
     towers = towers_policy(params.retriever, states, actions, None)
-    told = {"base": states.identity, "base_model": states.name, **loading_facts(params, params.encoder), **towers.facts}
-    convert(checkpoint, states, actions, out, WORK / "convert", told)
+    facts = {
+        "base": states.identity,
+        "base_model": states.name,
+        **loading_facts(params, params.encoder),
+        **towers.facts,
+    }
+    convert(checkpoint, states, actions, out, WORK / "convert", facts)
     return out

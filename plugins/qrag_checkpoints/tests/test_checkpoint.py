@@ -96,19 +96,19 @@ def test_values_and_picks_are_theirs(checkpoint: Path, tmp_path: Path) -> None:
     convert(checkpoint, base(), base(), tmp_path / "model", tmp_path / "work", FACTS)
     towers = trained_towers(ENCODER, RETRIEVER, tmp_path / "model")
     document = towers.attach_document(QUESTION, tuple(map(Passage, QUESTION.candidate_ids, SENTENCES)))
-    shown, taken = [QUESTION.text], []
+    texts, picked = [QUESTION.text], []
     for _ in range(3):
-        hops = tuple(Hop("", SENTENCES[place]) for place in taken)
-        search = Search(QUESTION, QUESTION.text, hops, frozenset(document.passages[place].id for place in taken))
+        hops = tuple(Hop("", SENTENCES[place]) for place in picked)
+        search = Search(QUESTION, QUESTION.text, hops, frozenset(document.passages[place].id for place in picked))
         (text,), _ = towers.state_texts([search])
-        found = towers.critics(towers.encode_states([text])[0], document, sorted(taken)).sum(0).tolist()
-        wanted = by_hand(checkpoint, shown, taken)
+        found = towers.critics(towers.encode_states([text])[0], document, sorted(picked)).sum(0).tolist()
+        wanted = by_hand(checkpoint, texts, picked)
         assert found == pytest.approx(wanted, abs=1e-5) and np.ptp(wanted) > 1e-3
         (retrieval,) = towers.retrieve([search])
         place = document.place[retrieval.passages[0].id]
-        assert place == max((n for n in range(6) if n not in taken), key=lambda n: wanted[n])
-        taken = sorted([*taken, place])
-        shown = [QUESTION.text, *(SENTENCES[place] for place in taken)]
+        assert place == max((n for n in range(6) if n not in picked), key=lambda n: wanted[n])
+        picked = sorted([*picked, place])
+        texts = [QUESTION.text, *(SENTENCES[place] for place in picked)]
 
 
 def test_what_is_no_such_checkpoint_is_refused_in_a_line(checkpoint: Path, tmp_path: Path) -> None:

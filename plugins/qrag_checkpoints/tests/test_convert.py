@@ -36,8 +36,8 @@ def test_the_command_writes_a_model_with_all_that_its_players_ask_for(
     params = Params.load(Path("run.yaml"))
     towers = trained_towers(params.encoder, params.retriever, Path("model"))
     assert (towers.mode, towers.scale, towers.states.normalize) == ("relative_whole", 0.01, False)
-    told = read_json(Path("model/harr.json"))
-    assert told["base_model"] == tiny and told["encoder"]["normalize"] is False
+    known = read_json(Path("model/harr.json"))
+    assert known["base_model"] == tiny and known["encoder"]["normalize"] is False
     assert "encode_query" in Path("model/README.md").read_text()
 
     Path("other.pt").write_text("nothing")

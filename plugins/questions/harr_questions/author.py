@@ -65,16 +65,16 @@ def write_questions_of(
     ``folder`` gets train.jsonl, validation.jsonl and test.jsonl, and dropped.jsonl with the reasons; it appears whole.
 
     Raises:
-        CorpusError: no passage is long enough; or of a split no question was kept. dropped.jsonl is then beside
+        CorpusError: no passage is long enough; or of a split no question was kept. dropped.jsonl is then next to
             ``folder``.
     """
     parts = plan(params, passages, seed)
     written, asked = Written({split: [] for split in SPLITS}), Asked()
     with bar(total=sum(part.wanted for part in parts), desc="questions: kept", unit="question") as progress:
         for _ in stoppable(itertools.takewhile(bool, (_open(parts) for _ in itertools.count()))):
-            for part, draft, reason, told in _round(parts, writer, asked):
+            for part, draft, reason, replies in _round(parts, writer, asked):
                 if reason:
-                    written.dropped.append({"reason": reason, **told, **draft.row, "split": draft.split})
+                    written.dropped.append({"reason": reason, **replies, **draft.row, "split": draft.split})
                 elif part.kept < part.wanted:
                     part.kept += 1
                     written.kept[part.split].append(draft)
@@ -145,8 +145,8 @@ def _round(
             found.append((part, draft, fault, {}))
             continue
         whole, blind, *alone = answers[draft.id]
-        told = {"answered": whole, "without passages": blind, **({"from one alone": alone} if alone else {})}
-        found.append((part, draft, verdict(draft, whole, blind, alone), told))
+        checks = {"answered": whole, "without passages": blind, **({"from one alone": alone} if alone else {})}
+        found.append((part, draft, verdict(draft, whole, blind, alone), checks))
     return found
 
 
@@ -166,10 +166,10 @@ def read_reply(reply: str, number: int) -> list[tuple[str, str]]:
     >>> read_reply("I cannot.", 3), read_reply('{"questions": []}', 3)
     ([('', '')], [])
     """
-    told = last_json(reply, "questions").get("questions")
-    if not isinstance(told, list):
+    proposed = last_json(reply, "questions").get("questions")
+    if not isinstance(proposed, list):
         return [("", "")]
-    rows = [row if isinstance(row, dict) else {} for row in told[:number]]
+    rows = [row if isinstance(row, dict) else {} for row in proposed[:number]]
     return [(line(row.get("question")), line(row.get("answer"))) for row in rows]
 
 
@@ -181,8 +181,8 @@ def _writing(passages: Sequence[Passage], number: int) -> Generate:
 def _checks(draft: Draft) -> list[Generate]:
     """Return the question asked again: with its passages, without any, and of several with each alone."""
     several = draft.passages if len(draft.passages) > 1 else ()
-    shown = [passages_text(group)[0] for group in (draft.passages, *((passage,) for passage in several))]
-    whole, *alone = [messages(_prompt("again"), passages=text, question=draft.question) for text in shown]
+    texts = [passages_text(group)[0] for group in (draft.passages, *((passage,) for passage in several))]
+    whole, *alone = [messages(_prompt("again"), passages=text, question=draft.question) for text in texts]
     return [whole, messages(_prompt("blind"), question=draft.question), *alone]
 
 

@@ -22,8 +22,8 @@ def partners(passages: Sequence[Passage]) -> list[tuple[int, int]]:
 
     Near is the cosine of words weighed by how rare they are; a word that one passage alone has counts for nothing.
 
-    >>> told = ["The pump P7 is by Acme.", "Acme sits in Ashford.", "Cats sleep.", "The pump P7 is by Acme."]
-    >>> partners([Passage(str(number), text) for number, text in enumerate(told)])
+    >>> texts = ["The pump P7 is by Acme.", "Acme sits in Ashford.", "Cats sleep.", "The pump P7 is by Acme."]
+    >>> partners([Passage(str(number), text) for number, text in enumerate(texts)])
     [(0, 1), (3, 1)]
     """
     words = [Counter(re.findall(r"\w\w+", passage.content.casefold())) for passage in passages]

@@ -95,7 +95,7 @@ def copies(question: str, text: str) -> bool:
 
 
 class Asked:
-    """The questions that were taken so far, over all splits, to find those that are the same in other words."""
+    """The questions that were accepted so far, over all splits, to find those that are the same in other words."""
 
     def __init__(self) -> None:
         self._words: list[frozenset[str]] = []

@@ -44,7 +44,7 @@ ONE = {name: (f"Which instrument is heard from {name}?", f"{name.lower()}phone")
 
 
 class Model:
-    """A stand-in for a language model: what it says follows from what it is shown, as with the most likely tokens."""
+    """A stand-in for a language model: what it says follows from its prompt, as with the most likely tokens."""
 
     def __init__(self, reply: str = "", gives_up_after: int = 10**6) -> None:
         self.book: dict[str, tuple[str, set[str]]] = {}
@@ -171,8 +171,12 @@ def test_the_command_writes_files_that_the_recipe_reads(
         with pytest.raises(SystemExit) as ended:
             main("questions", "--hops", "1", "2", "--out", "questions")
         assert not ended.value.code
-        told = capsys.readouterr().out
-        assert "24 passages" in told and "written: questions/" in told and "the question copies its passage 1" in told
+        output = capsys.readouterr().out
+        assert (
+            "24 passages" in output
+            and "written: questions/" in output
+            and "the question copies its passage 1" in output
+        )
         with pytest.raises(SystemExit) as ended:
             main("questions")
         assert ended.value.code == 1

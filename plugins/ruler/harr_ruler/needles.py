@@ -44,14 +44,14 @@ _VALUE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b\d{7}\b")
 
 
 class NeedlesParams(HaystackParams):
-    """Needles in a haystack: values told in between the sentences of a long text."""
+    """Needles in a haystack: values stated between the sentences of a long text."""
 
     kind: Literal["single", "multi_key", "multi_value", "multi_query"]
     """Task of RULER: one needle, distractors with other keys, several values of a key, or several keys asked for."""
     keys: Literal["words", "uuids"] = "words"
     """What is asked for: an adjective and a noun, or a UUID."""
     values: Literal["numbers", "uuids"] = "numbers"
-    """What is told of a key: a number of seven digits, or a UUID."""
+    """What a needle says of a key: a number of seven digits, or a UUID."""
     noise: PathOrName
     """Haystack: a text file (RULER's essays), a JSON lines file with ``text``, repeated (RULER's five sentences again
     and again), needles (of keys that nobody asks for), or a function ``package.module:name`` that returns texts."""

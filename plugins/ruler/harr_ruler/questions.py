@@ -20,7 +20,7 @@ class ParagraphsParams(HaystackParams):
     """Questions whose gold paragraphs stand between those of other questions."""
 
     noise: PathOrName
-    """JSON lines file with the paragraphs, ``{id, text, title?}``: the gold ones, and those told in between."""
+    """JSON lines file with the paragraphs, ``{id, text, title?}``: the gold ones, and those in between."""
     train: NonEmpty[PathOrName]
     """Files of training questions ``{id, question, answers, supporting}``, of which at most train_questions are drawn
     by the seed."""

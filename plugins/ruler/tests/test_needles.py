@@ -23,7 +23,7 @@ def section(function: str = "harr_ruler.needles:DATASET", **settings: object) ->
     return FunctionDatasetParams(dataset="function", function=function, settings={"noise": "repeated"} | settings)
 
 
-def told(fact: str, keys: str, values: str) -> tuple[str, str]:
+def key_and_value(fact: str, keys: str, values: str) -> tuple[str, str]:
     """The key and the value of a needle, which must have RULER's form."""
     found = re.fullmatch(f"One of the special magic {values} for ({KEY[keys]}) is: ({VALUE[values]})\\.", fact)
     assert found, fact
@@ -39,7 +39,7 @@ def test_gold_facts_are_those_of_the_names_in_the_question(
 ) -> None:
     for story in make_needles(kind, 50, 0, keys, values):
         assert (len(story.facts), len(story.gold)) == (facts, gold)
-        pairs = [told(fact, keys, values) for fact in story.facts]
+        pairs = [key_and_value(fact, keys, values) for fact in story.facts]
         asked = {place for place, (key, _) in enumerate(pairs) if key in story.question}
         assert set(story.gold) == asked
         assert story.answers == (", ".join(pairs[place][1] for place in story.gold),)
@@ -64,8 +64,8 @@ def test_needles_are_in_the_document(kind: str, noise: str, tmp_path: Path, monk
     source = found.load(own)
     assert found.apart and preview(params, "test", [], 0, 0).corpus.startswith("documents of 40 sentences")
     assert found.stories
-    told = found.stories(own)
-    longest = [len(passages) for _, passages in stretch_stories(told, 50, noise_for(told, 50))]
+    stories = found.stories(own)
+    longest = [len(passages) for _, passages in stretch_stories(stories, 50, noise_for(stories, 50))]
     assert longest == [50] * 5, "as `harr lengths` plays them"
     texts = {passage.id: passage.text for passage in source.passages}
     for question in (*source.train, *source.test):

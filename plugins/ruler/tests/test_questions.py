@@ -31,10 +31,10 @@ def test_gold_paragraphs_stand_among_those_of_no_question(ruler_qa: ParagraphsPa
     assert [len(train), len(test)] == [3, 3]
     for question in (*train, *test):
         number = int(question.text.split()[-1].rstrip("?"))
-        told = [texts[pid] for pid in question.gold_ids]
-        assert told == [f"Title {i}: Paragraph {i}." for i in (number, number + 6)]
+        gold = [texts[pid] for pid in question.gold_ids]
+        assert gold == [f"Title {i}: Paragraph {i}." for i in (number, number + 6)]
         assert question.answers == (f"a{number}",) and question.kind == "qa" and len(question.candidate_ids) == 12
-        others = {texts[pid] for pid in question.candidate_ids} - set(told)
+        others = {texts[pid] for pid in question.candidate_ids} - set(gold)
         assert all(int(text.split()[-1].rstrip(".")) >= 12 for text in others) and len(others) == 10
     noise = [{pid for q in split for pid in q.candidate_ids if pid.startswith("n")} for split in (train, test)]
     assert not noise[0] & noise[1]

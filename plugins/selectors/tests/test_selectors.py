@@ -54,7 +54,7 @@ def with_arm(params: Params, player: str) -> tuple[Params, ArmRun]:
     return found, ArmRun("mine", found.evaluate.arm_table["mine"], 0, None)
 
 
-def test_a_judge_chooses_by_passages_and_is_told_no_gold() -> None:
+def test_a_judge_chooses_by_passages_and_sees_no_gold() -> None:
     seen: list[str] = []
     group = (episode("Ben"), episode("Ada"), episode("Cy", found="p2"), episode("Ada"), episode(""))
     judge = judge_that({"Ben": '{"score": 0.5}', "Ada": '{"score": 1}', "Cy": "no idea"}, seen)
@@ -90,9 +90,9 @@ def test_the_best_of_the_samples_is_played_as_an_arm(params: Params, monkeypatch
     monkeypatch.setattr(best_of, "build_reader", lambda *_: judge)
     params, run = with_arm(params, "harr_selectors.best_of:best_of")
     game = Game("arm", lambda asked: search_r1(asked, max_searches=1), OnePassage(), None)
-    told: dict[str, float] = {}
-    found, paid = choose_episodes(params, run, game, ASKED, [], lambda step, values: told.update(values))
-    assert found[0].answer == "Ada" and told and "mine" in str(run)
+    logged: dict[str, float] = {}
+    found, paid = choose_episodes(params, run, game, ASKED, [], lambda step, values: logged.update(values))
+    assert found[0].answer == "Ada" and logged and "mine" in str(run)
     assert with_samples(params, [{"id": "q"}], [], paid) == [{"id": "q", "written_tokens": 3.0}]
 
 
@@ -108,6 +108,6 @@ def test_the_best_of_the_samples_is_played_as_an_arm(params: Params, monkeypatch
         ("builtins:list", {}, "builtins:list returned list; give a function that takes the settings"),
     ],
 )
-def test_settings_that_do_not_fit_are_told_first(player: str, settings: dict[str, Any], line: str) -> None:
+def test_settings_that_do_not_fit_are_refused_first(player: str, settings: dict[str, Any], line: str) -> None:
     with pytest.raises(ParamsError, match=line):
         player_of(player_arm(player, settings))

@@ -1,4 +1,4 @@
-"""When to stop picking, told from the logs of `harr lengths`: a study of thresholds on Q, and of numbers of picks."""
+"""When to stop picking, by the logs of `harr lengths`: a study of thresholds on Q, and of numbers of picks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -63,14 +63,14 @@ def study(
     table = []
     for limit in limits:
         cut = [cut_row(row, rule, limit) for row in rows]
-        told: dict[str, Any] = {"limit": limit, "length": float(np.mean([len(row["picked"]) for row in cut]))}
+        row_of_limit: dict[str, Any] = {"limit": limit, "length": float(np.mean([len(row["picked"]) for row in cut]))}
         for metric in ("fact_em", "fact_f1"):
             spread = mean_interval([row[metric] for row in cut], resamples=resamples, seed=seed)
-            told |= {"n": spread["n"], metric: [spread[name] for name in ("mean", "low", "high")]}
+            row_of_limit |= {"n": spread["n"], metric: [spread[name] for name in ("mean", "low", "high")]}
         if rule == "value":
             verdicts = [stops(row, limit) for row in rows]
-            told |= {verdict: verdicts.count(verdict) / len(rows) for verdict in ("early", "perfect", "late")}
-        table.append(told)
+            row_of_limit |= {verdict: verdicts.count(verdict) / len(rows) for verdict in ("early", "perfect", "late")}
+        table.append(row_of_limit)
     return table
 
 
@@ -112,5 +112,5 @@ def stopping_lines(
             shares = [f"{row[name]:.3f}" if name in row else "" for name in ("early", "perfect", "late")]
             line = f"{row['limit']:>9.2f}  {row['length']:>6.2f}  {spreads[0]}   {spreads[1]}  "
             yield f"{line}{shares[0]:>6} {shares[1]:>8} {shares[2]:>6} {row['n']:>4}"
-    told = "no pick beyond the gold" if separation is None else f"{separation:.3f}"
-    yield f"AUC of values, needed picks against others: {told}"
+    auc = "no pick beyond the gold" if separation is None else f"{separation:.3f}"
+    yield f"AUC of values, needed picks against others: {auc}"

@@ -23,5 +23,5 @@ def gain(client: Any, candidate: Any, gains: Gains, *, log: str) -> Condition:
     except HarrError as error:
         return Condition("traffic", str(error), NEEDED, False)
     one = found.found["dr"]
-    told = f"{one.gain:+.3f} [{one.gain_low:+.3f}, {one.gain_high:+.3f}] in {found.rows:,} searches"
-    return Condition("traffic", told, NEEDED, one.gain >= 0)
+    found_gain = f"{one.gain:+.3f} [{one.gain_low:+.3f}, {one.gain_high:+.3f}] in {found.rows:,} searches"
+    return Condition("traffic", found_gain, NEEDED, one.gain >= 0)

@@ -87,7 +87,7 @@ def check_kept(same_B: NDArray[np.bool_]) -> None:
 
 
 def apart_line(count: int) -> str:
-    """Return the line of a table on the rows that :func:`check_kept` lets pass, and that are left out."""
+    """Return the line of a table on the rows that :func:`check_kept` accepts, and that are left out."""
     return f"left out: {count:,} explored searches whose kept first passages this model would have otherwise"
 
 
@@ -113,13 +113,16 @@ def estimates(
     >>> found["snips"].mean, round(found["snips"].gain, 1)  # the policy takes the right one
     (1.0, 0.5)
     """
-    told_B, wished_B = _predicted(weights_B, scores_B, groups_B, features_BF, expected_BF)
+    predicted_B, wished_B = _predicted(weights_B, scores_B, groups_B, features_BF, expected_BF)
     served = scores_B - scores_B.mean()
     normalised = float(weights_B @ scores_B / weights_B.sum())
     parts = {
         "ips": (weights_B * scores_B, float((weights_B * scores_B).mean())),
         "snips": (normalised + weights_B * (scores_B - normalised) / weights_B.mean(), normalised),
-        "dr": (wished_B + weights_B * (scores_B - told_B), float((wished_B + weights_B * (scores_B - told_B)).mean())),
+        "dr": (
+            wished_B + weights_B * (scores_B - predicted_B),
+            float((wished_B + weights_B * (scores_B - predicted_B)).mean()),
+        ),
     }
     found = {}
     for name, (row_B, mean) in parts.items():
@@ -152,12 +155,12 @@ def _predicted(
 
     A linear model, weighted as the policy would see the rows; each half of the groups is predicted by the other's.
     """
-    told_B, wished_B = np.zeros_like(scores_B), np.zeros_like(scores_B)
+    predicted_B, wished_B = np.zeros_like(scores_B), np.zeros_like(scores_B)
     logged_BF, drawn_BF = (np.column_stack([np.ones(len(scores_B)), own]) for own in (features_BF, expected_BF))
     half_B = np.unique(groups_B, return_inverse=True)[1] % 2 == 0
     for own_B in (half_B, ~half_B):
         root_B = np.sqrt(weights_B[~own_B])
         left, right = logged_BF[~own_B] * root_B[:, None], scores_B[~own_B] * root_B
         theta_F = np.linalg.solve(left.T @ left + 1e-3 * np.eye(left.shape[1]), left.T @ right)
-        told_B[own_B], wished_B[own_B] = logged_BF[own_B] @ theta_F, drawn_BF[own_B] @ theta_F
-    return told_B, wished_B
+        predicted_B[own_B], wished_B[own_B] = logged_BF[own_B] @ theta_F, drawn_BF[own_B] @ theta_F
+    return predicted_B, wished_B

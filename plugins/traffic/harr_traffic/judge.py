@@ -27,12 +27,15 @@ def replay_log(log: Path, model: str, project: Path, out: Path | None) -> list[s
 
     if model:
         found = replayed(log, model, project)
-        told, lines = found.told(), found.lines()
+        figures, lines = found.figures(), found.lines()
     else:
         every = compared(log, project)
-        told, lines = {"candidates": [one.told() for one in every]}, [line for one in every for line in one.lines()]
+        figures, lines = (
+            {"candidates": [one.figures() for one in every]},
+            [line for one in every for line in one.lines()],
+        )
     if out:
-        write_json(out, told)
+        write_json(out, figures)
     return lines
 
 

@@ -86,9 +86,9 @@ def choices_in(questions: Sequence[Question], policy: DensePolicy) -> tuple[list
 
 def _episode(question: Question, choice: Drawn, row_of: dict[str, int], policy: DensePolicy) -> Episode:
     pool = tuple(row_of[name] for name in choice.pool)
-    taken = tuple(policy.passages.take(pool[: choice.chosen]))
-    told = Retrieval(taken, state=choice.state, pool=pool, logprob=choice.logprob, kept=choice.kept)
-    return Episode(question, (Step(Search(question, question.text), told),))
+    passages = tuple(policy.passages.take(pool[: choice.chosen]))
+    retrieval = Retrieval(passages, state=choice.state, pool=pool, logprob=choice.logprob, kept=choice.kept)
+    return Episode(question, (Step(Search(question, question.text), retrieval),))
 
 
 def advantages(groups: Sequence[str], scores: Sequence[float]) -> list[float]:

@@ -1,4 +1,4 @@
-"""What a candidate in the shadow would have answered, beside what was served: `harr replay` of a log with shadows."""
+"""What a candidate in the shadow would have answered, compared with what was served: `harr replay` of a log with shadows."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +25,7 @@ Span = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Mean:
     """A mean with its 95 % interval, of so many searches; without a span too few questions stand behind it."""
 
     rows: int
@@ -53,27 +53,27 @@ class Compared:
     served: tuple[str, ...]
     searches: int
     asked: int
-    first: Told
-    others: Told
-    same: Told
-    differs: Told
+    first: Mean
+    others: Mean
+    same: Mean
+    differs: Mean
     higher: int
     lower: int
-    preferred: Told
+    preferred: Mean
     explored: int
     effective: float
     apart: int
     found: dict[str, Estimate]
     refused: str
 
-    def told(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
         """Return plain values for a json file."""
         return asdict(self)
 
     def lines(self) -> list[str]:
         """Return the table, in percent."""
-        told = [
-            f"candidate {self.version} beside {', '.join(self.served)}: ranked {self.searches:,} of {self.asked:,} "
+        lines = [
+            f"candidate {self.version} against {', '.join(self.served)}: ranked {self.searches:,} of {self.asked:,} "
             "searches",
             _line("first passage differs", self.first),
             _line("served, and not found", self.others),
@@ -85,12 +85,12 @@ class Compared:
         for name, one in self.found.items():
             gain = f"{100 * one.gain:+.1f} [{100 * one.gain_low:+.1f}, {100 * one.gain_high:+.1f}]"
             span = f"{100 * one.mean:5.1f} [{100 * one.low:.1f}, {100 * one.high:.1f}]"
-            told.append(f"{f'earned ({name})':<23}{span:<22} gain {gain}")
+            lines.append(f"{f'earned ({name})':<23}{span:<22} gain {gain}")
         counted = f"{self.explored:,} explored searches with an outcome"
-        told.append(self.refused or f"{counted}, which count as {self.effective:,.0f}")
+        lines.append(self.refused or f"{counted}, which count as {self.effective:,.0f}")
         if self.apart and not self.refused:
-            told.append(apart_line(self.apart))
-        return told
+            lines.append(apart_line(self.apart))
+        return lines
 
 
 def compare(
@@ -104,7 +104,7 @@ def compare(
     search_of = {one.id: one for one in searches}
     of: dict[str, list[Pair]] = {}
     for one in shadows:
-        if one.id in search_of:  # retention may have taken the search
+        if one.id in search_of:  # retention may have removed the search
             of.setdefault(one.version, []).append((search_of[one.id], one))
     if not of:
         raise CorpusError(
@@ -181,17 +181,17 @@ def _earned(
     return effective(weights_B), {name: found[name] for name in ("ips", "snips")}, ""
 
 
-def _mean(rows: Sequence[tuple[Pair, float]]) -> Told:
+def _mean(rows: Sequence[tuple[Pair, float]]) -> Mean:
     """Return a mean over searches; those of one question count as one group."""
     groups_B = np.unique([search.question or search.id for (search, _), _ in rows], return_inverse=True)[1]
     few = not rows or groups_B.max() + 1 < LEAST_GROUPS
     values_B = np.array([float(value) for _, value in rows])
-    return Told(len(rows), None if few else interval(values_B, groups_B))
+    return Mean(len(rows), None if few else interval(values_B, groups_B))
 
 
-def _line(name: str, told: Told, *, signed: bool = False) -> str:
-    if told.span is None:
-        return f"{name:<23}too few: {told.rows:,} searches, of fewer than {LEAST_GROUPS} questions"
+def _line(name: str, mean_found: Mean, *, signed: bool = False) -> str:
+    if mean_found.span is None:
+        return f"{name:<23}too few: {mean_found.rows:,} searches, of fewer than {LEAST_GROUPS} questions"
     sign = "+" if signed else ""
-    mean, low, high = (f"{100 * value:{sign}.1f}" for value in told.span)
-    return f"{name:<23}{mean:>5} [{low}, {high}] of {told.rows:,}"
+    mean, low, high = (f"{100 * value:{sign}.1f}" for value in mean_found.span)
+    return f"{name:<23}{mean:>5} [{low}, {high}] of {mean_found.rows:,}"

@@ -29,7 +29,7 @@ CHOICES = "choices"
 class Drawn:
     """A search that was drawn for a user, and how it went: ``score``, 0 to 1.
 
-    ``reads`` says what the ``state`` tells (``harr/rag/policies/state.py``). The first ``chosen`` of ``pool``, ids of
+    ``reads`` says what the ``state`` reads (``harr/rag/policies/state.py``). The first ``chosen`` of ``pool``, ids of
     all candidates, were returned; ``logprob`` (nats) is of that under the model that drew. The first ``kept`` of them
     were its best and not drawn, and the log-probability is of the others, given these.
     """
@@ -90,15 +90,15 @@ def traffic(params: TrafficParams) -> Source:
                 if whole:
                     asked.setdefault(one.question, []).append((one, outcomes[one.id]))
         figures["searches_of_other_passages"] = float(lost)
-        if 2 * lost > (told := sum(one.id in outcomes for one in searches)):
+        if 2 * lost > (judged := sum(one.id in outcomes for one in searches)):
             raise CorpusError(
-                f"{lost:,} of {told:,} searches in {params.log} are of passages that this corpus does not have; name "
+                f"{lost:,} of {judged:,} searches in {params.log} are of passages that this corpus does not have; name "
                 "the passages that were searched (download.settings.passages)"
             )
         for text, rows in asked.items():
             question = _question(text, rows)
-            held = crc32(question.id.encode()) % 1000 < 1000 * params.test_share
-            if held == test and (question.gold_ids or (question.notes and not test)):
+            is_test = crc32(question.id.encode()) % 1000 < 1000 * params.test_share
+            if is_test == test and (question.gold_ids or (question.notes and not test)):
                 yield question
 
     return Source(passages=passages(), train=questions(False), test=questions(True), figures=figures)

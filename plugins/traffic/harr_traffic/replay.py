@@ -18,7 +18,7 @@ from harr_traffic.estimate import Estimate, apart_line, check_kept, check_suppor
 
 BATCH = 256
 DRAWS = 32
-"""Number of choices of the candidate that the expectation of a prediction is taken over."""
+"""Number of choices of the candidate that the expectation of a prediction is a mean of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Replayed:
     lost: int = 0
     apart: int = 0
 
-    def told(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
         """Return plain values for a json file."""
         return asdict(self)
 

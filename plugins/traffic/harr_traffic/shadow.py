@@ -1,4 +1,4 @@
-"""A candidate in the shadow: it ranks what was answered, once that was sent, and nobody is shown it.
+"""A candidate in the shadow: it ranks what was answered, once that was sent, and nobody sees it.
 
 ``harr serve --observer harr_traffic.shadow:Shadow=MODEL`` begins it (:class:`harr.serve.observer.Observer`).
 """
@@ -36,7 +36,7 @@ PAUSE_SECONDS = 0.002
 class Shadow:
     """A thread that ranks answered searches by a candidate, over the same vectors, while nobody is being answered.
 
-    A state is encoded beside the answers; only the scan of the vectors, a tenth of the time, keeps an answer waiting.
+    A state is encoded while answers are sent; only the scan of the vectors, a tenth of the time, keeps an answer waiting.
     Under load that never ends searches are left out and counted.
 
     Args:
@@ -166,5 +166,5 @@ def _chances(
     with torch.no_grad():
         logits_BN = policy.logits(states_UD, state_of_B, pad([one.pool for one in served])).double()
     chosen_B = torch.tensor([len(one.passages) for one in served])
-    told = plackett_luce.log_prob(logits_BN, chosen_B, torch.tensor([one.kept for one in served])).tolist()
-    return [value if one.pool else None for value, one in zip(told, served, strict=True)]
+    logprobs = plackett_luce.log_prob(logits_BN, chosen_B, torch.tensor([one.kept for one in served])).tolist()
+    return [value if one.pool else None for value, one in zip(logprobs, served, strict=True)]

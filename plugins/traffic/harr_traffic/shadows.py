@@ -10,7 +10,7 @@ SHADOWS = "shadows"
 
 @dataclass(frozen=True, slots=True)
 class Shadowed:
-    """A search as a candidate would have answered it, which nobody was shown."""
+    """A search as a candidate would have answered it, which nobody saw."""
 
     id: str
     """The id of the search."""

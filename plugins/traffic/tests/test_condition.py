@@ -30,7 +30,7 @@ def test_what_traffic_says_of_a_candidate_is_a_condition(monkeypatch: pytest.Mon
         return found
 
     monkeypatch.setattr(condition, "replayed", replayed(-0.01))
-    told = condition.gain(None, CANDIDATE, {}, log=log)
-    assert not told.passed and told.found == "-0.010 [-0.110, +0.090] in 90 searches"
+    verdict = condition.gain(None, CANDIDATE, {}, log=log)
+    assert not verdict.passed and verdict.found == "-0.010 [-0.110, +0.090] in 90 searches"
     monkeypatch.setattr(condition, "replayed", replayed(0.0))
     assert condition.gain(None, CANDIDATE, {}, log=log).passed

@@ -47,10 +47,10 @@ def questions(setup: Setup, tmp_path: Path) -> list[Question]:
     """What stage download makes of a log in which users took winter alone."""
     policy, log = setup.retriever, TrafficLog(Recording(tmp_path / "traffic"))
     asked = [Search(q, q.text, k=1) for q in setup.questions for _ in range(ROUNDS)]
-    told = reads(policy.style, policy.history)
+    state_reads = reads(policy.style, policy.history)
     for number, (search, found) in enumerate(zip(asked, policy.retrieve(asked), strict=True)):
         pool = tuple(passage.id for passage in policy.passages.take(found.pool))
-        texts = (told, search.query, search.query, found.state)
+        texts = (state_reads, search.query, search.query, found.state)
         log.add_search(LoggedSearch(f"{number}", 0.0, "1", *texts, pool[:1], pool, found.logprob))
         log.outcome(Feedback(f"{number}", 0.0, float(pool[0] in search.question.gold_ids)))
     every = policy.passages.take(range(len(policy.passages)))
@@ -77,7 +77,7 @@ def test_it_learns_what_users_took(setup: Setup, questions: list[Question], tmp_
 
     def right() -> float:
         found = setup.retriever.greedy().retrieve([Search(one, one.text) for one in setup.questions])
-        first = [told.passages[0].id for told in found]
+        first = [one.passages[0].id for one in found]
         return fmean(pid in one.gold_ids for pid, one in zip(first, setup.questions, strict=True))
 
     before = right()
@@ -91,7 +91,7 @@ def test_it_learns_what_users_took(setup: Setup, questions: list[Question], tmp_
 def test_ranks_after_those_kept_are_learnt_from(setup: Setup, tmp_path: Path) -> None:
     """Users took the second passage where it was right; the first, the best, was kept and is given."""
     policy = replace(setup.retriever, keep=1)
-    told = reads(policy.style, policy.history)
+    state_reads = reads(policy.style, policy.history)
     asked = [Search(q, q.text, k=2) for q in setup.questions for _ in range(ROUNDS)]
     first = {one.question.text: found.passages[0].id for one, found in zip(asked, policy.retrieve(asked), strict=True)}
     choices: dict[str, list[Drawn]] = {one.text: [] for one in setup.questions}
@@ -99,7 +99,7 @@ def test_ranks_after_those_kept_are_learnt_from(setup: Setup, tmp_path: Path) ->
         pool = tuple(passage.id for passage in policy.passages.take(found.pool))
         assert found.kept == 1 and found.logprob is not None and pool[0] == first[search.question.text]
         right = float(pool[1] in search.question.gold_ids)
-        choices[search.question.text].append(Drawn(told, found.state, pool, 2, found.logprob, right, kept=1))
+        choices[search.question.text].append(Drawn(state_reads, found.state, pool, 2, found.logprob, right, kept=1))
     params = LOGGED.model_copy(update={"steps": 4})
     own = replace(setup, questions=[with_choices(one, choices[one.text]) for one in setup.questions])
     rows = learn.train(params, own, tmp_path / "adapter", tmp_path / "train", nothing, 0)

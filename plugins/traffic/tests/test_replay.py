@@ -27,10 +27,10 @@ def logged(setup: Setup, *, k: int = 2, keep: int = 0) -> tuple[list[LoggedSearc
             name = f"s{len(searches)}"
             pool = tuple(passage.id for passage in policy.passages.take(found.pool))
             chosen = tuple(passage.id for passage in found.passages)
-            told = reads(policy.style, policy.history)
+            state_reads = reads(policy.style, policy.history)
             searches.append(
                 LoggedSearch(
-                    *(name, 0.0, "1", told, search.query, search.query, found.state, chosen),
+                    *(name, 0.0, "1", state_reads, search.query, search.query, found.state, chosen),
                     *(pool, found.logprob, found.kept),
                 )
             )
@@ -74,7 +74,7 @@ def test_another_temperature_earns_what_playing_it_earns(setup: Setup, keep: int
 
 
 def test_a_choice_after_other_first_passages_is_none_of_the_model(setup: Setup) -> None:
-    """A few such searches are left out and told; a model with other first passages is refused in one line."""
+    """A few such searches are left out and counted; a model with other first passages is refused in one line."""
     searches, outcomes = logged(setup, k=3, keep=1)
     few = len(searches) // 40
     turned = [
@@ -84,8 +84,8 @@ def test_a_choice_after_other_first_passages_is_none_of_the_model(setup: Setup) 
     found = replay(setup.retriever, [*turned[:few], *searches[few:]], outcomes)
     assert (found.apart, found.rows) == (few, len(searches) - few)
     assert found.effective == pytest.approx(found.rows, rel=1e-3)
-    told = f"left out: {few} explored searches whose kept first passages this model would have otherwise"
-    assert found.lines()[-1] == told
+    line = f"left out: {few} explored searches whose kept first passages this model would have otherwise"
+    assert found.lines()[-1] == line
     other = replace(setup.retriever, temperature=-0.05)
     for policy, log in ((other, searches), (setup.retriever, turned)):
         with pytest.raises(CorpusError, match=r"^in (99|100)\.\d % of the explored searches this model"):
@@ -94,13 +94,13 @@ def test_a_choice_after_other_first_passages_is_none_of_the_model(setup: Setup) 
 
 def test_what_cannot_be_judged_is_refused(setup: Setup) -> None:
     searches, outcomes = logged(setup)
-    for change, error, told in (
+    for change, error, message in (
         ({"style": "question_query"}, ParamsError, "the log has states of sep with history, and the model reads"),
         ({"link_features": object()}, ParamsError, "weighs links of its candidates"),
         ({"temperature": -0.02}, CorpusError, "the log says too little of this model|does not hold what this model"),
     ):
         policy = DensePolicy(**{**vars(setup.retriever), **change})  # type: ignore[arg-type]
-        with pytest.raises(error, match=told):
+        with pytest.raises(error, match=message):
             replay(policy, searches, outcomes)
     with pytest.raises(ParamsError, match="no states"):
         replay(setup.retriever, [replace(one, state="") for one in searches], outcomes)

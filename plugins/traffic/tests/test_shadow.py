@@ -73,9 +73,9 @@ def bodies(project: Path) -> list[dict[str, Any]]:
 
 
 def health(service: RetrieverService) -> dict[str, Any]:
-    """What the server tells of its shadow."""
-    [told] = service.health()["observers"].values()
-    found: dict[str, Any] = told
+    """What the server says of its shadow."""
+    [state] = service.health()["observers"].values()
+    found: dict[str, Any] = state
     return found
 
 
@@ -88,18 +88,18 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def test_it_ranks_what_the_candidate_would_find(project: Path, tmp_path: Path) -> None:
     with served(tmp_path, SECOND) as (client, _):
-        told = [client.post("/search", json=body).json() for body in bodies(project)]
+        answers = [client.post("/search", json=body).json() for body in bodies(project)]
         frozen = client.post("/search", json={"question": "Who?", "model": "frozen"}).json()
     ranked = {one.id: one for one in read_shadows(tmp_path)}
-    assert set(ranked) == {one["id"] for one in told}, "all that the champion answered, at the latest before the end"
+    assert set(ranked) == {one["id"] for one in answers}, "all that the champion answered, at the latest before the end"
     assert frozen["id"] not in ranked
     with TrainedRetriever.load(SECOND, index=project) as candidate:
-        for body, one in zip(bodies(project), told, strict=True):
+        for body, one in zip(bodies(project), answers, strict=True):
             session = candidate.session(body["question"])
             session.hops += [Hop(**hop) for hop in body.get("hops", ())]
             found = session.search(body.get("query", ""), k=body.get("k", 0))
             assert ranked[one["id"]].chosen == tuple(passage.id for passage in found)
-    assert any(ranked[one["id"]].chosen != tuple(p["id"] for p in one["passages"]) for one in told)
+    assert any(ranked[one["id"]].chosen != tuple(p["id"] for p in one["passages"]) for one in answers)
     assert {one.logprob for one in ranked.values()} == {None}
 
 
@@ -133,8 +133,8 @@ def test_answers_go_first_and_a_candidate_that_has_no_room_or_fails_hinders_none
         monkeypatch.setattr(type(service.batches), "idle", False)
         for body in bodies(project)[:5]:
             assert client.post("/search", json=body).status_code == 200
-        told = health(service)
-        assert (told["ranked"], told["waiting"], told["left_out"]) == (0, 3, 2)
+        state = health(service)
+        assert (state["ranked"], state["waiting"], state["left_out"]) == (0, 3, 2)
     assert [one.id for one in read_shadows(tmp_path)] == [one.id for one in read_log(tmp_path)[0]][2:]
 
     def broken(*_: object) -> int:
@@ -145,8 +145,8 @@ def test_answers_go_first_and_a_candidate_that_has_no_room_or_fails_hinders_none
     with served(tmp_path / "other", SECOND) as (client, service):
         assert client.post("/search", json=bodies(project)[0]).status_code == 200
         wait_for(lambda: bool(health(service)["problem"]))
-        told = health(service)
-        assert told["problem"] == "RuntimeError: no memory left" and told["left_out"] == 1
+        state = health(service)
+        assert state["problem"] == "RuntimeError: no memory left" and state["left_out"] == 1
     assert read_shadows(tmp_path / "other") == []
 
 
@@ -157,14 +157,14 @@ def test_a_candidate_that_cannot_search_this_corpus_is_refused(project: Path, tm
         ({"format": 0}, ModelError, "has format 0"),
         ({}, ModelError, "no folder of stage merge"),
     ]
-    for number, (change, error, told) in enumerate(cases):
+    for number, (change, error, message) in enumerate(cases):
         other = tmp_path / str(number)
         if change:
             shutil.copytree(SECOND, other)
             facts = json.loads((other / "harr.json").read_text())
             facts |= {name: facts[name] | own if isinstance(own, dict) else own for name, own in change.items()}
             (other / "harr.json").write_text(json.dumps(facts))
-        with pytest.raises(error, match=told) as refused, served(tmp_path / "log", other):
+        with pytest.raises(error, match=message) as refused, served(tmp_path / "log", other):
             pass
         assert "\n" not in str(refused.value)
 

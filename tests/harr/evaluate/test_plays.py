@@ -37,4 +37,4 @@ def test_every_question_has_the_searches_of_every_arm_and_passages_stand_once() 
     assert [data["texts"][hops[0][0]], data["texts"][hops[0][1]], hops[0][2]] == ["who 0", "Ada", "FOUND"]
     assert hops[1][1:3] == [-1, ""] and [data["passages"][n][0] for n in hops[0][3]] == ["p7", "p8", "p9"]
     assert data["questions"][7]["plays"][0][0] == -1 and data["questions"][7]["ids"] == ["p7", "never-found"]
-    assert data["length"] == 600 and data["opened"] == 60 and data["told"] == list(ARMS)
+    assert data["length"] == 600 and data["opened"] == 60 and data["traced"] == list(ARMS)

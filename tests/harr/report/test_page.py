@@ -95,7 +95,7 @@ def test_one_run_has_no_p_and_no_gain_is_claimed_that_is_not_there(tmp_path: Pat
     assert same in words(report(tmp_path / "index.html", 15, 16))
 
 
-def test_occlusion_validation_and_the_champion_are_told_where_they_are(plain: str, tmp_path: Path) -> None:
+def test_occlusion_validation_and_the_champion_have_their_own_place(plain: str, tmp_path: Path) -> None:
     little = {"mean": 0.85, "low": 0.7, "high": 0.95, "n": 30, "cost": 0.05, "cost_low": -0.05, "cost_high": 0.15}
     much = {"mean": 0.1, "low": 0.0, "high": 0.2, "n": 30, "cost": 0.8, "cost_low": 0.65, "cost_high": 0.9}
     parts = {"question": {"answer_f1": little}, "history": {"answer_f1": much}}
@@ -108,7 +108,9 @@ def test_occlusion_validation_and_the_champion_are_told_where_they_are(plain: st
     assert "trained without the question 85.0 [70.0, 95.0] +5.0 [-5.0, +15.0] it hardly uses the question" in text
     assert "trained without the history 10.0 [0.0, 20.0] +80.0 [+65.0, +90.0] it reads the history" in text
     assert "30 validation questions" in text and "was best after step 3, at 60.0 %" in text
-    assert "This run beside harr-retriever 3" in text and "train.steps 24 48" in text and " seed 0 0 " not in text
+    assert (
+        "This run compared with harr-retriever 3" in text and "train.steps 24 48" in text and " seed 0 0 " not in text
+    )
     assert re.search(r"30 questions that both answered.*answer F1 40\.0 % 90\.0 % \+50\.0 \[\+.* 30 ", text)
     assert not re.search("trained without|validation questions|This run beside", words(plain))
 
