@@ -35,7 +35,8 @@ def run(folder: Path, precision: str, seed: int) -> dict[str, Any]:
     """Train in a number format, and return answer F1 of the test questions and the CPU seconds of training."""
     os.chdir(folder)
     params, places = Params.load(Path("params.yaml")), Places.of_project(Path.cwd())
-    own = params.model_copy(update={"train": params.train.model_copy(update={"precision": precision})})
+    optimizer = params.train.optimizer.model_copy(update={"precision": precision})
+    own = params.model_copy(update={"train": params.train.model_copy(update={"optimizer": optimizer})})
     with tempfile.TemporaryDirectory(prefix="harr-precision-") as place:
         adapter, began = Path(place) / "adapter", time.process_time()
         trained(own, places, TRAINED, LEARNT, adapter, seed)

@@ -20,6 +20,7 @@ from harr.datasets.preview import Data
 from harr.errors import HarrError
 from harr.io.model_folder import PACKAGED, find_folder
 from harr.params import Params
+from harr.params.loop import OptimizerParams
 from harr.types import Question
 
 BASE = {"embed": 0.85e9, "train": 0.9e9, "evaluate": 1.2e9}
@@ -66,7 +67,7 @@ def memory_check(params: Params, data: Data, here: float) -> list[Finding]:
     message += "" if data.ids is not None or params.index.uri else ", and what the index takes"
     if max(estimate.values()) <= here:
         return [ok("memory", message)]
-    fix = "lower train.states_per_pass, set train.gradient_checkpointing or index.uri, or run where there is more"
+    fix = "lower train.states_per_pass, set train.optimizer.gradient_checkpointing or index.uri, or run where there is more"
     return [warn("memory", f"{message}; {here / 1e9:.1f} GB here", fix)]
 
 
@@ -151,10 +152,15 @@ def _pass(params: Params, shape: Shape, questions: Sequence[Question], text: flo
     distinct = getattr(train, "questions_per_step", 1) * (1 + rollouts * (searches - 1))
     states = min(getattr(train, "states_per_pass", 64), distinct)
     tokens = states * (min(reader.max_tokens, state) + (text if train.positions else 0))
-    layers = 2 if getattr(train, "gradient_checkpointing", False) else shape.layers
+    layers = 2 if _optimizer(params).gradient_checkpointing else shape.layers
     return tokens * layers * shape.width * ACTIVATIONS[_format(params)]
 
 
 def _format(params: Params) -> str:
     """Return the number format of training, as far as memory goes."""
-    return "float32" if getattr(params.train, "precision", "float32") == "float32" else "bfloat16"
+    return "float32" if _optimizer(params).precision == "float32" else "bfloat16"
+
+
+def _optimizer(params: Params) -> OptimizerParams:
+    """Return the settings of a method that has some, or the defaults."""
+    return getattr(params.train, "optimizer", OptimizerParams())

@@ -41,7 +41,7 @@ def make_project(*, links: bool = True) -> None:
     }
     own["retriever"] = {"max_tokens": 64, "state": "lines", "k": 4, "pool": 12}
     if links:
-        own["retriever"]["link_features"] = {"words": 5}
+        own["retriever"]["link_features"] = True
     Path("params.yaml").write_text(yaml.safe_dump(SMOKE | own))
     index_world(Params.load())
 

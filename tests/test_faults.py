@@ -380,6 +380,8 @@ def test_what_needs_a_gpu_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     from harr.train.learner import Learner
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ParamsError, match=r"train\.precision: float16 needs a GPU, and none is visible"):
+    with pytest.raises(ParamsError, match=r"train\.optimizer\.precision: float16 needs a GPU that is visible"):
         game: Any = SimpleNamespace(questions=[1])
-        Learner.open(GRPOParams(method="grpo", steps=1, precision="float16"), game, tmp_path, 0, kind="grpo")
+        Learner.open(
+            GRPOParams(method="grpo", steps=1, optimizer={"precision": "float16"}), game, tmp_path, 0, kind="grpo"
+        )

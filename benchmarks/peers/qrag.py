@@ -105,10 +105,12 @@ def ours(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     training = documents(args, "train")
     questions = _attach(towers, training, "train")
     update = {"steps": args.updates, "questions_per_step": args.batch // args.picks}
-    update["optimizer"] = params.train.optimizer.model_copy(update={"warmup_steps": args.updates // 50})
+    update["optimizer"] = params.train.optimizer.model_copy(
+        update={"warmup_steps": args.updates // 50, "precision": "float32"}
+    )
     if args.published:
         update["random_steps"] = -(-random_picks(args.batch, args.updates) // args.batch)
-    changed = params.train.model_copy(update=update | {"precision": "float32"})
+    changed = params.train.model_copy(update=update)
     reward = Reward({name: float(weight) for name, weight in yaml.safe_load(_terms(params)).items()})
     setup = Setup(questions, partial(pick, picks=args.picks), towers, None, reward, "peers")
     clock = Clock()

@@ -30,6 +30,7 @@ from harr.embed.inference import for_inference
 from harr.errors import CorpusError
 from harr.index.corpus import Corpus
 from harr.params import Params
+from harr.params.loop import OptimizerParams
 from harr.params.retriever import RetrieverParams
 from harr.rag.retrieval.rewritten import RULES as REWRITES, Rewritten, rewrite_query
 from harr.rag.sources.client import WebSource
@@ -131,7 +132,7 @@ def open_players(
 
     ``trained`` is the folder of an adapter or of a merged model; without one the base encoder ranks. Where the language
     model learns, all arms search with ``retriever.search``, and differ in who writes (:func:`open_generator`). States
-    are read in the number format that training computes in (``train.precision``).
+    are read in the number format that training computes in (``train.optimizer.precision``).
 
     Raises:
         CorpusError: a question's gold or given passage is not in the corpus.
@@ -145,7 +146,7 @@ def open_players(
     with open_corpus(params.index, places) as corpus:
         _check_ids(questions, corpus.passages, places)
         base = open_encoder(params, corpus, places)
-        precision = choose_precision(getattr(params.train, "precision", ""))
+        precision = choose_precision(getattr(params.train, "optimizer", OptimizerParams()).precision)
         dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         contest = Contest(params, corpus, base, dtype, web, candidates)
 

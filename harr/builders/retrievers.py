@@ -116,7 +116,7 @@ def dense_policy(
     link_features = None
     if section.link_features and (trained or seed is not None):
         leads = PassageGraph(corpus.passages, corpus.mentions(), corpus.words())
-        links = Links(leads, **section.link_features.model_dump())
+        links = Links(leads)
         link_features = LinkFeatures(links).load(trained) if trained else LinkFeatures(links)
     return DensePolicy(
         encoder=encoder,

@@ -1,4 +1,4 @@
-"""The number format that ``train.precision: auto`` means: bfloat16 where the machine multiplies it, float32 elsewhere.
+"""The number format that ``train.optimizer.precision: auto`` means: bfloat16 where the machine multiplies it, float32 elsewhere.
 
 Without AVX512_BF16, AMX or their like torch multiplies bfloat16 by a general kernel: a pass of 16 states of MiniLM took
 22 CPU seconds, and 1.0 in float32. The processor's capabilities are queried, not timed, so that all seeds of a run, and
@@ -38,4 +38,5 @@ def multiplies_bfloat16() -> bool:
 
 def resolve_precision(params: P) -> P:
     """Replace ``auto`` in the parameters of training by the number format, which is part of a run's identity."""
-    return params.model_copy(update={"precision": choose_precision(params.precision)})
+    optimizer = params.optimizer.model_copy(update={"precision": choose_precision(params.optimizer.precision)})
+    return params.model_copy(update={"optimizer": optimizer})

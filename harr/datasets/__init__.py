@@ -15,6 +15,7 @@ from harr.datasets.hub import FILES, WIKI17, WIKI18, bare, hotpotqa, hover, musi
 from harr.datasets.local import jsonl, people
 from harr.datasets.medquad import medquad
 from harr.datasets.source import Source
+from harr.datasets.world.people import RELATIONS
 from harr.errors import ParamsError
 from harr.params.download import CutParams, DatasetParams, FunctionDatasetParams, QuestionsParams
 from harr.params.faults import read_section
@@ -58,7 +59,7 @@ def _of_hub(params: Any) -> str:
 
 
 def _of_people(params: Any) -> str:
-    return f"the fictional world of {params.people:,} people, {params.relations} passages each, from seed {params.seed}"
+    return f"the fictional world of {params.people:,} people, {RELATIONS} passages each, from seed {params.seed}"
 
 
 def _of_medquad(params: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from harr.corpus.sample import draw_questions
 from harr.datasets.source import Source
 from harr.datasets.splits import rows_to_read
-from harr.datasets.world.people import People
+from harr.datasets.world.people import RELATIONS, People
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, fold, read_rows
 from harr.params.download import JsonlParams, OwnQuestionsParams, PeopleParams
@@ -23,7 +23,7 @@ SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
 
 def people(params: PeopleParams) -> Source:
     """Open the people's world; nobody is linked to people of another split."""
-    world = People(params.people, params.relations, params.seed)
+    world = People(params.people, RELATIONS, params.seed)
     validating = params.validation_questions
     return Source(
         passages=world.passages(),

@@ -27,8 +27,6 @@ class PeopleParams(QuestionsParams):
     """Selects the people's world."""
     people: int = Field(200, ge=60, le=20_000)
     """Number of people; half of them are of training, 15 in 100 of validation and 35 in 100 of test questions."""
-    relations: int = Field(8, ge=4, le=10, multiple_of=2)
-    """Number of relations of a person, in pairs of the same wording; there is a passage for each."""
     train_questions: Positive = 800
     """Number of training questions."""
     test_questions: Positive = 400

@@ -31,14 +31,6 @@ class PreferencesParams(Section):
     """Number of completions that are sampled together."""
     held_out: float = Field(0.1, ge=0, lt=1)
     """Share of the questions whose preferences are predicted and not learnt."""
-    levels: Literal["adjacent", "all"] = "adjacent"
-    """Queries that a query is preferred to: those of the next lower score, or all of lower ones."""
-    min_margin: Fraction = 0.0
-    """Minimum difference between the scores of a pair."""
-    max_pairs: int = Field(0, ge=0)
-    """Maximum number of pairs of a prompt; 0 means no limit."""
-    gain: Literal["accumulated", "marginal"] = "accumulated"
-    """Score of a query: average precision of all passages so far, or of this hop's alone by what was missing before."""
     server: ServedParams | None = None
     """Server of the same model, such as vLLM, that writes the queries in place of this process; of its section
     temperature and max_tokens are not read."""

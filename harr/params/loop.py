@@ -11,7 +11,7 @@ Momentum = Annotated[float, Field(ge=0, lt=1)]
 
 
 class OptimizerParams(Section):
-    """AdamW, and how its learning rate rises and falls."""
+    """AdamW, how its learning rate rises and falls, and how the gradients are computed."""
 
     learning_rate: float = Field(5e-4, gt=0)
     """Learning rate of AdamW after the warm-up."""
@@ -30,6 +30,11 @@ class OptimizerParams(Section):
     """Number that AdamW adds to the root of the squared gradient."""
     max_grad_norm: float = Field(1.0, gt=0)
     """Norm that the gradient of an update is clipped to."""
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "float32"
+    """Number format of the forward pass; the weights that learn stay in float32. With auto it is bfloat16 where the
+    processor or GPU multiplies it (AVX512_BF16, AMX), and float32 elsewhere, where bfloat16 takes 20 times as long."""
+    gradient_checkpointing: bool = False
+    """Whether activations are computed again in the backward pass, which takes less memory and more time."""
 
     @property
     def adamw(self) -> dict[str, Any]:
@@ -56,12 +61,7 @@ class LoopParams(ValidatedParams):
     group_size: int = Field(8, ge=2)
     """Number of rollouts of every question."""
     optimizer: OptimizerParams = OptimizerParams()
-    """Settings of AdamW."""
-    precision: Literal["auto", "float32", "bfloat16", "float16"] = "float32"
-    """Number format of the forward pass; the weights that learn stay in float32. With auto it is bfloat16 where the
-    processor or GPU multiplies it (AVX512_BF16, AMX), and float32 elsewhere, where bfloat16 takes 20 times as long."""
-    gradient_checkpointing: bool = False
-    """Whether activations are computed again in the backward pass, which takes less memory and more time."""
+    """Settings of AdamW and of the gradients."""
     checkpoint_every: Positive = 5
     """Number of steps between two checkpoints; as often PQN re-encodes all sentences (those just learnt from at every
     step)."""

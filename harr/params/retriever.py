@@ -7,26 +7,6 @@ from pydantic import Field, model_validator
 from harr.params.fields import Dotted, MaybePathOrName, Plain, Positive, Section
 
 
-class LinkFeatureParams(Section):
-    """What competes with the nearest passages, and is known of each candidate: a small learnt term added to the vector
-    (``harr/rag/policies/link_features.py``)."""
-
-    words: int = Field(20, ge=0)
-    """Number of passages nearest by BM25 of the query's words."""
-    titled: int = Field(10, ge=0)
-    """Maximum number of passages whose title the query names."""
-    linked: int = Field(40, ge=0)
-    """Maximum number of passages whose title a passage names that was picked before."""
-    naming: int = Field(10, ge=0)
-    """Maximum number of passages that name the title of a passage picked before, for each."""
-    followed: int = Field(15, ge=0)
-    """Number of passages nearest by BM25 of what a picked passage lacks of the query, its title and its names, for
-    each."""
-    neighbours: int = Field(4, ge=0)
-    """Maximum number of chunks of its document that stand nearest a picked chunk, for each; where documents were not
-    cut into chunks there are none."""
-
-
 class RetrieverParams(Section):
     """The player that finds: a state in, K of N passages out. It learns, unless train.method lets another learn."""
 
@@ -37,9 +17,9 @@ class RetrieverParams(Section):
     """Number of passages that a search returns (K)."""
     pool: Positive = 30
     """Number of nearest passages that compete for the K places (N)."""
-    link_features: LinkFeatureParams | None = None
-    """Candidates in addition to the nearest, and a term that is learnt from what is known of all; with null there are
-    none."""
+    link_features: bool = False
+    """Whether passages that are linked to the query and to earlier picks compete with the nearest, and a small learnt
+    term of what is known of each candidate is added to the vector (``harr/rag/policies/link_features.py``)."""
     learns: Literal["all", "link_features"] = "all"
     """Which weights train: those of the encoder and of the term, or of the term alone, which takes a
     fraction of the time, since no state is encoded twice."""
@@ -89,9 +69,9 @@ class RetrieverParams(Section):
 
     @model_validator(mode="after")
     def _what_learns_is_there(self) -> "RetrieverParams":
-        if self.learns == "link_features" and self.link_features is None:
+        if self.learns == "link_features" and not self.link_features:
             raise ValueError(
-                "learns: link_features trains the term of retriever.link_features, which is null; set that, too"
+                "learns: link_features trains the term of retriever.link_features, which is not set; set that, too"
             )
         return self
 

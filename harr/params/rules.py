@@ -166,8 +166,10 @@ def arms_go_with_the_method(params: "Params") -> None:
             f"{methods(occluded=True)} does, with train.group_size above 1; set both so, or leave the arm out"
         )
     alone = [name for name, arm in evaluate.arm_table.items() if "learns" in arm.overrides]
-    if alone and params.retriever.link_features is None:
-        raise ValueError(f"the arm {alone[0]} learns the term of retriever.link_features, which is null; leave it out")
+    if alone and not params.retriever.link_features:
+        raise ValueError(
+            f"the arm {alone[0]} learns the term of retriever.link_features, which is not set; leave it out"
+        )
     if evaluate.pass_at and train.prefers:
         raise ValueError(f"evaluate.pass_at samples what answers; leave it out for train.method {train.method}")
     if evaluate.reader and not params.pipeline.read_later:

@@ -204,10 +204,10 @@ class AgentParams(UpdateParams, LoopParams):
 
     @model_validator(mode="after")
     def _passes_are_whole(self) -> "AgentParams":
-        if self.precision == "float16":
+        if self.optimizer.precision == "float16":
             raise ValueError(
                 "train.method agent takes no float16, whose loss scale a resumed run would have lost; "
-                "set train.precision: bfloat16"
+                "set train.optimizer.precision: bfloat16"
             )
         if self.questions_per_step * self.group_size % self.episodes_per_pass:
             raise ValueError(

@@ -24,7 +24,7 @@ from harr.io.progress import bar, stoppable
 from harr.io.resume import open_work
 from harr.params.filter import FilterParams, PreferencesParams
 from harr.preferences.few_shot import find_prompts, select_prompts
-from harr.preferences.pairs import documents_of, explain_none, next_try, preference_row, score_of, statistics_row
+from harr.preferences.pairs import documents_of, explain_none, next_try, preference_row, statistics_row
 from harr.rag.pipelines.leret import LeReT, by_hop
 from harr.rag.rollout import play
 from harr.rag.scoring.ranking import average_precision
@@ -224,7 +224,6 @@ def try_batch(
                     "query": episode.outcome.hops[0].query,
                     "ap": average_precision(documents, gold),
                     "recall": len({*documents} & {*gold}) / len(gold),
-                    "score": score_of(params.gain, gold, context, retrieval.passages, after),
                     **_pack_retrieval(retrieval),
                 }
             )
@@ -289,10 +288,10 @@ def _write(
     run: Path,
     out: Path,
 ) -> dict[str, float]:
-    rows = [row for hop_row in hop_rows if (row := preference_row(params, hop_row, hop_row["question_id"] in held_out))]
+    rows = [row for hop_row in hop_rows if (row := preference_row(hop_row, hop_row["question_id"] in held_out))]
     learnt = {row["question_id"] for row in rows} - held_out
     if not learnt:
-        raise NoPreference(f"no preference was found: {explain_none(params, hop_rows, held_out, len(rows))}")
+        raise NoPreference(f"no preference was found: {explain_none(hop_rows, held_out, len(rows))}")
     levels: dict[str, list[float]] = {question.id: [] for question in questions}
     for row in hop_rows:
         levels[row["question_id"]] += [hop_row["ap"] for hop_row in row["tries"]]

@@ -5,11 +5,9 @@ import random
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any
 
-from harr.params.filter import PreferencesParams
-from harr.rag.scoring.ranking import average_precision
 from harr.types import Passage
 
 DIGITS = 9
@@ -35,25 +33,15 @@ class Preferences:
         return self.responses[-1]
 
 
-def preferences(
-    queries: Sequence[str],
-    scores: Sequence[float],
-    *,
-    levels: str = "adjacent",
-    min_margin: float = 0.0,
-    max_pairs: int = 0,
-) -> Preferences | None:
+def preferences(queries: Sequence[str], scores: Sequence[float]) -> Preferences | None:
     """Return the preferences between the queries of one prompt; None without a pair.
 
-    Empty queries, and copies of the passages, are left out; of equal queries the worse stays. ``levels``: every query
-    is preferred to every query of the next lower score (``adjacent``, as published) or of any lower score (``all``), by
-    at least ``min_margin``. At most ``max_pairs`` (0: no limit) stay, those of the largest margin.
+    Empty queries, and copies of the passages, are left out; of equal queries the worse stays. Every query is
+    preferred to every query of the next lower score, as published.
 
     >>> result = preferences(["bad", "mother", "mother", "mother of Ada"], [0.0, 0.5, 0.5, 1.0])
     >>> result.responses, result.pairs, result.target
     (('bad', 'mother', 'mother of Ada'), ((1, 0), (2, 1)), 'mother of Ada')
-    >>> preferences(["a", "b"], [0.5, 0.6], min_margin=0.1).pairs  # though 0.6 - 0.5 < 0.1 in floats
-    ((1, 0),)
     """
     ranked_pairs = sorted(zip(queries, scores, strict=True), key=lambda pair: pair[1])
     first: dict[str, float] = {}
@@ -61,15 +49,13 @@ def preferences(
         if query and LEAKED not in query:
             first.setdefault(query, round(score, DIGITS))
     ranked, score_levels = list(first.items()), sorted(set(first.values()))
-    steps = set(pairwise(score_levels) if levels == "adjacent" else combinations(score_levels, 2))
+    steps = set(pairwise(score_levels))
     pairs = [
         (better, worse)
         for better, (_, high) in enumerate(ranked)
         for worse, (_, low) in enumerate(ranked)
-        if (low, high) in steps and round(high - low, DIGITS) >= min_margin
+        if (low, high) in steps
     ]
-    if max_pairs and len(pairs) > max_pairs:
-        pairs = sorted(sorted(pairs, key=lambda pair: ranked[pair[1]][1] - ranked[pair[0]][1])[:max_pairs])
     if not pairs:
         return None
     return Preferences(tuple(first), tuple(first.values()), tuple(pairs))
@@ -104,37 +90,16 @@ def next_try(scores: Sequence[float], rng: random.Random) -> int | None:
     return rng.choice([place for place, score in enumerate(scores) if round(score, DIGITS) == level])
 
 
-def score_of(
-    gain: str, gold: Sequence[str], before: Sequence[Passage], retrieved: Sequence[Passage], after: Sequence[Passage]
-) -> float:
-    """Return the score of a query: an average precision.
-
-    ``accumulated``: of the ranking ``after`` this hop, as published. ``marginal``: of the passages ``retrieved`` by
-    this hop alone, against the gold that was missing ``before``.
-
-    >>> a, b, x = (Passage(name, "") for name in "abx")
-    >>> score_of("accumulated", ["a", "b"], [a], [x, b], [a, x, b]), score_of("marginal", ["a", "b"], [a], [x, b], [])
-    (0.8333333333333333, 0.5)
-    """
-    if gain == "accumulated":
-        return average_precision(documents_of(after), gold)
-    missing = [name for name in gold if name not in documents_of(before)]
-    return average_precision(documents_of(retrieved), missing) if missing else 0.0
-
-
 def documents_of(passages: Sequence[Passage]) -> list[str]:
     """Return the documents of passages, each at its first passage."""
     return list(dict.fromkeys(passage.document for passage in passages))
 
 
-def preference_row(params: PreferencesParams, hop_row: Mapping[str, Any], held_out: bool) -> dict[str, Any] | None:
+def preference_row(hop_row: Mapping[str, Any], held_out: bool) -> dict[str, Any] | None:
     """Return the row of ``preferences.jsonl`` of a prompt; None if its queries do not differ."""
     result = preferences(
         [attempt["query"] for attempt in hop_row["tries"]],
-        [attempt["score"] for attempt in hop_row["tries"]],
-        levels=params.levels,
-        min_margin=params.min_margin,
-        max_pairs=params.max_pairs,
+        [attempt["ap"] for attempt in hop_row["tries"]],
     )
     if result is None:
         return None
@@ -160,19 +125,9 @@ def statistics_row(name: str, values: Sequence[float], held_out: set[str], learn
     return {"id": name, "reward_mean": mean, "reward_std": std, "kept": is_learnt, "reason": reason}
 
 
-def explain_none(
-    params: PreferencesParams, hop_rows: Sequence[Mapping[str, Any]], held_out: set[str], held_rows: int
-) -> str:
+def explain_none(hop_rows: Sequence[Mapping[str, Any]], held_out: set[str], held_rows: int) -> str:
     """Return why the samples hold no preference, and what to do about it."""
     learnable = [hop_row for hop_row in hop_rows if hop_row["question_id"] not in held_out]
-    lenient = params.model_copy(update={"min_margin": 0.0, "max_pairs": 0})
-    rows = [row for hop_row in learnable if (row := preference_row(lenient, hop_row, False))]
-    gaps = [row["scores"][better] - row["scores"][worse] for row in rows for better, worse in row["pairs"]]
-    if gaps:
-        return (
-            f"filter.preferences.min_margin {params.min_margin:g} left out all {len(gaps)} pairs, whose largest "
-            f"difference is {max(gaps):.3g}; lower it"
-        )
     if held_rows:
         return (
             f"queries differ at {held_rows} prompts, all of questions that are held out; lower "

@@ -14,30 +14,19 @@ from harr.report.plots import BLUE, GREEN, GREY, inline, styled
 
 EXAMPLES = 12
 """Number of prompts that are shown, those with the largest differences of each hop first."""
-WORTH = {
-    "accumulated": "average precision",
-    "marginal": "average precision of the hop's own passages",
-}
-"""What ``filter.preferences.gain`` scores a query by; the axis of the figure."""
-CAPTIONS = {
-    "accumulated": "Average precision of all passages found so far",
-    "marginal": "Average precision of what the hop itself found, by the gold that was still missing",
-}
 Rows = Sequence[Mapping[str, Any]]
 
 
 def write_page(folder: Path, out: Path) -> None:
     """Write the page about the preferences in ``folder``. Texts are escaped; nothing is loaded from elsewhere."""
     rows, prompts = read_preferences(folder), read_json(folder / "prompts.json")
-    gain = read_json(folder / "manifest.json")["settings"]["gain"]
     text = render(
         "preferences.html.j2",
         pairs=sum(len(row["pairs"]) for row in rows),
         held_out=sum(len(row["pairs"]) for row in rows if row["split"] == "held_out"),
         prompts=len(rows),
         questions=len({row["question_id"] for row in rows}),
-        caption=CAPTIONS[gain],
-        levels=inline(draw_levels(rows, WORTH[gain])),
+        levels=inline(draw_levels(rows)),
         zero_shot=prompts["zero_shot"],
         sets=prompts["sets"],
         examples=examples(rows),
@@ -58,8 +47,8 @@ def levels(rows: Rows) -> dict[int, Counter[float]]:
 
 
 @styled
-def draw_levels(rows: Rows, worth: str) -> Figure:
-    """Draw bars of :func:`levels`, the hops side by side; ``worth`` says what a score is."""
+def draw_levels(rows: Rows) -> Figure:
+    """Draw bars of :func:`levels`, the hops side by side."""
     by_hop = levels(rows)
     scores = sorted({level for counts in by_hop.values() for level in counts})
     figure = Figure(figsize=(5.8, 3.2), layout="constrained")
@@ -69,7 +58,7 @@ def draw_levels(rows: Rows, worth: str) -> Figure:
         colour = (BLUE, GREEN, GREY)[number % 3]
         axes.bar(places, [counts[level] for level in scores], 0.8 / len(by_hop), label=f"hop {hop}", color=colour)
     axes.set_xticks(range(len(scores)), [f"{level:g}" for level in scores], rotation=60 if len(scores) > 8 else 0)
-    axes.set_xlabel(worth)
+    axes.set_xlabel("average precision")
     axes.set_ylabel("queries")
     axes.grid(visible=False, axis="x")
     axes.legend()

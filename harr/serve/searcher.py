@@ -227,7 +227,7 @@ class Searcher:
         tower = folder / DOCUMENT
         name = str(tower) if tower.is_dir() else facts["base_model"]
         encoder = build_encoder(EncoderParams(model=name, **facts["encoder"]))
-        alone = section.model_copy(update={"link_features": None})
+        alone = section.model_copy(update={"link_features": False})
         return self._cast(dense_policy(alone, encoder, corpus, "corpus", history=False))
 
     def _documents(self, policy: DensePolicy, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -90,18 +90,18 @@ class Learner:
                 "data/filtered/questions.jsonl holds no question; widen filter.target or check the filter"
             )
         params = resolve_precision(params)
-        if params.precision == "float16" and not torch.cuda.is_available():
-            raise ParamsError("train.precision: float16 needs a GPU, and none is visible; use float32 or bfloat16")
+        if params.optimizer.precision == "float16" and not torch.cuda.is_available():
+            raise ParamsError("train.optimizer.precision: float16 needs a GPU that is visible; use bfloat16")
         policy = setup.policy
         with patch_environment(ACCELERATE_USE_FSDP="false"):  # it would shard trained weights; see distributed.shard
-            accelerator = Accelerator(mixed_precision=PRECISION[params.precision])
+            accelerator = Accelerator(mixed_precision=PRECISION[params.optimizer.precision])
         # One switch for the whole process: an interrupted training of TRL leaves it off, and then no optimizer steps.
         accelerator.sync_gradients = True
         adapter = adapter or begin(policy.encoder, params.lora, seed)
-        if params.precision == "bfloat16":
+        if params.optimizer.precision == "bfloat16":
             for encoder in policy.encoders:
                 prepare_for_bfloat16(encoder.model)
-        if params.gradient_checkpointing:
+        if params.optimizer.gradient_checkpointing:
             for encoder in policy.encoders:
                 encoder.recompute()
         trained = [w for w in adapter.parameters() if w.requires_grad]

@@ -20,6 +20,8 @@ from harr.types import Passage, Question
 
 SHARES = {"train": 0.5, "validation": 0.15, "test": 0.35}
 """Shares of the people; nobody is linked to people of another split."""
+RELATIONS = 8
+"""Number of relations of a person, in pairs of the same wording; there is a passage for each."""
 _PLACES = 60
 """Number of towns, and of firms; they have no passages of their own."""
 _TRIES = 1000

@@ -51,7 +51,7 @@ class LinkFeatures(torch.nn.Module):
         """
         if not (folder / LINK_FEATURES).exists():
             raise ModelError(
-                f"{folder} has no {LINK_FEATURES}: it was trained without retriever.link_features; set that to null"
+                f"{folder} has no {LINK_FEATURES}: it was trained without retriever.link_features; leave that out"
             )
         weights = load_file(folder / LINK_FEATURES)
         if not set(weights) <= set(FEATURES):

@@ -54,12 +54,20 @@ class Links:
 
     Args:
         graph: links of queries and passages.
-        words, titled, linked, naming, followed, neighbours: maximum number of candidates of each source
-            (``retriever.link_features``).
+        words, titled, linked, naming, followed, neighbours: maximum number of candidates of each source, the last
+            four for each pick.
     """
 
     def __init__(
-        self, graph: PassageGraph, *, words: int, titled: int, linked: int, naming: int, followed: int, neighbours: int
+        self,
+        graph: PassageGraph,
+        *,
+        words: int = 20,
+        titled: int = 10,
+        linked: int = 40,
+        naming: int = 10,
+        followed: int = 15,
+        neighbours: int = 4,
     ) -> None:
         """Take the corpus, and the sizes of the sources."""
         self.graph = graph

@@ -59,7 +59,7 @@ def trained(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(project / "models/retriever", folder)
     (folder / "sha256sums.txt").unlink(missing_ok=True)
     facts = read_json(folder / "harr.json")
-    facts["retriever"]["link_features"] = None
+    facts["retriever"]["link_features"] = False
     write_json(folder / "harr.json", facts)
     return folder
 

@@ -108,7 +108,8 @@ def as_published(recipe: str, params: Params, setup: Setup, tmp_path: Path) -> N
     if params.train.positions:
         assert not setup.retriever.states.normalize and setup.retriever.scale == 0.01
     AcceleratorState._reset_state(True)
-    train = params.train.model_copy(update={"precision": "float32", "validation": ValidationParams()})
+    optimizer = params.train.optimizer.model_copy(update={"precision": "float32"})
+    train = params.train.model_copy(update={"optimizer": optimizer, "validation": ValidationParams()})
     learner = Learner.open(train, setup, tmp_path, params.seed, kind="dry")
     (group, *_) = learner.optimizer.param_groups
     adamw = train.optimizer

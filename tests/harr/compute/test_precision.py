@@ -28,4 +28,7 @@ def test_auto_takes_bfloat16_only_where_the_processor_multiplies_it(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able)
     assert precision.choose_precision(asked) == wanted
-    assert precision.resolve_precision(GRPOParams(method="grpo", precision=asked)).precision == wanted
+    assert (
+        precision.resolve_precision(GRPOParams(method="grpo", optimizer={"precision": asked})).optimizer.precision
+        == wanted
+    )

@@ -83,9 +83,9 @@ encoder: {plain_prompt: "Instruct: Find it\nQuery: "}
     -> encoder.plain_prompt ends with Query:, which retriever.state json writes itself; end it with a line break
 pipeline: {name: react, shows: passages, reader_sees: history}
     -> reader_sees is for shows: answer; the agent itself reads the passages; leave it out
-retriever: {learns: link_features} -> trains the term of retriever\.link_features, which is null; set that, too
+retriever: {learns: link_features} -> trains the term of retriever\.link_features, which is not set; set that, too
 evaluate: {arms: [links_alone, trained]}
-    -> the arm links_alone learns the term of retriever\.link_features, which is null; leave it out
+    -> the arm links_alone learns the term of retriever\.link_features, which is not set; leave it out
 retriever: {pick_tokens: 64} -> pick_tokens is for state: sep \(found json\); leave it out
 retriever: {pick_tokens: 256, state: sep} -> a pick of pick_tokens 256 fills a state of max_tokens 256
 filter: {temperature: 0.7} -> filter.temperature is for train.method agent; leave it out
@@ -139,7 +139,8 @@ retriever: {state: thought} -> thought is for a retriever that learns: with trai
 generator: {kind: local, model: m} -> arms warmstart .* choose from base, majority, trained
 evaluate: {arms: [majority]} -> the training of the arm trained makes the arm majority; add trained
 train: {method: agent, credit: step} -> train.credit; known here: validation, steps, questions_per_
-train: {method: agent, precision: float16} -> takes no float16, .*; set train.precision: bfloat16
+train: {method: agent, optimizer: {precision: float16}}
+    -> takes no float16, .*; set train.optimizer.precision: bfloat16
 generator: {kind: trained, function: "a:b", max_tokens: 8} -> generator.max_tokens 8 is not read: .*max_tokens 64
 generator: {kind: trained, function: "a:b", temperature: 0.7} -> generator.temperature 0.7 is not read
 train: {method: agent, quantization: nf4, lora: null} -> nf4 freezes the base; set train.lora

@@ -71,9 +71,9 @@ def test_a_part_that_is_missing_or_there_twice_is_named(parts: list[Path], tmp_p
 
 
 def test_a_part_of_another_sampling_is_refused(parts: list[Path], tmp_path: Path) -> None:
-    sampled(tmp_path / "other", num_partitions=2, partition=1, max_pairs=1)
+    sampled(tmp_path / "other", num_partitions=2, partition=1, min_ap=0.5)
     said = refused([parts[1], tmp_path / "other"], tmp_path)
-    assert said.startswith("other is no part of the sampling in part-0: settings.max_pairs is 1, there 0; sample it ")
+    assert said.startswith("other is no part of the sampling in part-0: settings.min_ap is 0.5, there 0.0; sample it ")
     known = read_json(parts[0] / "manifest.json")
     for name, value in {"index": "index-2", "seed": 9}.items():
         rewrite(parts[0], "manifest.json", known | {name: value})

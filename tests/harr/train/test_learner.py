@@ -146,7 +146,8 @@ def test_a_run_in_which_no_group_differs_stops_and_says_so(
 def test_gradient_checkpointing_changes_no_gradient(kind: str, game: Callable[[str], Setup], tmp_path: Path) -> None:
     norms = []
     for spared in (False, True):
-        one, own = KINDS[kind].model_copy(update={"steps": 1, "gradient_checkpointing": spared}), game(kind)
+        optimizer = KINDS[kind].optimizer.model_copy(update={"gradient_checkpointing": spared})
+        one, own = KINDS[kind].model_copy(update={"steps": 1, "optimizer": optimizer}), game(kind)
         (row,) = METHODS[one.method].train(one, own, tmp_path / f"{spared}", tmp_path / f"work-{spared}", nothing, 0)
         norms.append(row["grad_norm"])
         for encoder in own.policy.encoders:

@@ -141,7 +141,7 @@ def test_the_term_can_learn_alone(
 
 
 def test_a_model_without_a_term_or_of_other_features_is_refused(links: Links, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"was trained without retriever\.link_features; set that to null"):
+    with pytest.raises(ModelError, match=r"was trained without retriever\.link_features; leave that out"):
         LinkFeatures(links).load(tmp_path)
     LinkFeatures(links).save(tmp_path)
     assert LinkFeatures(links).load(tmp_path).weights.tolist() == [0.0] * len(FEATURES)
