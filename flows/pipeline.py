@@ -13,6 +13,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from flows import run
+from flows.agents import run_on_agent
 from flows.artifacts import show_results, with_progress
 from flows.reproduce import reproduce
 from flows.server import addresses
@@ -31,22 +32,28 @@ else:  # the form in Prefect offers what there is
 
 
 @task(task_run_name="{stage}", timeout_seconds=HOURS * 3600, log_prints=True)
-def bring_up_to_date(stage: str, place: Path) -> None:
-    """Bring one stage up to date; if this run is cancelled, its stage stops between two units of work."""
+def bring_up_to_date(stage: str, place: Path, pool: str = "") -> None:
+    """Bring one stage up to date; if this run is cancelled, its stage stops between two units of work.
+
+    With a ``pool`` it runs on an agent, and is then found done here.
+    """
+    if pool:
+        run_on_agent(stage, place, pool, str(flow_run.id))
     reproduce([stage], place, str(flow_run.id), print)
 
 
 @flow(name="pipeline", flow_run_name="pipeline ({recipe})", log_prints=True)
-def pipeline(recipe: Recipe = AS_IT_STANDS, promote: bool = False) -> None:
+def pipeline(recipe: Recipe = AS_IT_STANDS, promote: bool = False, agents: dict[Stage, str] | None = None) -> None:
     """Bring every stage up to date, in DVC's order.
 
     Args:
         recipe: a file of recipes/, which runs in a folder of its own (.harr/runs); or this folder's params.yaml.
         promote: at the end make the candidate the champion, if the interval allows it.
+        agents: stages that run on other machines, and the work pool of each; the others run in this folder.
     """
     with workspace(recipe) as place:
         for stage in with_progress(run.stages()):
-            bring_up_to_date(stage, place)
+            bring_up_to_date(stage, place, (agents or {}).get(stage, ""))
         _show(place, run.finish(place, promote=promote))
 
 

@@ -47,12 +47,12 @@ def read_stages(root: Path) -> list[Stage]:
     if not (root / ".dvc").is_dir():
         raise HarrError("this folder is no DVC project; dvc init")
     written = _written_paths(root)
-    changes = {} if written else _dvc_status(root)  # first of all: DVC says what is wrong with its files
+    changes = {} if written else dvc_status(root)  # first of all: DVC says what is wrong with its files
     declared = {name: item for name, item in (_mapping(root / "dvc.yaml").get("stages") or {}).items() if name != LOOK}
     outputs = {name: _paths(stage, "outs", "metrics", "plots") for name, stage in declared.items()}
     used = {name: _paths(stage, "deps") for name, stage in declared.items()}
     if written and (untouched := [name for name in declared if not written & (outputs[name] | used[name])]):
-        changes = _dvc_status(root, *untouched)
+        changes = dvc_status(root, *untouched)
     lock = read_lock(root)
     inputs = stale_inputs(root, lock)
     stages: dict[str, Stage] = {}
@@ -69,7 +69,7 @@ def read_stages(root: Path) -> list[Stage]:
     return list(stages.values())
 
 
-def _dvc_status(root: Path, *stages: str) -> dict[str, Any]:
+def dvc_status(root: Path, *stages: str) -> dict[str, Any]:
     """Return what `dvc status --json` prints of these stages, or all: of each that would run, a list of changes."""
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", "status", "--json", *stages]
     try:

@@ -110,6 +110,9 @@ def _share_cache(place: Path) -> None:
             config.add_section(section)
     config["core"]["no_scm"] = "true"
     config["cache"]["dir"] = str(cache_folder(Path()).resolve())
+    for remote in (config[name] for name in config.sections() if "remote" in name):
+        if "://" not in remote.get("url", "://"):  # DVC reads it from the folder of its file
+            remote["url"] = str((Path(".dvc") / remote["url"]).resolve())
     with io.StringIO() as text:
         config.write(text)
         write_text(place / ".dvc/config", text.getvalue())

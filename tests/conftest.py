@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from places import furnish
-from servers import free_port, wait_for
+from servers import Server, free_port, wait_for
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Two workers share the cores; and sums of floats made by another number of threads differ in their last bits, so that
@@ -172,6 +173,25 @@ def postgresql(tmp_path: Path) -> Iterator[str]:
         finally:
             process.send_signal(signal.SIGINT)  # PostgreSQL's quick and orderly end
             process.wait(timeout=60)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """A bucket of a local stand-in for S3: its address, and what a client's environment must say."""
+    pytest.importorskip("moto", reason="moto is missing: pip install '.[dev]'")
+    port = free_port()
+    server = Server(tmp_path, [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port)
+    try:
+        server.start()
+        endpoint = f"http://127.0.0.1:{port}"
+        urllib.request.urlopen(urllib.request.Request(f"{endpoint}/models", method="PUT"), timeout=30).close()
+        names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        yield (
+            "s3://models",
+            {"MLFLOW_S3_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-east-1"} | dict.fromkeys(names, "stand-in"),
+        )
+    finally:
+        server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,7 @@
-"""What the tests of tasks start: MLflow, and a stand-in for S3."""
+"""What the tests of tasks start: MLflow."""
 
 import os
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,22 +22,3 @@ def mlflow_server(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.setenv("HARR_EXECUTION", "one")
     yield server
     server.stop()
-
-
-@pytest.fixture
-def bucket(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """A bucket of a local stand-in for S3: its address, and what a client's environment must say."""
-    pytest.importorskip("moto", reason="moto is missing: pip install '.[dev]'")
-    port = free_port()
-    server = Server(tmp_path, [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port)
-    try:
-        server.start()
-        endpoint = f"http://127.0.0.1:{port}"
-        urllib.request.urlopen(urllib.request.Request(f"{endpoint}/models", method="PUT"), timeout=30).close()
-        names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-        yield (
-            "s3://models",
-            {"MLFLOW_S3_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-east-1"} | dict.fromkeys(names, "stand-in"),
-        )
-    finally:
-        server.stop()

@@ -1,0 +1,295 @@
+"""Stages on agents that share no folder with the pipeline: two homes, a bare git repository, a DVC remote, servers."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from servers import Server, server_of, until
+
+from flows.server import healthy, mlflow_command, prefect_command
+from harr.project.create import create_project
+
+pytestmark = [pytest.mark.services, pytest.mark.timeout(1500)]
+ROOT = Path(__file__).parents[2]
+SLEEP = """
+import sys, time
+from pathlib import Path
+import yaml
+
+Path("work/nap").mkdir(parents=True, exist_ok=True)
+notes, seed = Path(sys.argv[1]), yaml.safe_load(Path("params.yaml").read_text())["seed"]
+(notes / f"began-{seed}").write_text(str(Path.cwd()))
+while not (notes / "wake").exists():
+    time.sleep(.2)
+Path("nap.txt").write_text(f"seed {seed}")
+"""
+STAGES = """
+stages:
+  inputs:
+    cmd: mkdir -p data/inputs && cat params.yaml > data/inputs/nap.json
+    always_changed: true
+    outs: [data/inputs/nap.json: {{persist: true}}]
+  nap:
+    cmd: {python} nap.py {notes}
+    deps: [data/inputs/nap.json]
+    outs: [nap.txt]
+"""
+IDENTITY = ["-c", "user.name=a", "-c", "user.email=a@localhost"]
+TIMED = {"metrics/embed.json", "metrics/index.json", "metrics/train.json", "metrics/training_stats.jsonl"}
+"""Outputs that hold seconds; with them plots/train.csv and the report."""
+
+
+@dataclass
+class Site:
+    """A project with servers, and machines (folders, each with a home) whose workers serve its pools."""
+
+    folder: Path
+    environment: dict[str, str]
+    servers: list[Server]
+    workers: "dict[str, subprocess.Popen[bytes]]" = field(default_factory=dict)
+
+    @property
+    def project(self) -> Path:
+        return self.folder / "project"
+
+    def run(self, *words: str) -> str:
+        """What a command says in the project's folder; it must go well."""
+        done = subprocess.run(
+            words, cwd=self.project, env=self.environment, capture_output=True, text=True, timeout=600, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def start_worker(self, machine: str, pool: str) -> None:
+        """Start a worker as another user on another machine would: in a folder and a home of its own."""
+        home = self.folder / machine
+        home.mkdir(exist_ok=True)
+        own = {"HOME": str(home), "PREFECT_HOME": str(home / ".prefect"), "TMPDIR": str(home)}
+        own |= {"PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_WORKER_ENABLE_CANCELLATION": "true"}
+        command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool]
+        with (home / "worker.log").open("ab") as log:
+            self.workers[machine] = subprocess.Popen(
+                command, cwd=home, env=self.environment | own, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def kill_worker(self, machine: str) -> None:
+        """Kill a worker with all that it runs, as a power cut would."""
+        family = [psutil.Process(self.workers[machine].pid)]
+        family += family[0].children(recursive=True)
+        for process in family:
+            process.kill()
+        psutil.wait_procs(family, timeout=20)
+        self.workers[machine].wait()
+
+    def ask(self, path: str, body: Any = None) -> Any:
+        """Prefect's answer."""
+        data = None if body is None else json.dumps(body).encode()
+        address = f"{self.environment['PREFECT_API_URL']}/{path}"
+        request = urllib.request.Request(address, data, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def start(self, deployment: str, **parameters: Any) -> str:
+        """Start a run of a deployment."""
+        found = self.ask(f"deployments/name/{deployment}")["id"]
+        return str(self.ask(f"deployments/{found}/create_flow_run", {"parameters": parameters})["id"])
+
+    def state(self, run: str) -> str:
+        return str(self.ask(f"flow_runs/{run}")["state_name"])
+
+    def ended(self, run: str, seconds: float = 600) -> str:
+        """The last state of a run and its message."""
+        until(lambda: self.ask(f"flow_runs/{run}")["state"]["type"] in ENDS, seconds, 1)
+        state = self.ask(f"flow_runs/{run}")["state"]
+        return f"{state['name']}: {state['message']}"
+
+    def on_agents(self) -> list[dict[str, Any]]:
+        """The runs on agents, the latest first."""
+        return list(self.ask("flow_runs/filter", {"flows": {"name": {"any_": ["agent"]}}, "sort": "START_TIME_DESC"}))
+
+    def stop(self) -> None:
+        for machine, worker in self.workers.items():
+            if worker.poll() is None:
+                self.kill_worker(machine)
+        for server in self.servers:
+            server.stop()
+
+
+ENDS = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
+
+
+def site_at(folder: Path, database: str = "") -> Site:
+    """A project that `harr init` makes, and its servers, not yet started; SQLite is their database where none is named."""
+    own = {"PREFECT_API_DATABASE_CONNECTION_URL": database} if database else {}
+    gone = ("PREFECT", "HARR", "MLFLOW", "PYTEST")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(gone)}
+    for name in ("prefect", "mlflow"):
+        (folder / name).mkdir()
+    servers = [
+        server_of(folder / "prefect", prefect_command, PREFECT_HOME=str(folder / "prefect"), **own),
+        server_of(folder / "mlflow", mlflow_command),
+    ]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    addresses = {
+        "PREFECT_API_URL": f"http://127.0.0.1:{servers[0].port}/api",
+        "MLFLOW_TRACKING_URI": f"http://127.0.0.1:{servers[1].port}",
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+        "OMP_NUM_THREADS": "1",
+        "PATH": path,
+    }
+    site = Site(folder, kept | addresses, servers)
+    create_project(site.project)
+    shutil.copy(ROOT / "recipes/smoke.yaml", site.project / "params.yaml")
+    return site
+
+
+def deploy(site: Site, remote: str, **settings: str) -> None:
+    """Start the servers, put the project into git and its data's remote into DVC, and make pools and deployments."""
+    for server in site.servers:
+        server.start()
+    assert until(lambda: healthy(site.environment["PREFECT_API_URL"]))
+    subprocess.run(["git", "init", "--quiet", "--bare", str(site.folder / "code.git")], check=True)
+    site.run("git", "init", "--quiet")
+    (site.project / ".dvc/config.local").unlink(missing_ok=True)
+    site.run("dvc", "remote", "add", "--quiet", "--default", "store", remote)
+    for name, value in settings.items():
+        site.run("dvc", "remote", "modify", "--quiet", "store", name, value)
+    site.run("git", "add", "--all")
+    site.run("git", *IDENTITY, "commit", "--quiet", "-m", "start")
+    site.run("git", "remote", "add", "origin", str(site.folder / "code.git"))
+    for pool in ("cpu", "gpu"):
+        site.run("prefect", "work-pool", "create", pool, "--type", "process")
+    site.run("prefect", "--no-prompt", "deploy", "--all")
+
+
+@pytest.fixture(scope="module")
+def napping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A project with a stage that sleeps until its notes say `wake`."""
+    folder = tmp_path_factory.mktemp("napping")
+    (folder / "notes").mkdir()
+    site = site_at(folder)
+    (site.project / "dvc.yaml").write_text(STAGES.format(python=sys.executable, notes=folder / "notes"))
+    (site.project / "nap.py").write_text(SLEEP)
+    for seed in (5, 6):
+        text = (ROOT / "recipes/smoke.yaml").read_text().replace("seed: 0", f"seed: {seed}")
+        (site.project / f"recipes/seed{seed}.yaml").write_text(text)
+    deployments = yaml.safe_load((site.project / "prefect.yaml").read_text())
+    some = [one for one in deployments["deployments"] if one["name"] in ("cpu", "gpu", "on-demand")]
+    for one in some:
+        one.pop("concurrency_limit", None)
+    (site.project / "prefect.yaml").write_text(yaml.safe_dump({"deployments": some}))
+    try:
+        deploy(site, str(folder / "remote"))
+        site.start_worker("here", "cpu")
+        site.start_worker("there", "gpu")
+        yield site
+    finally:
+        site.stop()
+
+
+@pytest.fixture
+def notes(napping: Site) -> Path:
+    """Where the sleeping stages write; nobody has woken them."""
+    shutil.rmtree(napping.folder / "notes")
+    (napping.folder / "notes").mkdir()
+    return napping.folder / "notes"
+
+
+def test_a_pipeline_that_is_cancelled_cancels_its_agent(napping: Site, notes: Path) -> None:
+    run = napping.start("pipeline/on-demand", agents={"nap": "gpu"})
+    assert until((notes / "began-0").exists), napping.ended(run)
+    place = (notes / "began-0").read_text()
+    assert place.startswith(str(napping.folder / "there")), "in a folder of the other machine"
+    napping.ask(f"flow_runs/{run}/set_state", {"state": {"type": "CANCELLING"}})
+    assert until(lambda: napping.state(run) == "Cancelled")
+    assert until(lambda: napping.on_agents()[0]["state_type"] == "CANCELLED")
+    assert until(lambda: not Path(place).exists()), "the stage has ended, and its checkout is gone"
+
+
+def test_two_recipes_run_on_one_agent_at_once(napping: Site, notes: Path) -> None:
+    runs = [napping.start("pipeline/on-demand", recipe=f"seed{seed}", agents={"nap": "gpu"}) for seed in (5, 6)]
+    assert until(lambda: len(list(notes.glob("began-*"))) == 2), [napping.state(run) for run in runs]
+    (notes / "wake").touch()
+    assert [napping.ended(run).partition(":")[0] for run in runs] == ["Completed", "Completed"]
+    for seed in (5, 6):
+        assert (napping.project / f".harr/runs/seed{seed}/nap.txt").read_text() == f"seed {seed}"
+    assert not napping.run("git", "ls-remote", "origin", "refs/harr/*"), "the commits were taken away"
+
+
+def test_a_remote_that_is_away_is_one_clear_line(napping: Site, notes: Path) -> None:
+    (notes / "wake").touch()
+    remote, away = napping.folder / "remote", napping.folder / "elsewhere"
+    text = (napping.project / "params.yaml").read_text()
+    remote.rename(away)
+    remote.write_text("no folder")
+    try:
+        (napping.project / "params.yaml").write_text(text.replace("seed: 0", "seed: 7"))
+        message = napping.ended(napping.start("pipeline/on-demand", agents={"nap": "gpu"}))
+    finally:
+        remote.unlink()
+        away.rename(remote)
+    assert message.startswith("Failed: ") and "dvc push: " in message and "Traceback" not in message
+    done = napping.ended(napping.start("pipeline/on-demand", agents={"nap": "gpu"}))
+    assert done.startswith("Completed"), done
+    assert (napping.project / "nap.txt").read_text() == "seed 7", "the changed params.yaml was sent, uncommitted"
+
+
+def test_all_stages_on_two_machines_are_those_of_one_folder(
+    tmp_path: Path, postgresql: str, bucket: tuple[str, dict[str, str]]
+) -> None:
+    """The recipe smoke over PostgreSQL and S3; the first agent is killed while it trains, and a second one ends it."""
+    address, variables = bucket
+    site = site_at(tmp_path, postgresql.replace("psycopg2", "asyncpg"))
+    site.environment |= variables
+    alone = tmp_path / "alone"
+    try:
+        deploy(site, f"{address}/harr", endpointurl=variables["MLFLOW_S3_ENDPOINT_URL"])
+        shutil.copytree(site.project, alone)
+        site.start_worker("here", "cpu")
+        site.start_worker("first", "gpu")
+        run = site.start("pipeline/agents")
+        assert until(lambda: kept_checkpoints(variables), 900, 0.2), site.ended(run)
+        site.kill_worker("first")
+        crash(site, site.on_agents()[0]["id"])
+        site.start_worker("second", "gpu")
+        one_folder = {**site.environment, "MLFLOW_TRACKING_URI": f"sqlite:///{alone}/mlflow.db"}
+        subprocess.run([sys.executable, "-m", "flows.cli", "run"], cwd=alone, env=one_folder, check=True)
+        assert site.ended(run).startswith("Completed")
+        assert "unfinished work of another agent" in (tmp_path / "second/worker.log").read_text()
+        ours, theirs = (hashes(place) for place in (site.project, alone))
+        assert {path for path in ours if ours[path] != theirs[path]} <= {*TIMED, "plots/train.csv", "reports"}
+        assert len(ours) == len(theirs) > 40
+        (site.project / ".harr/runs").mkdir(parents=True, exist_ok=True)
+        assert "changed" not in site.run("dvc", "status")
+    finally:
+        site.stop()
+
+
+def kept_checkpoints(variables: dict[str, str]) -> bool:
+    """Return whether a checkpoint of stage train is in the remote."""
+    import boto3
+
+    client = boto3.client("s3", endpoint_url=variables["MLFLOW_S3_ENDPOINT_URL"])
+    listed = client.list_objects_v2(Bucket="models", Prefix="harr/unfinished").get("Contents", ())
+    return any("checkpoint-" in item["Key"] and item["Key"].endswith("state.json") for item in listed)
+
+
+def crash(site: Site, run: str) -> None:
+    """Do what Prefect's automation does with a run whose heartbeats end (tests/flows/test_up.py)."""
+    site.ask(f"flow_runs/{run}/set_state", {"state": {"type": "CRASHED", "message": "gone"}, "force": True})
+
+
+def hashes(place: Path) -> dict[str, str]:
+    """The hashes of all outputs, by path."""
+    stages = yaml.safe_load((place / "dvc.lock").read_text())["stages"].values()
+    return {out["path"]: out["md5"] for stage in stages for out in stage["outs"]}
