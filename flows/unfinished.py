@@ -9,7 +9,7 @@ from typing import Any
 from harr.io.folders import files_below
 from tasks.paths import WORK
 
-SECONDS = 10.0
+SECONDS = 5.0
 """How often new files are sent."""
 FOLDER = "unfinished"
 

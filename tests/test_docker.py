@@ -4,6 +4,7 @@ No engine runs here. Prefect, MLflow, DVC's stages and the packages are those of
 """
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -211,3 +212,23 @@ def test_the_image_holds_what_the_stages_need_and_nothing_secret() -> None:
         for dep in stage.get("deps", ()):
             assert dep.split("/")[0] in sources | {"data", "models", "metrics", "plots"}, dep
     assert "/docker/.env" in (ROOT / ".gitignore").read_text().split()
+
+
+def test_a_pod_of_the_kubernetes_pool_follows_the_schema_of_kubernetes() -> None:
+    """Filled in by Prefect's own templating, as its worker does, with a run's variables."""
+    import kubernetes_validate
+    from prefect.utilities.templating import apply_values
+
+    template = json.loads((ROOT / "docker/kubernetes.json").read_text())
+    properties = template["variables"]["properties"]
+    given = {"name": "train", "command": ["prefect", "flow-run", "execute"], "labels": {"app": "harr"}}
+    values = {name: item["default"] for name, item in properties.items() if "default" in item} | given
+    values |= {"env": [{"name": "HARR_COMMIT", "value": "0" * 40}], "node_selector": {"gpu": "a100"}}
+    assert values.keys() == properties.keys()
+    job = apply_values(template["job_configuration"]["job_manifest"], values)
+    kubernetes_validate.validate(job, "1.33", strict=True)
+    pod = job["spec"]["template"]["spec"]
+    assert pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == 1 and pod["nodeSelector"] == {"gpu": "a100"}
+    pod["restartpolicy"] = pod.pop("restartPolicy")
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(job, "1.33", strict=True)
