@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from flows.workspace import CODE
-from harr.errors import HarrError, ParamsError
+from harr.errors import HarrError, ParamsError, bare
 from harr.io.files import appears_whole
 
 REMOTE = "origin"
@@ -20,15 +20,19 @@ AUTHOR = {
 
 
 def repository() -> str:
-    """Return the address of the git remote that the pipeline and its agents share.
+    """Return the address of the git remote that the pipeline and its agents share, without a password.
 
     Raises:
-        ParamsError: there is none.
+        ParamsError: there is none, or the project is in a folder of a larger repository.
     """
     try:
-        return _git("remote", "get-url", REMOTE).decode().strip()
+        address = _git("remote", "get-url", REMOTE).decode().strip()
+        prefix = _git("rev-parse", "--show-prefix").decode().strip()
     except HarrError as error:
         raise ParamsError(f"an agent takes the code from git: {error}; git remote add {REMOTE} URL") from None
+    if prefix:
+        raise ParamsError(f"an agent looks for the project at the top of its repository, but it is in {prefix}")
+    return bare(address) if address.startswith("http") else address
 
 
 def send_commit(place: Path, ref: str, more: Iterable[Path]) -> str:
@@ -41,7 +45,7 @@ def send_commit(place: Path, ref: str, more: Iterable[Path]) -> str:
         ref: its whole name, `refs/harr/...`.
         more: further files of ``place``, tracked or not; one that does not exist is left out.
     """
-    if new := _git("ls-files", "--others", "--exclude-standard", "--", "*.py").decode().split():
+    if new := _git("ls-files", "--others", "--exclude-standard", "--", "*.py").decode().splitlines():
         print(f"warning: files that git does not track are not sent: {', '.join(new)}; `git add` what a stage needs")
     code = [name for name in CODE if (place / name).exists()]
     paths = [str(path) for path in more if (place / path).exists()]
@@ -88,5 +92,5 @@ def _git(*words: str, cwd: Path = Path(), variables: Mapping[str, str] | None = 
     done = subprocess.run(["git", *words], cwd=cwd, env=environment, capture_output=True, check=False)
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
-        raise HarrError(f"git {words[0]}: {lines[-1] if lines else f'exit {done.returncode}'}")
+        raise HarrError(f"git {words[0]}: {bare(lines[-1]) if lines else f'exit {done.returncode}'}")
     return done.stdout

@@ -16,7 +16,10 @@ import pytest
 import yaml
 from servers import Server, server_of, until
 
+from flows.agents import run_on_agent
+from flows.commits import repository
 from flows.server import healthy, mlflow_command, prefect_command
+from harr.errors import ParamsError
 from harr.project.create import create_project
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(1500)]
@@ -242,6 +245,22 @@ def test_a_remote_that_is_away_is_one_clear_line(napping: Site, notes: Path) -> 
     done = napping.ended(napping.start("pipeline/on-demand", agents={"nap": "gpu"}))
     assert done.startswith("Completed"), done
     assert (napping.project / "nap.txt").read_text() == "seed 7", "the changed params.yaml was sent, uncommitted"
+
+
+def test_what_an_agent_cannot_do_without_is_one_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
+    with pytest.raises(ParamsError, match=r"an agent takes the code from git: .*; git remote add origin URL"):
+        run_on_agent("train", Path(), "gpu", "one")
+    address = "git remote add origin https://me:secret@localhost/code.git"
+    subprocess.run(address.split(), check=True)
+    assert repository() == "https://localhost/code.git", "Prefect keeps no password"
+    with pytest.raises(ParamsError, match="name it, or set the variable MLFLOW_TRACKING_URI"):
+        run_on_agent("train", Path(), "gpu", "one")
+    Path("inner").mkdir()
+    monkeypatch.chdir("inner")
+    with pytest.raises(ParamsError, match="at the top of its repository, but it is in inner/"):
+        repository()
 
 
 def test_all_stages_on_two_machines_are_those_of_one_folder(
