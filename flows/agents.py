@@ -35,7 +35,7 @@ POLL_SECONDS = 2.0
 HEARTBEAT = "PREFECT_FLOWS_HEARTBEAT_FREQUENCY"
 
 
-@flow(name="agent", flow_run_name="{stage} for {execution}", log_prints=True)
+@flow(name="agent", log_prints=True)
 def agent(stage: str, ref: str, execution: str) -> None:
     """Bring one stage up to date in a checkout of the pipeline's commit, and send back what it made.
 
@@ -74,33 +74,34 @@ def run_on_agent(stage: str, place: Path, pool: str, execution: str) -> None:
     _dvc(place, "push", "--run-cache")
     variables["HARR_COMMIT"] = send_commit(place, ref, [SETTINGS, LOCK])
     try:
-        _send_stage(stage, pool, {"stage": stage, "ref": ref, "execution": execution}, variables)
+        name = f"{stage} ({place.name or SETTINGS})"
+        _send_stage(pool, name, {"stage": stage, "ref": ref, "execution": execution}, variables)
         receive_files(place, ref, [LOCK, *_files_in_git(place, stage)])
     finally:
         drop_commit(ref)
     _dvc(place, "pull", stage)
 
 
-def _send_stage(stage: str, pool: str, parameters: Mapping[str, str], variables: Mapping[str, str]) -> None:
+def _send_stage(pool: str, name: str, parameters: Mapping[str, str], variables: Mapping[str, str]) -> None:
     """Have an agent of a pool bring the stage up to date, and another one where it is lost; a failure is final."""
     for left in reversed(range(1 + RETRIES)):
-        state = _wait_for_agent(f"agent/{pool}", parameters, variables)
+        state = _wait_for_agent(f"agent/{pool}", name, parameters, variables)
         if state.is_completed():
             return
         if not state.is_crashed():
             break
-        print(f"the agent of stage {stage} was lost: {state.message}; {left} tries left")
-    raise StageFailed(f"stage {stage} on an agent of {pool}: {state.name}: {state.message}")
+        print(f"the agent of {name} was lost: {state.message}; {left} tries left")
+    raise StageFailed(f"stage {name} on an agent of {pool}: {state.name}: {state.message}")
 
 
-def _wait_for_agent(deployment: str, parameters: Mapping[str, str], variables: Mapping[str, str]) -> Any:
+def _wait_for_agent(deployment: str, name: str, parameters: Mapping[str, str], variables: Mapping[str, str]) -> Any:
     """Return the last state of a new run of a deployment; it is cancelled if this process is stopped."""
     from prefect.client.orchestration import get_client
     from prefect.deployments import run_deployment
     from prefect.exceptions import ObjectNotFound
     from prefect.states import Cancelling
 
-    name, shown = f"{parameters['stage']} for {parameters['execution']}", ""
+    shown = ""
     try:
         run: FlowRun = run_deployment(  # type: ignore[assignment]  # this is no coroutine
             deployment, parameters={**parameters}, job_variables={"env": {**variables}}, flow_run_name=name, timeout=0
@@ -112,7 +113,7 @@ def _wait_for_agent(deployment: str, parameters: Mapping[str, str], variables: M
             while not ((state := client.read_flow_run(run.id).state) and state.is_final()):
                 if state and state.name != shown:
                     shown = state.name or ""
-                    print(f"{parameters['stage']}: {shown.lower()} in {deployment}")
+                    print(f"{name}: {shown.lower()} in {deployment}")
                 time.sleep(POLL_SECONDS)
         except BaseException:
             client.set_flow_run_state(run.id, Cancelling(message="the pipeline was stopped"))
