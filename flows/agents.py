@@ -132,7 +132,8 @@ def _tracking(place: Path) -> dict[str, str]:
         return {}
     if not address.startswith("http"):
         raise ParamsError(
-            "tracking.uri: empty, but an agent reports to a server of MLflow; name it, or set the variable MLFLOW_TRACKING_URI to its address"
+            "tracking.uri: empty, but an agent reports to a server of MLflow; name it, or set the variable "
+            "MLFLOW_TRACKING_URI to its address"
         )
     return {"MLFLOW_TRACKING_URI": address}
 
