@@ -1,6 +1,8 @@
 """The client of harr against a real vLLM on the CPU (``make vllm``): what docs/serving.md says of it."""
 
+import json
 import threading
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +27,7 @@ from tests.serving import asking
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(2 * START)]
 LORA = ("--enable-lora", "--max-lora-rank", "16", "--logprobs-mode", "processed_logprobs")
+CACHE = ("--enable-prefix-caching", "--block-size", "32")
 ROOM = 512
 """Tokens that the model reads and writes."""
 
@@ -37,7 +40,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def server(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
-    with vllm(model, tmp_path_factory.mktemp("log") / "vllm.log", *LORA, "--enable-prefix-caching") as started:
+    with vllm(model, tmp_path_factory.mktemp("log") / "vllm.log", *LORA, *CACHE) as started:
         yield started
 
 
@@ -95,19 +98,39 @@ def test_what_no_server_mends_is_one_line(server: Vllm) -> None:
         assert "\n" not in str(caught.value)
 
 
-QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["q", "w", "e", "r"])]
+COMMON = "the beginning that all the prompts share fills some blocks of the cache "
+QUESTIONS = [Question(f"q{number}", f"{COMMON}{letter}") for number, letter in enumerate("qwer")]
 
 
-def test_a_lora_that_learns_is_sampled_by_it(server: Vllm, model: str, tmp_path: Path) -> None:
-    """``train.vllm: adapter``: after every update the server samples with the newest LoRA."""
+def play_and_learn(server: Vllm, model: str, folder: Path, **changes: Any) -> list[dict[str, float]]:
+    """Train some steps of ``train.vllm: adapter``."""
     reward = Reward({"letters:share_of_a": 1.0})
     setup = Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", language_model=model)  # type: ignore[arg-type]
     lora = {"lora": LoraParams(rank=8, alpha=64), "optimizer": {"learning_rate": 2e-2}, "max_tokens": 6}
     of = {"steps": 4, "questions_per_step": 4, "group_size": 8, "episodes_per_pass": 8}
-    params = AgentParams(method="agent", vllm="adapter", server=ServerParams(urls=(server.url,)), **lora, **of)
-    history = train(params, setup, tmp_path / "out", tmp_path / "work", lambda step, row: None, 0)
+    served: dict[str, Any] = {"method": "agent", "vllm": "adapter", "server": ServerParams(urls=(server.url,))}
+    params = AgentParams(**(served | lora | of | changes))
+    return train(params, setup, folder / "out", folder / "work", lambda step, row: None, 0)
+
+
+def test_a_lora_that_learns_is_sampled_by_it(server: Vllm, model: str, tmp_path: Path) -> None:
+    """After every update the server samples with the newest LoRA, also what it has cached of the prompts."""
+    history = play_and_learn(server, model, tmp_path)
     assert max(row["logprob_gap"] for row in history) < 1e-3
     assert all(row["is_ratio_mean"] == pytest.approx(1.0, abs=1e-2) for row in history)
+    with urllib.request.urlopen(f"{server.url}/v1/models") as answer:
+        assert len(json.load(answer)["data"]) == 2, "the base and the last LoRA"
+
+
+def test_rounding_of_bfloat16_drops_no_episode(model: str, tmp_path: Path) -> None:
+    with vllm(model, tmp_path / "vllm.log", *LORA, *CACHE, "--dtype", "bfloat16") as rounding:
+        optimizer = {"learning_rate": 2e-2, "precision": "bfloat16"}
+        history = play_and_learn(rounding, model, tmp_path, optimizer=optimizer, max_tokens=100)
+    assert all(1e-4 < row["logprob_gap"] < 0.1 for row in history)
+    assert all(row["is_ratio_min"] > 0.7 and row["is_ratio_max"] < 1.3 for row in history), (
+        "a token's, not an episode's"
+    )
+    assert all(row["capped_share"] == 0 for row in history)
 
 
 def test_a_killed_server_is_waited_for_and_says_the_same(server: Vllm) -> None:

@@ -56,6 +56,7 @@ FIGURES = {
     "sampling/importance_sampling_ratio/min": "is_ratio_min",
     "sampling/importance_sampling_ratio/mean": "is_ratio_mean",
     "sampling/importance_sampling_ratio/max": "is_ratio_max",
+    "capped_share": "capped_share",
 }
 """Figures in TRL's logs, and their names here; the importance ratio is logged if another engine samples."""
 

@@ -1,4 +1,7 @@
-"""TRL's GRPO trainer without padding and episodes without advantage, which do not affect its update."""
+"""TRL's GRPO trainer without padding and episodes without advantage, which do not affect its update.
+
+It also logs the share of tokens whose importance ratio is at its maximum, ``capped_share``.
+"""
 
 import inspect
 from collections.abc import Mapping
@@ -9,13 +12,17 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from harr.compute import distributed
 from harr.train.advantages import NEGLIGIBLE
+from harr.train.vllm import CAP
 
 
 class AgentTrainer(GRPOTrainer):
     """TRL's trainer with passes of the episodes that have a gradient.
 
-    It overrides only ``compute_loss``, which transformers provides for that.
+    It overrides only ``compute_loss`` and ``log``, which transformers provides for that.
     """
+
+    _capped = torch.zeros(2)
+    """Number of tokens since the last log whose ratio is at the maximum, and of all that the model wrote."""
 
     def compute_loss(
         self, model: Any, inputs: dict[str, torch.Tensor], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -25,9 +32,21 @@ class AgentTrainer(GRPOTrainer):
         Episodes without advantage are left out if they cannot matter: for ``dapo``, whose loss is over the tokens of
         the whole step, without a KL term, and in one process, since several compare their passes row by row.
         """
+        if "importance_sampling_ratio" in inputs:
+            own = inputs["completion_mask"] * inputs["tool_mask"]
+            capped = own * (inputs["importance_sampling_ratio"] >= CAP)
+            self._capped = self._capped + torch.stack([capped.sum(), own.sum()]).cpu()
         if self.loss_type == "dapo" and not self.beta and distributed.count() == 1:
             inputs = select_with_advantage(inputs)
         return super().compute_loss(model, trim_padding(inputs), return_outputs, num_items_in_batch)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log the figures of an update, and the share of tokens whose importance ratio is at its maximum."""
+        capped, own = distributed.sum_processes(self._capped).tolist()
+        if own:
+            logs["capped_share"] = capped / own
+        self._capped = torch.zeros(2)
+        super().log(logs, start_time)
 
 
 def select_with_advantage(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -1,11 +1,13 @@
 """vLLM servers that sample with the current LoRA, which they load from files (``train.vllm: adapter``)."""
 
+import shutil
 import threading
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import httpx
 
@@ -33,19 +35,22 @@ class LoraServers:
     They need not share a machine with the trainer, only ``folder``, under the same name. Requests to an unavailable
     server are retried; a restarted server loads the LoRA again. Random numbers follow from the keys.
 
+    vLLM caches keys and values of a prompt by the name and the path of the LoRA, so that every LoRA has its own, also
+    after a resumed run.
+
     Raises:
-        ParamsError: a server does not support LoRA, or has another one under this name. ServiceUnavailable: it stays
-            unavailable.
+        ParamsError: a server does not support LoRA. ServiceUnavailable: it stays unavailable.
     """
 
     def __init__(self, params: AgentParams, server: ServerParams, language_model: LanguageModel, folder: Path) -> None:
         self._params, self._language_model, self._folder = params, language_model, folder.absolute()
-        self._name, self._lock = f"harr-{fingerprint(str(self._folder))}", threading.Lock()
+        self._prefix, self._lock = f"harr-{fingerprint(str(self._folder))}-", threading.Lock()
+        self._name = ""
         self._services = [
             Service(
                 "train.vllm: adapter",
                 server=server.model_copy(update={"urls": (f"{url.rstrip('/')}/v1",)}),
-                model=self._name,
+                model=self._prefix,
                 refused="that it was started as docs/serving.md says",
             )
             for url in server.urls
@@ -57,18 +62,29 @@ class LoraServers:
         return min(getattr(model, "max_model_len", None) or self._language_model.room for model in models)
 
     def sync_weights(self) -> None:
-        """Write the LoRA, and load it into every server."""
-        distributed.main_process_only(self._send_adapter)
+        """Write the LoRA under a new name, load it into every server, and remove the one before."""
+        self._name = distributed.main_process_only(self._send_adapter)
 
-    def _send_adapter(self) -> None:
-        with draft(self._folder.with_suffix(".draft"), self._folder) as folder:
+    def _send_adapter(self) -> str:
+        self._name = f"{self._prefix}{uuid4().hex[:8]}"
+        with draft(self._folder.with_suffix(".draft"), self._folder / self._name) as folder:
             self._language_model.model.save_pretrained(folder, selected_adapters=["default"])
         for service in self._services:
             service.ask(self._load)
+        for folder in self._folder.iterdir():
+            if folder.name != self._name:
+                shutil.rmtree(folder)
+        return self._name
 
-    def _load(self, client: "Client") -> Any:
-        body = {"lora_name": self._name, "lora_path": str(self._folder), "load_inplace": True}
-        return client.post("/load_lora_adapter", cast_to=httpx.Response, body=body)
+    def _load(self, client: "Client") -> None:
+        """Load the LoRA into a server that does not have it, and unload this run's earlier ones."""
+        names = [model.id for model in client.models.list() if model.id.startswith(self._prefix)]
+        if self._name not in names:
+            body = {"lora_name": self._name, "lora_path": str(self._folder / self._name)}
+            client.post("/load_lora_adapter", cast_to=httpx.Response, body=body)
+        for name in names:
+            if name != self._name:
+                client.post("/unload_lora_adapter", cast_to=httpx.Response, body={"lora_name": name})
 
     def generate(
         self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]], keys: Sequence[str]

@@ -17,6 +17,8 @@ from harr.train.lora_servers import LoraServers
 
 GAP = 0.5
 """Maximum difference of a sampler in nats per token: rounding in bfloat16 makes .03, weights one step old .9."""
+CAP = 3.0
+"""Maximum importance ratio of a token."""
 
 
 def check_vllm(params: AgentParams) -> None:
@@ -30,7 +32,7 @@ def check_vllm(params: AgentParams) -> None:
     setting = f"train.vllm: {params.vllm}"
     if importlib.util.find_spec("vllm") is None:
         raise ParamsError(
-            f"{setting} needs the package vllm in this environment; see docs/serving.md, or set train.vllm: none"
+            f"{setting} needs the package vllm in this environment; see docs/serving.md, or set train.vllm: adapter"
         )
     if not torch.cuda.is_available():
         raise ParamsError(f"{setting} needs a CUDA GPU, and torch finds none; set train.vllm: none")
@@ -63,14 +65,14 @@ def handle_vllm_errors(params: AgentParams) -> Iterator[None]:
 def attach_vllm(trainer: Any, params: AgentParams, language_model: LanguageModel, folder: Path) -> None:
     """Let vLLM sample for TRL's trainer: our servers, or TRL's engine with our error messages.
 
-    With ``adapter`` the LoRA is in ``folder``, and an episode has the servers' room. Otherwise TRL would add the LoRA
+    With ``adapter`` the LoRAs are in ``folder``, and an episode has the servers' room. Otherwise TRL would add the LoRA
     to the base, send it and subtract it again, which in bfloat16 leaves a rounding error at every step: the base would
     drift. The merged weights sent here are computed without changing the base.
     """
     if params.vllm == "none":
         return
     if params.vllm == "adapter" and params.server:
-        servers = LoraServers(params, params.server, language_model, folder / "lora")
+        servers = LoraServers(params, params.server, language_model, folder / "loras")
         language_model.room = min(language_model.room, distributed.main_process_only(servers.room))
         trainer.use_vllm, trainer.vllm_generation, trainer._last_loaded_step = True, servers, -1
         return
@@ -98,10 +100,16 @@ def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def vllm_config(params: AgentParams) -> dict[str, Any]:
-    """Return the settings of TRL's ``GRPOConfig`` for vLLM."""
+    """Return the settings of TRL's ``GRPOConfig`` for vLLM.
+
+    The importance ratio is that of each token. TRL's default, the product over an episode, drops long episodes for
+    rounding alone: in bfloat16 the logarithms of 1,500 ratios add up to more than one.
+    """
+    ratio = {"vllm_importance_sampling_mode": "token_truncate", "vllm_importance_sampling_clip_max": CAP}
     if params.vllm in ("none", "adapter"):
-        return {"use_vllm": False}
+        return {"use_vllm": False, **ratio}
     return {
+        **ratio,
         "use_vllm": True,
         "vllm_mode": params.vllm,
         "vllm_server_base_url": params.server.urls[0].rstrip("/") if params.server else None,

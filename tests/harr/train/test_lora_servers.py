@@ -26,24 +26,37 @@ from harr.train.agent import check_processes, train
 
 
 class Vllm:
-    """A server of one base model; ``forgets_at``: number of the completion at which it was restarted."""
+    """A server of one base model; ``forgets_at``: number of the completion at which it was restarted.
+
+    What it has read by a LoRA's name and path it goes on to sample with, whatever is loaded there later: vLLM's cache of
+    prefixes does that to the tokens that prompts share.
+    """
 
     def __init__(self, base: str, forgets_at: int = -1) -> None:
         self.base, self.forgets_at = base, forgets_at
         self.loras: dict[str, LanguageModel] = {}
+        self.cached: dict[tuple[str, str], LanguageModel] = {}
         self.loads, self.asked = 0, list[dict[str, Any]]()
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
         if path == "/v1/load_lora_adapter":
-            assert body["load_inplace"] and Path(body["lora_path"]).is_absolute()
+            name, path = body["lora_name"], body["lora_path"]
+            assert Path(path).is_absolute()
+            if name in self.loras and not body.get("load_inplace"):
+                said = f"The lora adapter '{name}' has already been loaded."
+                return 400, {"error": {"message": said, "type": "InvalidUserInput", "param": None, "code": 400}}
             model, tokenizer = load_model(self.base)
-            model = PeftModel.from_pretrained(model, body["lora_path"])
-            self.loras[body["lora_name"]] = LanguageModel(model, tokenizer, name="stand-in")
+            read = LanguageModel(PeftModel.from_pretrained(model, path), tokenizer, name="stand-in")
+            self.loras[name] = self.cached.setdefault((name, path), read)  # as the cache of prefixes has it
             self.loads += 1
-            return 200, f"Success: LoRA adapter '{body['lora_name']}' added successfully."
+            return 200, f"Success: LoRA adapter '{name}' added successfully."
+        if path == "/v1/unload_lora_adapter":
+            del self.loras[body["lora_name"]]
+            return 200, f"Success: LoRA adapter '{body['lora_name']}' removed successfully."
         self.asked.append(body)
         if len(self.asked) == self.forgets_at:
             self.loras.clear()
+            self.cached.clear()
         if body["model"] not in self.loras:
             said = f"The model `{body['model']}` does not exist. Valid aliases: tiny."
             return 404, {"error": {"message": said, "type": "NotFoundError", "param": "model", "code": 404}}
@@ -70,8 +83,9 @@ def served(vllm: Vllm) -> Iterator[str]:
 
         def do_GET(self) -> None:
             assert self.path == "/v1/models"
-            card = {"id": "tiny", "object": "model", "created": 0, "owned_by": "vllm", "max_model_len": 48}
-            send_json(self, 200, {"object": "list", "data": [card]})
+            card = {"object": "model", "created": 0, "owned_by": "vllm"}
+            cards = [{"id": "tiny", "max_model_len": 48} | card, *({"id": name} | card for name in vllm.loras)]
+            send_json(self, 200, {"object": "list", "data": cards})
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -102,7 +116,9 @@ def test_two_servers_share_a_run_and_one_may_be_restarted(setup: Setup, tmp_path
         history = train(params(*urls, steps=3), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert max(row["logprob_gap"] for row in history) < 1e-3, "also after two updates: the LoRA is the newest"
     assert all(row["is_ratio_mean"] == pytest.approx(1.0, abs=1e-2) for row in history)
-    assert servers[0].loads == 3 < servers[1].loads
+    assert [server.loads for server in servers] == [3, 4]
+    assert [len(server.loras) for server in servers] == [1, 1], "the LoRAs before are unloaded"
+    assert len(list((tmp_path / "work").glob("**/adapter_model.safetensors"))) == 1, "and their folders removed"
     assert all(len(server.asked) > 3 * 8 for server in servers)
     sent = servers[0].asked[0]
     assert (sent["temperature"], sent["top_p"], sent["top_k"], sent["min_p"]) == (0.8, 1.0, -1, 0.0)

@@ -137,6 +137,23 @@ def test_a_run_with_vllm_learns_and_corrects_for_it(
     assert ratios == pytest.approx([1.0] * len(ratios), abs=1e-3) and len(ratios) == 2
 
 
+def test_a_ratio_is_a_tokens_and_its_episode_is_learnt_from(setup: Setup, tmp_path: Path, engines: Engines) -> None:
+    class Doubtful(LetterEngine):
+        def generate(self, **given: Any) -> tuple[Any, ...]:
+            """One token of a call has a third of its chance, or less."""
+            prompts, found, scores, rest = super().generate(**given)
+            scores[0][0] = [scores[0][0][0] - 1.2]
+            return prompts, found, scores, rest
+
+    made = engines(Doubtful)
+    params = AGENT.model_copy(update={"vllm": "colocate", "steps": 2})
+    for row in train(params, setup, tmp_path / "out", tmp_path / "work", nothing, 0):
+        calls, own = len(made[0].calls) / 2, row["own_tokens"] * 4 * 8
+        assert row["capped_share"] == pytest.approx(calls / own)
+        assert row["logprob_gap"] == pytest.approx(1.2 * calls / own, rel=1e-2)
+        assert (row["is_ratio_min"], row["is_ratio_max"]) == (pytest.approx(1.0, abs=1e-2), 3.0)
+
+
 def test_vllm_that_cannot_be_had_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     server = AGENT.model_copy(update={"vllm": "server"})
     for installed, cuda, processes, line in (
