@@ -129,8 +129,8 @@ def parse(commands: list[list[str]]) -> list[dict[str, Any]]:
 
 def others() -> list[list[str]]:
     """Words after ``vllm`` of the servers for training, which have settings of the environment before, and of those of
-    docs/gpus.md."""
-    texts = [(ROOT / "docs" / name).read_text() for name in ("serving.md", "gpus.md")]
+    docs/gpus.md and docs/scale.md."""
+    texts = [(ROOT / "docs" / name).read_text() for name in ("serving.md", "gpus.md", "scale.md")]
     own = r"^(?:[A-Z_]+=\S+ |work/)\S*vllm (serve \S.*)$"
     return [shlex.split(words) for text in texts for words in re.findall(own, text, re.MULTILINE)]
 
@@ -141,7 +141,7 @@ def test_vllm_takes_every_command() -> None:
     training = others()
     refused, *told = parse([["serve", "m", "--task", "embed"], *(words for _, words in commands), *training])
     assert "unrecognized arguments: --task" in refused["refused"]
-    assert len(training) == 4 and len(told) == len(commands) + 4 and not any("refused" in one for one in told), told
+    assert len(training) == 5 and len(told) == len(commands) + 5 and not any("refused" in one for one in told), told
     for (service, words), one in zip(commands, told, strict=False):
         assert one["model_tag"] == words[1] and one["port"] == {"generator": 8000, "embedder": 8001}[service]
         if service == "embedder":

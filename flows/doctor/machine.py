@@ -12,8 +12,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from flows.doctor.finding import Finding, fail, ok, size, warn
-from harr.errors import HarrError
+from harr.errors import HarrError, ParamsError
 from harr.params import Params
+from harr.params.train import AgentParams
 from tasks.runtime.limits import memory_limit, sizes
 
 INSTALL = "pip install --constraint constraints.txt --editable '.[pipeline]'"
@@ -46,6 +47,17 @@ def check_versions(root: Path) -> list[Finding]:
     if torch.endswith("+cpu") and Path("/proc/driver/nvidia/version").exists():
         findings.append(warn("torch", f"{torch} cannot use this machine's GPU", "install torch's CUDA build"))
     return findings
+
+
+def check_vllm(params: AgentParams) -> list[Finding]:
+    """See whether stage train finds the engine of ``train.vllm``, before the stages that come first."""
+    from harr.train import vllm  # torch takes a second to load
+
+    try:
+        vllm.check_vllm(params)
+    except ParamsError as error:
+        return [fail("train.vllm", str(error), "set train.vllm: adapter, which takes a server (docs/serving.md)")]
+    return [ok("train.vllm", f"{params.vllm}: vLLM and a GPU are here")]
 
 
 def _against_constraints(path: Path, have: Mapping[str, str], install: str) -> list[Finding]:

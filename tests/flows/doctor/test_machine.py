@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.doctor.machine import check_versions
+from flows.doctor.machine import check_versions, check_vllm
 from flows.doctor.servers import check_secrets, servers
 from harr.params import Params
 from harr.params.servers import ServerParams
 from harr.params.sources import ExaParams, RetrieveParams
+from harr.params.train import AgentParams
 from tests.serving import asking
 
 ROOT = Path(__file__).parents[3]
@@ -91,3 +92,9 @@ def test_every_server_is_known_wherever_a_section_names_it() -> None:
     found = {one.section: one.urls for one in servers(params.model_copy(update=sections))}
     assert set(found) == {"generator", "evaluate.reader", "filter.preferences", "sources.Wiki"}
     assert found["generator"] == ("http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1")
+
+
+def test_a_vllm_that_stage_train_would_not_find_is_a_failure() -> None:
+    (here,) = check_vllm(AgentParams(method="agent", vllm="colocate"))
+    assert (here.level, here.subject) == ("fail", "train.vllm")
+    assert here.found.startswith("train.vllm: colocate needs the package vllm in this environment")
