@@ -29,6 +29,7 @@ from harr.io.progress import bar, show_parts
 from harr.params import Params
 from harr.services.model_registry import CHAMPION, open_registry, registry_address, resolve
 from tasks.paths import INDEX
+from tasks.runtime.gpus import visible_gpus
 from tasks.tracking.execution import is_alive, pid_of, process_name
 
 START_SECONDS = 240.0
@@ -59,7 +60,7 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int, pages_port: int) ->
         next(parts)
         _start_servers(started, prefect_port, mlflow_port, pages_port)
         next(parts)
-        limit = visible_gpus()
+        limit = len(visible_gpus())
         _prepare_pools(max(limit, 1))
         _watch_runs()
         _deploy()
@@ -221,15 +222,6 @@ def _wait_for(started: dict[str, Any], name: str, ready: Callable[[], bool]) -> 
         if not alive or time.monotonic() > deadline:
             raise ServiceUnavailable(f"the {name} server did not come up; see {_log(name)}")
         time.sleep(0.2)
-
-
-def visible_gpus() -> int:
-    """Return how many GPUs the driver shows; 0 where there is none."""
-    try:
-        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    return sum(line.startswith("GPU ") for line in done.stdout.splitlines()) if done.returncode == 0 else 0
 
 
 def _prepare_pools(limit: int) -> None:

@@ -3,6 +3,8 @@
 import contextlib
 import io
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +19,15 @@ def process_count() -> int:
     """Return how many processes were launched; 1 where the variable is no number, which a stage refuses."""
     count = os.environ.get("WORLD_SIZE", "1")
     return int(count) if count.isdecimal() else 1
+
+
+def launch(stage: str, count: int) -> None:
+    """Run a stage in ``count`` processes, a GPU each; where it fails, exit as `accelerate launch` does."""
+    own = ["--multi_gpu", "--num_processes", str(count), "--num_machines", "1", "--main_process_port", "0"]
+    same = ["--mixed_precision", "no", "--dynamo_backend", "no"]  # what it would choose by itself, with a warning
+    command = [sys.executable, "-m", "accelerate.commands.launch", *own, *same, "-m", f"tasks.{stage}"]
+    if code := subprocess.call(command):
+        sys.exit(code)
 
 
 def is_main_process() -> bool:
@@ -46,7 +57,7 @@ def join_main_process(stage: str, join: Callable[[Any], Any] | None) -> None:
 
     try:
         if join is None:
-            raise ParamsError(f"stage {stage} runs in one process: `python -m flows.{stage}`")
+            raise ParamsError(f"stage {stage} runs in one process: `python -m tasks.{stage}`")
         with contextlib.redirect_stdout(io.StringIO()):  # the main one prints it
             join(Params.load())
     except HarrError:

@@ -1,6 +1,7 @@
 """How a stage runs: where there is room for it, in a folder only once, with a run in MLflow."""
 
 import argparse
+import contextlib
 import io
 import os
 import shutil
@@ -14,9 +15,9 @@ import psutil
 
 from harr.errors import ServiceUnavailable
 from harr.params import Params
-from tasks.runtime import limits, locks, signals
+from tasks.runtime import gpus, limits, locks, signals
 from tasks.runtime.command import run_command
-from tasks.runtime.launch import join_main_process, joins_main_process, process_count
+from tasks.runtime.launch import join_main_process, joins_main_process, launch, process_count
 from tasks.runtime.output import block
 from tasks.tracking.run import Run, tracked_run
 
@@ -61,9 +62,15 @@ def run_stage(
         signals.follow()
         if joins_main_process(join):
             join_main_process(stage, join)
-        else:
-            perform(stage, work, checks=checks)
-            end()
+            return
+        alone = process_count() == 1  # else `accelerate launch` has dealt out the GPUs
+        count = gpus.gpu_count() if alone and join else 1
+        with gpus.lease_gpus(count) if alone and stage in gpus.COMPUTING else contextlib.nullcontext():
+            if count > 1:
+                launch(stage, count)
+            else:
+                perform(stage, work, checks=checks)
+                end()
 
     run_command(body)
 

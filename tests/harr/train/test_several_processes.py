@@ -1,5 +1,7 @@
 """Two real processes on CPU train as one: same rewards, same weights, same resume, and one error for both."""
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -121,10 +123,13 @@ def test_two_processes_learn_what_one_learns_and_resume_after_a_kill(game: dict[
 
 
 @pytest.mark.services
-def test_an_error_of_the_main_process_is_one_line_and_ends_both(game: dict[str, object]) -> None:
+def test_an_error_of_the_main_process_is_one_line_and_ends_both(game: dict[str, object], tmp_path: Path) -> None:
     server = {"kind": "server", "server": {"urls": ["http://127.0.0.1:9/v1"], "deadline_seconds": 1.0}, "model": "none"}
     change(**game | {"pipeline": {"name": "multistep"}, "generator": server})
-    done = launch("-m", "tasks.train")
+    more = {"HARR_GPUS": "2", "CUDA_VISIBLE_DEVICES": "0,1", "HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "tasks.train"]
+    done = subprocess.run(command, env={**os.environ, **more}, capture_output=True, text=True, timeout=400, check=False)
+    assert "(local_rank: 1)" in done.stderr, "stage train has launched two"
     told = [line for line in done.stderr.splitlines() if line.startswith(("error: ", "stopped"))]
     assert done.returncode != 0
     assert len(told) == 1 and told[0].startswith("error: generator at http://127.0.0.1:9/v1: connection failed"), told
@@ -133,7 +138,7 @@ def test_an_error_of_the_main_process_is_one_line_and_ends_both(game: dict[str, 
 def test_other_stages_refuse_to_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert joins_main_process(None)
-    with pytest.raises(ParamsError, match=r"^stage merge runs in one process: `python -m flows\.merge`$"):
+    with pytest.raises(ParamsError, match=r"^stage merge runs in one process: `python -m tasks\.merge`$"):
         join_main_process("merge", None)
 
 
