@@ -29,6 +29,7 @@ from harr.io.progress import bar, show_parts
 from harr.params import Params
 from harr.services.model_registry import CHAMPION, open_registry, registry_address, resolve
 from tasks.paths import INDEX
+from tasks.runtime.command import run_command
 from tasks.runtime.gpus import visible_gpus
 from tasks.tracking.execution import is_alive, pid_of, process_name
 
@@ -61,9 +62,7 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int, pages_port: int) ->
         _start_servers(started, prefect_port, mlflow_port, pages_port)
         next(parts)
         limit = len(visible_gpus())
-        _prepare_pools(max(limit, 1))
-        _watch_runs()
-        _deploy()
+        prepare_prefect(limit)
         next(parts)
         for pool in POOLS:
             if f"worker {pool}" not in started:
@@ -224,6 +223,17 @@ def _wait_for(started: dict[str, Any], name: str, ready: Callable[[], bool]) -> 
         time.sleep(0.2)
 
 
+def prepare_prefect(gpus: int) -> None:
+    """Make the work pools, the deployments and the watch over runs at the server of PREFECT_API_URL.
+
+    Raises:
+        ServiceUnavailable: it does not take the deployments.
+    """
+    _prepare_pools(max(gpus, 1))
+    _watch_runs()
+    _deploy()
+
+
 def _prepare_pools(limit: int) -> None:
     """Prepare the work pools, and how many runs the pool gpu has at a time; what is there already stays as it is."""
     from prefect.client.orchestration import get_client
@@ -309,3 +319,7 @@ def _stop(notes: list[dict[str, Any]]) -> None:
     for process in alive:
         process.kill()
     psutil.wait_procs(alive, timeout=5)
+
+
+if __name__ == "__main__":  # in a container, whose servers compose has started
+    run_command(lambda: prepare_prefect(len(visible_gpus())))

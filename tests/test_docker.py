@@ -35,6 +35,7 @@ DOCS = (ROOT / "docs/docker.md").read_text()
 PINS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split() if "==" in line)
 PASSWORDS = {"POSTGRES_PASSWORD", "MINIO_PASSWORD", "MILVUS_PASSWORD", "SERVE_TOKEN"}
 PORTS = {"milvus": 19530, "prefect": 4200, "mlflow": 5000, "generator": 8000, "embedder": 8001, "serve": 8002}
+IMAGES = {"cpu": f"harr:{harr.__version__}-cpu", "gpu": f"harr:{harr.__version__}-cuda"}
 FOREIGN = {"minio", "milvus", "postgres"}
 
 
@@ -69,7 +70,10 @@ def test_the_dockerfile_passes_its_linter() -> None:
 
 def test_a_service_is_pinned_waits_for_what_starts_with_it_and_tells_whether_it_is_well() -> None:
     both = {"etcd", "minio", "milvus", "postgres", "prefect", "mlflow"}
-    for profile, others in {"cpu": {"worker"}, "gpu": {"worker-gpu", "generator", "embedder"}}.items():
+    for profile, others in {
+        "cpu": {"worker", "stages"},
+        "gpu": {"worker-gpu", "stages-gpu", "generator", "embedder"},
+    }.items():
         assert {name for name, spec in SERVICES.items() if profile in spec["profiles"]} == both | others
     assert SERVICES["serve"]["profiles"] == ["serve"]  # nothing is promoted when the others start
     for name, spec in SERVICES.items():
@@ -124,13 +128,16 @@ def test_prefect_takes_its_commands() -> None:
     assert server[0] == "prefect"
     assert parse(server[1:]) == {"host": "0.0.0.0", "port": PORTS["prefect"]}
     deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
-    (pool,) = {each["work_pool"]["name"] for each in deployments if each["name"] in ("nightly", "on-demand", "promote")}
-    for name in ("worker", "worker-gpu"):
-        words = SERVICES[name]["command"]
-        told = parse(words[1:])
-        assert words[0] == "prefect" and told["work_pool_name"] == pool and told["worker_type"] == "process"
-        assert told["with_healthcheck"] is True and told["limit"] == 1
-    for line in re.findall(r"exec worker prefect (?:--no-prompt )?(.*)", DOCS):
+    pools = {each["work_pool"]["name"] for each in deployments}
+    for profile in ("cpu", "gpu"):
+        workers = [
+            spec for spec in SERVICES.values() if spec["image"] == IMAGES[profile] and profile in spec["profiles"]
+        ]
+        commands = [parse(spec["command"][1:]) for spec in workers]
+        assert {told["work_pool_name"] for told in commands} == pools, "every deployment has a worker"
+        assert all(told["worker_type"] == "process" and told["limit"] == 1 for told in commands)
+        assert all(told["with_healthcheck"] is True for told in commands)
+    for line in re.findall(r"exec worker prefect (.*)", DOCS):
         parse(line.split())
 
 
@@ -189,13 +196,15 @@ def test_the_image_installs_pinned_versions(
     assert set(named) | {"uv", "torch", "asyncpg"} <= lower
     expression = re.search(r'python -c "(import os, tomllib.*?)" ', DOCKERFILE, re.DOTALL)[1].replace("\\\n", "")
     (extras,) = re.findall(r'^ARG EXTRAS="(.*)"$', DOCKERFILE, re.MULTILINE)
+    more = SERVICES["worker-gpu"]["build"]["args"]["MORE"]
     monkeypatch.setenv("EXTRAS", extras)
+    monkeypatch.setenv("MORE", more)
     with chdir(ROOT):
         exec(expression, {})
     installed = capsys.readouterr().out.splitlines()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *(one for name in extras.split() for one in named[name])]
+    wanted = [*project["dependencies"], *(one for name in [*extras.split(), more] for one in named[name])]
     nested = {name for one in wanted if one.startswith("harr[") for name in one[5:-1].split(",")}
     assert nested <= set(extras.split())
     assert installed == [one for one in wanted if not one.startswith("harr[")]

@@ -181,6 +181,8 @@ def test_up_again_changes_nothing_and_pools_and_limit_are_there(place: Place) ->
     done = place.run("flows.cli", "up", *place.ports)
     assert done.returncode == 0 and place.url.removesuffix("/api") in done.stdout
     assert read_json(place.folder / ".harr/up.json") == before
+    there = {**place.environment, "PREFECT_API_URL": place.url}
+    subprocess.run([sys.executable, "-m", "flows.up"], cwd=place.folder, env=there, capture_output=True, check=True)
     assert [pool["name"] for pool in place.ask("work_pools/filter", {})] == ["cpu", "gpu"]
     assert place.ask("work_pools/gpu")["concurrency_limit"] == 1
     assert [one["name"] for one in place.ask("automations/filter", {})] == ["crashed runs"]
