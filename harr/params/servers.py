@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from harr.params.fields import Address, NonEmpty, Positive, Section, Variable
@@ -19,8 +19,8 @@ class ServerParams(Section):
     not answer is left alone for a while."""
     key_variable: Variable = "OPENAI_API_KEY"
     """Name of the environment variable with the key, which may be unset for a local server."""
-    concurrency: Positive = 32
-    """Maximum number of requests that are sent at a time."""
+    concurrency: Positive = 128
+    """Maximum number of requests that are sent at a time; with vLLM as many as there are episodes in a batch."""
     timeout_seconds: float = Field(60.0, gt=0)
     """Number of seconds after which one attempt is given up."""
     deadline_seconds: float = Field(300.0, gt=0)
@@ -45,6 +45,16 @@ class ServerParams(Section):
 
 ServerName = Annotated[ServerParams, WithJsonSchema({"type": "string"})]
 """A server by its name; :class:`harr.params.Params` puts its entry in place of the name."""
+
+
+def _has_one_address(server: ServerParams) -> ServerParams:
+    if len(server.urls) > 1:
+        raise ValueError(f"takes one address; {server.place}.urls has {len(server.urls)}, leave the others out")
+    return server
+
+
+OneServer = Annotated[ServerName, AfterValidator(_has_one_address)]
+"""A server of one address."""
 
 
 def resolve_servers(values: Any, servers: Mapping[str, Any]) -> Any:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from harr.params.fields import Dotted, MaybePathOrName, PathOrName, Positive, Section
-from harr.params.servers import ServerName
+from harr.params.servers import OneServer
 
 
 class MilvusParams(Section):
@@ -31,7 +31,7 @@ class ExaParams(WebParams):
 
     kind: Literal["exa"]
     """Selects Exa's search."""
-    server: ServerName | None = None
+    server: OneServer | None = None
     """Another address or key of the service, by its name in section servers; with null Exa's own, and the key in
     EXA_API_KEY."""
     category: str = ""
@@ -58,7 +58,7 @@ class RetrieveParams(WebParams):
 
     kind: Literal["retrieve"]
     """Selects a retrieval server."""
-    server: ServerName
+    server: OneServer
     """Server whose address is its search, such as http://127.0.0.1:8000/retrieve, by its name in section servers."""
     num_results: Positive = 3
     """Number of passages that a search returns."""

@@ -162,7 +162,7 @@ class Service:
             reason = f"no answer within {self._timeout:g} s" if waited else "connection failed"
             raise ServiceUnavailable(
                 f"{address.where}: {reason}, tried for {self._deadline:g} s; start the server, "
-                f"or mend {self._server.place} (urls, timeout_seconds, deadline_seconds) in params.yaml"
+                f"or mend {self._server.place} (urls, concurrency, timeout_seconds, deadline_seconds)"
             ) from None
         except APIStatusError as error:
             raise self._refusal(address.where, error) from None

@@ -23,8 +23,6 @@ from harr.services.openai_client import Service, is_not_found
 if TYPE_CHECKING:
     from harr.services.openai_client import Client
 
-AT_ONCE = 128
-"""Number of concurrent requests per server."""
 PLAIN = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "skip_special_tokens": False}
 """Sampling from the model's own probabilities, whatever the defaults in its folder."""
 
@@ -44,6 +42,7 @@ class LoraServers:
 
     def __init__(self, params: AgentParams, server: ServerParams, language_model: LanguageModel, folder: Path) -> None:
         self._params, self._language_model, self._folder = params, language_model, folder.absolute()
+        self._concurrency = server.concurrency * len(server.urls)
         self._prefix, self._lock = f"harr-{fingerprint(str(self._folder))}-", threading.Lock()
         self._name = ""
         self._services = [
@@ -95,7 +94,7 @@ class LoraServers:
         """
         count = len(self._services)
         services = [self._services[row * count // len(contexts)] for row in range(len(contexts))]
-        with ThreadPoolExecutor(AT_ONCE * count, thread_name_prefix="vllm") as pool:
+        with ThreadPoolExecutor(self._concurrency, thread_name_prefix="vllm") as pool:
             return list(pool.map(self._write, services, contexts, stops, keys))
 
     def _write(self, service: Service, context: Sequence[int], stop: tuple[str, ...], key: str) -> list[int]:
