@@ -35,7 +35,7 @@ class AgentTrainer(GRPOTrainer):
         if "importance_sampling_ratio" in inputs:
             own = inputs["completion_mask"] * inputs["tool_mask"]
             capped = own * (inputs["importance_sampling_ratio"] >= CAP)
-            self._capped = self._capped + torch.stack([capped.sum(), own.sum()]).cpu()
+            self._capped = self._capped.to(own.device) + torch.stack([capped.sum(), own.sum()])
         if self.loss_type == "dapo" and not self.beta and distributed.count() == 1:
             inputs = select_with_advantage(inputs)
         return super().compute_loss(model, trim_padding(inputs), return_outputs, num_items_in_batch)
