@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from harr.io.files import finish, read_manifest
+from harr.io.files import draft, finish, read_manifest
 from harr.params import Params
 from tasks.common import read_vectors_manifest
 from tasks.expectations.process import expect
@@ -20,8 +20,8 @@ MOVES = ("alias", "collection", "deleted", "identity", "keys", "rows", "sha256",
 
 
 def index_passages(params: Params) -> dict[str, float]:
-    """Build the collection, or go on where a killed build stopped, and try what it finds; then weigh all words, and
-    find which passage names which title."""
+    """Build the collection, or go on where a killed build stopped, and try what it finds; then, where they are read,
+    weigh all words, and find which passage names which title."""
     from harr.corpus.passages import Passages, read_questions
     from harr.corpus.vectors import Vectors
     from harr.index.build import build_index
@@ -39,8 +39,13 @@ def index_passages(params: Params) -> dict[str, float]:
     built |= check_recall(
         passages, vectors, params.index, INDEX, questions, partial(_as_queries, params), params.retriever.pool
     )
-    built |= build_words(passages, WORDS, WORK / "words")
-    return built | build_mentions(passages, MENTIONS, WORK / "mentions")
+    for name, build_table, out in (("words", build_words, WORDS), ("mentions", build_mentions, MENTIONS)):
+        if name in params.link_tables:
+            built |= build_table(passages, out, WORK / name)
+        else:
+            with draft(WORK / name, out):
+                pass
+    return built
 
 
 def decide_training(params: Params) -> dict[str, float]:

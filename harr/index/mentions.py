@@ -19,12 +19,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from harr.corpus.passages import Passages
-from harr.corpus.vectors import check_corpus
-from harr.index.words import STOP, WORD, words_of
+from harr.index.words import STOP, WORD, check_table, words_of
 from harr.io.extras import optional
-from harr.io.files import draft, read_manifest, write_json
+from harr.io.files import draft, write_json
 from harr.io.progress import bar
-from harr.services.milvus_client import REBUILD
 
 PER_TITLE = 20
 """Maximum number of passages of one title; a document may have been cut into many."""
@@ -122,21 +120,23 @@ def build_mentions(passages: Passages, out: Path, work: Path) -> dict[str, float
     """
     titles = Titles(passages.titles)
     counts = np.zeros(len(passages), dtype=np.int64)
-    table: list[tuple[int, int, int]] = []
+    tables = [np.zeros((0, 3), dtype=np.int32)]
     with bar(total=len(passages), desc="mentions", unit="passage") as progress:
         for start in range(0, len(passages) if len(titles) else 0, BLOCK):
             rows = range(start, min(start + BLOCK, len(passages)))
+            block: list[tuple[int, int, int]] = []
             for row, passage in zip(rows, passages.take(rows), strict=True):
                 mentions = _find_mentions(titles, passage.text, int(titles.of_row[row]))
-                table += mentions
+                block += mentions
                 counts[row] = len(mentions)
+            tables.append(np.array(block, dtype=np.int32).reshape(-1, 3))
             progress.update(len(rows))
-    table_M3 = np.array(table, dtype=np.int32).reshape(-1, 3)
+    table_M3 = np.concatenate(tables)
     with draft(work, out) as folder:
         np.save(folder / "starts.npy", np.concatenate([[0], counts.cumsum()]), allow_pickle=False)
         np.save(folder / "named.npy", table_M3, allow_pickle=False)
         write_json(folder / "manifest.json", {"identity": passages.identity, "corpus": passages.identity})
-    return {"titles": float(len(titles)), "mentions": float(len(table))}
+    return {"titles": float(len(titles)), "mentions": float(len(table_M3))}
 
 
 def _find_mentions(titles: Titles, text: str, own_title: int) -> list[tuple[int, int, int]]:
@@ -165,9 +165,9 @@ class Mentions:
         """Map the mentions in ``folder``, which must be of this corpus.
 
         Raises:
-            DamagedFile: a file is missing or changed. IndexMismatch: they were found in another corpus.
+            ParamsError, DamagedFile, IndexMismatch: as :func:`harr.index.words.check_table`.
         """
-        check_corpus(read_manifest(folder, REBUILD, keys={"corpus": str}), passages.identity, folder)
+        check_table(passages, folder)
         paths = (folder / "starts.npy", folder / "named.npy")
         return cls(Titles(passages.titles), *(np.load(path, mmap_mode="r", allow_pickle=False) for path in paths))
 

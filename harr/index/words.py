@@ -1,29 +1,37 @@
 """BM25 of a corpus in memory-mapped files, for a policy that searches by words after each of its picks.
 
 Milvus answers the arms. Inside the process (Milvus Lite) a search takes 10 ms of a core in 12,000 passages, and
-training makes some ten thousand searches; bm25s (Lu, arXiv 2407.03618) takes 3 ms in 58,000.
+training makes some ten thousand searches. Here the score of every word in every passage is computed beforehand (Lu,
+arXiv 2407.03618), and a search adds up those of its words.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from itertools import chain
+from math import log
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryFile
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import check_corpus
+from harr.errors import ParamsError
 from harr.index.full_text import BM25, STOP_WORDS
-from harr.io.extras import optional
-from harr.io.files import draft, read_manifest, write_json
+from harr.io.files import SUMS, draft, read_manifest, write_json, write_text
 from harr.io.progress import bar
 from harr.services.milvus_client import REBUILD
 
-if TYPE_CHECKING:
-    import bm25s
-
-BLOCK = 10_000
+BLOCK = 2_000
+"""Number of passages that are read at a time."""
+PART = 50_000
+"""Number of passages whose words are sorted at a time, on average: some 4 million, of 12 bytes."""
+SCORED = 1 << 20
+"""Number of entries that are weighed, and of rows that a search scores, at a time."""
+COUNT = np.dtype([("word", "<i4"), ("row", "<i4"), ("times", "<i4")])
 WORD = re.compile(r"\w+")
 STOP = frozenset(STOP_WORDS.split())
 """Words without content."""
@@ -39,56 +47,148 @@ def words_of(text: str) -> list[str]:
 
 
 def build_words(passages: Passages, out: Path, work: Path) -> dict[str, float]:
-    """Build the BM25 index of every searchable passage, and publish it in ``out`` in the format of bm25s.
+    """Build the BM25 index of every searchable passage, and publish it in ``out``.
 
-    Equal passages give equal bytes. The parameters are those of the index (Anserini's).
+    words.txt: the words, one a line; starts.npy: the first entry of each word, (W + 1,); rows.npy and scores.npy: row
+    and score of every entry, ascending by row. Equal passages give equal bytes. The parameters are those of the index
+    (Anserini's). Memory holds the words and one part of the entries.
 
     Returns:
         Figures for the metrics file.
     """
-    rows, numbers = passages.searchable_rows(), dict[str, int]()
-    token_ids: list[list[int]] = []
+    with draft(work, out) as folder, ExitStack() as stack:
+        files = [stack.enter_context(TemporaryFile(dir=folder)) for _ in range(-(-len(passages) // PART))]
+        words, holding_W, lengths_R = _count_words(passages, files)
+        searchable = lengths_R >= 0
+        idf_W = _idf(holding_W, int(searchable.sum()))
+        norms_R = 1 - BM25["bm25_b"] + BM25["bm25_b"] * lengths_R / lengths_R[searchable].mean()
+        rows, scores = (stack.enter_context((folder / f"{name}.npy").open("wb")) for name in ("rows", "scores"))
+        for table, kind in ((rows, "<i4"), (scores, "<f4")):
+            header = {"descr": kind, "fortran_order": False, "shape": (int(holding_W.sum()),)}
+            np.lib.format.write_array_header_1_0(table, header)
+        for file in files:
+            file.seek(0)
+            counts_E = np.fromfile(file, COUNT)
+            counts_E = counts_E[np.argsort(counts_E["word"], kind="stable")]
+            counts_E["row"].tofile(rows)
+            for start in range(0, len(counts_E), SCORED):
+                counts = counts_E[start : start + SCORED]
+                shares = counts["times"] / (BM25["bm25_k1"] * norms_R[counts["row"]] + counts["times"])
+                (idf_W[counts["word"]] * shares).astype("<f4").tofile(scores)
+        order = [number for part in range(len(files)) for number in range(part, len(words), len(files))]
+        write_text(folder / "words.txt", "\n".join(words[number] for number in order))
+        np.save(folder / "starts.npy", np.concatenate([[0], holding_W[order].cumsum()]), allow_pickle=False)
+        write_json(folder / "manifest.json", {"identity": passages.identity, "corpus": passages.identity})
+    return {"words": float(len(words))}
+
+
+def _count_words(
+    passages: Passages, files: Sequence[IO[bytes]]
+) -> tuple[list[str], NDArray[np.int64], NDArray[np.int32]]:
+    """Write how many times each passage has each word, word w in file w % n; within a block by word and row.
+
+    Returns:
+        The words; the number of passages that hold each; and the length of every row, -1 where it is not searchable.
+    """
+    numbers, holding_W = dict[str, int](), np.zeros(0, dtype=np.int64)
+    rows, lengths_R = passages.searchable_rows(), np.full(len(passages), -1, dtype=np.int32)
     with bar(total=len(rows), desc="words", unit="passage") as progress:
         for start in range(0, len(rows), BLOCK):
-            part = passages.take(rows[start : start + BLOCK].tolist())
-            token_ids += [[numbers.setdefault(w, len(numbers)) for w in words_of(p.content)] for p in part]
-            progress.update(len(part))
-    index = optional("bm25s", "links").BM25(method="lucene", k1=BM25["bm25_k1"], b=BM25["bm25_b"])
-    index.index((token_ids, numbers), show_progress=False)
-    with draft(work, out) as folder:
-        index.save(folder, show_progress=False)
-        write_json(folder / "manifest.json", {"identity": passages.identity, "corpus": passages.identity})
-    return {"words": float(len(numbers))}
+            block = rows[start : start + BLOCK]
+            words = [words_of(passage.content) for passage in passages.take(block.tolist())]
+            lengths_R[block] = [*map(len, words)]
+            ids = (numbers.setdefault(word, len(numbers)) for word in chain.from_iterable(words))
+            pairs = np.fromiter(ids, np.int64) << 32 | np.repeat(block, lengths_R[block])
+            pairs, times = np.unique(pairs, return_counts=True)
+            counts = np.empty(len(pairs), COUNT)
+            counts["word"], counts["row"], counts["times"] = pairs >> 32, pairs & 0xFFFFFFFF, times
+            here = np.bincount(counts["word"], minlength=len(numbers))
+            here[: len(holding_W)] += holding_W
+            holding_W = here
+            part_of = counts["word"] % len(files)
+            for part, file in enumerate(files):
+                counts[part_of == part].tofile(file)
+            progress.update(len(block))
+    return [*numbers], holding_W, lengths_R
+
+
+def _idf(holding_W: NDArray[np.int64], passages: int) -> NDArray[np.float32]:
+    """Return Lucene's weight of each word."""
+    distinct, number_W = np.unique(holding_W, return_inverse=True)
+    weights = [log(1 + (passages - holding + 0.5) / (holding + 0.5)) for holding in distinct.tolist()]
+    return np.array(weights, dtype=np.float32)[number_W]
+
+
+def check_table(passages: Passages, folder: Path) -> None:
+    """Check a table that stage index makes of a corpus besides the index.
+
+    Raises:
+        ParamsError: it was not asked for. DamagedFile: a file is missing or changed. IndexMismatch: it is of another
+            corpus.
+    """
+    if (folder / SUMS).exists() and not (folder / SUMS).read_bytes():
+        raise ParamsError(
+            f"{folder} is empty, since neither retriever.link_features nor an arm of evaluate.arms reads it; name there "
+            "what is to read it, and run `dvc repro index`"
+        )
+    check_corpus(read_manifest(folder, REBUILD, keys={"corpus": str}), passages.identity, folder)
 
 
 class WordIndex:
     """The memory-mapped index of :func:`build_words`."""
 
-    def __init__(self, index: "bm25s.BM25", rows: NDArray[np.int64]) -> None:
-        """Take an index and the rows of its passages; use :meth:`of`."""
-        self._index, self._rows = index, rows
+    def __init__(
+        self, words: list[str], starts: NDArray[np.int64], rows: NDArray[np.int32], scores: NDArray[np.float32]
+    ) -> None:
+        """Take the tables of :func:`build_words`; use :meth:`of`."""
+        self._numbers = {word: number for number, word in enumerate(words)}
+        self._starts, self._rows, self._scores = starts, rows, scores
 
     @classmethod
     def of(cls, passages: Passages, folder: Path) -> "WordIndex":
         """Map the index in ``folder``, which must be of this corpus.
 
         Raises:
-            DamagedFile: a file is missing or changed. IndexMismatch: it was made of another corpus.
+            ParamsError, DamagedFile, IndexMismatch: as :func:`check_table`.
         """
-        bm25s = optional("bm25s", "links")
-        check_corpus(read_manifest(folder, REBUILD, keys={"corpus": str}), passages.identity, folder)
-        return cls(bm25s.BM25.load(folder, mmap=True, show_progress=False), passages.searchable_rows())
+        check_table(passages, folder)
+        words = (folder / "words.txt").read_text(encoding="utf-8").split("\n")
+        paths = [folder / f"{name}.npy" for name in ("starts", "rows", "scores")]
+        tables = (np.load(path, mmap_mode="r", allow_pickle=False) for path in paths)
+        return cls(words, *map(np.asarray, tables))  # a slice of an array of type memmap takes three times as long
 
     def find_best(self, words: Iterable[str], n: int) -> dict[int, float]:
         """Return row -> score as a share of the best, for the ``n`` best passages with one of the ``words``.
 
         Best first; equal scores are in the order of rows. A repeated word counts twice.
         """
-        token_ids = self._index.get_tokens_ids(list(words))
-        if not token_ids:
+        numbers = [self._numbers[word] for word in words if word in self._numbers]
+        if not numbers:
             return {}
-        scores_R = self._index.get_scores_from_ids(token_ids)
-        top = np.argpartition(-scores_R, min(n, len(scores_R)) - 1)[:n]
-        top = top[np.lexsort((top, -scores_R[top]))]
-        top = top[scores_R[top] > 0]
-        return dict(zip(self._rows[top].tolist(), (scores_R[top] / scores_R[top[0]]).tolist(), strict=True))
+        spans = [slice(self._starts[number], self._starts[number + 1]) for number in numbers]
+        entries = [(self._rows[span], self._scores[span]) for span in spans]
+        end = 1 + max(int(rows[-1]) for rows, _ in entries)
+        best = [_best_of_block(entries, first, min(first + SCORED, end), n) for first in range(0, end, SCORED)]
+        rows, scores = (np.concatenate(column) for column in zip(*best, strict=True))
+        top = _largest(scores, n)
+        return dict(zip(rows[top].tolist(), (scores[top] / scores[top[0]]).tolist(), strict=True))
+
+
+def _best_of_block(
+    entries: Sequence[tuple[NDArray[np.int32], NDArray[np.float32]]], first: int, end: int, n: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the ``n`` best rows from ``first`` up to ``end``, and their scores."""
+    total = np.zeros(end - first, dtype=np.float32)
+    for rows, scores in entries:
+        start, stop = np.searchsorted(rows, (first, end))
+        np.add.at(total, rows[start:stop] - first, scores[start:stop])
+    best = _largest(total, n)
+    return best + first, total[best]
+
+
+def _largest(scores: NDArray[np.float32], n: int) -> NDArray[np.int64]:
+    """Return where the ``n`` largest scores above 0 stand, largest first, equal ones in order."""
+    places = np.flatnonzero(scores > 0)
+    if len(places) > n:
+        places = places[scores[places] >= np.partition(scores[places], -n)[-n]]
+    return places[np.argsort(-scores[places], kind="stable")][:n]

@@ -86,6 +86,13 @@ class Params(Section):
         return self.train.learns == LANGUAGE_MODEL
 
     @property
+    def link_tables(self) -> list[str]:
+        """Return what stage index makes besides the index since a retriever or an arm reads it: mentions and words."""
+        if self.retriever.link_features:
+            return ["mentions", "words"]
+        return ["mentions"] * any(arm.search == "mention" for arm in self.evaluate.arm_table.values())
+
+    @property
     def baseline(self) -> str:
         """Return the arm that `trained` is compared with: what it was before training."""
         if not self.language_model_learns:

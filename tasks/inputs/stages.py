@@ -55,7 +55,6 @@ USED_IF: dict[str, Callable[[Params], Any]] = {
 ONLY_IN = {"harr.train": ("train", "arms")}
 """Code that counts for these stages alone: others ask a method what it needs."""
 COMPUTES = (
-    "bm25s",
     "peft",
     "pypdf",
     "sentence_transformers",
@@ -100,6 +99,8 @@ def parameters(stage: str, params: Params) -> Iterator[tuple[str, Any]]:
     """Yield dotted name and value of every parameter that a stage reads and that can change its result."""
     for name, value in sections(stage, params).items():
         yield from _leaves(name, value)
+    if stage == "index":
+        yield "link_tables", params.link_tables
 
 
 def sections(stage: str, params: Params) -> dict[str, Any]:

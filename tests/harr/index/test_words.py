@@ -3,11 +3,15 @@
 from math import log
 from pathlib import Path
 
+import bm25s
+import numpy as np
 import pytest
 
 from harr.corpus.passages import Passages, write_passages
-from harr.errors import IndexMismatch
-from harr.index.words import WordIndex, build_words
+from harr.errors import IndexMismatch, ParamsError
+from harr.index import words
+from harr.index.words import WordIndex, build_words, words_of
+from harr.io.files import draft
 from harr.types import Passage
 
 SHELF = (
@@ -47,3 +51,29 @@ def test_equal_passages_give_equal_bytes_and_another_corpus_is_refused(tmp_path:
     _, _ = built(tmp_path / "three", SHELF[:3])
     with pytest.raises(IndexMismatch):
         WordIndex.of(passages, tmp_path / "three" / "words")
+
+
+def test_scores_are_those_of_bm25s_to_the_last_bit_however_the_work_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of 7 passages, words in 14 parts, and searches of 16 rows at a time."""
+    for name, size in (("BLOCK", 7), ("PART", 15), ("SCORED", 16)):
+        monkeypatch.setattr(words, name, size)
+    draw = np.random.default_rng(0)
+    texts = [" ".join(f"w{word}" for word in draw.zipf(1.3, draw.integers(1, 40)) % 300) for _ in range(200)]
+    _, index = built(tmp_path, tuple(Passage(str(number), text) for number, text in enumerate(texts)))
+    theirs = bm25s.BM25(method="lucene", k1=0.9, b=0.4)
+    theirs.index([words_of(text) for text in texts], show_progress=False)
+    for query in (["w1"], ["w2", "w2", "w250"], [f"w{word}" for word in draw.zipf(1.3, 30) % 300]):
+        scores = theirs.get_scores([word for word in query if word in theirs.vocab_dict])
+        best = [row for row in np.argsort(-scores, kind="stable").tolist() if scores[row]][:10]
+        wanted = {row: float(scores[row] / scores[best[0]]) for row in best}
+        assert list(index.find_best(query, 10).items()) == list(wanted.items())
+
+
+def test_an_index_that_nothing_was_to_read_says_what_to_set(tmp_path: Path) -> None:
+    passages, _ = built(tmp_path)
+    with draft(tmp_path / "work", tmp_path / "none"):
+        pass
+    with pytest.raises(ParamsError, match=r"none is empty, since neither retriever\.link_features nor an arm"):
+        WordIndex.of(passages, tmp_path / "none")

@@ -58,6 +58,11 @@ PARAMETERS: dict[str, tuple[Params, set[str]]] = {
     "retriever.k": (changed(retriever={"k": 4}), SEARCHING | {"generator"}),
     "the seed": (changed(seed=1), SEARCHING - {"merge"} | {"generator"}),
     "an untrained arm": (changed(evaluate={"arms": [*SMOKE["evaluate"]["arms"], "hybrid"]}), {"evaluate", "report"}),
+    "an arm that reads mentions": (
+        changed(evaluate={"arms": [*SMOKE["evaluate"]["arms"], "mention"]}),
+        {"index", "evaluate", "report"},
+    ),
+    "link features": (changed(retriever={"link_features": True}), SEARCHING | {"index"}),
     "a trained arm": (
         changed(evaluate={"arms": [*SMOKE["evaluate"]["arms"], {"name": "mine", "method": "mine.learn:METHOD"}]}),
         {"arms", "evaluate", "report"},
@@ -127,7 +132,6 @@ def test_an_edit_of_the_code_makes_the_stages_stale_that_use_it(edit: str, origi
     ("package", "version", "wanted"),
     [
         ("mlflow", "99", NONE),
-        ("bm25s", "99.1", ALL - {"download", "embed", "generator", "report", "merge"}),
         ("peft", "99.1", ALL - {"download", "report"}),
         ("torch", "2.99.1", NONE),
     ],

@@ -36,7 +36,7 @@ def test_the_core_is_small() -> None:
     core = resolved(PROJECT["dependencies"])
     assert len(core) <= 60, sorted(core)
     assert resolved(EXTRAS["lite"]) - core == {"milvus-lite", "faiss-cpu"}
-    assert resolved(EXTRAS["links"]) - core == {"bm25s", "ahocorasick-rs"}
+    assert resolved(EXTRAS["links"]) - core == {"ahocorasick-rs"}
 
 
 ALONE = """
