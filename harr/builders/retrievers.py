@@ -58,12 +58,18 @@ def open_corpus(section: IndexParams, places: Places) -> Iterator[Corpus]:
         with other.corpus(section) as corpus:
             yield corpus
         return
-    passages = Passages.open(places.corpus)
-    vectors = Vectors.of(passages, places.vectors)
+    mapped: list[tuple[Passages, Vectors]] = []
+    distributed.main_process_only(lambda: mapped.append(_map_corpus(places)))  # it hashes, and notes it for the others
+    passages, vectors = mapped[0] if mapped else _map_corpus(places)
     opened = partial(open_index, passages, vectors, section, places.index)
     with distributed.open_in_main(opened) as index:
         mentions = cache(partial(Mentions.of, passages, places.mentions))
         yield Corpus(passages, vectors, index, mentions, cache(partial(WordIndex.of, passages, places.words)))
+
+
+def _map_corpus(places: Places) -> tuple[Passages, Vectors]:
+    passages = Passages.open(places.corpus)
+    return passages, Vectors.of(passages, places.vectors)
 
 
 def fixed_retriever(

@@ -48,12 +48,12 @@ class Vectors:
 
     @classmethod
     def open(cls, folder: Path) -> "Vectors":
-        """Map the shards of ``folder`` after checking their hashes; to search a corpus use :meth:`of`.
+        """Map the shards of ``folder``, whose hashes are checked once; to search a corpus use :meth:`of`.
 
         Raises:
             DamagedFile: manifest or shard missing or changed; says which and how to rebuild it.
         """
-        manifest = read_manifest(folder, REBUILD, keys=MANIFEST_KEYS)
+        manifest = read_manifest(folder, REBUILD, keys=MANIFEST_KEYS, once=True)
         files = [folder / shard["file"] for shard in manifest["shards"]]
         return cls(manifest, [np.load(file, mmap_mode="r", allow_pickle=False) for file in files])
 

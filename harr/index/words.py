@@ -131,7 +131,7 @@ def check_table(passages: Passages, folder: Path) -> None:
             f"{folder} is empty, since neither retriever.link_features nor an arm of evaluate.arms reads it; name there "
             "what is to read it, and run `dvc repro index`"
         )
-    check_corpus(read_manifest(folder, REBUILD, keys={"corpus": str}), passages.identity, folder)
+    check_corpus(read_manifest(folder, REBUILD, keys={"corpus": str}, once=True), passages.identity, folder)
 
 
 class WordIndex:

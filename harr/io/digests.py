@@ -5,16 +5,12 @@ writes the hashes down, and stage download depends on what it wrote.
 """
 
 import json
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harr.io.files import read_json, sha256, write_json
+from harr.io.files import is_fresh, read_json, sha256, stamp, write_json
 from harr.io.folders import files_below
-
-FRESH_SECONDS = 2.0
-"""Time in which a file may be changed again without another time of change, so that its hash is not remembered."""
 
 
 def find_paths(section: Mapping[str, Any]) -> Iterator[str]:
@@ -36,8 +32,7 @@ def look(section: Mapping[str, Any], root: Path, memo: Path) -> dict[str, str]:
     """Return the SHA-256 of every file that a section names, or that lies in a folder it names, by path.
 
     What is no file and no folder of this machine is a name, and left out; so is what begins with a dot. A file whose
-    size, times (of its content, and of any change of it, which nobody can set) and number on the disk are those in
-    ``memo`` is not read again.
+    stamp is that in ``memo`` is not read again.
 
     Args:
         section: of params.yaml, as plain values.
@@ -47,11 +42,10 @@ def look(section: Mapping[str, Any], root: Path, memo: Path) -> dict[str, str]:
     before, after = _read_memo(memo), dict[str, list[Any]]()
     digests = {}
     for name, path in _files(sorted(set(find_paths(section))), root):
-        stat = path.stat()
-        mark, place = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino], str(path.absolute())
+        mark, place = stamp(path), str(path.absolute())
         cached = before.get(place)
         digests[name] = cached[-1] if cached and cached[:-1] == mark else sha256(path)
-        if time.time() - stat.st_mtime > FRESH_SECONDS:
+        if not is_fresh(path):
             after[place] = [*mark, digests[name]]
     if after != before:
         write_json(memo, after)

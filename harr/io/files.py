@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,8 @@ from harr.errors import DamagedFile
 
 SUMS = "sha256sums.txt"
 """In every published folder: a line a file, as `sha256sum -c` reads it."""
+FRESH_SECONDS = 2.0
+"""Time in which a file may be changed again without another time of change."""
 _LINE = re.compile(r"([0-9a-f]{64})  (\S[^\r\n]*)\n")
 
 
@@ -118,6 +121,18 @@ def parse_state(text: bytes, place: str, remedy: str, keys: Mapping[str, type]) 
             fault = f"is a {type(value[key]).__name__}" if key in value else "is missing"
             raise DamagedFile(f"{place} is damaged ({key} {fault}, expected {kind.__name__}); {remedy}")
     return value
+
+
+def stamp(path: Path) -> list[int]:
+    """Return what differs between a file and any changed form of it: its size, times (of its content, and of any change
+    of it, which nobody can set) and number on the disk."""
+    stat = path.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+
+
+def is_fresh(path: Path) -> bool:
+    """Return whether a file was changed so lately that it may be changed again with the same :func:`stamp`."""
+    return time.time() - path.stat().st_mtime <= FRESH_SECONDS
 
 
 def sha256(path: Path) -> str:
@@ -320,17 +335,25 @@ def newest_sound(folders: Sequence[Path]) -> Path | None:
 
 
 def read_manifest(
-    folder: Path, rebuild: str, *, shards: bool = True, keys: Mapping[str, type] | None = None
+    folder: Path, rebuild: str, *, shards: bool = True, keys: Mapping[str, type] | None = None, once: bool = False
 ) -> dict[str, Any]:
     """Read ``folder``'s manifest.json, and compare all files, or without ``shards`` it alone, with their hashes.
 
     The hashes are those of :func:`publish`; of unfinished work, which is not published yet, those of the manifest.
-    It must have an ``identity`` and these ``keys``, each of its type.
+    It must have an ``identity`` and these ``keys``, each of its type. With ``once`` the files are not compared again
+    until one of them is another by its size, times or number on the disk; ``.<folder>.checked.json`` next to the folder
+    notes these.
 
     Raises:
         DamagedFile: the manifest or a shard is missing or changed; names it and the command ``rebuild``.
     """
-    path = folder / "manifest.json"
+    path, note = folder / "manifest.json", folder.with_name(f".{folder.name}.checked.json")
+    files = sorted(file for file in folder.rglob("*") if file.is_file()) if once else []
+    stamps = {file.relative_to(folder).as_posix(): stamp(file) for file in files}
+    if once:
+        with suppress(OSError, ValueError):
+            shards = read_json(note) != stamps
+    compares = shards
     if path.exists() and (folder / SUMS).exists():
         check_sums(folder, rebuild, *([] if shards else ["manifest.json"]))
         shards = False
@@ -339,6 +362,9 @@ def read_manifest(
         if not (isinstance(shard, dict) and isinstance(shard.get("file"), str) and "sha256" in shard):
             raise DamagedFile(f"{path} is damaged (a shard without file or sha256); run `{rebuild}`")
         check_shard(folder / shard["file"], shard, rebuild)
+    if once and compares and not any(is_fresh(file) for file in files):
+        with suppress(OSError):  # a disk that is only read
+            write_json(note, stamps)
     return manifest
 
 

@@ -1,5 +1,6 @@
 """Vectors by row number from several shards."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 from harr.corpus.vectors import Vectors
 from harr.errors import DamagedFile
-from harr.io.files import sha256, write_json
+from harr.io import files
+from harr.io.files import publish, sha256, write_json
 
 
 @pytest.fixture
@@ -56,3 +58,39 @@ def test_damage_is_named(folder: Path) -> None:
     (folder / "manifest.json").unlink()
     with pytest.raises(DamagedFile, match=r"manifest\.json"):
         Vectors.open(folder)
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_shards_are_hashed_once_and_again_where_one_is_another(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, published: bool
+) -> None:
+    """The noted ones are an hour old; a shard of the same size and with its old time of change is refused."""
+    hashed: list[str] = []
+    if published:
+        publish(folder, folder.with_name("vectors"))
+        folder = folder.with_name("vectors")
+    shard, past = folder / "vectors-00001.npy", (0, 0)
+    for path in folder.iterdir():
+        os.utime(path, ns=past)
+
+    def count(path: Path) -> str:
+        hashed.append(path.name)
+        return sha256(path)
+
+    monkeypatch.setattr(files, "sha256", count)
+    first = Vectors.open(folder)
+    assert {"vectors-00000.npy", "vectors-00001.npy", "vectors-00002.npy"} <= set(hashed)
+    hashed.clear()
+    assert Vectors.open(folder).take(np.arange(7)).tolist() == first.take(np.arange(7)).tolist()
+    assert not [name for name in hashed if name.startswith("vectors")]
+    assert not [path for path in folder.iterdir() if path.suffix == ".json" and path.name != "manifest.json"]
+    shard.write_bytes(shard.read_bytes()[:-1] + b"\1")
+    os.utime(shard, ns=past)
+    with pytest.raises(DamagedFile, match=r"vectors-00001\.npy is damaged"):
+        Vectors.open(folder)
+
+
+def test_a_shard_that_was_just_written_is_hashed_every_time(folder: Path) -> None:
+    """Within the clock's step it could be written again without another time of change."""
+    Vectors.open(folder)
+    assert not folder.with_name(f".{folder.name}.checked.json").exists()
