@@ -18,10 +18,12 @@ from huggingface_hub import snapshot_download
 from flows.doctor.finding import Finding, ok, warn
 from harr.datasets.preview import Data
 from harr.errors import HarrError
+from harr.index.kinds import memory_bytes
 from harr.io.model_folder import PACKAGED, find_folder
 from harr.params import Params
 from harr.params.loop import OptimizerParams
 from harr.types import Question
+from tasks.runtime.limits import Sizes, unit, written
 
 BASE = {"embed": 0.85e9, "train": 0.9e9, "evaluate": 1.2e9}
 """Bytes that a stage holds of libraries, data checks and tracking."""
@@ -34,6 +36,8 @@ WORDS = 100.0
 MILVUS_LITE = 3.0
 """Times the vectors that Milvus Lite holds (a million of width 128: docs/scale.md)."""
 TOKENS_A_WORD = 1.4
+TEXT_BYTES = 650.0
+"""Bytes of a passage of a corpus that is not read beforehand: wiki18's."""
 SHARED = 0.3
 """Share of the rollouts of a question whose later states differ."""
 
@@ -56,15 +60,33 @@ class Shape:
         return self.layers * rank * (10 * self.width + 2 * self.inner)
 
 
-def memory_check(params: Params, data: Data, here: float) -> list[Finding]:
+def files_check(params: Params, data: Data, passages: int, free: float) -> list[Finding]:
+    """Return what stages will write of so many passages against the bytes that are ``free``; nothing where the encoder
+    or the number is unknown."""
+    shape = shape_of(params.encoder.model)
+    if shape is None or not passages:
+        return []
+    text = fmean(map(len, data.contents.values())) if data.contents else TEXT_BYTES
+    size = Sizes(passages, shape.width, round(text * passages))
+    counts = {"download": size.text, **written(params, size)}
+    message = ", ".join(f"{unit(count)} by {stage}" for stage, count in counts.items() if count)
+    message = f"of {passages:,} passages about {message}, and again in DVC's cache where it copies"
+    if params.index.uri:
+        message += f"; {unit(memory_bytes(params.index, passages, shape.width))} of memory at the Milvus server"
+    if sum(counts.values()) <= free:
+        return [ok("files", message)]
+    return [warn("files", f"{message}; {unit(free)} free here", "make room, or run where there is more")]
+
+
+def memory_check(params: Params, data: Data, passages: int, here: float) -> list[Finding]:
     """Return what the stages will hold against the bytes that are ``here``; nothing where that is unknown."""
     shape, questions = shape_of(params.encoder.model), data.splits.train
     if shape is None or not questions:
         return []
     words = fmean(len(text.split()) for text in data.contents.values()) if data.contents else WORDS
-    estimate = estimate_memory(params, shape, questions, passages=len(data.ids or ()), words=words)
+    estimate = estimate_memory(params, shape, questions, passages=passages, words=words)
     message = "about " + ", ".join(f"{count / 1e9:.1f} GB to {stage}" for stage, count in estimate.items())
-    message += "" if data.ids is not None or params.index.uri else ", and what the index takes"
+    message += "" if passages or params.index.uri else ", and what the index takes"
     if max(estimate.values()) <= here:
         return [ok("memory", message)]
     fix = "lower train.states_per_pass, set train.optimizer.gradient_checkpointing or index.uri, or run where there is more"

@@ -12,6 +12,10 @@ SPARE = 64_000_000
 """Bytes of disk for what every stage writes: figures, plots, logs and the run's history."""
 PLACES = {"embed": "data/vectors", "index": "data/index"}
 """Where the stages that grow with the corpus write; DVC leaves it in place for a stage that may go on with it."""
+MARKS = 24
+"""Bytes a passage by which stage embed knows its text again."""
+COUNTED = 3
+"""Times the text that counts and scores of words take as stage index weighs them: 20 bytes an entry, at most."""
 HOLD_INDEX = ("index", "filter", "train", "arms", "evaluate")
 """Stages that hold the index of Milvus Lite in their memory."""
 
@@ -36,6 +40,17 @@ def sizes(root: Path) -> Sizes:
     return Sizes(rows, width, _bytes(root / "data/corpus"))
 
 
+def written(params: Params, size: Sizes) -> dict[str, int]:
+    """Return the bytes that the stages which grow with the corpus write, by stage.
+
+    Milvus Lite keeps the vectors, the index of them, and the text.
+    """
+    graph = round(memory_bytes(params.index, size.rows, size.width))
+    index = 0 if params.index.uri else size.vectors + graph + size.text * params.index.full_text
+    words = COUNTED * size.text if "words" in params.link_tables else 0
+    return {"embed": size.vectors + MARKS * size.rows, "index": index + words}
+
+
 def check(stage: str, params: Params, root: Path, *, free: float, memory: float) -> None:
     """Refuse a stage that would not fit, before it does anything.
 
@@ -50,20 +65,19 @@ def check(stage: str, params: Params, root: Path, *, free: float, memory: float)
         NoRoom: says how much is needed and what there is.
     """
     size, place = sizes(root), root / PLACES.get(stage, "metrics")
-    indexed = 0 if params.index.uri else size.vectors + size.text
-    written = {"embed": size.vectors, "index": indexed}.get(stage, 0)
-    done = _bytes(root / "work" / stage) + (_bytes(place) if written else 0)
-    if (needed := SPARE + max(0, written - done)) > free:
+    writes = written(params, size).get(stage, 0)
+    done = _bytes(root / "work" / stage) + (_bytes(place) if writes else 0)
+    if (needed := SPARE + max(0, writes - done)) > free:
         raise NoRoom(
-            f"stage {stage} needs {_unit(needed)}, {_unit(free)} free at {place.resolve()}; nothing written; make room "
+            f"stage {stage} needs {unit(needed)}, {unit(free)} free at {place.resolve()}; nothing written; make room "
             "(`dvc gc --workspace`, rm -r work), or run where there is more"
         )
     index_bytes = memory_bytes(params.index, size.rows, size.width)
     index_bytes += 0 if params.index.kind == "flat" else size.vectors  # Milvus Lite keeps the vectors, too
     if stage in HOLD_INDEX and not params.index.uri and index_bytes > memory:
         raise NoRoom(
-            f"stage {stage} needs {_unit(index_bytes)} of memory for a {params.index.kind} float32 index of {size.rows:,} x "
-            f"{size.width}, {_unit(memory)} here; nothing written; set index.uri to a Milvus server"
+            f"stage {stage} needs {unit(index_bytes)} of memory for a {params.index.kind} float32 index of {size.rows:,} x "
+            f"{size.width}, {unit(memory)} here; nothing written; set index.uri to a Milvus server"
         )
 
 
@@ -90,10 +104,10 @@ def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _unit(count: float) -> str:
+def unit(count: float) -> str:
     """Return bytes in the unit that a person thinks in.
 
-    >>> _unit(43.2e9), _unit(64e6)
+    >>> unit(43.2e9), unit(64e6)
     ('43.2 GB', '64 MB')
     """
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
