@@ -61,7 +61,8 @@ def select_with_advantage(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch
     """
     kept_B = inputs["advantages"].abs() >= NEGLIGIBLE
     kept_B[0] |= not kept_B.any()
-    return {name: value[kept_B] if value.dim() else value for name, value in inputs.items()}
+    rows = kept_B.nonzero().squeeze(-1)  # once: a GPU is waited for at each mask
+    return {name: value[rows] if value.dim() else value for name, value in inputs.items()}
 
 
 def trim_padding(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -74,8 +75,8 @@ def trim_padding(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     >>> [value.shape[1] for value in trim_padding(pairs).values()]
     [2, 2, 2]
     """
-    first = int(inputs["prompt_mask"].sum(-1).max())
-    end = max(1, int(inputs["completion_mask"].sum(-1).max()))
+    lengths = torch.stack([inputs[name].sum(-1).max() for name in ("prompt_mask", "completion_mask")])
+    first, end = lengths.clamp(min=1).tolist()
 
     def cut(name: str, value: torch.Tensor) -> torch.Tensor:
         if value.dim() < 2:

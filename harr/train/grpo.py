@@ -106,18 +106,21 @@ def update(params: GRPOParams, learner: Learner, batch: Batch) -> dict[str, floa
         columns = (rows.old_B, rows.columns["advantage"], rows.columns["weight"])
         old_B, advantage_B, weight_B = (column.to(new_B) for column in columns)
         loss_B = clipped_surrogate(new_B, old_B, advantage_B, *params.clip, params.delta)
+        kl_B = k3_kl(new_B, learner.reference(rows)) if params.kl_weight else torch.zeros_like(new_B)
         if params.kl_weight:
-            kl_B = k3_kl(new_B, learner.reference(rows))
             loss_B = loss_B + params.kl_weight * kl_B
-            sums["kl"] += float((kl_B * weight_B).sum().detach())
         loss = (loss_B * weight_B).sum()
         learner.backward(loss)
         if number == len(passes) // 2:
             first_half = learner.gradient()
-        sums["loss"] += float(loss.detach())
         with torch.no_grad():
-            sums["clip_share"] += float(clip_mask(new_B, old_B, *params.clip).sum()) / len(batch)
-            sums["entropy"] += float(plackett_luce.entropy(logits_BN).sum()) / len(batch)
-            sums["logprob_gap"] = max([sums["logprob_gap"], *(new_B - old_B).abs().tolist()])
+            clipped, entropy = clip_mask(new_B, old_B, *params.clip).sum(), plackett_luce.entropy(logits_BN).sum()
+            figures = torch.stack([loss, (kl_B * weight_B).sum(), clipped, entropy])
+            totals = torch.cat([figures, (new_B - old_B).abs()]).tolist()  # a GPU is waited for once
+        sums["loss"] += totals[0]
+        sums["kl"] += totals[1]
+        sums["clip_share"] += totals[2] / len(batch)
+        sums["entropy"] += totals[3] / len(batch)
+        sums["logprob_gap"] = max([sums["logprob_gap"], *totals[4:]])
     halves = (first_half, learner.gradient() - first_half) if len(passes) > 1 else ()
     return distributed.total(sums, largest="logprob_gap") | learner.update(halves)

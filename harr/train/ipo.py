@@ -34,8 +34,9 @@ class IPOTrainer(DPOTrainer):
         (chosen_B, rejected_B), gains_B = self._compare(model, inputs)
         figures = ((gains_B > 0).float(), gains_B, chosen_B, rejected_B)
         metrics = self._metrics["train" if self.model.training else "eval"]
-        for name, values_B in zip(FIGURES, figures, strict=True):
-            metrics[name].append(self.accelerator.gather(values_B.detach()).mean().item())
+        means = [self.accelerator.gather(values_B.detach()).mean() for values_B in figures]
+        for name, mean in zip(FIGURES, torch.stack(means).tolist(), strict=True):
+            metrics[name].append(mean)
         return ipo_loss(gains_B, 0.5 / self.beta)
 
     @torch.no_grad()

@@ -178,6 +178,7 @@ def update(params: PPOParams, learner: Learner, head: torch.nn.Module, batch: Ba
         learner.backward(loss_B.sum() / len(batch))
         clipped_B = clip_mask(new_B, old_B, *params.clip)
         figures = {"loss": policy_B, "value_loss": fit_B, "clip_share": clipped_B.float(), "entropy": entropy_B}
-        for name, values_B in figures.items():
-            sums[name] += float(values_B.detach().sum()) / len(batch)
+        totals = torch.stack([values_B.detach().sum() for values_B in figures.values()]).tolist()
+        for name, total in zip(figures, totals, strict=True):
+            sums[name] += total / len(batch)
     return distributed.total(sums) | learner.update()

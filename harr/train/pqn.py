@@ -215,6 +215,7 @@ def update(
         critics_CB = values(states_BD, rotate(actions_BD, position_B)[:, None], towers.scale)[..., 0]
         loss = 0.5 * (2.0 * critics_CB - target_B).square().sum() / len(picks)
         learner.backward(loss)
-        sums["loss"] += float(loss.detach())
-        sums["value"] += float(critics_CB.detach().sum()) / len(picks)
+        totals = torch.stack([loss.detach(), critics_CB.detach().sum()]).tolist()
+        sums["loss"] += totals[0]
+        sums["value"] += totals[1] / len(picks)
     return {**distributed.total(sums), "return": sums["return"]} | learner.update()

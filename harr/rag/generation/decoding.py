@@ -123,15 +123,15 @@ class StopRows(StoppingCriteria):
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
         """Return which rows (shape: rows) are done."""
-        last, new = input_ids[:, -1].tolist(), input_ids.shape[1] - self._width
+        tails, new = input_ids[:, -self._tail :].tolist(), input_ids.shape[1] - self._width
+        last = [tail[-1] for tail in tails]
         self._ended = [has_ended or token in self._ends for has_ended, token in zip(self._ended, last, strict=True)]
         open_rows = [
             row
             for row, words in enumerate(self._stops)
             if words and not self.done[row] and self._texts.may_complete(last[row], words)
         ]
-        tails = input_ids[open_rows, -self._tail :].tolist()
-        new_ids = [tail[-(self._written[row] + new) :] for row, tail in zip(open_rows, tails, strict=True)]
+        new_ids = [tails[row][-(self._written[row] + new) :] for row in open_rows]
         for row, text in zip(open_rows, self._texts.decode(new_ids), strict=True):
             self.done[row] = any(word in text for word in self._stops[row])
         for row, count in enumerate(self._written):

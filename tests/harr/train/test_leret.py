@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings as examples, strategies as st
 from letters import OnePassage, logprobs, nothing, save_letters
 from peft import PeftModel
+from preferred import QUESTIONS, preference, preferred_game, quick_leret
 from runs import same, timeless, weights
 
 from harr.builders.methods import METHODS
@@ -26,51 +27,19 @@ from harr.rag.generation.adapter import base_identity
 from harr.rag.generation.local_model import LanguageModel, LocalGenerator, load_model
 from harr.rag.pipelines import leret as program
 from harr.rag.pipelines.leret import query_of, render, request
-from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.rag.validation import Validation, points
 from harr.train import leret
 from harr.train.leret import check_processes
 from harr.types import Generate, Passage, Question, Retrieval
 
-QUESTIONS = [f"{first}{second}?" for first in "qwer" for second in "tyu"]
 LORA = LoraParams(rank=4, alpha=16)
-
-
-def preference(number: int, split: str = "train") -> dict[str, Any]:
-    """The query with the letter of the question is better than one without."""
-    question = QUESTIONS[number]
-    row = {"id": f"q{number}/1", "question_id": f"q{number}", "hop": 1, "split": split}
-    tried = {"responses": ["zz", "mm", question[0] * 2], "scores": [0.0, 0.5, 1.0], "pairs": [[1, 0], [2, 1]]}
-    return row | tried | {"prompt": render(question, ())[0], "sft_target": question[0] * 2}
-
-
-def settings(**changes: Any) -> LeReTParams:
-    """Learnt in seconds."""
-    given = {"sft_epochs": 6, "sft_batch": 4, "sft_learning_rate": 3e-3, "ipo_epochs": 3, "ipo_learning_rate": 3e-3}
-    return LeReTParams(method="leret", **{**given, "warmup_steps": 2, "max_tokens": 4, "lora": None, **changes})
-
-
-def written(folder: Path, rows: list[dict[str, Any]]) -> Setup:
-    """The letters model and the preferences of a game, in ``folder``."""
-    letters = save_letters(folder / "letters", spread=0.3, room=96, printable=True)
-    data = folder / "filtered"
-    data.mkdir()
-    (data / "preferences.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    write_json(data / "manifest.json", {"index": "index-1", "settings": {}})
-    return opened(letters, data)
-
-
-def opened(letters: Path, data: Path) -> Setup:
-    questions = [Question(f"q{number}", text) for number, text in enumerate(QUESTIONS)]
-    pipeline, reward = program.LeReT(1, template="bare"), Reward({"recall": 1.0})
-    return Setup(questions, pipeline, OnePassage(), None, reward, "game", "index-1", data, str(letters))
 
 
 @pytest.fixture
 def game(tmp_path: Path) -> Setup:
     """Ten prompts to learn and two that are held out."""
-    return written(tmp_path, [preference(number, "train" if number < 10 else "held_out") for number in range(12)])
+    return preferred_game(tmp_path)
 
 
 Run = Callable[..., list[dict[str, Any]]]
@@ -96,7 +65,7 @@ def margin(folder: str, prompt: str, better: str, worse: str) -> float:
 
 @pytest.mark.parametrize("lora", [None, LoraParams(rank=8, alpha=64)], ids=["full", "lora"])
 def test_better_queries_become_likelier(game: Setup, run: Run, tmp_path: Path, lora: LoraParams | None) -> None:
-    rows = run("out", settings(lora=lora, sft_epochs=2))
+    rows = run("out", quick_leret(lora=lora, sft_epochs=2))
     sft, ipo = ([row for row in rows if row["phase"] == phase] for phase in (0.0, 1.0))
     assert len(sft) == 10 * 2 / 4 and len(ipo) == 20 * 3 / 4 and [row["step"] for row in rows] == list(range(len(rows)))
     assert sft[-1]["loss"] < sft[0]["loss"]
@@ -115,7 +84,7 @@ def test_better_queries_become_likelier(game: Setup, run: Run, tmp_path: Path, l
 def test_validation_changes_nothing_and_each_phase_keeps_its_best(
     game: Setup, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    params = settings(lora=LORA, sft_epochs=2, ipo_epochs=1)
+    params = quick_leret(lora=LORA, sft_epochs=2, ipo_epochs=1)
     watched = params.model_copy(update={"validation": ValidationParams(every=3)})
     logged: list[int] = []
 
@@ -140,7 +109,7 @@ def test_validation_changes_nothing_and_each_phase_keeps_its_best(
 
 
 def test_the_adapter_goes_with_the_model_beside_it(game: Setup, run: Run, tmp_path: Path) -> None:
-    run("a", settings(lora=LORA, sft_epochs=1, ipo_epochs=1))
+    run("a", quick_leret(lora=LORA, sft_epochs=1, ipo_epochs=1))
     moved = (tmp_path / "a").rename(tmp_path / "moved")
     known, beside = read_json(moved / "harr.json"), str(moved / "sft")
     assert known["beside"] == "sft" and known["base"] == base_identity(beside) != base_identity(game.language_model)
@@ -160,7 +129,7 @@ def test_a_killed_run_ends_with_the_same_weights(
     run: Run, tmp_path: Path, phase: str, lora: LoraParams | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trl, "SAVE_EVERY", 3)
-    params = settings(lora=lora, sft_epochs=2, ipo_epochs=1)
+    params = quick_leret(lora=lora, sft_epochs=2, ipo_epochs=1)
     seen, again = list[int](), list[int]()
 
     def kill(step: int, row: Any) -> None:
@@ -182,11 +151,11 @@ def test_another_index_or_no_preferences_is_one_clear_line(game: Setup, run: Run
     assert game.data
     write_json(game.data / "manifest.json", {"index": "index-2"})
     with pytest.raises(IndexMismatch, match="was sampled with index index-2, but this one is index-1"):
-        run("out", settings())
+        run("out", quick_leret())
     write_json(game.data / "manifest.json", {"index": "index-1"})
     (game.data / "preferences.jsonl").write_text(json.dumps(preference(0, "held_out")) + "\n")
     with pytest.raises(CorpusError, match="holds no preferences to learn"):
-        run("out", settings())
+        run("out", quick_leret())
     assert not (tmp_path / "out").exists()
 
 
@@ -215,7 +184,7 @@ def again(game: Setup, tmp_path: Path) -> Setup:
     return replace(game, questions=questions[:10], retriever=Even(), language_model=str(folder))
 
 
-TWICE = settings(iterations=2, lora=LORA, sft_epochs=1, ipo_epochs=1)
+TWICE = quick_leret(iterations=2, lora=LORA, sft_epochs=1, ipo_epochs=1)
 
 
 def test_where_nothing_differs_any_more_the_first_model_is_kept(
@@ -325,7 +294,7 @@ def test_no_query_is_cut_and_a_prompt_loses_its_last_passages_only(
     assert pair["prompt_ids"] == language_model.encode(request(prompt, template))
 
 
-SHARED = settings(sft_epochs=1, ipo_epochs=1, ipo_batch=4, rows_per_pass=2, lora=LORA)
+SHARED = quick_leret(sft_epochs=1, ipo_epochs=1, ipo_batch=4, rows_per_pass=2, lora=LORA)
 
 
 def test_what_processes_cannot_share_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
