@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from accelerate.state import AcceleratorState, GradientState, PartialState
 from torch.utils import _device
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
@@ -199,16 +200,16 @@ def line() -> str:
     return "none"
 
 
+def forget_accelerator() -> None:
+    """Let accelerate choose its device and number format anew; it does once a process."""
+    for state in (AcceleratorState, GradientState, PartialState):
+        state._reset_state()
+
+
 @contextmanager
 def pretended_gpu() -> Iterator[PretendedGPU]:
     """One GPU that torch and what stands on it sees, until the end."""
-    from accelerate.state import AcceleratorState, GradientState, PartialState
-
-    def forget() -> None:
-        for state in (AcceleratorState, GradientState, PartialState):
-            state._reset_state()
-
-    forget()
+    forget_accelerator()
     _device._device_constructors()  # remembers torch.tensor, which is another one below
     lifted = torch._C._only_lift_cpu_tensors()
     with pytest.MonkeyPatch.context() as patch:
@@ -224,7 +225,7 @@ def pretended_gpu() -> Iterator[PretendedGPU]:
                 yield gpu
         finally:
             torch._C._set_only_lift_cpu_tensors(lifted)
-            forget()
+            forget_accelerator()
 
 
 ANSWERS: dict[str, Any] = {

@@ -24,6 +24,8 @@ BROKEN = {
     "sqlalchemy": ("2.1", "lets no Prefect schedule fire, silently"),
 }
 """Versions from which on Prefect 3.8 breaks; pip does not see it."""
+DRIVER = Path("/proc/driver/nvidia/version")
+"""Where NVIDIA's driver says its version."""
 
 
 def check_versions(root: Path) -> list[Finding]:
@@ -43,10 +45,24 @@ def check_versions(root: Path) -> list[Finding]:
         supported = Version("0.22") <= Version(Version(version).base_version) <= Version("0.31")
         what = f"{version}; for train.vllm TRL knows 0.22 to 0.31"
         findings.append(ok("vllm", version) if supported else warn("vllm", what, "see docs/serving.md"))
-    torch = have.get("torch", "")
-    if torch.endswith("+cpu") and Path("/proc/driver/nvidia/version").exists():
-        findings.append(warn("torch", f"{torch} cannot use this machine's GPU", "install torch's CUDA build"))
-    return findings
+    return findings + _check_gpu(have.get("torch", ""), DRIVER)
+
+
+def _check_gpu(version: str, driver: Path) -> list[Finding]:
+    """Look whether torch computes on the GPU that a driver is there for; else all would go on the CPU, unnoticed."""
+    if not driver.exists():
+        return []
+    if version.endswith("+cpu"):
+        return [warn("torch", f"{version} cannot use this machine's GPU", "install torch's CUDA build")]
+    import torch  # takes a second
+
+    if torch.cuda.is_available():
+        return [ok("torch", f"{version} computes on {torch.cuda.get_device_name()}")]
+    have = driver.read_text(encoding="utf-8").splitlines()[0].split("Module")[-1].split()[0]
+    fix = "update the NVIDIA driver, install torch for an older CUDA, or unset CUDA_VISIBLE_DEVICES"
+    return [
+        warn("torch", f"{version} sees no GPU: driver {have}, CUDA {torch.version.cuda}; all would be on the CPU", fix)
+    ]
 
 
 def check_vllm(params: AgentParams) -> list[Finding]:

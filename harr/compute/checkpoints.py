@@ -1,4 +1,5 @@
-"""Checkpoints of a training run: trained weights, heads, optimizer and history, in safetensors and json.
+"""Checkpoints of a training run: trained weights, heads, optimizer, scale of the loss and history, in safetensors and
+json.
 
 Random numbers need no saving: every step seeds its own generator from (seed, step).
 """
@@ -23,10 +24,12 @@ HEADS = "heads.safetensors"
 class Checkpoints:
     """The latest and the best checkpoint of one run, kept under ``folder``.
 
-    ``save`` replaces an older one only after the new one is whole; ``load`` restores it exactly.
+    ``save`` replaces an older one only after the new one is whole; ``load`` restores it exactly. ``scaler`` has the scale
+    of the loss in float16.
     """
 
     folder: Path
+    scaler: torch.amp.GradScaler | None = None
 
     def save(
         self,
@@ -46,7 +49,8 @@ class Checkpoints:
                 save_file(head.state_dict(), folder / HEADS)
             for number, optimizer in enumerate(optimizers):
                 save_file(optimizer_tensors(optimizer), folder / f"optimizer{number or ''}.safetensors")
-            write_json(folder / "state.json", {"step": step, "history": history})
+            scale = {"scaler": self.scaler.state_dict()} if self.scaler else {}
+            write_json(folder / "state.json", {"step": step, "history": history, **scale})
         for old in self._whole()[:-1]:
             if old != self._path(best):
                 shutil.rmtree(old)
@@ -75,6 +79,8 @@ class Checkpoints:
             head.load_state_dict(load_file(folder / HEADS))
         for number, optimizer in enumerate(optimizers):
             restore_optimizer(optimizer, load_file(folder / f"optimizer{number or ''}.safetensors"))
+        if self.scaler:
+            self.scaler.load_state_dict(read_json(folder / "state.json")["scaler"])
         return self._history(folder)
 
     def load_best(self, model: torch.nn.Module, head: torch.nn.Module | None, best: int) -> None:

@@ -28,8 +28,8 @@ from harr.errors import HarrError, ParamsError, StaleState
 from harr.io.extras import optional
 
 T = TypeVar("T")
-WAIT = timedelta(hours=1)
-"""Maximum time that a process waits for another: longer than the slowest batch of text takes."""
+WAIT = timedelta(days=1)
+"""Maximum time that a process waits for another: longer than a validation takes. One that dies is noticed at once."""
 
 
 def count() -> int:

@@ -36,6 +36,16 @@ def multiplies_bfloat16() -> bool:
     return any(capabilities.get(name, False) for name in KERNELS)
 
 
+def halve_frozen(model: torch.nn.Module) -> None:
+    """Put the frozen linear layers of a model that learns under autocast in bfloat16, in place.
+
+    Autocast would cast them at every product, and keep each copy for the backward pass; the products are the same.
+    """
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.Linear) and not layer.weight.requires_grad:
+            layer.bfloat16()
+
+
 def resolve_precision(params: P) -> P:
     """Replace ``auto`` in the parameters of training by the number format, which is part of a run's identity."""
     optimizer = params.optimizer.model_copy(update={"precision": choose_precision(params.optimizer.precision)})

@@ -7,7 +7,7 @@ every step; a callback logs figures, draws the bar and saves.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ from trl.trainer.sft_trainer import SFTTrainer
 
 from harr.compute import distributed
 from harr.compute.checkpoints import Checkpoints
+from harr.compute.precision import multiplies_bfloat16
 from harr.errors import HarrError
 from harr.io.progress import bar, should_stop, stoppable
 from harr.params.generator import WarmstartParams
@@ -216,7 +217,9 @@ def run_trl(trainer: Any, callback: StepCallback) -> None:
 
     The checkpoint is loaded after the trainer is made: TRL copies the initial adapter as its reference.
     """
-    callback.learning.restore()
+    learning = callback.learning
+    learning.checkpoints = replace(learning.checkpoints, scaler=trainer.accelerator.scaler)
+    learning.restore()
     try:
         if callback.done < callback.steps:
             trainer.train()
@@ -265,7 +268,7 @@ def row_settings(
         "gradient_accumulation_steps": rows_per_step // params.rows_per_pass // distributed.count(),
         "train_sampling_strategy": "sequential",
         CHECKPOINTING: params.gradient_checkpointing,
-        "bf16": cuda and torch.cuda.is_bf16_supported(),
+        "bf16": cuda and multiplies_bfloat16(),
         "use_cpu": not cuda,
         "seed": callback.seed,
         **QUIET,

@@ -107,8 +107,13 @@ def check_cache(
 
 
 def embed_passages(
-    texts: Sequence[str], encoder: Encoder, embedder: Encoder | ServedEncoder, batch_size: int, **options: Any
+    texts: Sequence[str],
+    encoder: Encoder,
+    embedder: Encoder | ServedEncoder,
+    batch_size: int,
+    lengths: NDArray[np.int64] | None = None,
+    **options: Any,
 ) -> NDArray[np.float32]:
     """Embed passages as stage embed does: except on a server, the bytes of each depend on its own text alone."""
-    fixed: dict[str, Any] = {} if isinstance(embedder, ServedEncoder) else {"alone": True}
+    fixed: dict[str, Any] = {} if isinstance(embedder, ServedEncoder) else {"alone": True, "lengths": lengths}
     return embedder.encode(texts, prompt=encoder.passage_prompt, batch_size=batch_size, **fixed, **options)

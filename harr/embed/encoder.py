@@ -111,6 +111,7 @@ class Encoder:
         max_tokens: int | None = None,
         on_batch: Callable[[int], object] | None = None,
         alone: bool = False,
+        lengths: NDArray[np.int64] | None = None,
     ) -> NDArray[np.float32]:
         """Return vectors of ``texts``, shape (n, D), in their order, without gradient.
 
@@ -127,6 +128,7 @@ class Encoder:
             max_tokens: cut here instead of at the encoder's own.
             on_batch: called with the number of texts just done.
             alone: whether equal texts have equal bytes, whatever else is in the call.
+            lengths: tokens of each text with its prompt (:meth:`token_counts`), where they are known already.
 
         Raises:
             torch.OutOfMemoryError: a GPU has no room for one text.
@@ -139,7 +141,8 @@ class Encoder:
         batch_size = batch_size or (16 if self.model.device.type == "cpu" else 32)
         vectors_ND = np.empty((len(texts), self.width), dtype=np.float32)
         limit, multiple = max_tokens or self.max_tokens, 0
-        lengths = np.minimum(self.token_counts(texts, prompt=prompt if alone else ""), limit)
+        counts = self.token_counts(texts, prompt=prompt if alone else "") if lengths is None else lengths
+        lengths = np.minimum(counts, limit)
         order = np.argsort(-lengths, kind="stable")
         groups = [order.tolist()]
         if alone:
@@ -253,9 +256,11 @@ class Encoder:
         return [text[: spans[tokens - 1][1]] if len(spans) > tokens else text for text, spans in pairs]
 
     def bfloat16(self) -> "Encoder":
-        """Return a copy that computes in bfloat16; this encoder keeps its float32 weights."""
+        """Return a copy that computes in bfloat16; this encoder keeps its float32 weights, and there are no others."""
         half = copy.copy(self)
-        half.model = copy.deepcopy(self.model).bfloat16()
+        weights = ((id(weight), weight.detach().bfloat16()) for weight in self.model.parameters())
+        memo: dict[int, Any] = {number: torch.nn.Parameter(weight, requires_grad=False) for number, weight in weights}
+        half.model = copy.deepcopy(self.model, memo).bfloat16()  # the buffers
         return half
 
 

@@ -169,11 +169,12 @@ def embed_shard(
     places = cache.rows(hashes_R2) if cache else np.full(len(texts), -1)
     new, old = np.flatnonzero(places < 0), np.flatnonzero(places >= 0)
     distinct = {text: row for row, text in enumerate(dict.fromkeys(texts[row] for row in new))}
-    vectors_UD = embed_passages(list(distinct), encoder, embedder, params.batch_size, on_batch=on_batch)
+    counts_U = encoder.token_counts(list(distinct), prompt=encoder.passage_prompt)
+    vectors_UD = embed_passages(list(distinct), encoder, embedder, params.batch_size, counts_U, on_batch=on_batch)
     on_batch(len(texts) - len(distinct))
     vectors_RD, counts = np.empty((len(texts), encoder.width), np.float32), np.empty(len(texts), np.uint64)
-    vectors_RD[new] = vectors_UD[[distinct[texts[row]] for row in new]]
-    counts[new] = encoder.token_counts([texts[row] for row in new], prompt=encoder.passage_prompt)
+    places_R = [distinct[texts[row]] for row in new]
+    vectors_RD[new], counts[new] = vectors_UD[places_R], counts_U[places_R]
     if cache and len(old):
         vectors_RD[old], counts[old] = cache.take(places[old]), cache.tokens(places[old])
     return {

@@ -21,7 +21,7 @@ from torch import Tensor
 from harr.compute import distributed
 from harr.compute.attention import prepare_for_bfloat16
 from harr.compute.checkpoints import Checkpoints
-from harr.compute.precision import resolve_precision
+from harr.compute.precision import halve_frozen, resolve_precision
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import draft, note_published, read_json, write_json
@@ -101,6 +101,7 @@ class Learner:
         if params.optimizer.precision == "bfloat16":
             for encoder in policy.encoders:
                 prepare_for_bfloat16(encoder.model)
+                halve_frozen(encoder.model)
         if params.optimizer.gradient_checkpointing:
             for encoder in policy.encoders:
                 encoder.recompute()
@@ -118,9 +119,8 @@ class Learner:
         optimizer = accelerator.prepare_optimizer(optimizer)
         distributed.shard(policy.encoder.model, trained)
         run = {"kind": kind, "params": params.model_dump(), "setup": setup.identity, "seed": seed}
-        checkpoints = Checkpoints(
-            distributed.main_process_only(lambda: open_work(work, run, setup=setup.readable_identity))
-        )
+        folder = distributed.main_process_only(lambda: open_work(work, run, setup=setup.readable_identity))
+        checkpoints = Checkpoints(folder, accelerator.scaler)
         history = checkpoints.load(adapter, heads, [optimizer])
         distributed.check_same_step(len(history), checkpoints.folder)
         return cls(params, policy, adapter, heads, accelerator, optimizer, checkpoints, history, setup)
@@ -235,9 +235,11 @@ class Learner:
         self.accelerator.backward(loss)
 
     def gradient(self) -> Tensor:
-        """Return the gradient so far of all trained weights, as one vector."""
+        """Return the gradient so far of all trained weights, as one vector, without the scale of float16's loss."""
         weights = [w for group in self.optimizer.param_groups for w in group["params"]]
-        return torch.cat([w.grad.flatten() for w in weights if w.grad is not None])
+        gradient = torch.cat([w.grad.flatten() for w in weights if w.grad is not None])
+        scaler = self.accelerator.scaler
+        return gradient / scaler.get_scale() if scaler else gradient
 
     def update(self, halves: Sequence[Tensor] = ()) -> dict[str, float]:
         """Step the optimizer once, unless the gradient is not finite, which is counted.

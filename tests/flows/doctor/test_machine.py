@@ -4,7 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from flows.doctor import machine
 from flows.doctor.machine import check_versions, check_vllm
 from flows.doctor.servers import check_secrets, servers
 from harr.params import Params
@@ -60,6 +62,19 @@ def test_a_version_off_its_pin_a_missing_package_and_vllm_are_named(
     assert found["packages"].fix == "pip install --constraint constraints.txt 'harr[pipeline]'"
     assert "tqdm 1.0 (pinned 4.67)" in found["versions"].found
     assert found["vllm"].level == "warn" and "0.33.0+cpu; for train.vllm TRL knows 0.22" in found["vllm"].found
+
+
+def test_a_gpu_that_torch_does_not_see_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = tmp_path / "version"
+    assert machine._check_gpu("2.13.0", driver) == []
+    driver.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.57.02  Tue Jul 13 16:14:05 UTC 2021\nGCC\n")
+    (cpu,) = machine._check_gpu("2.13.0+cpu", driver)
+    assert (cpu.level, cpu.fix) == ("warn", "install torch's CUDA build")
+    (old,) = machine._check_gpu("2.13.0", driver)
+    assert old.level == "warn" and old.found.startswith("2.13.0 sees no GPU: driver 470.57.02, CUDA ")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA T4")
+    assert [one.level for one in machine._check_gpu("2.13.0", driver)] == ["ok"]
 
 
 def test_a_secret_of_a_server_elsewhere_must_be_set() -> None:

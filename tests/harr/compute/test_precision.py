@@ -1,12 +1,48 @@
 """The number format that training computes in where params.yaml leaves it to the machine."""
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from harr.compute import precision
-from harr.params.train import GRPOParams
+from harr.compute.checkpoints import Checkpoints
+from harr.compute.trl import row_settings
+from harr.params.train import GRPOParams, LeReTParams
+
+
+def test_a_gpu_that_emulates_bfloat16_trains_a_language_model_in_float32(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    callback: Any = SimpleNamespace(
+        learning=SimpleNamespace(checkpoints=Checkpoints(tmp_path)), steps=1, done=0, seed=0
+    )
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for emulates in (True, False):
+        monkeypatch.setattr(
+            torch.cuda, "is_bf16_supported", lambda including_emulation=True, e=emulates: including_emulation or not e
+        )
+        assert row_settings(callback, LeReTParams(method="leret"), 8)["bf16"] is not emulates
+
+
+def test_frozen_layers_are_halved_and_the_products_stay() -> None:
+    torch.manual_seed(0)
+    model, rows = (
+        torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 8)),
+        torch.randn(4, 8),
+    )
+    model[0].requires_grad_(False)
+
+    def compute() -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return model(rows)
+
+    before = compute()
+    precision.halve_frozen(model)
+    assert torch.equal(compute(), before)
+    assert [part.weight.dtype for part in model] == [torch.bfloat16, torch.float32, torch.float32]
 
 
 @pytest.mark.fault(23)

@@ -138,9 +138,11 @@ def test_adapter_goes_in_and_off(small: Encoder) -> None:
     assert adapted.identity == small.identity
 
 
-def test_bfloat16_copy_leaves_the_encoder_alone(small: Encoder) -> None:
+def test_bfloat16_copy_leaves_the_encoder_alone(small: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     before = small.encode(TEXTS)
-    half = small.bfloat16()
+    with monkeypatch.context() as patched:  # a second copy in float32 would fill a GPU
+        patched.setattr(torch.nn.Parameter, "__deepcopy__", lambda *_: pytest.fail("a weight is copied in float32"))
+        half = small.bfloat16()
     vectors = half.encode(TEXTS)
     assert next(half.model.parameters()).dtype == torch.bfloat16
     assert vectors.dtype == np.float32

@@ -49,9 +49,13 @@ def stage(passages: Passages, encoder: Encoder, tmp_path: Path) -> Stage:
 
 @pytest.mark.fault(19)
 def test_rows_are_in_corpus_order_and_counted(
-    stage: Stage, passages: Passages, encoder: Encoder, tmp_path: Path
+    stage: Stage, passages: Passages, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    counted: list[str] = []
+    count = encoder.token_counts
+    monkeypatch.setattr(encoder, "token_counts", lambda texts, **more: counted.extend(texts) or count(texts, **more))
     figures = stage()
+    assert len(counted) == len(set(counted)), "lengths are counted once a text"
     vectors = Vectors.open(tmp_path / "out")
     expected = encoder.encode(passages.contents(0, 100))
     np.testing.assert_allclose(vectors.take(np.arange(100)), expected, atol=1e-6)

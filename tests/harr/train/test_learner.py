@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from letters import nothing
+from pretended_gpu import forget_accelerator
 from runs import go_on, killed_at, same, timeless, weights
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -32,7 +33,7 @@ from harr.params.train_facts import LoraParams
 from harr.rag.rollout import play
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
-from harr.train import ppo
+from harr.train import learner, ppo
 from harr.train.batch import Batch, draw_rows
 from harr.train.grpo import advantages_of, train, update
 from harr.train.infonce import first_missing, positives, train as infonce
@@ -80,6 +81,23 @@ def test_a_killed_run_ends_with_the_same_weights(kind: str, game: Callable[[str]
     assert all(0 < row["play_seconds"] < row["seconds"] for row in whole)
     assert all(("without_advantage" in row) == (kind == "grpo") for row in whole), "others compare no rollouts"
     assert not any("head" in name or "critic" in name for name in found), "what learns beside is not exported"
+
+
+def test_frozen_weights_in_bfloat16_change_no_bit_of_what_is_learnt(
+    fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(name: str) -> set[torch.dtype]:
+        game, optimizer = fresh(), GRPO.optimizer.model_copy(update={"precision": "bfloat16"})
+        params = GRPO.model_copy(update={"optimizer": optimizer, "kl_weight": 0.01, "steps": 2})
+        train(params, game, tmp_path / name, tmp_path / f"w-{name}", nothing, 1)
+        return {weight.dtype for name, weight in game.policy.encoder.model.named_parameters() if "base_layer" in name}
+
+    forget_accelerator()
+    assert run("halved") == {torch.bfloat16}
+    monkeypatch.setattr(learner, "halve_frozen", lambda model: None)
+    assert run("whole") == {torch.float32}
+    forget_accelerator()
+    assert same(weights(tmp_path / "halved"), weights(tmp_path / "whole"))
 
 
 @pytest.mark.fault(21)

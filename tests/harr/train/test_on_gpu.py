@@ -14,10 +14,11 @@ import torch
 from letters import AGENT, letters_setup, nothing
 from preferred import preferred_game, quick_leret
 from pretended_gpu import pretended_gpu
-from runs import weights
+from runs import killed_at, weights
 from short_runs import TWO_STEPS
 
 from harr.builders.methods import METHODS
+from harr.io.files import SUMS, read_json, write_json
 from harr.params.train import GRPOParams, PPOParams, PQNParams
 from harr.params.train_facts import LoraParams
 from harr.rag.setup import Setup
@@ -88,6 +89,33 @@ def test_a_retriever_learns_as_on_a_cpu_and_waits_no_oftener_for_more_rows(
     assert nearly_equal(tmp_path / "cpu", tmp_path / "gpu-3")
     assert few == many
     assert few.total() <= WAITS[kind], few
+
+
+def test_float16_scales_neither_the_gradients_figures_nor_forgets_its_scale(
+    fresh: Callable[[], Setup], tmp_path: Path
+) -> None:
+    def run(precision: str, log: Any = nothing, steps: int = 1) -> list[dict[str, Any]]:
+        work = tmp_path / f"work-{precision}-{steps}"
+        optimizer = COMMON["optimizer"].model_copy(update={"precision": precision})
+        changes = {"optimizer": optimizer, "states_per_pass": 4, "steps": steps, "checkpoint_every": 1}
+        params = KINDS["grpo"].model_copy(update=changes)
+        return METHODS["grpo"].train(params, fresh(), tmp_path / precision, work, log, 0)
+
+    with pretended_gpu():
+        (whole,) = run("float32")
+    with pretended_gpu():
+        (half,) = run("float16")
+        assert half["gradient_variance"] == pytest.approx(whole["gradient_variance"], rel=1e-3)
+        with pytest.raises(KeyboardInterrupt):
+            run("float16", killed_at(1), steps=4)
+        (saved,) = (tmp_path / "work-float16-4").glob("*/checkpoint-000001")
+        state = read_json(saved / "state.json")
+        assert state["scaler"]["scale"] == 65536.0
+        write_json(saved / "state.json", state | {"scaler": state["scaler"] | {"scale": 128.0}})
+        (saved / SUMS).unlink()
+        run("float16", steps=4)
+    (last,) = (tmp_path / "work-float16-4").glob("*/checkpoint-000004")
+    assert read_json(last / "state.json")["scaler"]["scale"] == 128.0, "where it was when the run was killed"
 
 
 @pytest.mark.parametrize("lora", [None, LoraParams(rank=4, alpha=16)], ids=["full", "lora"])
