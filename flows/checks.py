@@ -1,14 +1,21 @@
 """Check that questions, gold passages and reward fit each other, before anything is embedded: `harr preview`."""
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from flows.doctor.finding import Finding, fail, ok, warn
 from harr.datasets.preview import Data
+from harr.index.kinds import memory_bytes
+from harr.params import Params
 from harr.params.pipeline import PipelineFacts
 from harr.params.reward import OF_ANSWERS, OF_GOLD
 from harr.rag.scoring.text import statable_answers, states_answer
 from harr.types import Question
+from tasks.runtime.limits import Sizes, unit, written
+from tasks.runtime.memory import WORDS, estimate_memory, gpu_shortage, shape_of
 
+TEXT_BYTES = 650.0
+"""Bytes of a passage of a corpus that is not read beforehand: wiki18's."""
 MANY = 0.1
 """Share of the questions from which on a flaw of theirs is worth a warning."""
 
@@ -132,3 +139,38 @@ def _picks(splits: Mapping[str, Sequence[Question]], terms: Sequence[str], picks
     most = max(len(question.gold_documents) for question in over)
     message = f"{picks} are made, and {len(over):,} questions have up to {most} gold passages"
     return [warn("picks", message, f"set pipeline.picks: {most}, or their reward stays below 1")]
+
+
+def memory_check(params: Params, data: Data, passages: int, here: float) -> list[Finding]:
+    """Return what the stages will hold against the bytes that are ``here``; nothing where that is unknown."""
+    shape, questions = shape_of(params.encoder.model), data.splits.train
+    if shape is None or not questions:
+        return []
+    words = fmean(len(text.split()) for text in data.contents.values()) if data.contents else WORDS
+    estimate = estimate_memory(params, shape, questions, passages=passages, words=words)
+    shortage = gpu_shortage(params, questions, words)
+    gpu = [warn("GPU", shortage, "or run on a larger one")] if shortage else []
+    message = "about " + ", ".join(f"{count / 1e9:.1f} GB to {stage}" for stage, count in estimate.items())
+    message += "" if passages or params.index.uri else ", and what the index takes"
+    if max(estimate.values()) <= here:
+        return [ok("memory", message), *gpu]
+    fix = "lower train.states_per_pass, set train.optimizer.gradient_checkpointing or index.uri, or run where there is more"
+    return [warn("memory", f"{message}; {here / 1e9:.1f} GB here", fix), *gpu]
+
+
+def files_check(params: Params, data: Data, passages: int, free: float) -> list[Finding]:
+    """Return what stages will write of so many passages against the bytes that are ``free``; nothing where the encoder
+    or the number is unknown."""
+    shape = shape_of(params.encoder.model)
+    if shape is None or not passages:
+        return []
+    text = fmean(map(len, data.contents.values())) if data.contents else TEXT_BYTES
+    size = Sizes(passages, shape.width, round(text * passages))
+    counts = {"download": size.text, **written(params, size)}
+    message = ", ".join(f"{unit(count)} by {stage}" for stage, count in counts.items() if count)
+    message = f"of {passages:,} passages about {message}, and again in DVC's cache where it copies"
+    if params.index.uri:
+        message += f"; {unit(memory_bytes(params.index, passages, shape.width))} of memory at the Milvus server"
+    if sum(counts.values()) <= free:
+        return [ok("files", message)]
+    return [warn("files", f"{message}; {unit(free)} free here", "make room, or run where there is more")]

@@ -121,8 +121,7 @@ def preview(
 
     import psutil
 
-    from flows.checks import checks
-    from flows.memory import files_check, memory_check
+    from flows.checks import checks, files_check, memory_check
     from flows.terminal import check_lines, preview_lines, show
     from harr.corpus.passages import write_questions
     from harr.datasets import open_spans

@@ -1,16 +1,31 @@
 """What `harr preview` says a recipe will hold, beside what its stages held, and what makes it more or less."""
 
+import gc
+import weakref
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from flows.memory import Shape, estimate_memory, files_check, memory_check, shape_of
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import Qwen3Config, Qwen3Model
+
+from flows.checks import files_check, memory_check
 from harr.datasets.preview import Data, read_data
 from harr.params import Params
+from harr.params.loop import OptimizerParams
+from harr.params.train_facts import LoraParams
+from tasks.runtime import memory
+from tasks.runtime.memory import Shape, estimate_gpu, estimate_memory, shape_of
 
 ROOT = Path(__file__).parents[2]
-MINILM = Shape(weights=22_713_728, width=384, inner=1536, layers=6)
+MINILM = Shape(weights=22_713_728, width=384, inner=1536, layers=6, queries=384, keys=384)
 FEW = {"download": {"train_questions": 400, "test_questions": 60}}
 MEASURED: list[tuple[str, dict[str, dict[str, Any]], dict[str, float]]] = [
     ("recipes/smoke.yaml", {}, {"embed": 0.98, "train": 1.16, "evaluate": 1.25}),
@@ -35,7 +50,9 @@ def recipe(name: str) -> tuple[Params, Data]:
 def test_a_model_folder_tells_its_shape(tiny: str) -> None:
     words = 30_522 * 64 + 512 * 64 + 2 * 64 + 2 * 64  # tables of words, places and kinds, and their norm
     layer = 4 * (64 * 64 + 64) + 2 * 64 * 128 + 128 + 64 + 4 * 64
-    assert shape_of(tiny) == Shape(weights=words + 2 * layer + 64 * 64 + 64, width=64, inner=128, layers=2)
+    assert shape_of(tiny) == Shape(
+        weights=words + 2 * layer + 64 * 64 + 64, width=64, inner=128, layers=2, queries=64, keys=64
+    )
     assert shape_of("./nowhere") is None
 
 
@@ -47,6 +64,89 @@ def test_what_is_told_is_what_stages_held_within_a_third() -> None:
         found = estimate_memory(params, MINILM, data.splits.train, passages=len(data.ids or ()), words=words)
         for stage, peak in measured.items():
             assert 3 / 4 < found[stage] / 1e9 / peak < 4 / 3, (name, stage, found[stage], peak)
+
+
+class Peak(TorchDispatchMode):
+    """The most bytes of storages that were made inside and lived at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live, self.most, self.known = 0, 0, set[int]()
+
+    def _free(self, key: int, size: int) -> None:
+        self.live -= size
+        self.known.discard(key)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for storage in (one.untyped_storage() for one in tree_leaves(made) if isinstance(one, torch.Tensor)):
+            if storage._cdata not in self.known:
+                self.known.add(storage._cdata)
+                self.live += storage.nbytes()
+                weakref.finalize(storage, self._free, storage._cdata, storage.nbytes())
+        self.most = max(self.most, self.live)
+        return made
+
+
+def held_by_a_step(config: Qwen3Config, tokens: int, *, recompute: bool) -> int:
+    """The bytes of a step of a LoRA as Learner makes it, by torch's fake tensors, which have no numbers."""
+    with FakeTensorMode(), Peak() as peak:
+        model = get_peft_model(Qwen3Model(config).eval(), LoraConfig(r=16, target_modules="all-linear"))
+        for layer in model.modules():  # halve_frozen: to() does not know fake tensors
+            if type(layer) is torch.nn.Linear and not layer.weight.requires_grad:
+                layer.weight = torch.nn.Parameter(layer.weight.detach().bfloat16(), requires_grad=False)
+        if recompute:
+            model.base_model.model.gradient_checkpointing_enable({"use_reentrant": False})
+            model.train()
+        optimizer = torch.optim.AdamW([weight for weight in model.parameters() if weight.requires_grad])
+        gc.collect()
+        peak.most = 0
+        ids = torch.ones(4, tokens // 4, dtype=torch.long)
+        with torch.autocast("cpu", torch.bfloat16):
+            states = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+        states[:, -1].float().square().sum().backward()
+        optimizer.step()
+    return peak.most
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("width", "inner", "heads", "recompute"),
+    [(1024, 3072, 16, False), (2560, 9728, 32, True), (4096, 12288, 32, False)],
+    ids=["0.6B", "4B-recomputed", "8B"],
+)
+def test_a_gpu_holds_what_torch_counts_within_a_quarter(
+    width: int, inner: int, heads: int, recompute: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Qwen3's layers, four of them, and a small vocabulary."""
+    monkeypatch.setattr(torch.nn.Module, "to", lambda module, *_, **__: module)
+    monkeypatch.setattr(memory, "_tokens", lambda *_: 4096.0)
+    shape = {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": 4, "num_attention_heads": heads}
+    config = Qwen3Config(**shape, head_dim=128, num_key_value_heads=8, vocab_size=1000)
+    linear = 4 * width * (2 * heads * 128 + 2 * 1024 + 3 * inner)
+    found = Shape(linear + 1000 * width, width, inner, layers=4, queries=heads * 128, keys=1024, gated=True)
+    optimizer = OptimizerParams(precision="bfloat16", gradient_checkpointing=recompute)
+    params = changed(
+        Params.load(ROOT / "recipes/harr_wiki18_0.6b.yaml"),
+        {"train": {"optimizer": optimizer, "lora": LoraParams(rank=16)}},
+    )
+    told = estimate_gpu(params, found, [], words=100.0) - memory.CONTEXT
+    assert 3 / 4 < told / held_by_a_step(config, 4096, recompute=recompute) < 4 / 3
+
+
+def test_a_recipe_that_outgrows_the_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    params, data = recipe("recipes/smoke.yaml")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for size, levels in ((24e9, ["ok"]), (0.5e9, ["ok", "warn"])):
+        monkeypatch.setattr(
+            torch.cuda, "get_device_properties", lambda _, size=size: SimpleNamespace(total_memory=size)
+        )
+        found = memory_check(params, data, 64e9)
+        assert [one.level for one in found] == levels
+    assert (
+        found[-1].found.startswith("train needs about 0.")
+        and "of the GPU's 0.5 GB; lower train.states" in found[-1].found
+    )
 
 
 def test_too_much_is_a_warning_and_what_is_not_known_is_not_told() -> None:

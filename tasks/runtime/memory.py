@@ -1,8 +1,8 @@
 """Estimate the peak memory of stages embed, train and evaluate before anything is computed.
 
 What grows with a recipe is counted from its parameters and its questions; what does not (libraries, tracker, report)
-was measured once. docs/performance.md compares the sums with what stages took. On a GPU all but libraries and index
-lies there.
+was measured once. docs/performance.md compares the sums with what stages took, and what lies on a GPU with a step of
+torch's fake tensors (tests/flows/test_memory.py).
 """
 
 import json
@@ -15,82 +15,55 @@ from typing import Any
 
 from huggingface_hub import snapshot_download
 
-from flows.doctor.finding import Finding, ok, warn
-from harr.datasets.preview import Data
 from harr.errors import HarrError
-from harr.index.kinds import memory_bytes
 from harr.io.model_folder import PACKAGED, find_folder
 from harr.params import Params
 from harr.params.loop import OptimizerParams
 from harr.types import Question
-from tasks.runtime.limits import Sizes, unit, written
 
+CONTEXT = 0.6e9
+"""Bytes that CUDA and the libraries' kernels take on a GPU."""
 BASE = {"embed": 0.85e9, "train": 0.9e9, "evaluate": 1.2e9}
 """Bytes that a stage holds of libraries, data checks and tracking."""
 KEPT = 2.0
 """Times the activations of a pass that a process holds: the heap keeps room of passes of other lengths."""
-ACTIVATIONS = {"bfloat16": 55.0, "float32": 66.0}
-"""Bytes that a layer keeps for the backward pass, a token and a number of its width (MiniLM, with LoRA and without)."""
+ACTIVATIONS = {"bfloat16": (34.0, 23.0), "float32": (22.0, 46.0)}
+"""Bytes that a layer keeps for the backward pass, a token and a number of its width, and a number of its queries'."""
 WORDS = 100.0
 """Words of a passage of a corpus that is not read beforehand: wiki18's."""
 MILVUS_LITE = 3.0
 """Times the vectors that Milvus Lite holds (a million of width 128: docs/scale.md)."""
 TOKENS_A_WORD = 1.4
-TEXT_BYTES = 650.0
-"""Bytes of a passage of a corpus that is not read beforehand: wiki18's."""
 SHARED = 0.3
 """Share of the rollouts of a question whose later states differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """An encoder: number of ``weights``, and ``width``, ``inner`` width and number of its ``layers``."""
+    """An encoder: number of ``weights``, ``width``, ``inner`` width and number of its ``layers``; of attention the width
+    of ``queries`` and of ``keys``; and whether it is ``gated``."""
 
     weights: int
     width: int
     inner: int
     layers: int
+    queries: int
+    keys: int
+    gated: bool = False
+
+    @property
+    def products(self) -> list[tuple[int, int]]:
+        """Return both sides of the linear layers of a layer."""
+        attention = 2 * [(self.width, self.queries)] + 2 * [(self.width, self.keys)]
+        return attention + (2 + self.gated) * [(self.width, self.inner)]
 
     def lora(self, rank: int) -> int:
         """Return the weights of an adapter on all linear layers.
 
-        >>> Shape(weights=22_713_728, width=384, inner=1536, layers=6).lora(32)
+        >>> Shape(weights=22_713_728, width=384, inner=1536, layers=6, queries=384, keys=384).lora(32)
         1327104
         """
-        return self.layers * rank * (10 * self.width + 2 * self.inner)
-
-
-def files_check(params: Params, data: Data, passages: int, free: float) -> list[Finding]:
-    """Return what stages will write of so many passages against the bytes that are ``free``; nothing where the encoder
-    or the number is unknown."""
-    shape = shape_of(params.encoder.model)
-    if shape is None or not passages:
-        return []
-    text = fmean(map(len, data.contents.values())) if data.contents else TEXT_BYTES
-    size = Sizes(passages, shape.width, round(text * passages))
-    counts = {"download": size.text, **written(params, size)}
-    message = ", ".join(f"{unit(count)} by {stage}" for stage, count in counts.items() if count)
-    message = f"of {passages:,} passages about {message}, and again in DVC's cache where it copies"
-    if params.index.uri:
-        message += f"; {unit(memory_bytes(params.index, passages, shape.width))} of memory at the Milvus server"
-    if sum(counts.values()) <= free:
-        return [ok("files", message)]
-    return [warn("files", f"{message}; {unit(free)} free here", "make room, or run where there is more")]
-
-
-def memory_check(params: Params, data: Data, passages: int, here: float) -> list[Finding]:
-    """Return what the stages will hold against the bytes that are ``here``; nothing where that is unknown."""
-    shape, questions = shape_of(params.encoder.model), data.splits.train
-    if shape is None or not questions:
-        return []
-    words = fmean(len(text.split()) for text in data.contents.values()) if data.contents else WORDS
-    estimate = estimate_memory(params, shape, questions, passages=passages, words=words)
-    message = "about " + ", ".join(f"{count / 1e9:.1f} GB to {stage}" for stage, count in estimate.items())
-    message += "" if passages or params.index.uri else ", and what the index takes"
-    if max(estimate.values()) <= here:
-        return [ok("memory", message)]
-    fix = "lower train.states_per_pass, set train.optimizer.gradient_checkpointing or index.uri, or run where there is more"
-    return [warn("memory", f"{message}; {here / 1e9:.1f} GB here", fix)]
+        return self.layers * rank * sum(one + other for one, other in self.products)
 
 
 def shape_of(model: str) -> Shape | None:
@@ -108,7 +81,11 @@ def shape_of(model: str) -> Shape | None:
             if "hidden_size" in (values := json.loads(path.read_text(encoding="utf-8")))
         )
         weights = sum(map(_weights, folder.rglob("*.safetensors")))
-        return Shape(weights, config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"])
+        heads, width = config["num_attention_heads"], config["hidden_size"]
+        queries = heads * config.get("head_dim", width // heads)
+        keys = queries // heads * config.get("num_key_value_heads", heads)
+        inner, gated = config["intermediate_size"], config["hidden_act"] == "silu"
+        return Shape(weights, width, inner, config["num_hidden_layers"], queries, keys, gated)
     except (HarrError, OSError, ValueError, KeyError, TypeError, StopIteration):
         return None
 
@@ -142,25 +119,63 @@ def estimate_memory(
     if params.language_model_learns:
         return estimate
     index = 0.0 if params.index.uri else MILVUS_LITE * 4 * passages * shape.width
-    towers = 2 if params.train.positions or getattr(params.train, "critic", "") == "encoder" else 1
-    models = towers * 4 * shape.weights
-    estimate["train"] = BASE["train"] + index + models + towers * _learning(params, shape)
+    estimate["train"] = BASE["train"] + index + _towers(params) * _learning(params, shape)
     estimate["train"] += KEPT * _pass(params, shape, questions, text)
-    estimate["evaluate"] = BASE["evaluate"] + index + 2 * models  # the base, and a trained arm
+    estimate["evaluate"] = BASE["evaluate"] + index + 2 * _towers(params) * 4 * shape.weights  # base, and a trained arm
     return estimate
 
 
+def gpu_shortage(params: Params, questions: Sequence[Question], words: float) -> str:
+    """Return a line about training that needs more memory than the GPU here has; "" where it fits or nobody knows."""
+    import torch
+
+    shape = None if params.language_model_learns or not torch.cuda.is_available() else shape_of(params.encoder.model)
+    if shape is None or not questions:
+        return ""
+    needed, there = (
+        estimate_gpu(params, shape, questions, words=words),
+        torch.cuda.get_device_properties(0).total_memory,
+    )
+    if needed <= there:
+        return ""
+    return (
+        f"train needs about {needed / 1e9:.1f} GB of the GPU's {there / 1e9:.1f} GB; lower train.states_per_pass, or set "
+        "train.optimizer.gradient_checkpointing"
+    )
+
+
+def estimate_gpu(params: Params, shape: Shape, questions: Sequence[Question], *, words: float) -> float:
+    """Return the bytes that stage train holds on a GPU: its allocator uses again what a pass has freed."""
+    text = min(params.encoder.max_tokens, TOKENS_A_WORD * words)
+    return CONTEXT + _towers(params) * _learning(params, shape) + _pass(params, shape, questions, text)
+
+
+def _towers(params: Params) -> int:
+    """Return the number of encoders that learn."""
+    return 2 if params.train.positions or getattr(params.train, "critic", "") == "encoder" else 1
+
+
 def _learning(params: Params, shape: Shape) -> float:
-    """Return the bytes of what a tower learns with: gradient, its halves, two moments, and the weights of an adapter or
-    of a copy that follows; and in bfloat16 a copy of all weights."""
+    """Return the bytes of a tower that learns: its weights, gradient, its halves, two moments, and the weights of an
+    adapter or of a copy that follows. In bfloat16 linear layers are half as large if frozen, else copied so."""
     lora = getattr(params.train, "lora", None)
     learnt = shape.lora(lora.rank) if lora else shape.weights
-    copied = 2 * shape.weights if _format(params) == "bfloat16" else 0
-    return learnt * (4 + 8 + 8 + 4 * (bool(lora) + params.train.positions)) + copied
+    linear = shape.layers * sum(one * other for one, other in shape.products)
+    halves = (-2 if lora else 2) * linear if _format(params) == "bfloat16" else 0
+    return 4 * shape.weights + learnt * (4 + 8 + 8 + 4 * (bool(lora) + params.train.positions)) + halves
 
 
 def _pass(params: Params, shape: Shape, questions: Sequence[Question], text: float) -> float:
-    """Return the bytes that a pass keeps for its gradient: of its states, and of two towers what was picked."""
+    """Return the bytes that a pass keeps for its gradient."""
+    by_width, by_queries = ACTIVATIONS[_format(params)]
+    layer, kept = by_width * shape.width + by_queries * shape.queries, float(shape.layers)
+    if _optimizer(params).gradient_checkpointing:  # a layer, and the input of each
+        kept = 1.3 + shape.layers * 4 * shape.width / layer
+    return _tokens(params, questions, text) * kept * layer
+
+
+def _tokens(params: Params, questions: Sequence[Question], text: float) -> float:
+    """Return the tokens of a pass: of its states, and of two towers what was picked."""
     pipeline, train, reader = params.pipeline, params.train, params.retriever
     question_tokens = TOKENS_A_WORD * fmean(len(question.text.split()) for question in questions)
     picks = getattr(pipeline, "picks", 0)
@@ -173,9 +188,7 @@ def _pass(params: Params, shape: Shape, questions: Sequence[Question], text: flo
     rollouts = max(1.0, SHARED * getattr(train, "group_size", 1))
     distinct = getattr(train, "questions_per_step", 1) * (1 + rollouts * (searches - 1))
     states = min(getattr(train, "states_per_pass", 64), distinct)
-    tokens = states * (min(reader.max_tokens, state) + (text if train.positions else 0))
-    layers = 2 if _optimizer(params).gradient_checkpointing else shape.layers
-    return tokens * layers * shape.width * ACTIVATIONS[_format(params)]
+    return states * (min(reader.max_tokens, state) + (text if train.positions else 0))
 
 
 def _format(params: Params) -> str:
