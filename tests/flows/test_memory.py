@@ -115,7 +115,7 @@ def held_by_a_step(config: Qwen3Config, tokens: int, *, recompute: bool) -> int:
     [(1024, 3072, 16, False), (2560, 9728, 32, True), (4096, 12288, 32, False)],
     ids=["0.6B", "4B-recomputed", "8B"],
 )
-def test_a_gpu_holds_what_torch_counts_within_a_quarter(
+def test_a_gpu_holds_what_torch_counts_within_a_third(
     width: int, inner: int, heads: int, recompute: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Qwen3's layers, four of them, and a small vocabulary."""
@@ -141,7 +141,7 @@ def test_a_recipe_that_outgrows_the_gpu_is_named(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(
             torch.cuda, "get_device_properties", lambda _, size=size: SimpleNamespace(total_memory=size)
         )
-        found = memory_check(params, data, 64e9)
+        found = memory_check(params, data, 400, 64e9)
         assert [one.level for one in found] == levels
     assert (
         found[-1].found.startswith("train needs about 0.")
