@@ -75,10 +75,14 @@ def game(params: Params) -> dict[str, Any]:
 
 
 def rules(params: Params) -> dict[str, Any]:
-    """Return how a comparison of the rows is made: by which metric, against which arm, with which draws."""
+    """Return how a comparison of the rows is made: by which metric, against which arms, with which draws."""
+    from harr.evaluate.summary import is_untrained
+
+    table = params.evaluate.arm_table
     return {
         "metric": params.headline,
         "baseline": params.baseline,
+        "untrained": [name for name in table if is_untrained(name, table)],
         "resamples": params.evaluate.resamples,
         "seed": params.seed,
     }

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from harr.arms import TRAINED
@@ -55,7 +56,8 @@ def judge(
     replay: Replay = None,
     foreign: Container[str] = (),
 ) -> Verdict:
-    """Compare the candidate with the champion; where there is none yet, with the arm that it began as (``baseline``).
+    """Compare the candidate with the champion (where there is none yet, with the arm that it began as, ``baseline``),
+    and with the best arm that needs no training.
 
     Args:
         client: of MLflow.
@@ -80,7 +82,11 @@ def judge(
     wrong = faults(ours, theirs)
     number = attempts.number_of(client, candidate)
     draws = {"resamples": attempts.draws(number, rules["resamples"]), "seed": rules["seed"]}
-    gains = contrast([ours], [theirs], **draws, tail=attempts.level(number)) if not wrong and ours and theirs else {}
+
+    def gains_over(others: list[Row]) -> Gains:
+        return contrast([ours], [others], **draws, tail=attempts.level(number)) if ours and others else {}
+
+    gains = {} if wrong else gains_over(theirs)
     against = f"champion {champion.version}" if champion else f"its own arm {rules['baseline']} (no champion yet)"
     lacking = [
         f"version {version.version} has no rows of arm {name}; add {name} to evaluate.arms and run `dvc repro`"
@@ -91,6 +97,9 @@ def judge(
         _new(candidate, champion),
         _comparable(candidate, champion, same=same, again=again),
         _gain(rules["metric"], gains, lacking or ([wrong] if wrong else [])),
+        _untrained(
+            rules["metric"], ours, {arm: rows_of(client, candidate, arm) for arm in rules["untrained"]}, gains_over
+        ),
         _enough(rules, gains),
         _attempts(number, candidate),
         _history(past, champion),
@@ -111,10 +120,11 @@ def rules_of(version: Any) -> dict[str, Any]:
         PromotionRefused: it was registered without, as by an older harr, or they cannot be read.
     """
     try:
-        rules = {"conditions": {}, **json.loads(version.tags["rules"])}
+        rules = {"conditions": {}, "untrained": [], **json.loads(version.tags["rules"])}
         kinds = {
             "metric": str,
             "baseline": str,
+            "untrained": list,
             "resamples": int,
             "seed": int,
             "min_questions": int,
@@ -201,6 +211,24 @@ def _gain(metric: str, gains: Gains, lacking: Sequence[str]) -> Condition:
     gain = gains[metric]
     state = f"{metric} {gain['gain']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
     return Condition("gain", state, needed, gain["low"] > 0)
+
+
+def _untrained(
+    metric: str, ours: Sequence[Row], arms: Mapping[str, list[Row]], gains_over: Callable[[list[Row]], Gains]
+) -> Condition:
+    """Ask that the candidate is not behind the best of the arms that need no training, played on its own game."""
+    needed = "a gain that is not below 0"
+    means = {
+        arm: fmean(row[metric] for row in rows)
+        for arm, rows in arms.items()
+        if rows and not faults(ours, rows) and all(metric in row for row in rows)
+    }
+    best = max(means, key=means.__getitem__, default="")
+    gain = gains_over(arms[best]).get(metric) if best else None
+    if gain is None:
+        return Condition("best untrained arm", "none was played", needed, True)
+    state = f"{best}: {metric} {gain['gain']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
+    return Condition("best untrained arm", state, needed, gain["gain"] >= 0)
 
 
 def _enough(rules: Mapping[str, Any], gains: Gains) -> Condition:

@@ -18,7 +18,7 @@ from harr.io.model_folder import check_publishable
 from harr.merge.card import plain_facts, purpose
 from harr.params import Params
 from harr.services.model_registry import LOADABLE
-from tasks.evaluation_record import PLAYED
+from tasks.evaluation_record import PLAYED, rules
 from tasks.headline import evaluation_note, headline_figures
 from tasks.paths import AUDITS, WORK
 from tasks.registry.figures import describe, figure_tags
@@ -56,7 +56,7 @@ def register(
         kind: what was trained; the files are kept under this name. A retriever becomes a model that MLflow loads.
         folder: safetensors and json of the model.
         evaluation: folder with the rows of the arms, their audits and what they were played with; the rows of
-            ``trained`` and of what it began as are kept, and the other two.
+            ``trained`` and of the arms without training are kept, and the other two.
         tags: fingerprints of data, index, code and evaluation; those of the model and of the environment are added.
         summary: metrics/evaluate.json with contrasts; its leading figures stand on the version and on the parent run.
 
@@ -172,5 +172,6 @@ def _artifacts(client: Any, run_id: str, folder: str) -> Iterator[str]:
 
 def _rows(params: Params, evaluation: Path) -> dict[str, Path]:
     """Return the files of an evaluation that a version keeps, by name."""
-    names = (f"{TRAINED}.jsonl", f"{params.baseline}.jsonl", AUDITS, PLAYED)
+    arms = dict.fromkeys((TRAINED, params.baseline, *rules(params)["untrained"]))
+    names = (*(f"{arm}.jsonl" for arm in arms), AUDITS, PLAYED)
     return {name: evaluation / name for name in names if (evaluation / name).exists()}

@@ -110,11 +110,27 @@ def test_every_condition_is_asked_and_stands_on_the_page(store: Store) -> None:
     for number, (told, change) in enumerate(REFUSED):
         tags = change | ({"rules": json.dumps(RULES | change["rules"])} if "rules" in change else {})
         verdict = judge(store, store.add(str(number), BETTER, **tags), None, [])
-        assert told in verdict.refusal and re.search("1 of 9 conditions does not hold", verdict.page), told
+        assert told in verdict.refusal and re.search("1 of 10 conditions does not hold", verdict.page), told
         assert told.split(", ")[0].split("found ")[1] in verdict.page
     enough = json.dumps(RULES | {"min_questions": 32})
     verdict = judge(store, store.add("last", BETTER, rules=enough), None, [])
-    assert verdict.refusal == "" and "all 9 conditions hold" in verdict.page
+    assert verdict.refusal == "" and "all 10 conditions hold" in verdict.page
+
+
+def test_a_candidate_that_a_rule_beats_is_refused_with_the_rule_s_name_and_lead(store: Store) -> None:
+    """It beats the champion, or its own frozen arm, and full-text search beats it; a ceiling may do so."""
+    rules = json.dumps(RULES | {"untrained": ["frozen", "bm25", "hybrid"]})
+    arms = BETTER | {"bm25": answered(1.0, 0.2), "hybrid": answered(0.5, 0.5), "oracle_query": answered(1.0, 1.0)}
+    behind = "best untrained arm: found bm25: recall -0.100 [-0.100, -0.100], needed a gain that is not below 0"
+    loses = store.add("2", arms, rules=rules)
+    before = store.add("1", {"trained": answered(0.6, 0.6)})
+    for champion in (None, before):
+        assert behind in refusal(store, loses, champion)
+    equal = store.add("3", arms | {"bm25": answered(0.9, 0.2)}, rules=rules)
+    verdict = judge(store, equal, before, ["1"])
+    assert verdict.refusal == "" and "bm25: recall +0.000" in verdict.page
+    other = store.add("4", arms | {"bm25": answered(0.95, 0.2)}, rules=json.dumps(RULES | {"untrained": ["frozen"]}))
+    assert refusal(store, other) == "", "what the rules do not name as untrained is not asked"
 
 
 @pytest.mark.fault(28)
