@@ -1,11 +1,15 @@
 """What training could add: untrained arms and some rollouts play, and their figures become advice and a page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import pstdev
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from harr.arms import ARMS
+from harr.builders.places import Places
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import write_json
 from harr.params import Params
@@ -48,8 +52,9 @@ def diagnose(params: Params, file: Path | None, count: int, out: Path) -> list[s
 
     source, drawn = some_questions(file, count, params.seed, given=params.evaluate.candidates[0] == "question")
     where, questions, notes = place_of(params, drawn)
-    params = with_arms(params, untrained_arms(params))
-    episodes, found, rows = play_untrained(params, questions, where)
+    asked, params = params, with_arms(params, untrained_arms(params))
+    with own_mentions(asked) as places:
+        episodes, found, rows = play_untrained(params, questions, where, places)
     figures, summary = figures_of(params, questions, episodes, found, rows)
     sentences = [*advice(figures), *notes]
     write_json(
@@ -139,8 +144,22 @@ def _fits(params: Params, name: str) -> bool:
     return True
 
 
+@contextmanager
+def own_mentions(params: Params) -> Iterator[Places]:
+    """Give the project's places; where stage index made no mentions, with those that are made here for the block."""
+    from harr.corpus.passages import Passages
+    from harr.index.mentions import build_mentions
+
+    if "mentions" in params.link_tables:
+        yield PLACES
+        return
+    with TemporaryDirectory() as folder:
+        build_mentions(Passages.open(PLACES.corpus), Path(folder) / "mentions", Path(folder) / "work")
+        yield replace(PLACES, mentions=Path(folder) / "mentions")
+
+
 def play_untrained(
-    params: Params, questions: Sequence[Question], where: str
+    params: Params, questions: Sequence[Question], where: str, places: Places
 ) -> tuple[dict[str, list[Episode]], dict[str, Found], dict[str, list[dict[str, Any]]]]:
     """Return per arm its episodes, what it found at every depth, and a row of metrics per question."""
     from harr.builders.generators import build_generator, build_reader
@@ -150,17 +169,17 @@ def play_untrained(
     from harr_diagnose.measure import DeepRetriever
 
     pipelines, writes = arm_pipelines(params), params.language_model_learns
-    reward = build_reward(params.reward, params.encoder, params.seed, PLACES)
-    reader = build_reader(params.evaluate.reader, params.seed, PLACES)
-    generator = None if writes else build_generator(params.generator, params.seed, PLACES)
+    reward = build_reward(params.reward, params.encoder, params.seed, places)
+    reader = build_reader(params.evaluate.reader, params.seed, places)
+    generator = None if writes else build_generator(params.generator, params.seed, places)
     depth, picking = max(DEPTHS) * params.retriever.pool, params.pipeline.name == "pick"
     episodes: dict[str, list[Episode]] = {}
     found: dict[str, Found] = {}
     rows: dict[str, list[dict[str, Any]]] = {}
-    with open_players(params, PLACES, questions, candidates=where) as player:
+    with open_players(params, places, questions, candidates=where) as player:
         for name, arm in params.evaluate.arm_table.items():
             deep = DeepRetriever(player(arm, None), params.retriever.k, depth)
-            own = open_generator(params, PLACES, arm, None) if writes else generator
+            own = open_generator(params, places, arm, None) if writes else generator
             game = Game(name, pipelines[name], deep, own, reader)
             episodes[name] = game.play(questions, batch_size=params.evaluate.batch_size)
             rows[name] = game.rows(episodes[name], reward.means(episodes[name]), picking=picking)
