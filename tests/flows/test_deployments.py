@@ -20,4 +20,5 @@ def test_deployments_point_at_flows() -> None:
     order = enumerate((name for name, spec in entries.items() if not spec.get("always_changed")), start=1)
     assert staged == [(f"stage-{number:02d}-{name}", name) for number, name in order]
     assert all(deployment["description"] and deployment["tags"] for deployment in deployments)
-    assert {"promote", "rollback", "nightly", "on-demand"} <= {d["name"] for d in deployments}
+    assert not any("schedules" in deployment for deployment in deployments), "deployed again, it would undo a person's"
+    assert {"promote", "rollback", "agents", "on-demand"} <= {d["name"] for d in deployments}
