@@ -157,7 +157,7 @@ def site_at(folder: Path, database: str = "") -> Site:
 
 
 def deploy(site: Site, remote: str, **settings: str) -> None:
-    """Start the servers, put the project into git and its data's remote into DVC, and make pools and deployments."""
+    """Start the servers, and do what docs/agents.md says."""
     for server in site.servers:
         server.start()
     assert until(lambda: healthy(site.environment["PREFECT_API_URL"]))
@@ -170,9 +170,8 @@ def deploy(site: Site, remote: str, **settings: str) -> None:
     site.run("git", "add", "--all")
     site.run("git", *IDENTITY, "commit", "--quiet", "-m", "start")
     site.run("git", "remote", "add", "origin", str(site.folder / "code.git"))
-    for pool in ("cpu", "gpu"):
-        site.run("prefect", "work-pool", "create", pool, "--type", "process")
-    site.run("prefect", "--no-prompt", "deploy", "--all")
+    site.run(sys.executable, "-m", "flows.up")
+    site.run("prefect", "work-pool", "set-concurrency-limit", "gpu", "2")
 
 
 @pytest.fixture(scope="module")
