@@ -20,7 +20,7 @@ from harr.params import Params
 from harr.services.model_registry import LOADABLE
 from tasks.evaluation_record import PLAYED, rules
 from tasks.headline import evaluation_note, headline_figures
-from tasks.paths import AUDITS, WORK
+from tasks.paths import AUDITS, INPUTS, LOCK, SETTINGS, WORK
 from tasks.registry.figures import describe, figure_tags
 from tasks.registry.mlmodel import write_mlmodel
 from tasks.tracking.errors import Refused, done_once, look_up, service, uploading
@@ -28,6 +28,8 @@ from tasks.tracking.fingerprints import requirements
 from tasks.tracking.run import Run
 
 CANDIDATE = "candidate"
+LINEAGE = "lineage"
+"""The folder of a version's run with what its model was made from."""
 ROLLED_BACK = "rolled_back"
 """The tag of a version that was champion and was taken back; only a person makes it the candidate again."""
 DESCRIPTIONS = {"retriever": "Query encoders trained by harr", "language_model": "Language models trained by harr"}
@@ -126,6 +128,9 @@ def _make(
             run.artifact(AROUND, kind)
         for path in rows.values():
             run.artifact(path, "evaluation")
+        for path in (LOCK, SETTINGS, INPUTS):  # of every stage the parameters, and hashes of data and code
+            if path.exists():
+                run.artifact(path, f"{LINEAGE}/{path.name}" if path.is_dir() else LINEAGE)
         run.send()
     finally:
         shutil.rmtree(AROUND, ignore_errors=True)

@@ -14,10 +14,11 @@ CODE = (":/", ":(top,exclude)metrics", ":(top,exclude)plots", ":(top,exclude)dvc
 def revisions() -> dict[str, str]:
     """Return which code and data state this is: git commit, whether it was edited, and the hash of dvc.lock."""
     commit = _git("rev-parse", "HEAD")
+    edited = str(bool(_git("status", "--porcelain", "--untracked-files=no", "--", *CODE))).lower()
     lock = Path("dvc.lock")
     return {
         "mlflow.source.git.commit": commit or "none",
-        "harr.edited": str(bool(_git("status", "--porcelain", "--untracked-files=no", "--", *CODE))).lower(),
+        "harr.edited": edited if commit else "unknown: no git repository",
         "harr.dvc_lock": sha256(lock) if lock.exists() else "none",
     }
 

@@ -125,6 +125,9 @@ def test_a_version_says_its_figures_with_intervals_and_so_does_the_parent_run(
         assert told in found.description, found.description
     assert "/data/models" not in found.description and len(found.description) < 5000
     client = open_client(params)
+    kept = Path(client.download_artifacts(found.run_id, "lineage"))
+    assert (kept / "params.yaml").read_bytes() == Path("params.yaml").read_bytes()
+    assert found.tags["harr.edited"] == "unknown: no git repository"
     parent = client.get_run(client.get_run(found.run_id).data.tags["mlflow.parentRunId"])
     headline = parent.data.metrics
     assert {name: headline[name] for name in ("answer_f1", "gain", "n", "runs")} == {
