@@ -41,6 +41,21 @@ SWITCHES = {
 
 for name, value in SWITCHES.items():
     os.environ.setdefault(name, value)
+
+
+def bypass_proxies() -> None:
+    """Have every client, also of a child process, reach this machine directly where a proxy is set: `no_proxy`."""
+    if not any(os.environ.get(name) or os.environ.get(name.upper()) for name in PROXIES):
+        return
+    for name, other in (("no_proxy", "NO_PROXY"), ("NO_PROXY", "no_proxy")):
+        hosts = (os.environ.get(name) or os.environ.get(other, "")).split(",")
+        if "*" not in hosts:  # urllib knows a star only where it stands alone
+            os.environ[name] = ",".join(dict.fromkeys(filter(None, (*hosts, *LOOPBACK))))
+
+
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+bypass_proxies()
 try:
     os.getcwd()
 except FileNotFoundError:

@@ -27,6 +27,7 @@ def examine(root: Path, environment: Mapping[str, str]) -> list[Finding]:
     checks: Checks = [
         ("versions", partial(machine.check_versions, root)),
         ("git", partial(machine.check_git, root)),
+        ("proxy", partial(servers.check_proxies, environment)),
         ("Prefect", partial(servers.check_prefect, environment)),
     ]
     try:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from harr.errors import HarrError, InUse, one_line
+from tasks.runtime.errors import machine_fault
 
 DEADLINE_SECONDS = 70.0
 """One check may take so long; it is above what `dvc status` may take."""
+BUG = "if what it reads is whole, this is a bug of harr: report this line"
 Level = Literal["ok", "warn", "fail"]
 Value = TypeVar("Value")
 
@@ -49,12 +51,12 @@ def describe_failure(name: str, error: Exception) -> Finding:
     """
     text = one_line(error, 500)
     if isinstance(error, TimeoutError):
-        return warn(name, "no answer in time (a name that is looked up slowly?)", "check its address")
-    if isinstance(error, HarrError):
+        return warn(name, f"no answer in {DEADLINE_SECONDS:.0f} s", "run this again")
+    if isinstance(error, HarrError) or (text := machine_fault(error)):
         message, _, fix = text.rpartition("; ")
         level = warn if isinstance(error, InUse) else fail
-        return level(name, message or text, fix if message else "mend or remove what it names")
-    return fail(name, f"cannot be looked at ({type(error).__name__}: {text[:300]})", "mend or remove what it reads")
+        return level(name, message or text, fix if message else "mend what it names")
+    return fail(name, f"cannot be looked at ({type(error).__name__}: {one_line(error, 300)})", BUG)
 
 
 def start_in_background(body: Callable[[], Value]) -> Future[Value]:

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from flows.doctor.finding import Finding, fail, ok, warn
 from harr.errors import ServiceUnavailable, bare, one_line
 from harr.params import Params
 from harr.rag.sources.providers import EXA
+from tasks import PROXIES
 
 SECONDS = 2.0
 
@@ -34,6 +36,20 @@ def ask(url: str, *, key: str = "") -> httpx.Response:
     if answer.is_redirect:
         raise ServiceUnavailable(f"HTTP {answer.status_code}, a redirect, which is not followed; name its end")
     return answer
+
+
+def check_proxies(environment: Mapping[str, str]) -> list[Finding]:
+    """Name the proxies that the environment sets; a SOCKS proxy needs packages that not every client brings."""
+    named = [f"{name}={bare(value)}" for name, value in sorted(environment.items()) if _is_proxy(name) and value]
+    state = f"{', '.join(named)}; used but for this machine and no_proxy={environment.get('no_proxy', '')}"
+    if "=socks" in state and not all(map(find_spec, ("socksio", "socks"))):
+        fix = "pip install 'httpx[socks]' 'requests[socks]', or unset it"
+        return [fail("proxy", f"{state}; no package here speaks SOCKS", fix)]
+    return [ok("proxy", state)] if named else []
+
+
+def _is_proxy(name: str) -> bool:
+    return name.lower() in PROXIES
 
 
 def check_prefect(environment: Mapping[str, str]) -> list[Finding]:

@@ -1,5 +1,6 @@
 """An HTTP client that a server cannot hold up, fill up or send elsewhere, and a call that ends in time."""
 
+import contextlib
 import re
 import threading
 import time
@@ -23,7 +24,8 @@ class _Client(httpx.Client):
     """A client that closes its connections when nobody has it any more."""
 
     def __del__(self) -> None:
-        self.close()
+        with contextlib.suppress(AttributeError):  # a proxy of an unknown kind: it was never made
+            self.close()
 
 
 def bounded_client(seconds: float, *, secret: str = "") -> httpx.Client:

@@ -44,6 +44,8 @@ SILENT = {"grpc.keepalive_time_ms": 2**31 - 1}
 gRPC's server in Milvus Lite takes that for an attack after some minutes of silence, as while a graph is built, and
 hangs up ("too_many_pings"). pymilvus then asks for the index once more, is let in when the build has ended, and fails
 with "index already exists"."""
+LOOPBACK = {**SILENT, "grpc.enable_http_proxy": 0}
+"""Options of gRPC for Milvus Lite, whose server is in this process: http_proxy is not meant for it."""
 LITE = "milvus_lite"
 """Beginning of Milvus Lite's version, also as a server (`milvus-lite server`)."""
 FULL_TEXT_FROM = (2, 5)
@@ -170,22 +172,26 @@ def _connect_lite(where: str) -> MilvusClient:
     os.environ.setdefault("MILVUS_LITE_MEMTABLE_MEMORY_LIMIT_BYTES", str(1 << 30))
     os.environ.setdefault("MILVUS_LITE_WAL_SIZE_LIMIT_BYTES", str(1 << 31))
     lite, lite_errors = optional("milvus_lite.db", "lite"), optional("milvus_lite.exceptions", "lite")
+    servers = optional("milvus_lite.server_manager", "lite")
     for noisy in ("milvus_lite", "grpc._server"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     try:
         # A shared client stays open when it is closed.
-        return MilvusClient(where, dedicated=True, grpc_options=SILENT)
+        return MilvusClient(where, dedicated=True, grpc_options=LOOPBACK)
     except MilvusException as error:
         failure = reason(error)
-    # pymilvus hides the cause; opening the folder directly names it.
+    # pymilvus hides the cause; opening the folder directly names it. A server that did start has the lock.
+    servers.server_manager_instance.release_server(where)
     try:
         lite.MilvusLite(where).close()
     except lite_errors.DataDirLockedError:
         failure = "another process has it open; wait for that process or stop it, or set index.uri to a Milvus server"
         raise ServiceUnavailable(f"{where} is locked: {failure}") from None
+    except PermissionError:  # it says which file
+        raise
     except Exception as error:
-        failure = reason(error)
-    raise DamagedFile(f"{where} cannot be opened ({failure}); run `{REBUILD}`")
+        raise DamagedFile(f"{where} cannot be opened ({reason(error)}); run `{REBUILD}`") from None
+    raise ServiceUnavailable(f"{where} can be opened, but Milvus Lite does not answer in this process ({failure})")
 
 
 def check_full_text(connection: Connection) -> None:

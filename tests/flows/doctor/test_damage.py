@@ -7,6 +7,7 @@ import pytest
 from flows import stages
 from flows.doctor import servers
 from flows.doctor.examine import examine
+from flows.doctor.finding import BUG
 from flows.status import status
 
 LOCK = "stages:\n  download:\n    cmd: a\n    deps:\n    - {}\n"
@@ -81,7 +82,7 @@ def test_a_check_with_a_bug_keeps_no_other_from_being_made(project: Path, monkey
     findings = examine(project, {})
     said = "cannot be looked at (RuntimeError: first second)"
     assert [(one.subject, one.found) for one in findings if one.level == "fail"] == [("Prefect", said)]
-    assert status(project, {}).trouble == f"stages: {said}; mend or remove what it reads"
+    assert status(project, {}).trouble == f"stages: {said}; {BUG}"
 
 
 def test_a_section_that_no_package_reads_is_named(project: Path) -> None:

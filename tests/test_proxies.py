@@ -1,0 +1,130 @@
+"""A proxy in the environment, as in a company's network: it is for servers elsewhere, never for those of this machine."""
+
+import gc
+import os
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from serving import asking, chat, running, send_json
+
+from flows.doctor.servers import ask, check_proxies
+from flows.server import healthy
+from harr.params.index import IndexParams
+from harr.rag.generation.server import ServerGenerator
+from harr.services.bounded import bounded_client
+from harr.services.milvus_client import connect
+from harr.types import Generate
+from tasks import PROXIES, bypass_proxies
+from tasks.runtime.errors import errors_in_a_line
+from tasks.tracking.client import client_of
+
+NOBODY = "http://127.0.0.1:9"
+OWN = "127.0.0.1,localhost,::1"
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*PROXIES, "no_proxy"):
+        for spelt in (name, name.upper()):
+            monkeypatch.setenv(spelt, "")  # which monkeypatch then takes back
+            monkeypatch.delenv(spelt)
+
+
+@pytest.fixture
+def seen() -> Iterator[tuple[str, list[str]]]:
+    """The address of a server that answers every request, and what it was asked for; also what it was as a proxy."""
+    paths: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            paths.append(self.path)
+            send_json(self, 200, chat("yes"))
+
+        do_HEAD = do_POST = do_GET
+
+        def log_message(self, *_: object) -> None: ...
+
+    with running(Handler) as address:
+        yield address, paths
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "all_proxy"])
+def test_no_server_of_this_machine_is_asked_through_a_proxy(
+    name: str, seen: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (address, paths), (boto3, prefect) = seen, map(pytest.importorskip, ("boto3", "prefect.client.orchestration"))
+    monkeypatch.setenv(name, NOBODY)
+    lite = connect(IndexParams(), str(tmp_path / "milvus.db"))  # as in an application: no command of harr
+    assert lite.list_collections() == []
+    lite.close()
+    bypass_proxies()
+    assert healthy(address)
+    assert ask(f"{address}/models").status_code == 200
+    assert ServerGenerator(asking(f"{address}/v1")).complete([Generate(({"role": "user", "content": "?"},))]) == ["yes"]
+    assert client_of(address).search_experiments() == []
+    assert prefect.SyncPrefectClient(f"{address}/api").api_healthcheck() is None
+    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
+    boto3.client("s3", endpoint_url=address, **keys).head_bucket(Bucket="models")
+    mlflow = "/api/2.0/mlflow/experiments/search"
+    assert paths == ["/health", "/models", "/v1/chat/completions", mlflow, "/api/health", "/models"]
+
+
+def test_a_server_elsewhere_is_asked_through_the_proxy(
+    seen: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, paths = seen
+    monkeypatch.setenv("http_proxy", address)
+    bypass_proxies()
+    ask("http://model.example/v1/models")
+    ServerGenerator(asking("http://model.example/v1")).complete([Generate(({"role": "user", "content": "?"},))])
+    client_of("http://mlflow.example").search_experiments()
+    assert paths == [
+        "http://model.example/v1/models",
+        "http://model.example/v1/chat/completions",
+        "http://mlflow.example/api/2.0/mlflow/experiments/search",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"no_proxy": "a.example"}, ("a.example", None)),
+        ({"HTTPS_PROXY": NOBODY}, (OWN, OWN)),
+        ({"http_proxy": NOBODY, "NO_PROXY": "a.example"}, (f"a.example,{OWN}",) * 2),
+        ({"http_proxy": NOBODY, "no_proxy": "localhost", "NO_PROXY": ".b"}, ("localhost,127.0.0.1,::1", f".b,{OWN}")),
+        ({"http_proxy": NOBODY, "no_proxy": "*"}, ("*", None)),
+    ],
+)
+def test_the_exceptions_of_the_user_stay(
+    variables: dict[str, str], expected: tuple[str | None, str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    bypass_proxies()
+    bypass_proxies()  # as a child process does
+    assert (os.environ.get("no_proxy"), os.environ.get("NO_PROXY")) == expected
+
+
+@pytest.mark.skipif(find_spec("socksio") is not None, reason="socksio is installed")
+def test_a_socks_proxy_without_its_package_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("all_proxy", "socks5://me:Geheim7@127.0.0.1:9")
+    with pytest.raises(SystemExit), errors_in_a_line():
+        bounded_client(1.0)
+    gc.collect()
+    line = "error: the variable all_proxy names a SOCKS proxy; run `pip install 'httpx[socks]'`, or unset it\n"
+    assert capsys.readouterr().err == line
+
+
+def test_doctor_names_the_proxy_without_its_password() -> None:
+    assert check_proxies({"PATH": "/bin", "no_proxy": "a.example"}) == []
+    (fine,) = check_proxies({"HTTPS_PROXY": "http://me:Geheim7@proxy.example:3128", "no_proxy": OWN})
+    used = f"HTTPS_PROXY=http://proxy.example:3128; used but for this machine and no_proxy={OWN}"
+    assert (fine.level, fine.found) == ("ok", used)
+    (socks,) = check_proxies({"all_proxy": "socks5://127.0.0.1:9"})
+    assert socks.level == ("ok" if find_spec("socksio") and find_spec("socks") else "fail")
