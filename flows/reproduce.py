@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from flows.server import TEMPORARY
+from flows.stages import dvc_status
 from flows.workspace import store_variables
 from harr.errors import HarrError
 from tasks.runtime.signals import RUNNER
@@ -61,8 +62,11 @@ def reproduce(stages: Sequence[str], place: Path, execution: str, say: Callable[
             raise
     if code:
         label = f"stage {' '.join(stages)}" if stages else "a stage"
-        why = last.removeprefix("error: ") if last.startswith("error: ") else f"exit {code}; its message is above"
-        raise StageFailed(f"{label} failed: {why}; later stages did not run{_remedy_without_git(place)}")
+        if last.startswith("error: "):
+            why, remedy = last.removeprefix("error: "), ""
+        else:
+            why, remedy = f"exit {code}; its message is above", _remedy_without_git(place)
+        raise StageFailed(f"{label} failed: {why}; later stages did not run{remedy}")
 
 
 def _environment(execution: str) -> dict[str, str]:
@@ -92,10 +96,11 @@ def mend_lock(place: Path = Path()) -> None:
 
 
 def _remedy_without_git(place: Path) -> str:
-    """Say what to do in a folder that DVC refuses because it is of no git repository; "" in every other."""
-    inside, settings = place.resolve(), (place / ".dvc").glob("config*")
-    if any((folder / ".git").exists() for folder in (inside, *inside.parents)):
+    """Return what DVC says of a folder that is in no git repository, and what to do; "" where it reads it."""
+    if any((folder / ".git").exists() for folder in (place.resolve(), *place.resolve().parents)):
         return ""
-    if any("no_scm" in path.read_text(encoding="utf-8") for path in settings):
-        return ""
-    return "; DVC wants a git repository: git init, or `dvc config --local core.no_scm true`"
+    try:
+        dvc_status(place)
+    except HarrError as error:
+        return f"; {error}"
+    return ""

@@ -1,6 +1,7 @@
 """The stages as `dvc status` sees them: which would run again, and why."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +29,8 @@ MEND = "bring it back with git (`git checkout` it), or correct it by hand"
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of dvc.yaml. Its state: fresh, changed, never run, running, or follows (a stage that is not fresh)."""
+    """A stage of dvc.yaml. Its state: fresh, changed, never run, running, frozen (`dvc repro` passes over it), or follows
+    (a stage that will run)."""
 
     name: str
     state: str
@@ -57,8 +59,12 @@ def read_stages(root: Path) -> list[Stage]:
     inputs = stale_inputs(root, lock)
     stages: dict[str, Stage] = {}
     for name in declared:
-        above = [item for item in stages if outputs[item] & used[name] and stages[item].state != "fresh"]
-        if written & outputs[name]:
+        above = [
+            item for item in stages if outputs[item] & used[name] and stages[item].state not in ("fresh", "frozen")
+        ]
+        if declared[name].get("frozen"):
+            stages[name] = Stage(name, "frozen", (f"`dvc unfreeze {name}` lets it run",))
+        elif written & outputs[name]:
             stages[name] = Stage(name, "running")
         elif name not in lock:
             stages[name] = Stage(name, "never run")
@@ -81,10 +87,16 @@ def dvc_status(root: Path, *stages: str) -> dict[str, Any]:
         raise InUse("a stage has just begun, and DVC compares nothing in that moment; ask again")
     if done.returncode:
         message = one_line("\n".join(lines[-2:] if "Traceback" in done.stderr else lines), 300).removeprefix("ERROR: ")
-        no_git = "git init, or `dvc config core.no_scm true`"
-        raise HarrError(f"dvc status: {message}; {no_git if 'not a git repository' in message else MEND}")
+        raise HarrError(f"dvc status: {message}; {_remedy(message)}")
     changes: dict[str, Any] = json.loads(done.stdout)
     return changes
+
+
+def _remedy(message: str) -> str:
+    """Return what to do about an error of DVC, by its own words."""
+    if "not a git repository" in message:
+        return "git init, or `dvc config --local core.no_scm true`"
+    return MEND if re.search(r"dvc\.(yaml|lock)|config file", message) else "do what DVC says"
 
 
 def stale_inputs(root: Path, lock: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 COLOURS = {
     "ok": 32, "fresh": 32, "running": 36, "fail": 31,
-    "warn": 33, "changed": 33, "follows": 33, "never run": 33,
+    "warn": 33, "changed": 33, "follows": 33, "frozen": 33, "never run": 33,
 }  # fmt: skip
 BOLD, FAINT = 1, 2
 COUNTED = {"ok": "ok", "warn": "to look at", "fail": "to mend"}
@@ -27,7 +27,7 @@ def show(answer: Mapping[str, Any], lines: Sequence[str], *, as_json: bool, code
     """Print an answer as JSON or as lines, with the time it took, and leave the process with ``code``."""
     try:
         took = paint(f"{time.time() - psutil.Process().create_time():.2f} s", FAINT)
-        print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else "\n".join([*lines, took]))
+        print(json.dumps(answer, indent=2) if as_json else "\n".join([*lines, took]))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has seen enough
         pass
@@ -134,6 +134,7 @@ def visible(text: str) -> int:
 
 
 def paint(text: str, code: int | None = None) -> str:
-    """Return a text in a colour, or a state in its own, where stdout is a terminal and NO_COLOR is unset."""
+    """Return a text in a colour, or a state in its own, where stdout is a terminal with colours and NO_COLOR is unset."""
     code = COLOURS.get(text, 0) if code is None else code
-    return f"\033[{code}m{text}\033[0m" if sys.stdout.isatty() and "NO_COLOR" not in os.environ else text
+    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()
+    return text if plain else f"\033[{code}m{text}\033[0m"

@@ -23,7 +23,7 @@ import psutil
 
 from flows.pages import pages_command
 from flows.server import TEMPORARY, UP, addresses, healthy, listens, mlflow_command, prefect_command
-from harr.errors import HarrError, ServiceUnavailable
+from harr.errors import HarrError, ServiceUnavailable, one_line
 from harr.io.files import read_json, write_json
 from harr.io.progress import bar, show_parts
 from harr.params import Params
@@ -47,7 +47,7 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int, pages_port: int) ->
     """Start what does not run yet and bring the deployments up to date; prints the pages.
 
     Raises:
-        ServiceUnavailable: a port is taken, or something did not come up.
+        ServiceUnavailable: a port is taken, or a server ended or did not answer.
     """
     started = _running()
     before = set(started)
@@ -116,7 +116,7 @@ def _whatever_the_server_does(effect: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        print(f"warning: the Prefect server did not answer ({error}); {effect}", file=sys.stderr)
+        print(f"warning: runs were not cancelled in Prefect ({one_line(error)}); {effect}", file=sys.stderr)
 
 
 def _running() -> dict[str, Any]:
@@ -217,9 +217,10 @@ def _log(name: str) -> Path:
 def _wait_for(started: dict[str, Any], name: str, ready: Callable[[], bool]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not ready():
-        alive = is_alive(started[name]["process"])
-        if not alive or time.monotonic() > deadline:
-            raise ServiceUnavailable(f"the {name} server did not come up; see {_log(name)}")
+        if not is_alive(started[name]["process"]):
+            raise ServiceUnavailable(f"the {name} server has ended; see {_log(name)}")
+        if time.monotonic() > deadline:
+            raise ServiceUnavailable(f"the {name} server did not answer within {START_SECONDS:.0f} s; see {_log(name)}")
         time.sleep(0.2)
 
 

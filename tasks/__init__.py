@@ -5,7 +5,9 @@ None of them is forced: what the environment already says stays.
 
 import contextlib
 import gc
+import io
 import os
+import pwd
 import signal
 import sys
 import warnings
@@ -56,6 +58,12 @@ def bypass_proxies() -> None:
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 bypass_proxies()
+try:
+    pwd.getpwuid(os.getuid())
+except KeyError:  # as in Kubernetes; DVC, which we start, wants a name
+    os.environ.setdefault("USER", str(os.getuid()))
+if isinstance(sys.stdout, io.TextIOWrapper):  # what a user's texts hold may not be in a terminal's encoding
+    sys.stdout.reconfigure(errors="backslashreplace")
 try:
     os.getcwd()
 except FileNotFoundError:

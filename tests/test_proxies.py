@@ -2,6 +2,7 @@
 
 import gc
 import os
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from importlib.util import find_spec
@@ -12,6 +13,7 @@ from serving import asking, chat, running, send_json
 
 from flows.doctor.servers import ask, check_proxies
 from flows.server import healthy
+from harr.errors import ServiceUnavailable
 from harr.params.index import IndexParams
 from harr.rag.generation.server import ServerGenerator
 from harr.services.bounded import bounded_client
@@ -27,6 +29,7 @@ OWN = "127.0.0.1,localhost,::1"
 
 @pytest.fixture(autouse=True)
 def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(urllib.request, "_opener", None)  # it keeps the proxies of its first use
     for name in (*PROXIES, "no_proxy"):
         for spelt in (name, name.upper()):
             monkeypatch.setenv(spelt, "")  # which monkeypatch then takes back
@@ -119,6 +122,18 @@ def test_a_socks_proxy_without_its_package_is_one_line(
     gc.collect()
     line = "error: the variable all_proxy names a SOCKS proxy; run `pip install 'httpx[socks]'`, or unset it\n"
     assert capsys.readouterr().err == line
+
+
+def test_a_proxy_that_refuses_is_not_taken_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://me:Geheim7@127.0.0.1:9")
+    bypass_proxies()
+    with pytest.raises(ServiceUnavailable) as told:
+        ServerGenerator(asking("http://model.example/v1", deadline_seconds=0.1)).complete([Generate(prompt="?")])
+    assert str(told.value) == (
+        "generator at http://model.example/v1: connection failed, tried for 0.1 s ([Errno 111] Connection refused); it "
+        "was asked through the proxy http://127.0.0.1:9: check http_proxy, https_proxy, all_proxy, no_proxy and "
+        "servers.llm.urls"
+    )
 
 
 def test_doctor_names_the_proxy_without_its_password() -> None:

@@ -12,6 +12,7 @@ from harr.params import Params
 from harr.params.fields import Section
 from harr.params.train import AgentParams
 from tasks.tracking.client import address_of
+from tasks.tracking.errors import setting_of
 
 Checks = list[tuple[str, Callable[[], list[Finding]]]]
 
@@ -27,6 +28,7 @@ def examine(root: Path, environment: Mapping[str, str]) -> list[Finding]:
     checks: Checks = [
         ("versions", partial(machine.check_versions, root)),
         ("git", partial(machine.check_git, root)),
+        ("user", partial(machine.check_user, environment)),
         ("proxy", partial(servers.check_proxies, environment)),
         ("Prefect", partial(servers.check_prefect, environment)),
     ]
@@ -59,11 +61,12 @@ def _plugin_sections(params: Params) -> list[Finding]:
 
 def _checks_of(params: Params, root: Path, environment: Mapping[str, str]) -> Checks:
     """Return the checks of what params.yaml names."""
+    address = address_of(params, environment)
     checks: Checks = [
         ("secrets", partial(servers.check_secrets, params, environment)),
         ("disk", partial(machine.check_disk, params, root, free=shutil.disk_usage(root).free)),
         ("memory", machine.check_memory),
-        ("MLflow", partial(servers.check_mlflow, address_of(params, environment))),
+        ("MLflow", partial(servers.check_mlflow, address, setting_of(address, environment))),
     ]
     for server in servers.servers(params):
         for url in server.urls:

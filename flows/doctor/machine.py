@@ -1,5 +1,7 @@
 """Checks of the machine: installed versions, disk, memory, git."""
 
+import os
+import pwd
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -108,6 +110,17 @@ def _direct(extra: str = "") -> set[str]:
     return set().union({canonicalize_name(package.name) for package in needed} - {"harr"}, *map(_direct, nested))
 
 
+def check_user(environment: Mapping[str, str]) -> list[Finding]:
+    """Look whether this user id has a name, which DVC asks for; harr gives one to the DVC that it starts."""
+    number = os.getuid()
+    try:
+        pwd.getpwuid(number)
+    except KeyError:
+        if environment.get("USER", str(number)) == str(number):
+            return [warn("user", f"id {number} has no name here, and `dvc` asks for one", "export USER=harr")]
+    return []
+
+
 def check_disk(params: Params, root: Path, *, free: int) -> list[Finding]:
     """Compare the free bytes with what vectors and index take when they are made again: twice, for DVC keeps a copy."""
     needs = sizes(root)
@@ -132,7 +145,7 @@ def check_git(root: Path) -> list[Finding]:
     try:
         changes = git(root, "status", "--porcelain", "--", "dvc.lock")
     except HarrError as error:
-        return [warn("git", str(error), "git init && git add . && git commit -m start")]
+        return [warn("git", str(error), _git_fix(root, str(error)))]
     if not (root / "dvc.lock").exists():
         return [ok("git", "a repository; no dvc.lock yet")]
     if changes:
@@ -142,14 +155,24 @@ def check_git(root: Path) -> list[Finding]:
     return [ok("git", "dvc.lock is committed")]
 
 
+def _git_fix(root: Path, message: str) -> str:
+    """Return what to do, by git's own words."""
+    if "not a git repository" in message:
+        return "git init && git add . && git commit -m start"
+    if "dubious ownership" in message:
+        return f"git config --global --add safe.directory {root.resolve()}, if you trust its owner"
+    return "do what git says"
+
+
 def git(root: Path, *words: str) -> str:
     """Return what git prints.
 
     Raises:
         HarrError: it ends with an error or takes more than two seconds.
     """
+    env = {**os.environ, "LC_ALL": "C"}  # its words are compared
     try:
-        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True, timeout=2)
+        done = subprocess.run(["git", *words], cwd=root, env=env, capture_output=True, text=True, check=True, timeout=2)
     except subprocess.CalledProcessError as error:
         raise HarrError(error.stderr.strip().splitlines()[0]) from None
     except subprocess.TimeoutExpired:

@@ -15,6 +15,7 @@ from flows.doctor.finding import Finding, fail, ok, warn
 from harr.errors import ServiceUnavailable, bare, one_line
 from harr.params import Params
 from harr.rag.sources.providers import EXA
+from harr.services.failures import connection_remedy
 from tasks import PROXIES
 
 SECONDS = 2.0
@@ -60,7 +61,7 @@ def check_prefect(environment: Mapping[str, str]) -> list[Finding]:
     try:
         ask(f"{url}/health")
     except ServiceUnavailable as error:
-        fix = "prefect server start, or unset PREFECT_API_URL"
+        fix = connection_remedy(str(error), url, "PREFECT_API_URL")
         return [fail("Prefect", f"PREFECT_API_URL {bare(url)} does not answer ({error})", fix)]
     return _check_ui(url) or [ok("Prefect", f"answers at {bare(url)}")]
 
@@ -103,7 +104,7 @@ def check_model_server(
     try:
         answer = ask(f"{address.rstrip('/')}/models", key=environment.get(variable, "")) if model else ask(address)
     except ServiceUnavailable as error:
-        fix = "start it (docs/serving.md), or correct its address in section servers"
+        fix = connection_remedy(str(error), address, "its address in section servers")
         return [fail(section, f"no server answers at {where} ({error})", fix)]
     if not model:
         return [ok(section, f"answers at {where}")]
@@ -118,7 +119,7 @@ def check_model_server(
         return [fail(section, f"{where} serves {', '.join(map(str, names[:3]))}, not {model}", fix)]
     if answer.is_error:
         message = f"{where} answers {answer.status_code} ({answer.reason_phrase})"
-        return [warn(section, message, "is its address complete, with /v1?")]
+        return [warn(section, message, "see its log, or correct its address in section servers")]
     return [ok(section, f"answers at {where}")]
 
 
@@ -129,12 +130,12 @@ def check_milvus(address: str) -> list[Finding]:
         port = parts.port or (443 if parts.scheme == "https" else 19530)
         socket.create_connection((parts.hostname or "", port), timeout=SECONDS).close()
     except (OSError, ValueError) as error:
-        fix = 'start it, or index.uri: "" for Milvus Lite, then `dvc repro index`'
+        fix = connection_remedy(str(error), address, "index.uri")
         return [fail("Milvus", f"nobody listens at {bare(address)} ({error})", fix)]
     return [ok("Milvus", f"listens at {bare(address)}")]
 
 
-def check_mlflow(address: str) -> list[Finding]:
+def check_mlflow(address: str, setting: str = "tracking.uri") -> list[Finding]:
     """Look whether an MLflow server answers; a store in a file needs none.
 
     Raises:
@@ -142,7 +143,7 @@ def check_mlflow(address: str) -> list[Finding]:
     """
     scheme = urlsplit(address).scheme
     if scheme in ("", "file"):
-        fix = 'tracking.uri: "" in params.yaml (runs go to mlflow.db), and unset MLFLOW_TRACKING_URI'
+        fix = f"correct {setting}: http://... or sqlite:///..."
         return [fail("MLflow", f"{address} is a folder, which MLflow 3 refuses", fix)]
     if scheme not in ("http", "https"):
         return [ok("MLflow", bare(address))]
@@ -150,12 +151,11 @@ def check_mlflow(address: str) -> list[Finding]:
         answer = ask(f"{address.rstrip('/')}/health")
     except ServiceUnavailable as error:
         raise ServiceUnavailable(
-            f"MLflow at {bare(address)} does not answer ({error}); start it (`mlflow server --host 127.0.0.1`), or "
-            'tracking.uri: "" to keep runs in mlflow.db'
+            f"MLflow at {bare(address)} does not answer ({error}); {connection_remedy(str(error), address, setting)}"
         ) from None
     if answer.is_error:
         what = f"MLflow at {bare(address)} answers {answer.status_code} ({answer.reason_phrase})"
-        raise ServiceUnavailable(f"{what}; see its --allowed-hosts")
+        raise ServiceUnavailable(f"{what}; see its log, or correct {setting}")
     return [ok("MLflow", f"answers at {bare(address)}")]
 
 

@@ -12,15 +12,19 @@ from tqdm import tqdm
 
 Unit = TypeVar("Unit")
 BEAT_SECONDS = 1.0
+LOOK_SECONDS = 0.2
+"""How often a wait looks whether the process leaves; a signal's handler may set no event."""
 LOG_SECONDS = 10.0
 """How often a bar is drawn on a terminal at least, and how often a line goes into a log at most."""
 
 
 class _Stop:
-    """How this process is to leave once it was asked to (else None), and how many loops look for that."""
+    """How this process is to leave once it was asked to (else None), how many loops look for that, and whether it has
+    begun to."""
 
     leave: Callable[[], None] | None = None
     loops = 0
+    leaving = False
 
 
 class Bar(tqdm):
@@ -33,7 +37,11 @@ class Bar(tqdm):
 
     def __init__(self, iterable: Iterable[Any] | None, **given: Any) -> None:
         """Take what tqdm takes."""
-        self.told, self.over, self.on_terminal = time.monotonic(), threading.Event(), sys.stderr.isatty()
+        self.told, self.over, self.on_terminal = (
+            time.monotonic(),
+            threading.Event(),
+            sys.stderr.isatty() and os.environ.get("TERM") != "dumb",
+        )
         counted = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {speed}{postfix}]"
         form = counted if given["total"] or hasattr(iterable, "__len__") else "{desc}: {n_fmt} [{elapsed}, {speed}]"
         super().__init__(iterable, mininterval=0.2, dynamic_ncols=True, bar_format=form, **given)
@@ -169,6 +177,19 @@ def leave() -> None:
     """Leave as ``ask_to_stop`` demands; do nothing where no stop was asked for."""
     if _Stop.leave:
         _Stop.leave()
+
+
+def begin_to_leave() -> None:
+    """Have threads that wait for a server end: their answers are for nobody."""
+    _Stop.leaving = True
+
+
+def wait(seconds: float, over: threading.Event | None = None) -> bool:
+    """Wait so many seconds, or until the event; return whether the process leaves, which ends the wait at once."""
+    end, over = time.monotonic() + seconds, over or threading.Event()
+    while not _Stop.leaving and (left := end - time.monotonic()) > 0 and not over.wait(min(left, LOOK_SECONDS)):
+        pass
+    return _Stop.leaving
 
 
 def should_stop() -> bool:

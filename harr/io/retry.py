@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from harr.errors import ServiceUnavailable
+from harr.io.progress import wait
 
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ def retry(
     first: float = 0.5,
     longest: float = 8.0,
     tell: Callable[[Any, int], object] = lambda error, number: None,
-    sleep: Callable[[float], object] = time.sleep,
+    sleep: Callable[[float], object] = wait,
 ) -> T:
     """Return what ``call`` returns; an error that may be better ``again`` is tried again until ``seconds`` are over.
 
@@ -54,10 +55,10 @@ def retry(
         try:
             return call()
         except Exception as error:
-            wait = max(pause * random.uniform(0.5, 1.0), getattr(error, "wait_seconds", 0.0))
-            if not again(error) or time.monotonic() + wait > deadline:
+            rest = max(pause * random.uniform(0.5, 1.0), getattr(error, "wait_seconds", 0.0))
+            if not again(error) or time.monotonic() + rest > deadline:
                 raise
             tell(error, number)
-            if sleep(wait):
+            if sleep(rest):
                 raise
         pause, number = min(2 * pause, longest), number + 1

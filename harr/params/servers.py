@@ -24,7 +24,8 @@ class ServerParams(Section):
     timeout_seconds: float = Field(60.0, gt=0)
     """Number of seconds after which one attempt is given up."""
     deadline_seconds: float = Field(300.0, gt=0)
-    """Number of seconds after which a request is given up, with all its attempts; a server may restart meanwhile."""
+    """Number of seconds after which a request is given up, with all its attempts; a server may restart meanwhile. One
+    that never answered, and where nobody listens, is given up after 5."""
 
     @model_validator(mode="before")
     @classmethod

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 
 from harr.report.html import render
 
@@ -25,19 +26,16 @@ def failures(conditions: Sequence[Condition]) -> str:
     return "; ".join(f"{c.name}: found {c.found}, needed {c.needed}" for c in conditions if not c.passed)
 
 
-def table(conditions: Sequence[Condition]) -> str:
-    """Return the conditions as plain text, a line each.
+def table(conditions: Sequence[Condition], width: int) -> str:
+    """Return the conditions as plain text of at most ``width`` columns, each with what was found and needed.
 
-    >>> print(table([Condition("questions", "32", "at least 100", False)]))
-    condition  found  needed        verdict
-    questions  32     at least 100  NO
+    >>> print(table([Condition("questions", "32", "at least 100", False)], 20))
+    NO   questions: 32,
+         needed at least
+         100
     """
-    grid = [["condition", "found", "needed", "verdict"]]
-    grid += [[c.name, c.found, c.needed, "yes" if c.passed else "NO"] for c in conditions]
-    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in grid
-    )
+    lines = [f"{'yes' if c.passed else 'NO':<3}  {c.name}: {c.found}, needed {c.needed}" for c in conditions]
+    return "\n".join(fill(line, width, subsequent_indent=" " * 5, break_on_hyphens=False) for line in lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import httpx
 
+from harr.io.progress import wait
+
 T = TypeVar("T")
 MOST_BYTES = 64_000_000
 """The largest answer: 1,000 vectors of 4,096 numbers take 40 MB as text."""
@@ -67,7 +69,7 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
     A client's time-outs are per read: a server that sends a byte now and then, even of its headers, meets none of them.
 
     Raises:
-        TimeoutError: it took longer.
+        TimeoutError: it took longer, or the process leaves.
 
     >>> call_within(1.0, lambda: 3)
     3
@@ -88,7 +90,8 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
             over.set()
 
     threading.Thread(target=work, name="within", daemon=True).start()
-    if not over.wait(seconds):
+    wait(seconds, over)
+    if not over.is_set():
         raise TimeoutError(f"not over after {seconds:g} s")
     good, result = outcome
     if not good:

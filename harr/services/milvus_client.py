@@ -20,6 +20,7 @@ from harr.errors import DamagedFile, ParamsError, ServiceUnavailable, bare
 from harr.io.extras import optional
 from harr.io.retry import retry
 from harr.params.index import IndexParams
+from harr.services.failures import connection_remedy
 
 REBUILD = "dvc repro -f -s index"
 CONNECT_SECONDS = 120.0
@@ -151,10 +152,9 @@ def _connect_server(params: IndexParams) -> MilvusClient:
         )
     except FAILURES as error:
         waited = "" if _refuses(error) else f" within {CONNECT_SECONDS:.0f} s"
-        raise ServiceUnavailable(
-            f"no Milvus at {where}{waited} ({reason(error)}); start it, "
-            f"or correct index.uri or the token in ${params.token_variable}"
-        ) from None
+        setting = f"index.uri or the token in ${params.token_variable}"
+        remedy = f"correct {setting}" if _refuses(error) else connection_remedy(reason(error), params.uri, setting)
+        raise ServiceUnavailable(f"no Milvus at {where}{waited} ({reason(error)}); {remedy}") from None
 
 
 def _open_server(uri: str, token: str) -> MilvusClient:
@@ -253,7 +253,7 @@ def explain_errors(where: str) -> Iterator[None]:
         yield
     except FAILURES as error:
         if is_folder(where):
-            raise DamagedFile(f"{where} failed ({reason(error)}); run `{REBUILD}`") from None
+            raise DamagedFile(f"{where} failed ({reason(error)}); `{REBUILD}` makes it again") from None
         raise ServiceUnavailable(f"Milvus at {bare(where)}: {reason(error)}") from None
 
 

@@ -185,8 +185,8 @@ def copy_artifacts(client: Any, run: str, path: str, place: Path) -> Path:
         if getattr(error, "error_code", "") not in ABSENT:
             raise
         raise ServiceUnavailable(
-            f"MLflow does not copy {path} of run {run} to {place}: its artifact store has lost a file, or the disk "
-            "here is full; restore it, or make room"
+            f"MLflow does not copy {path} of run {run} to {place} and does not say why; look for a file that its "
+            "artifact store has lost, and for room on the disk here"
         ) from None
 
 

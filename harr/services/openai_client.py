@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from harr.errors import HarrError, ParamsError, ServiceUnavailable, bare, one_line
-from harr.io.retry import is_transient, retry
+from harr.io.retry import is_transient, retry, unavailable
 from harr.params.servers import ServerParams
 from harr.services.bounded import AnswerTooLarge, bounded_client, call_within, retry_after
+from harr.services.failures import connection_remedy
 
 if TYPE_CHECKING:  # loading it takes half a second, for which only those wait who ask a server
     from openai import APIStatusError, OpenAI
@@ -23,6 +24,8 @@ if TYPE_CHECKING:  # loading it takes half a second, for which only those wait w
 
 GRACE_SECONDS = 1.0
 """What an attempt may take beyond its time-outs, which the client itself should meet."""
+FIRST_SECONDS = 5.0
+"""Number of seconds in which a server that never answered must begin to listen."""
 REST_SECONDS = 30.0
 """Number of seconds in which an address that did not answer is not asked while others are there."""
 TOO_LONG = re.compile(
@@ -44,6 +47,10 @@ class TooManyRequests(ServiceUnavailable):
     def __init__(self, text: str, wait_seconds: float) -> None:
         super().__init__(text)
         self.wait_seconds = wait_seconds
+
+
+class NobodyListens(ServiceUnavailable):
+    """A connection to a server was refused."""
 
 
 class ContextLengthExceeded(ParamsError):
@@ -69,8 +76,9 @@ class Service:
 
     An attempt may take ``timeout_seconds``, whatever trickles in. Time-outs, refused connections and the answers 408,
     409, 429 and 5xx are tried again, with growing, jittered pauses, until ``deadline_seconds`` are over: a server may
-    be restarted. Of several addresses of one model the least loaded is asked; one that does not answer rests,
-    which is printed, and the attempt is made elsewhere. ``retries`` and ``timeouts`` count.
+    be restarted. A refused connection to one that never answered is tried for ``FIRST_SECONDS``. Of several addresses
+    of one model the least loaded is asked; one that does not answer rests, which is printed, and the attempt is made
+    elsewhere. ``retries`` and ``timeouts`` count.
 
     The key is read from the environment variable ``key_variable`` and appears in no message; nor does a password in
     the address.
@@ -113,6 +121,7 @@ class Service:
         self._lock = threading.Lock()
         self.where = self._addresses[0].where + (f" and {more} more" if (more := len(server.urls) - 1) else "")
         self.retries = self.timeouts = 0
+        self._answered = False
 
     def ask(self, attempt: "Callable[[Client], Any]") -> Any:
         """Return what ``attempt`` gets from the client; None for an answer that does not speak the protocol.
@@ -122,7 +131,18 @@ class Service:
             PromptTooLong: the server refuses the request for the length of its prompt.
             ParamsError: it refuses the request for another reason (address, model, key).
         """
-        return retry(lambda: self._attempt(attempt), self._deadline, tell=self._count)
+        begun = time.monotonic()
+
+        def may_come(error: Exception) -> bool:
+            patient = not isinstance(error, NobodyListens) or time.monotonic() - begun < self._patience
+            return unavailable(error) and patient
+
+        return retry(lambda: self._attempt(attempt), self._deadline, may_come, tell=self._count)
+
+    @property
+    def _patience(self) -> float:
+        """How many seconds nobody may listen: one that has answered is restarted, perhaps."""
+        return self._deadline if self._answered else min(FIRST_SECONDS, self._deadline)
 
     def _attempt(self, attempt: "Callable[[Client], Any]") -> Any:
         with self._lock:
@@ -152,19 +172,28 @@ class Service:
         from openai import APIConnectionError, APIResponseValidationError, APIStatusError, APITimeoutError
 
         try:
-            return call_within(self._timeout + GRACE_SECONDS, lambda: attempt(address.client))
+            answer = call_within(self._timeout + GRACE_SECONDS, lambda: attempt(address.client))
+            self._answered = True
+            return answer
         except (APIConnectionError, TimeoutError) as error:  # APITimeoutError is one of these
             if isinstance(error.__cause__, AnswerTooLarge):
                 raise ParamsError(f"{address.where}: the answer is not read: {error.__cause__}") from None
             waited = isinstance(error, APITimeoutError | TimeoutError)
             with self._lock:
                 self.timeouts += waited
-            reason = f"no answer within {self._timeout:g} s" if waited else "connection failed"
-            raise ServiceUnavailable(
-                f"{address.where}: {reason}, tried for {self._deadline:g} s; start the server, "
-                f"or mend {self._server.place} (urls, concurrency, timeout_seconds, deadline_seconds)"
+            if waited:
+                raise ServiceUnavailable(
+                    f"{address.where}: no answer within {self._timeout:g} s, tried for {self._deadline:g} s; see the "
+                    f"server's log, or mend {self._server.place} (concurrency, timeout_seconds, deadline_seconds)"
+                ) from None
+            cause = one_line(error.__cause__ or error, secret=self._key)
+            remedy = connection_remedy(cause, str(address.client.base_url), f"{self._server.place}.urls")
+            kind = NobodyListens if "refused" in cause else ServiceUnavailable
+            raise kind(
+                f"{address.where}: connection failed, tried for {self._patience:g} s ({cause}); {remedy}"
             ) from None
         except APIStatusError as error:
+            self._answered = True
             raise self._refusal(address.where, error) from None
         except (APIResponseValidationError, ValueError, RecursionError):
             return None  # a page that claims to be JSON, or brackets without end
@@ -173,7 +202,8 @@ class Service:
         with self._lock:
             self.retries += 1
             if self.retries == 1 and len(self._addresses) == 1:
-                line = f"{self.where} does not answer yet; it is asked again, for {self._deadline:g} s at most"
+                patience = self._patience if isinstance(error, NobodyListens) else self._deadline
+                line = f"{self.where} does not answer yet; it is asked again, for {patience:g} s at most"
                 tqdm.write(line, file=sys.stderr)
 
     def _refusal(self, at: str, error: "APIStatusError") -> HarrError:

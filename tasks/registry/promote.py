@@ -15,6 +15,7 @@ from tasks.registry.gate import Row, judge
 from tasks.registry.history import PREVIOUS, PROMOTED, champions, move
 from tasks.registry.register import CANDIDATE, ROLLED_BACK
 from tasks.registry.replay import replay_of
+from tasks.runtime.output import width
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import done_once, look_up, service, uploading
 from tasks.tracking.execution import is_alive, machine, process_name, this_process
@@ -58,7 +59,7 @@ def promote(params: Params, *, again: bool = False) -> str:
                 note(client, candidate)
             with uploading("promotion.html"):
                 client.log_text(candidate.run_id, verdict.page, "promotion.html")
-            print(f"{table(verdict.conditions)}\nkept as promotion.html with run {candidate.run_id}")
+            print(f"{table(verdict.conditions, width())}\nkept as promotion.html with run {candidate.run_id}")
             if verdict.refusal:
                 raise PromotionRefused(f"{verdict.refusal}; the alias stays where it is")
             if champions(client, name) != past:  # a champion that is played again may take longer than LEASE_SECONDS
@@ -145,7 +146,7 @@ def lock_promotion(client: Any, name: str) -> Iterator[None]:
         PromotionRefused: another ran for WAIT_SECONDS.
     """
     lock, deadline = f"{name}.promotion", time.monotonic() + WAIT_SECONDS
-    mark = f"A promotion under way, by {this_process()} ({process_name()})"
+    mark, waits = f"A promotion under way, by {this_process()} ({process_name()})", False
     while not done_once(client.create_registered_model, lock, description=mark):
         holder = look_up(client.get_registered_model, lock)
         if holder is None:
@@ -157,6 +158,9 @@ def lock_promotion(client: Any, name: str) -> Iterator[None]:
         elif time.monotonic() > deadline:
             raise PromotionRefused(f"{holder.description} has {name} since {WAIT_SECONDS:.0f} s; try again later")
         else:
+            if not waits:
+                print(f"{holder.description} has {name}; waiting, at most {WAIT_SECONDS:.0f} s")
+            waits = True
             time.sleep(0.3)
     try:
         yield

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 from harr.errors import HarrError, printable
@@ -52,11 +53,13 @@ def machine_fault(error: Exception) -> str:
     'data/vectors/x: the disk is full; what is finished is kept; '
     >>> machine_fault(ModuleNotFoundError("No module named 'prefect'", name="prefect"))
     "package prefect is not installed; run `pip install 'harr[pipeline]'`"
+    >>> machine_fault(ModuleNotFoundError("No module named 'lxml_html_clean'", name="lxml_html_clean"))
+    'package lxml_html_clean is not installed; run `pip install lxml-html-clean`'
     >>> machine_fault(ValueError("no"))
     ''
     """
     if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] not in OURS:
-        return f"package {error.name} is not installed; run `pip install 'harr[pipeline]'`"
+        return f"package {error.name} is not installed; run `pip install {_install(error.name or '')}`"
     if isinstance(error, ImportError) and "SOCKS proxy" in str(error):  # httpx, of one that the environment names
         names = [name for name, value in os.environ.items() if name.lower().endswith("_proxy") and "socks" in value]
         return f"the variable {' and '.join(names)} names a SOCKS proxy; run `pip install 'httpx[socks]'`, or unset it"
@@ -73,3 +76,13 @@ def machine_fault(error: Exception) -> str:
     where = getattr(error, "filename2", None) or getattr(error, "filename", None) or Path().resolve()
     fault, remedy = DISK_FAULTS[number]
     return f"{where}: {fault}; what is finished is kept; {remedy} and run the same command again"
+
+
+def _install(module: str) -> str:
+    """Return what to install for a module: the extra of the pipeline where that brings it, else its package."""
+    package = module.split(".")[0].replace("_", "-")
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        for line in metadata.requires("harr") or ():
+            if re.match(rf"{re.escape(package)}\b(?!-)", line) and "pipeline" in line:
+                return "'harr[pipeline]'"
+    return package

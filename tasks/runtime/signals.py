@@ -124,6 +124,7 @@ def _stop(number: int, frame: object) -> None:
 def _leave(number: int) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0)
     _Left.number = number
+    progress.begin_to_leave()
     if is_main_process() and not _Left.reported:
         _Left.reported = True
         _tell("stopped; finished work is kept, run the same command again to go on")

@@ -1,14 +1,20 @@
 """The errors of MLflow's clients in one line each: its store is not there, not now, or says no."""
 
+import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from harr.errors import DamagedFile, HarrError, ServiceUnavailable, bare
+from harr.errors import DamagedFile, HarrError, ServiceUnavailable, bare, one_line
+from harr.services.failures import connection_remedy
 
 BROKEN = re.compile("file is not a database|database disk image is malformed")
+ANSWERED = re.compile(r"failed with error code (\d+)|response body was not in a valid JSON format")
+"""How MLflow's client says that a server did answer; without a number: with what is no MLflow."""
+CAUSE = re.compile(r"Caused by \w+\([\"']?|>: |connection: ")
+"""What stands before the cause in an error of urllib3."""
 ASKING = threading.RLock()
 """One thread of a process asks MLflow at a time: of two that load its modules at once one gets half of them, and two
 that open a run for one report make two."""
@@ -54,12 +60,23 @@ def _as_ours(error: Any) -> Exception:
         )
     if error.error_code == "TEMPORARILY_UNAVAILABLE":  # the database behind it, or mlflow.db itself
         return ServiceUnavailable(f"the MLflow store is busy or away ({message.splitlines()[0]})")
-    if "API request to" not in message:
+    if not message.startswith("API request to"):
         return Refused(f"MLflow refuses this: {bare(message.splitlines()[0])[:300]}")
+    if answered := ANSWERED.search(message):
+        kind = ServiceUnavailable if int(answered[1] or 500) >= 500 else Refused
+        return kind(f"at MLflow's address: {one_line(message, 300)}")
+    where, _, why = bare(message.removeprefix("API request to ")).partition(" failed with ")
+    cause = one_line(CAUSE.split(why)[-1].strip("'\")"))
+    setting = setting_of(where)
     return ServiceUnavailable(
-        f"the MLflow server does not answer ({bare(message.split(' failed')[0])}); "
-        "start it, or clear tracking.uri to keep runs in mlflow.db"
+        f"the MLflow server does not answer ({where}: {cause}); {connection_remedy(cause, where, setting)}"
     )
+
+
+def setting_of(address: str, environment: Mapping[str, str] = os.environ) -> str:
+    """Return what names the server of an address: the variable, if it does, else tracking.uri."""
+    named = bare(environment.get("MLFLOW_TRACKING_URI", "")).rstrip("/")
+    return "the variable MLFLOW_TRACKING_URI" if named and bare(address).startswith(named) else "tracking.uri"
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import Any, get_origin
 
 import psutil
 
-from harr.errors import DamagedFile, bare
+from harr.errors import DamagedFile, HarrError, bare
 from harr.io.files import digest_of, read_state, write_json
 from harr.params import Params
 from tasks.paths import NOTES, RUNS
@@ -99,7 +99,13 @@ def open_run(client: Any, report: Report) -> Any:
     """Return MLflow's run of a report: found by its tag, else made under the parent of its execution."""
     if client.get_experiment_by_name(report.experiment) is None:
         done_once(client.create_experiment, report.experiment)
-    experiment = client.get_experiment_by_name(report.experiment).experiment_id
+    entry = client.get_experiment_by_name(report.experiment)
+    experiment = entry.experiment_id
+    if entry.lifecycle_stage == "deleted":
+        raise HarrError(
+            f"experiment {report.experiment!r} was deleted in MLflow; `mlflow experiments restore -x {experiment}` brings "
+            "it back, or name another in tracking.experiment"
+        )
     runs = client.search_runs([experiment], f"tags.`harr.report` = '{report.name}'", max_results=1)
     run = runs[0] if runs else _make(client, experiment, report)
     prefixes = tuple(f"{section}." for section in report.sections) or ("",)

@@ -63,7 +63,10 @@ def test_preview_tells_and_exports_the_questions(place: Path, harr: Run) -> None
 def test_a_failure_is_exit_1_with_its_fix(place: Path, harr: Run) -> None:
     done = harr("doctor", **AWAY)
     assert done.returncode == 1 and done.stderr == ""
-    assert "fix: prefect server start" in done.stdout and "PREFECT_API_URL http://127.0.0.1:9/api" in done.stdout
+    assert (
+        "fix: start the server, or correct PREFECT_API_URL" in done.stdout
+        and "PREFECT_API_URL http://127.0.0.1:9/api" in done.stdout
+    )
     assert "1 to mend" in done.stdout
     findings = json.loads(harr("doctor", "--json", **AWAY).stdout)["findings"]
     assert [one["subject"] for one in findings if one["level"] == "fail"] == ["Prefect"]

@@ -111,7 +111,7 @@ def test_a_promotion_that_keeps_the_champion_is_complete(
 def test_dvc_runs_a_stage_in_a_recipe_s_folder_or_says_why_not(place: Path) -> None:
     """A zip of the project, unpacked, is of no git repository; DVC says only that."""
     shutil.copytree(ROOT / ".dvc", ".dvc", ignore=shutil.ignore_patterns("tmp", "cache"))
-    with pytest.raises(StageFailed, match=r"DVC wants a git repository: git init, or `dvc config --local core\.no_scm"):
+    with pytest.raises(StageFailed, match=r"is not a git repository; git init, or `dvc config --local core\.no_scm"):
         reproduce(["one"], Path(), "")
     Path(".dvc/config.local").write_text("[core]\n    no_scm = true\n")
     with prepare("smoke") as made:

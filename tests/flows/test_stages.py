@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.stages import read_stages
+from flows.stages import dvc_status, read_stages
 from harr.errors import HarrError
 
 pytestmark = pytest.mark.services
@@ -72,10 +72,36 @@ def test_a_change_is_named(files: dict[str, str], reasons: tuple[str, ...], plac
     assert second.state == ("changed" if "out/a" in files else "follows")
 
 
+def test_a_frozen_stage_is_no_fresh_one(place: Path) -> None:
+    """`dvc repro` passes over it, whatever changed."""
+    (place / "dvc.yaml").write_text(STAGES.replace("  second:", "    frozen: true\n  second:"))
+    (place / "code/new.py").write_text("4")
+    first, second = read_stages(place)
+    assert (first.state, first.reasons, second.state) == ("frozen", ("`dvc unfreeze first` lets it run",), "fresh")
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("unexpected error - 'getpwuid(): uid not found: 12345'", "do what DVC says"),
+        ("/x is not a git repository", "git init, or `dvc config --local core.no_scm true`"),
+        ("'./dvc.yaml' is invalid.", "bring it back with git (`git checkout` it), or correct it by hand"),
+    ],
+)
+def test_a_remedy_follows_from_what_dvc_says(
+    said: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = subprocess.CompletedProcess([], 255, "", f"ERROR: {said}\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(HarrError) as told:
+        dvc_status(tmp_path)
+    assert str(told.value) == f"dvc status: {said}; {remedy}"
+
+
 def test_a_folder_without_dvc_or_git(tmp_path: Path) -> None:
     with pytest.raises(HarrError, match="dvc init"):
         read_stages(tmp_path)
     (tmp_path / ".dvc").mkdir()
     (tmp_path / "dvc.yaml").write_text("stages: {}")
-    with pytest.raises(HarrError, match=r"is not a git repository; git init, or `dvc config core.no_scm true`"):
+    with pytest.raises(HarrError, match=r"is not a git repository; git init, or `dvc config --local core.no_scm true`"):
         read_stages(tmp_path)

@@ -1,5 +1,6 @@
 """Checks of the machine: each is seen to be content, and to find the fault that it is for."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from flows.doctor import machine
-from flows.doctor.machine import check_versions, check_vllm
+from flows.doctor.machine import check_git, check_versions, check_vllm
 from flows.doctor.servers import check_secrets, servers
 from harr.params import Params
 from harr.params.servers import ServerParams
@@ -43,6 +44,18 @@ def test_versions_that_break_prefect_are_failures(tmp_path: Path, monkeypatch: p
             found = {one.subject: one for one in check_versions(tmp_path)}[name]
         assert found.level == "fail" and found.fix.startswith(f'pip install "{name}<')
         assert f"{version} {effect}" in found.found
+
+
+def test_a_remedy_follows_from_what_git_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    (found,) = check_git(tmp_path)
+    assert found.fix == "git init && git add . && git commit -m start"
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own, for its tests
+    (found,) = check_git(tmp_path)
+    assert "dubious ownership" in found.found
+    assert found.fix == f"git config --global --add safe.directory {tmp_path}, if you trust its owner"
 
 
 @pytest.mark.fault(34)

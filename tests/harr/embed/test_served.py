@@ -135,7 +135,7 @@ def test_after_a_lasting_failure_the_next_run_goes_on_at_its_shard(
     """One that comes back in time is asked again within the run."""
     answers.away = range(1 + 4 + 4 + 1, 1_000)  # after the check and two shards, as the third begins
     short = asked_encoder(encoder, server, deadline_seconds=0.2)
-    with pytest.raises(ServiceUnavailable, match=r"connection failed.*start the server, or mend servers\.gpu"):
+    with pytest.raises(ServiceUnavailable, match=r"connection failed.*check servers\.gpu\.urls"):
         embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work", short)
     assert not (tmp_path / "out").exists()
     asked = len(server.bodies)

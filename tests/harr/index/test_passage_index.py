@@ -235,6 +235,26 @@ def test_reading_changes_no_file_and_another_process_is_kept_out(built: Path) ->
     assert digests(built / "index") == before
 
 
+@pytest.mark.parametrize(
+    ("fault", "kind", "said"),
+    [
+        (PermissionError(13, "Permission denied", "milvus.db/LOCK"), PermissionError, "Permission denied"),
+        (ValueError("manifest"), DamagedFile, r"cannot be opened \(manifest\); run `dvc repro -f -s index`"),
+        (None, ServiceUnavailable, r"can be opened, but Milvus Lite does not answer in this process \(no channel\)"),
+    ],
+)
+def test_a_folder_that_does_not_open_is_not_called_locked_or_damaged_unless_it_is(
+    fault: Exception | None, kind: type[Exception], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise MilvusException(message="no channel")
+
+    monkeypatch.setattr(milvus_client, "MilvusClient", refuse)
+    monkeypatch.setattr("milvus_lite.db.MilvusLite", MagicMock(side_effect=fault))
+    with pytest.raises(kind, match=said):
+        milvus_client.connect(IndexParams(), str(tmp_path / "milvus.db"))
+
+
 def test_an_address_has_what_a_folder_has_for_several_readers(built: Path, lite_uri: str, tmp_path: Path) -> None:
     params, out = IndexParams(uri=lite_uri, batch_size=50), tmp_path / "index"
     passages, vectors = Passages.open(built / "corpus"), Vectors.open(built / "vectors")

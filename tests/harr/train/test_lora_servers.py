@@ -153,7 +153,7 @@ def test_a_server_that_is_not_there_or_takes_no_lora_is_one_line(
 ) -> None:
     with served(Vllm(setup.language_model)) as url:
         gone = url
-    with pytest.raises(ServiceUnavailable, match=r"connection failed, tried for 0\.1 s; .* servers\.gpus") as caught:
+    with pytest.raises(ServiceUnavailable, match=r"connection failed, tried for 0\.1 s .* servers\.gpus") as caught:
         train(params(gone, deadline=0.1), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert gone in str(caught.value) and "\n" not in str(caught.value)
     plain = Vllm(setup.language_model)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from mlflow import MlflowClient
+from serving import running
 
 from harr.errors import DamagedFile, ServiceUnavailable
 from harr.evaluate.summary import summarise
@@ -110,6 +111,68 @@ def test_a_store_that_cannot_be_written_or_read_is_one_line(stored: Path, capfd:
     told = r"the MLflow store, mlflow.db or what tracking.uri names, is damaged \(file is not a database\); restore"
     with pytest.raises(DamagedFile, match=told), service():
         client_of(f"sqlite:///{stored}/other.db").search_experiments()
+
+
+@pytest.mark.parametrize(
+    ("answer", "variable", "kind", "said"),
+    [
+        (
+            None,
+            "",
+            ServiceUnavailable,
+            r"/api/2.0/.*: \[Errno 111\] Connection refused\); start.*, or correct tracking\.uri$",
+        ),
+        (None, "{address}", ServiceUnavailable, r"or correct the variable MLFLOW_TRACKING_URI$"),
+        (
+            (403, "no"),
+            "",
+            Refused,
+            r"at MLflow's address: API request to endpoint .* failed with error code 403 .* 'no'",
+        ),
+        ((503, "later"), "", ServiceUnavailable, r"search: too many 503 error responses\); check"),
+        ((200, "<html>"), "", ServiceUnavailable, r"at MLflow's address: .* not in a valid JSON format"),
+    ],
+)
+def test_what_mlflow_s_client_says_is_handed_on(
+    answer: Any, variable: str, kind: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that answers is not away, and a variable is not blamed on params.yaml."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(answer[0])
+            self.send_header("Content-Length", str(len(answer[1])))
+            self.end_headers()
+            self.wfile.write(answer[1].encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    with running(Handler) as address:
+        if answer:
+            with pytest.raises(kind, match=said), service():
+                client_of(address).search_experiments()
+    if not answer:  # nobody is there any more
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", variable.format(address=address))
+        with pytest.raises(kind, match=said), service():
+            client_of(address).search_experiments()
+
+
+def test_a_deleted_experiment_is_named_and_what_was_reported_waits(
+    stored: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = MlflowClient()
+    number = client.create_experiment("harr")
+    client.delete_experiment(number)
+    with tracked_run("train", Params.load()) as run:
+        run.log(0, {"loss": 3.0})
+    told = capsys.readouterr().err
+    assert f"experiment 'harr' was deleted in MLflow; `mlflow experiments restore -x {number}` brings it back" in told
+    assert "stage train is reported later" in told and len(list(NOTES.glob("*.json"))) == 1
+    client.restore_experiment(number)
+    assert send_reports() == ["reported to MLflow: stage train, FINISHED"]
+    (only,) = stage_runs()
+    assert only.data.metrics == {"loss": 3.0}
 
 
 @pytest.mark.parametrize(("status", "kind"), [(403, Refused), (503, ServiceUnavailable)])

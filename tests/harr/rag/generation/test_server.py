@@ -3,15 +3,17 @@
 import re
 import threading
 import time
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import chat, completion, serving
+from serving import chat, completion, running, send_json, serving
 
 from harr.builders.generators import build_generator
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.rag.generation.server import ServerGenerator
+from harr.services import openai_client
 from harr.types import Generate, TruncatedCompletion
 from tasks.paths import PLACES
 from tests.serving import asking
@@ -128,9 +130,35 @@ def test_a_slow_server_is_left_at_the_deadline() -> None:
 def test_an_unreachable_server_is_one_clear_line() -> None:
     with serving(echo) as served:
         address = served.base_url
-    with pytest.raises(ServiceUnavailable, match=r"connection failed, tried for 0\.1 s; start the server") as caught:
+    with pytest.raises(
+        ServiceUnavailable, match=r"connection failed, tried for 0\.1 s \(.*refused\); start the server"
+    ) as caught:
         generator(address, concurrency=1).complete(ask(*"abc"))
     assert address in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_server_that_never_answered_is_given_seconds_and_one_that_did_its_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Once(BaseHTTPRequestHandler):  # HTTP/1.0: no connection outlives its answer
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            send_json(self, 200, completion("yes"))
+
+        def log_message(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(openai_client, "FIRST_SECONDS", 0.2)
+    with running(Once) as address:
+        player = generator(address, deadline_seconds=3.0)
+        assert player.complete([Generate(prompt="a")]) == ["yes"]
+        absent = generator(address, deadline_seconds=300.0)
+    began = time.perf_counter()
+    with pytest.raises(ServiceUnavailable, match=r"tried for 0\.2 s"):
+        absent.complete([Generate(prompt="a")])
+    first = time.perf_counter() - began
+    with pytest.raises(ServiceUnavailable, match=r"tried for 3 s"):
+        player.complete([Generate(prompt="b")])
+    assert first < 60 and time.perf_counter() - began - first > 1, "it may be restarted"
 
 
 @pytest.mark.fault(11)
