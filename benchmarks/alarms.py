@@ -22,13 +22,13 @@ from harr_audits.exploits import EXPLOITS, audit, named
 from harr_encyclopaedia.scripted import Scripted
 from harr_encyclopaedia.world import make_world
 
+from harr.characters import normalise
 from harr.params import Params
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.rag.retrieval.rewritten import RULES, Rewritten, rewrite_query
 from harr.rag.rollout import play
 from harr.rag.scoring.terms import answer_f1
-from harr.rag.scoring.text import normalise
 from harr.types import Episode, Generate, Generator, Passage, Pipeline, Question, Retrieval, Retriever, Search
 from tasks.paths import ADAPTER, CORPUS, INDEX, PLACES, QUESTIONS, VECTORS, WORK
 

@@ -35,6 +35,7 @@ from harr.builders.generators import language_model_facts
 from harr.builders.pipeline import build_pipeline
 from harr.builders.places import Places
 from harr.builders.players import open_generator, open_players, open_samplers
+from harr.characters import normalise
 from harr.compute.products import use_onednn
 from harr.corpus.passages import read_questions
 from harr.evaluate.intervals import resample
@@ -48,7 +49,6 @@ from harr.rag.pipelines.replies import messages, passages_text
 from harr.rag.rollout import play
 from harr.rag.scoring.judge import grade_of
 from harr.rag.scoring.terms import answer_em
-from harr.rag.scoring.text import normalise
 from harr.types import Episode, Generate, Generator, Passage, Question
 
 TEMPLATE = "{% for message in messages if message.role == 'user' %}{{ message.content }}\n{% endfor %}"

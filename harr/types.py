@@ -5,15 +5,15 @@ is sent their answers; ``harr.rag.rollout.play`` drives many of them at once. A 
 requests: a :class:`Retriever` finds passages, a :class:`Generator` writes text.
 """
 
-import re
 from collections.abc import Callable, Generator as PyGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Protocol
-from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
+
+from harr.characters import list_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Question:
         ('who', 'q2-0')
         """
         is_own_story = all(pid.startswith(f"{self.id}-") for pid in self.gold_ids)
-        words = " ".join(re.findall(r"\w+", normalize("NFC", self.text).casefold())) or self.text
+        words = " ".join(list_words(self.text)) or self.text
         return (words, *self.gold_ids) if is_own_story else (words,)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harr.arms import ARMS, TRAINED
 from harr.evaluate.summary import Summary, flat_rows, headline, headlines, parts_of, rival_of
-from harr.evaluate.tables import comparisons, is_share, label, percent, plain, spread, table
+from harr.evaluate.tables import comparisons, describe_silent_arms, is_share, label, percent, plain, spread, table
 
 
 def headline_figures(summary: Summary) -> dict[str, float]:
@@ -35,7 +35,8 @@ GAIN = {"gain": "gain", "gain_low": "low", "gain_high": "high"}
 
 
 def headline_words(summary: Summary) -> str:
-    """Return what an evaluation means, in a sentence; of several settings in one each."""
+    """Return what an evaluation means, in a sentence; of several settings in one each; and a line for every arm that
+    scored nothing."""
     lines = []
     for setting, part, lead in scored_parts(summary):
         before, cell, other = f"{setting}: " if setting else "", part["arms"][TRAINED][lead], rival_of(part, lead, ARMS)
@@ -49,7 +50,7 @@ def headline_words(summary: Summary) -> str:
         verdict = "beats" if gain["low"] > 0 else "stays behind" if gain["high"] < 0 else "is not told apart from"
         words = write(gain, "gain", "+.1f" if is_share(lead) else "+.3f").replace(" [", f"{points}{label(lead)} [")
         lines.append(f"{before}{TRAINED} {verdict} {other}, the best arm without training: {words} {on}.")
-    return "\n".join(lines)
+    return "\n".join([*lines, *describe_silent_arms(summary)])
 
 
 def plain_name(name: str) -> str:

@@ -1,6 +1,11 @@
-"""Stages download, embed and index of a small world, in the folder where a test stands; and a build that is stopped."""
+"""Stages download, embed and index of a small world, in the folder where a test stands; a build that is
+stopped; and vectors that are given."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from pymilvus import MilvusClient
 
 from harr.corpus.passages import Passages
@@ -11,6 +16,7 @@ from harr.embed.shards import embed_corpus
 from harr.index.build import build_index
 from harr.index.mentions import build_mentions
 from harr.index.words import build_words
+from harr.io.files import sha256, write_json
 from harr.params import Params
 from tasks.paths import CORPUS, INDEX, MENTIONS, QUESTIONS, VECTORS, WORDS, WORK
 
@@ -36,3 +42,12 @@ def index_world(params: Params) -> None:
     build_index(passages, Vectors.open(VECTORS), params.index, INDEX, WORK / "index")
     build_mentions(passages, MENTIONS, WORK / "mentions")
     build_words(passages, WORDS, WORK / "words")
+
+
+def write_vectors(folder: Path, vectors_ND: NDArray[np.float32], identity: str) -> Vectors:
+    folder.mkdir()
+    np.save(folder / "vectors-00000.npy", vectors_ND)
+    shard = {"file": "vectors-00000.npy", "rows": len(vectors_ND), "sha256": sha256(folder / "vectors-00000.npy")}
+    size = {"rows": len(vectors_ND), "width": vectors_ND.shape[1]}
+    write_json(folder / "manifest.json", {"identity": identity, **size, "shards": [shard]})
+    return Vectors.open(folder)

@@ -60,7 +60,7 @@ def test_a_name_is_of_one_thing_and_few_modules_are_loose() -> None:
     stems = Counter(path.stem for path in harr)
     found += [f"module {stem}" for stem, count in stems.items() if count > 1 and stem not in {*SAME_STEM, "__init__"}]
     assert not found, found
-    assert len(list((ROOT / "harr").glob("*.py"))) <= 5
+    assert len(list((ROOT / "harr").glob("*.py"))) <= 6
 
 
 @pytest.mark.parametrize(

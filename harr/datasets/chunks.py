@@ -2,6 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+import regex
+
+_STOP = regex.compile(r"[\p{STerm}--\p{ASCII}]", regex.V1)
+"""A full stop of a script that may set no space after it."""
 Spans = Callable[[str], Sequence[tuple[int, int]]]
 """Where every token of a text begins and ends, in characters; special tokens are left out."""
 
@@ -40,6 +44,8 @@ def _end(text: str, tokens: Sequence[tuple[int, int]], start: int, room: int) ->
     words = 0
     for end in range(full, start, -1):
         here = tokens[end - 1][1]
+        if _STOP.match(text[here - 1]):
+            return end
         if tokens[end][0] == here:  # within a word
             continue
         if text[here - 1] == "." or text[here] == "\n":

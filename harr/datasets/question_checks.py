@@ -1,19 +1,16 @@
 """Questions that could not be scored fairly: answers that say nothing, gold that is not given, train that is test."""
 
-import re
-import string
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import ceil
 
+from harr.characters import list_words, normalise
 from harr.types import Question
 
 ALIKE = 0.8
 """Share of their words that two questions have in common, from which on they are nearly the same."""
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def says_nothing(answer: str) -> bool:
@@ -22,7 +19,7 @@ def says_nothing(answer: str) -> bool:
     >>> says_nothing(""), says_nothing("The"), says_nothing("A 3")
     (True, True, False)
     """
-    return not _ARTICLES.sub(" ", answer.lower().translate(_NO_PUNCTUATION)).split()
+    return not normalise(answer)
 
 
 def with_sound_answers(questions: Iterable[Question]) -> tuple[list[Question], int]:
@@ -85,4 +82,4 @@ def _same_answer(one: Question, other: Question) -> bool:
 
 
 def _fold(text: str) -> str:
-    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))
+    return " ".join(list_words(unicodedata.normalize("NFKC", text)))

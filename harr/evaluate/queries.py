@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from harr.rag.scoring.text import normalise
+from harr.characters import normalise
 from harr.types import Episode, Passage
 
 

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from harr.characters import normalise
 from harr.evaluate.play import Game
-from harr.rag.scoring.text import normalise
 from harr.types import Episode, Generator, Question
 
 Group = tuple[Episode, ...]

@@ -241,6 +241,17 @@ def headlines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return _headlines(measured.values())
 
 
+def list_silent_arms(summary: Summary) -> list[str]:
+    """Return the arms that scored nothing in any headline metric, which is a fault and no result: a gain over such an
+    arm says nothing.
+
+    >>> list_silent_arms({"arms": {"bm25": {"recall": {"mean": 0.0}}, "frozen": {"recall": {"mean": 0.2}}}})
+    ['bm25']
+    """
+    scores = {arm: [row[name]["mean"] for name in HEADLINES if name in row] for arm, row in summary["arms"].items()}
+    return [arm for arm, means in scores.items() if means and not any(means) and arm != TRAINED]
+
+
 def headline(summary: Summary) -> str:
     """Return the metric that leads: the first of HEADLINES that any arm has.
 

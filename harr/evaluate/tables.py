@@ -5,7 +5,7 @@ from textwrap import fill
 from typing import Any
 
 from harr.arms import ARMS, TRAINED
-from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, flat_rows, headline, headlines
+from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, flat_rows, headline, headlines, list_silent_arms
 from harr.params.measures import MEASURES
 
 LABELS = {
@@ -152,21 +152,31 @@ def comparisons(summary: Summary, lead: str) -> tuple[dict[str, dict[str, Any]],
     """Return the gains of ``trained`` over every other arm in the metric ``lead``, as they hold all at once, and what
     they rest on, in words; without ``trained`` the gains of the others over the baseline, each by itself.
 
-    The gain over an arm stands under its name. One with an arm that was trained once has no ``p``.
+    There is none over an arm that scored nothing (:func:`list_silent_arms`), and the words name it. The gain over an arm stands under its name. One with an arm that was trained once has no ``p``.
     """
+    silent = list_silent_arms(summary)
+    faults = "".join(f"\n{line}" for line in describe_silent_arms(summary))
     contrasts = {pair: gains[lead] for pair, gains in summary.get("contrasts", {}).items() if lead in gains}
     if not contrasts:
-        alone = {arm: dict(gains[lead]) for arm, gains in summary["paired"].items() if lead in gains}
-        return alone, "Each comparison by itself; the intervals are over questions." if alone else ""
+        paired = {} if baseline_of(summary) in silent else summary["paired"]
+        alone = {arm: dict(gains[lead]) for arm, gains in paired.items() if lead in gains}
+        words = "Each comparison by itself; the intervals are over questions." if alone else ""
+        return alone, words + faults if alone else ""
     gains = {pair.removeprefix(f"{TRAINED}-"): dict(gain) for pair, gain in contrasts.items()}
-    together = {arm: gain | gain.get("family", {}) for arm, gain in gains.items()}
+    together = {arm: gain | gain.get("family", {}) for arm, gain in gains.items() if arm not in silent}
     at_once = f"hold for all {len(gains)} comparisons at once (min-P)" if len(gains) > 1 else ""
     if any("p" not in gain for gain in gains.values()):
         once = "Trained arms have 1 run: no p values; intervals are over questions and say nothing\nof other seeds"
-        return together, f"{once}; they {at_once}." if at_once else f"{once}."
+        return together, (f"{once}; they {at_once}." if at_once else f"{once}.") + faults
     seeds = max(len(gain["seeds"]) for gain in gains.values())
     over = f"Intervals are over {f'{seeds} seeds and all questions' if seeds else 'questions'}"
-    return together, f"{over}; they and the p values\n{at_once}." if at_once else f"{over}."
+    return together, (f"{over}; they and the p values\n{at_once}." if at_once else f"{over}.") + faults
+
+
+def describe_silent_arms(summary: Summary) -> list[str]:
+    """Return a line for every arm that scored nothing."""
+    tail = "scores 0.0 on all questions, which is a fault and no rival; see what it found in the report"
+    return [f"{arm} {tail}." for arm in list_silent_arms(summary)]
 
 
 def runs(seeds: Sequence[float]) -> str:

@@ -4,19 +4,18 @@ An episode becomes the rows that :mod:`harr.generator.demonstrations` reads: raw
 conversation. The model's turns are marked, with the stop string that ended them, which servers cut off.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from harr.characters import WORD, fold
 from harr.generator.demonstrations import Piece
 from harr.types import Episode, Turn
 
 BEGIN = "<think>"
 SHORTEST = 4
 """Minimum length of an answer that counts as leaked: "yes" stands anywhere."""
-_WORD = re.compile(r"\w+")
 Row = dict[str, Any]
 
 
@@ -168,7 +167,7 @@ def add_stop_string(turn: Turn) -> str:
 
 
 def _words(text: str) -> str:
-    return " ".join(["", *_WORD.findall(text.casefold()), ""])
+    return " ".join(["", *WORD.findall(fold(text)), ""])
 
 
 def _length(episode: Episode) -> int:

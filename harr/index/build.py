@@ -29,8 +29,8 @@ from harr.services.milvus_client import REBUILD, Connection, check_full_text, ch
 FLUSH_ROWS = 50_000
 """Number of rows that Milvus Lite flushes at a time; otherwise a million take 7 GB of memory. A server decides itself,
 and with full text all rows must stay together, since Lite counts the words of BM25 per segment."""
-FORMAT = 2
-"""Version of the collection's layout; format 1 had rows as keys."""
+FORMAT = 3
+"""Version of the collection's layout; format 1 had rows as keys, format 2 words of some scripts in parts."""
 AGAIN = "delete its folder and run the same command again"
 
 

@@ -4,6 +4,7 @@ import re
 from functools import cache
 from typing import Any
 
+from harr.characters import spell_words
 from harr.io.extras import optional
 from harr.params.index import IndexParams
 from harr.types import Passage
@@ -44,7 +45,9 @@ def texts_of(passage: Passage, params: IndexParams) -> dict[str, str]:
 
 
 def prepare_text(content: str, stemmer: str = "") -> str:
-    """Return a passage, or its stems, cut to the length of a Milvus field."""
+    """Return the words of a passage or query as the analyzers read them, or their stems, cut to the length of a Milvus
+    field."""
+    content = spell_words(content)
     content = english_stems(content) if stemmer else content
     return content.encode()[:MAX_TEXT_BYTES].decode(errors="ignore")
 

@@ -16,10 +16,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import regex
 from numpy.typing import NDArray
 
+from harr.characters import WORD, fold
 from harr.corpus.passages import Passages
-from harr.index.words import STOP, WORD, check_table, words_of
+from harr.index.words import STOP, check_table, words_of
 from harr.io.extras import optional
 from harr.io.files import draft, write_json
 from harr.io.progress import bar
@@ -27,8 +29,11 @@ from harr.io.progress import bar
 PER_TITLE = 20
 """Maximum number of passages of one title; a document may have been cut into many."""
 BLOCK = 10_000
-_SENTENCE = re.compile(r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b[JSDM]r\.)(?<!\bSt\.)\s+")
+_SENTENCE = regex.compile(
+    r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b[JSDM]r\.)(?<!\bSt\.)\s+|(?<=[\p{STerm}--\p{ASCII}])\s*(?=\S)", regex.V1
+)
 """A gap between sentences: not after an initial ("S. Sylvan Simon") or a short title."""
+_CASELESS = regex.compile(r"\p{Lo}\p{M}*[\p{Lo}--[ªº]]", regex.V1)
 _QUALIFIER = re.compile(r"\s*\([^()]*\)\s*$")
 
 
@@ -57,7 +62,7 @@ class Titles:
         for number, title in enumerate(coded.dictionary.to_pylist()):
             for words in {tuple(WORD.findall(_QUALIFIER.sub("", title))), tuple(WORD.findall(title))}:
                 if words and (len(words) > 1 or is_name(words[0])):
-                    titles_of.setdefault(tuple(word.casefold() for word in words), []).append(number)
+                    titles_of.setdefault(tuple(map(fold, words)), []).append(number)
         self._titles_of = list(titles_of.values())
         self._sizes = list(map(len, titles_of))
         matcher = optional("ahocorasick_rs", "links")
@@ -71,7 +76,7 @@ class Titles:
     def find_mentions(self, text: str) -> list[Mention]:
         """Return the titles that a text names, in order; several may have one name."""
         words = list(WORD.finditer(text))
-        folded = [word.group().casefold() for word in words]
+        folded = [fold(word.group()) for word in words]
         starts = {start: place for place, start in enumerate(accumulate((len(word) + 2 for word in folded), initial=1))}
         mentions = []
         for name, start, _ in self._matcher.find_matches_as_indexes(f" {_space_words(folded)} "):
@@ -96,8 +101,9 @@ def _space_words(words: Sequence[str]) -> str:
 
 
 def is_name(word: str) -> bool:
-    """Return whether a word may be a title by itself: it begins with a capital and is no stop word."""
-    return word[0].isupper() and word.casefold() not in STOP
+    """Return whether a word may be a title by itself: it begins with a capital and is no stop word, or has no case and
+    is more than one sign of a script without spaces."""
+    return (word[0].isupper() and fold(word) not in STOP) or bool(_CASELESS.match(word))
 
 
 def content_words(text: str) -> frozenset[str]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from harr.errors import DamagedFile, IndexMismatch
 from harr.index import kinds
 from harr.index.collection import Keys, content_of, count, where_of
-from harr.index.full_text import english_stems
+from harr.index.full_text import prepare_text
 from harr.io.files import read_manifest
 from harr.params.index import IndexParams
 from harr.services.milvus_client import REBUILD, Connection, connect, explain_errors
@@ -127,8 +127,7 @@ class PassageIndex:
             raise IndexMismatch(f"{self._where} has no BM25 part; set index.full_text: true and run `dvc repro`")
         if len(self._text_hits) > REMEMBERED:
             self._text_hits.clear()
-        stemmed = bool(self._manifest.get("stemmer"))
-        words = {text: english_stems(text) if stemmed else text for text in texts}
+        words = {text: prepare_text(text, self._manifest.get("stemmer", "")) for text in texts}
         searchable = [text for text, query in words.items() if re.search(r"\w", query)]
         if new := [text for text in searchable if len(self._text_hits.get(text, ((), ()))[0]) < n]:
             hits = self._search("terms", [words[text] for text in new], max(n, DEPTH))

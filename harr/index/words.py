@@ -5,7 +5,6 @@ training makes some ten thousand searches. Here the score of every word in every
 arXiv 2407.03618), and a search adds up those of its words.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from itertools import chain
@@ -17,6 +16,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from harr.characters import list_words
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import check_corpus
 from harr.errors import ParamsError
@@ -32,18 +32,17 @@ PART = 50_000
 SCORED = 1 << 20
 """Number of entries that are weighed, and of rows that a search scores, at a time."""
 COUNT = np.dtype([("word", "<i4"), ("row", "<i4"), ("times", "<i4")])
-WORD = re.compile(r"\w+")
 STOP = frozenset(STOP_WORDS.split())
 """Words without content."""
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text that are no stop words, in lower case and in order.
+    """Return the words of a text that are no English stop words, folded and in order.
 
     >>> words_of("Who is the director of the film?")
     ['director', 'film']
     """
-    return [word for word in WORD.findall(text.casefold()) if word not in STOP]
+    return [word for word in list_words(text) if word not in STOP]
 
 
 def build_words(passages: Passages, out: Path, work: Path) -> dict[str, float]:

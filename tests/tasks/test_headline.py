@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from harr.evaluate.summary import summarise
+from harr.evaluate.tables import comparisons, table
 from tasks.headline import arm_figures, evaluation_note, headline_figures, headline_words
 from tasks.registry.figures import figure_tags
 
@@ -31,6 +32,22 @@ def test_the_sentence_claims_what_the_interval_says() -> None:
     assert headline_words(summary(36)).startswith(f"trained beats {arm} +40.0 points of answer F1 [")
     assert headline_words(summary(21)).startswith(f"trained is not told apart from {arm} +2.5 points of answer F1 [")
     assert headline_words(summary(4)).startswith(f"trained stays behind {arm} -40.0 points of answer F1 [")
+
+
+def test_an_arm_that_scores_nothing_is_a_fault_and_no_rival() -> None:
+    """Whether it is one rival of several, or the baseline."""
+    line = "bm25 scores 0.0 on all questions, which is a fault and no rival; see what it found in the report."
+    played: Any = {
+        arm: [[{"id": f"q{i}", "answer_f1": float(i < right), "recall": float(i < right)} for i in range(40)]]
+        for arm, right in {"frozen": 4, "bm25": 0, "trained": 36}.items()
+    }
+    beaten = summarise(played, resamples=200, seed=0)
+    first, told = headline_words(beaten).split("\n")
+    assert first.startswith("trained beats frozen") and told == line
+    assert list(comparisons(beaten, "answer_f1")[0]) == ["frozen"] and line in table(beaten)
+    alone = summarise({name: played[name] for name in ("bm25", "trained")}, resamples=200, seed=0)
+    assert headline_words(alone) == f"trained has 90.0 % answer F1 on 40 questions, 1 run.\n{line}"
+    assert set(headline_figures(alone)) == {"answer_f1", "low", "high", "n", "runs"}
 
 
 def test_what_trained_is_not_compared_with_or_not_there_is_not_made_up() -> None:

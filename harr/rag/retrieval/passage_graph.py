@@ -3,16 +3,17 @@
 Results are cached, since the searches of a question return to the same passages.
 """
 
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
+from harr.characters import fold, list_words
 from harr.corpus.passages import Passages
 from harr.index.mentions import Mentions, content_words
-from harr.index.words import STOP, WORD, WordIndex, words_of
+from harr.index.words import STOP, WordIndex, words_of
 from harr.types import Passage, list_neighbour_chunks
 
 WINDOW = 6
@@ -23,7 +24,7 @@ WORD_HITS = 100
 """Number of hits of a search by words; the first of them are candidates."""
 MAX_CACHED = 100_000
 """Maximum number of passages in the cache."""
-_CAPITAL = re.compile(r"\b[A-Z]\w+")
+_CAPITAL = regex.compile(r"\b(?:[A-Z]|[\p{Lu}--\p{Latin}])[\w\p{N}]+", regex.V1)
 
 
 def stems(text: str) -> frozenset[str]:
@@ -98,7 +99,7 @@ class PassageGraph:
             fits: dict[int, NDArray[np.float32]] = {}
             for title, start, end in self.mentions.list_mentions(source)[:FOLLOWED]:
                 rows = titles.rows(title).tolist()
-                words = WORD.findall(self.read_passages(rows[:1])[0].passage.title.casefold())
+                words = list_words(self.read_passages(rows[:1])[0].passage.title)
                 values = fit(node.passage.text[start:end], frozenset(words), terms - node.title, max(len(terms), 1))
                 fits |= {row: np.maximum(values, fits.get(row, 0.0)) for row in rows if row != source}
             self._named[query, source] = fits
@@ -121,7 +122,7 @@ class PassageGraph:
         if (query, source) not in self._followed:
             (node,) = self.read_passages([source])
             words = [word for word in words_of(query) if word[:5] not in node.words] + words_of(node.passage.title)
-            words += [word.casefold() for word in _CAPITAL.findall(node.passage.text)]
+            words += [fold(word) for word in _CAPITAL.findall(node.passage.text)]
             scores = self.index.find_best(dict.fromkeys(word for word in words if word not in STOP), WORD_HITS)
             scores.pop(source, None)
             best = max(scores.values(), default=1.0)
@@ -142,7 +143,7 @@ def fit(sentence: str, name: frozenset[str], query_stems: frozenset[str], total:
     >>> fit("It was directed by Ada Brown.", frozenset({"ada", "brown"}), frozenset({"direc", "died"}), 2).tolist()
     [1.0, 0.5, 0.5, 0.3333333432674408]
     """
-    words = [word.casefold() for word in WORD.findall(sentence)]
+    words = list_words(sentence)
     at = [place for place, word in enumerate(words) if word in name] or [0]
     query_places = [place for place, word in enumerate(words) if word[:5] in query_stems and word not in name]
     low, high = at[0] - WINDOW, at[-1] + WINDOW

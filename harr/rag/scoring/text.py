@@ -1,26 +1,10 @@
-"""Answer matching as the official SQuAD evaluation script does it (Rajpurkar et al., arXiv 1606.05250)."""
+"""Answer matching as the official SQuAD evaluation script does it (Rajpurkar et al., arXiv 1606.05250); texts in
+other languages than English as MLQA's does."""
 
-import re
-import string
 from collections import Counter
 from collections.abc import Sequence
-from unicodedata import normalize
 
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
-
-
-def normalise(text: str) -> str:
-    """Return a text in lower case, without ASCII punctuation and the articles a, an, the; single spaces.
-
-    Other punctuation (curly quotes, long dashes) stays, as in the official script. Beyond it, letters that are written
-    in two ways in Unicode (NFC, NFD) are the same.
-
-    >>> normalise("The  Beatles' first, an EP!")
-    'beatles first ep'
-    """
-    text = normalize("NFC", text).lower().translate(_NO_PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", text).split())
+from harr.characters import normalise
 
 
 def exact_match(answer: str, golds: Sequence[str]) -> float:

@@ -1,12 +1,12 @@
 """Which passages a question over two could go by: those that share words that few others have."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from harr.characters import list_words
 from harr.types import Passage
 
 SAME = 0.8
@@ -26,7 +26,7 @@ def partners(passages: Sequence[Passage]) -> list[tuple[int, int]]:
     >>> partners([Passage(str(number), text) for number, text in enumerate(texts)])
     [(0, 1), (3, 1)]
     """
-    words = [Counter(re.findall(r"\w\w+", passage.content.casefold())) for passage in passages]
+    words = [Counter(word for word in list_words(passage.content) if len(word) > 1) for passage in passages]
     having = Counter(word for found in words for word in found)
     known = {word: place for place, word in enumerate(sorted(word for word, count in having.items() if count > 1))}
     cells = [(row, word, found[word]) for row, found in enumerate(words) for word in sorted(found) if word in known]

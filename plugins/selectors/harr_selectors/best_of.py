@@ -9,13 +9,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from harr.builders.generators import build_reader
+from harr.characters import normalise
 from harr.evaluate.samples import Group, play_samples
 from harr.params.faults import read_section
 from harr.params.fields import Section
 from harr.params.generator import LocalParams, ServedParams
 from harr.rag.pipelines.replies import messages, passages_text
 from harr.rag.scoring.judge import grade_of
-from harr.rag.scoring.text import normalise
 from harr.types import Episode, Generate, Generator
 from tasks.common import report_usage
 from tasks.paths import PLACES

@@ -37,6 +37,8 @@ def test_a_part_ends_at_the_last_full_stop_that_fits() -> None:
         "The dose is 2.5",
         "mg of it every other day",
     ]
+    # other scripts have a full stop of their own, and no space behind it
+    assert list(chunks("你好。天气很好。我要去北京。", SPANS, 12)) == ["你好。天气很好。", "我要去北京。"]
     assert list(chunks(" \n\t ", SPANS, 16)) == list(chunks("", SPANS, 16)) == []
 
 

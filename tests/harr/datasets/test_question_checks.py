@@ -7,11 +7,12 @@ import pytest
 from downloading import questions, run, write_rows
 from hypothesis import given, settings, strategies as st
 
+from harr.characters import normalise
 from harr.datasets.question_checks import ALIKE, find_near_duplicates, says_nothing
 from harr.datasets.splits import divide
 from harr.errors import CorpusError
 from harr.params.download import JsonlParams
-from harr.rag.scoring.text import exact_match, normalise
+from harr.rag.scoring.text import exact_match
 from harr.types import Question
 
 WORDS = st.lists(st.sampled_from("who built red bridge old town mill new gate of".split()), min_size=1, max_size=8)

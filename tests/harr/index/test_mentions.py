@@ -44,6 +44,30 @@ def test_each_naming_sentence_of_each_passage(tmp_path: Path) -> None:
     assert figures["mentions"] == 6
 
 
+def test_titles_of_scripts_without_case_or_spaces(tmp_path: Path) -> None:
+    shelf = (
+        Passage("steel", "公司在北京。赵伟伟创立了它。", "北京钢铁公司"),
+        Passage("zhao", "他住在北京钢铁公司旁边。他很老！", "赵伟伟"),
+        Passage("cairo", "Ахмед живёт в Москве.", "القاهرة"),
+        Passage("ahmed", "وُلد في القاهرة؟ نعم.", "Ахмед"),
+        Passage("fire", "", "火"),
+    )
+    passages = corpus(tmp_path / "corpus", shelf)
+    build_mentions(passages, tmp_path / "out", tmp_path / "work")
+    mentions = Mentions.of(passages, tmp_path / "out")
+    named = [
+        [(shelf[mentions.titles.rows(title)[0]].id, passage.text[start:end].strip()) for title, start, end in found]
+        for passage, found in ((passage, mentions.list_mentions(row)) for row, passage in enumerate(shelf))
+    ]
+    assert named == [
+        [("zhao", "赵伟伟创立了它。")],
+        [("steel", "他住在北京钢铁公司旁边。")],
+        [("ahmed", "Ахмед живёт в Москве.")],
+        [("cairo", "وُلد في القاهرة؟")],
+        [],
+    ]
+
+
 def test_mentions_of_another_corpus_and_damaged_ones_are_refused(tmp_path: Path) -> None:
     passages, out = corpus(tmp_path / "corpus"), tmp_path / "out"
     build_mentions(passages, out, tmp_path / "work")

@@ -13,7 +13,7 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 from digests import digests
-from indexed import stop_inserting
+from indexed import stop_inserting, write_vectors
 from numpy.typing import NDArray
 from pymilvus.exceptions import MilvusException
 
@@ -23,7 +23,7 @@ from harr.errors import DamagedFile, IndexMismatch, ServiceUnavailable
 from harr.index.build import build_index
 from harr.index.collection import count
 from harr.index.passage_index import PassageIndex
-from harr.io.files import SUMS, finish, read_json, sha256, write_json
+from harr.io.files import SUMS, finish, read_json, write_json
 from harr.params.index import IndexParams
 from harr.services import milvus_client
 from harr.types import Passage
@@ -57,15 +57,6 @@ folder = Path(sys.argv[1])
 passages, vectors = Passages.open(folder / "corpus"), Vectors.open(folder / "vectors")
 build_index(passages, vectors, IndexParams(batch_size=50), folder / "index", folder / "work")
 """
-
-
-def write_vectors(folder: Path, vectors_ND: NDArray[np.float32], identity: str) -> Vectors:
-    folder.mkdir()
-    np.save(folder / "vectors-00000.npy", vectors_ND)
-    shard = {"file": "vectors-00000.npy", "rows": len(vectors_ND), "sha256": sha256(folder / "vectors-00000.npy")}
-    size = {"rows": len(vectors_ND), "width": vectors_ND.shape[1]}
-    write_json(folder / "manifest.json", {"identity": identity, **size, "shards": [shard]})
-    return Vectors.open(folder)
 
 
 def unit_vectors(count: int, width: int = 8) -> NDArray[np.float32]:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from harr.rag.scoring.text import exact_match, normalise, token_f1
+from harr.characters import normalise
+from harr.rag.scoring.text import exact_match, token_f1
 
 NORMALISED = [
     ("The Cat", "cat"),

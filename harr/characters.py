@@ -1,0 +1,94 @@
+"""Words as Unicode has them: the one place that cuts text in any script into words, and compares them.
+
+Scripts without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese) are read sign by sign where answers and titles are
+compared, and in pairs of neighbouring signs where words are searched for (as Lucene's CJK analyzer does).
+"""
+
+import re
+import string
+from collections.abc import Iterator
+from itertools import pairwise
+from unicodedata import normalize
+
+import regex
+
+_NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_LETTER = r"\p{L}\p{N}_"
+_SIGN = rf"(?=[[{_LETTER}]&&[{_NO_SPACES}]])\X"
+_SPACED = rf"[[{_LETTER}]--[{_NO_SPACES}]][[{_LETTER}\p{{M}}]--[{_NO_SPACES}]]*"
+WORD = regex.compile(f"{_SIGN}|{_SPACED}", regex.V1)
+"""A word with its marks (accents, vowel signs), or one sign of a script without spaces."""
+_RUN = regex.compile(f"(?:{_SIGN})+|{_SPACED}", regex.V1)
+_SIGNS = regex.compile(_SIGN, regex.V1)
+_PLAIN = re.compile(r"\w+")
+_NOT_ENGLISH = regex.compile(r"[\p{L}--\p{Latin}]|[«»¿¡\u2039\u203a\u201e\u201a]|.\u201c$", regex.V1)
+"""What no English word has: another script, other quotes, or the opening quote at its end."""
+_PUNCTUATION = regex.compile(r"[\p{P}\p{Cf}]")
+_ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_WIDTHS = {code: normalize("NFKC", chr(code)) for code in range(0xFF01, 0xFFEF)}
+"""Full-width and half-width forms, and the usual ones."""
+
+
+def fold(text: str) -> str:
+    """Return a text without case, form of Unicode (NFC, NFD) or East Asian width; the Turkish letters i are one.
+
+    >>> fold("STRASSE") == fold("Straße"), fold("İstanbul"), fold("ＡＢＣ")
+    (True, 'istanbul', 'abc')
+    """
+    if text.isascii():
+        return text.lower()
+    text = normalize("NFC", normalize("NFC", text.translate(_WIDTHS)).casefold())
+    return text.replace("i\u0307", "i").replace("\u0131", "i")
+
+
+def list_words(text: str) -> list[str]:
+    """Return the words that a text is searched by, in order: folded, of scripts without spaces in pairs of signs.
+
+    >>> list_words("Who made it?"), list_words("北京市, हिन्दी")
+    (['who', 'made', 'it'], ['北京', '京市', 'हिन्दी'])
+    """
+    if text.isascii():
+        return _PLAIN.findall(text.lower())
+    return [word for run in _RUN.findall(fold(text)) for word in _pair(run)]
+
+
+def _pair(run: str) -> Iterator[str]:
+    """Return the words of a run of letters: itself, or pairs of its signs."""
+    signs = WORD.findall(run)
+    return map("".join, pairwise(signs)) if len(signs) > 1 else iter(signs)
+
+
+def spell_words(text: str) -> str:
+    """Return a text in which Milvus's tokenizers find the words of :func:`list_words`, Lite's and a server's alike.
+
+    A word of which they would take a part is spelled by the numbers of its characters.
+
+    >>> spell_words("A film"), spell_words("猫 in Zoë")
+    ('A film', ' x732b0  in zoë')
+    """
+    return text if text.isascii() else _RUN.sub(lambda run: _spell(run.group()), fold(text))
+
+
+def _spell(run: str) -> str:
+    if _PLAIN.fullmatch(run) and not _SIGNS.match(run):
+        return run
+    words = ("".join(f"{ord(character):x}" for character in word) for word in _pair(run))
+    return f" {' '.join(f'x{word}0' for word in words)} "  # the last 0: no stemmer takes an ending off
+
+
+def normalise(text: str) -> str:
+    """Return a text in lower case, without punctuation and the articles a, an, the; single spaces.
+
+    English words are read as by the official script of SQuAD: without ASCII punctuation (curly quotes, long dashes
+    stay). From words of other scripts all of Unicode's punctuation goes, and signs of scripts without spaces are words
+    (as in MLQA, arXiv 1910.07475).
+
+    >>> normalise("The  Beatles' first, an EP!"), normalise("«Париж»"), normalise("北京。")
+    ('beatles first ep', 'париж', '北 京')
+    """
+    text = fold(text).translate(_ASCII_PUNCTUATION)
+    if not text.isascii():
+        words = (_PUNCTUATION.sub("", word) if _NOT_ENGLISH.search(word) else word for word in text.split())
+        text = _SIGNS.sub(r" \g<0> ", " ".join(words))
+    return " ".join(_ARTICLES.sub(" ", text).split())
