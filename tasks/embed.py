@@ -1,5 +1,6 @@
 """Stage embed: passages to vectors."""
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -10,18 +11,22 @@ from harr.params import Params
 from tasks.common import even_sample
 from tasks.expectations.process import expect
 from tasks.paths import CORPUS, VECTORS, WORK
+from tasks.runtime.output import say
 from tasks.runtime.stage import main
 from tasks.tracking.run import Run
 
 
-def embed_passages(params: Params) -> dict[str, float]:
-    """Embed the corpus; unfinished shards are taken up again."""
+def embed_passages(params: Params, note: Callable[[str], object] = say) -> dict[str, float]:
+    """Embed the corpus; unfinished shards are taken up again. ``note`` is called with each line on how the model is
+    used."""
     from harr.builders.embed import build_served_encoder
     from harr.builders.encoder import build_encoder
     from harr.corpus.passages import Passages
     from harr.embed.shards import embed_corpus
 
     encoder = build_encoder(params.encoder)
+    for line in encoder.describe_use():
+        note(line)
     served = build_served_encoder(params.encoder, encoder)
     return embed_corpus(Passages.open(CORPUS), encoder, params.embed, VECTORS, WORK / "embed", served)
 
@@ -45,7 +50,15 @@ def vectors_frame() -> pd.DataFrame:
 
 def embed(params: Params, run: Run) -> None:
     """Turn every passage into a vector; a killed run continues at its last shard."""
-    figures = embed_passages(params)
+    lines: list[str] = []
+
+    def note(line: str) -> None:
+        lines.append(line)
+        say(line)
+
+    figures = embed_passages(params, note)
+    if lines:
+        run.tag(encoder_use="; ".join(lines))
     run.record("embed", figures | expect("vectors", vectors_frame()))
     run.dataset("corpus", CORPUS, "corpus")
 

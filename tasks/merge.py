@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harr.errors import ServiceUnavailable, StaleState
 from harr.io.files import draft, fingerprint, read_state, write_json
@@ -19,6 +19,9 @@ from tasks.runtime.stage import main
 from tasks.tracking.fingerprints import revisions
 from tasks.tracking.inputs import check_settings
 from tasks.tracking.run import Run
+
+if TYPE_CHECKING:
+    from harr.embed.encoder import Encoder
 
 
 def merge_adapter(params: Params) -> dict[str, float]:
@@ -59,18 +62,18 @@ def _merge_retriever(params: Params, facts: Mapping[str, Any]) -> dict[str, floa
         WORK / "merge",
         documents=documents,
         min_cosine=params.merge.min_cosine,
-        facts={**facts, **loading_facts(params, states)},
+        facts={**facts, **loading_facts(params, states, encoder)},
     )
 
 
-def loading_facts(params: Params, states: EncoderParams) -> dict[str, Any]:
+def loading_facts(params: Params, states: EncoderParams, encoder: "Encoder") -> dict[str, Any]:
     """Return what a user of the retriever needs to search as in training; no address, and no path.
 
-    ``retriever`` is that section, ``encoder`` what reads ``states`` in the shape of its section; with ``statuses`` a
+    ``retriever`` is that section, ``encoder`` what reads ``states`` in the shape of its section, with its prompts written out; with ``statuses`` a
     finished hop says FOUND or not.
     """
     elsewhere = {"encoder", "function", "settings"} | ({"weights"} if params.retriever.fusion == "rrf" else set())
-    fields = {"max_tokens", "query_prompt", "plain_prompt", "passage_prompt", "normalize"}
+    prompts = {name: getattr(encoder, name) for name in ("query_prompt", "plain_prompt", "passage_prompt")}
     return {
         "format": FORMAT,
         "dataset": params.download.dataset,
@@ -79,7 +82,7 @@ def loading_facts(params: Params, states: EncoderParams) -> dict[str, Any]:
         "statuses": params.pipeline.tells_status,
         "towers": params.merge.towers,
         "retriever": params.retriever.model_dump(mode="json", exclude=elsewhere),
-        "encoder": states.model_dump(mode="json", include=fields),
+        "encoder": states.model_dump(mode="json", include={"max_tokens", "normalize"}) | prompts,
     }
 
 

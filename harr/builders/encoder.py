@@ -6,7 +6,6 @@ from harr.builders.fit import facts_of
 from harr.compute import distributed
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError
-from harr.io.files import read_json
 from harr.io.model_folder import DOCUMENT, find_folder, query_tower
 from harr.params.embed import EncoderParams
 from harr.rag.policies.encoder_adapter import load_adapter
@@ -35,8 +34,7 @@ def query_section(section: EncoderParams, model: str) -> EncoderParams:
     folder = find_folder(model, "retriever.encoder")
     if (tower := query_tower(folder)) != folder:
         model = str(tower)
-    prompts = read_json(tower / "config_sentence_transformers.json").get("prompts", {})
-    return section.model_copy(update={"model": model, "query_prompt": prompts.get("query", ""), "plain_prompt": None})
+    return section.model_copy(update={"model": model, "query_prompt": None, "plain_prompt": None})
 
 
 def trained_encoder(section: EncoderParams, folder: Path) -> Encoder:

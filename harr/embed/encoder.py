@@ -7,7 +7,8 @@ another give plausible nonsense, and nothing else would notice.
 import copy
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ from harr.errors import ModelError
 from harr.io.files import fingerprint
 from harr.io.model_folder import ROUTER_FILE, file_hashes, find_folder, load_safely
 
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 PAD = 32
 """The padded length of a passage is a multiple of so many tokens: kernels compute so many at once, and the rest in
 another way, whose last bits differ."""
@@ -47,9 +49,9 @@ class Encoder:
         name: str,
         *,
         max_tokens: int,
-        query_prompt: str = "",
+        query_prompt: str | None = None,
         plain_prompt: str | None = None,
-        passage_prompt: str = "",
+        passage_prompt: str | None = None,
         normalize: bool = True,
         device: str | None = None,
     ) -> None:
@@ -60,7 +62,7 @@ class Encoder:
             max_tokens: texts are cut there, special tokens included.
             query_prompt: put before a state, which shows the history.
             plain_prompt: put before a query alone; None is ``query_prompt``.
-            passage_prompt: put before a passage.
+            passage_prompt: put before a passage. None is what the model names, before a state without ``Query:``.
             normalize: whether vectors get length 1; without it they are as they are pooled, also where the model
                 itself would normalise them.
             device: as torch names it; None takes a GPU where there is one.
@@ -69,19 +71,17 @@ class Encoder:
             ModelError: the model cannot be found, is not safetensors only, needs code, is damaged, has two towers, or
                 reads fewer than ``max_tokens`` tokens.
         """
-        folder = find_folder(name)
-        if (folder / ROUTER_FILE).exists():
-            raise ModelError(
-                f"{name} holds several towers, of which one is expected; name its folder, such as {name}/query"
-            )
+        folder = _find_tower(name)
         self.name = name
-        self.model = _drop_normalize(load_safely(SentenceTransformer, name, folder, device), normalize)
+        model = load_safely(SentenceTransformer, name, folder, device)
+        self._own = _read_settings(model)
+        self.model = _drop_normalize(model, normalize)
         use_onednn(self.model)
         if self.model.device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32: several times as fast, on tensor cores
-        self.query_prompt = query_prompt
-        self.plain_prompt = query_prompt if plain_prompt is None else plain_prompt
-        self.passage_prompt = passage_prompt
+        self.query_prompt = self._own.query.removesuffix("Query:") if query_prompt is None else query_prompt
+        self.plain_prompt = _first(plain_prompt, query_prompt, self._own.query)
+        self.passage_prompt = _first(passage_prompt, self._own.document)
         self.normalize = normalize
         self.width = int(self.model.get_embedding_dimension() or 0)
         self._recomputed: list[torch.nn.Module] = []
@@ -96,11 +96,31 @@ class Encoder:
             {
                 "files": file_hashes(folder),
                 "modules": [[type(module).__name__, module.get_config_dict()] for module in modules],
-                "prompts": [query_prompt, passage_prompt, *({self.plain_prompt} - {query_prompt})],
+                "prompts": [self.query_prompt, self.passage_prompt, *({self.plain_prompt} - {self.query_prompt})],
                 "max_tokens": max_tokens,
                 **({} if normalize else {"normalize": False}),
             }
         )
+
+    def describe_use(self) -> list[str]:
+        """Return what the model's folder says of its use, and what is done otherwise, in a line each; [] where it says
+        nothing and nothing differs."""
+        own, lines = self._own, []
+        for what, prompt, named in (
+            ("query", self.plain_prompt, own.query),
+            ("document", self.passage_prompt, own.document),
+        ):
+            if prompt == named != "":
+                lines.append(f"{self.name} names the {what} prompt {named!r}, which is used")
+            elif named:
+                lines.append(f"the {what} prompt {prompt!r} of params.yaml replaces {named!r}, which {self.name} names")
+        if own.max_tokens and own.max_tokens != self.max_tokens:
+            lines.append(f"encoder.max_tokens {self.max_tokens} replaces {own.max_tokens}, which {self.name} names")
+        if own.similarity != "cosine" and self.normalize:
+            lines.append(f"cosine replaces {own.similarity}, by which {self.name} compares: vectors get length 1")
+        if not self.normalize and own.similarity == "cosine":
+            lines.append(f"encoder.normalize: false replaces cosine, by which {self.name} compares")
+        return lines
 
     def encode(
         self,
@@ -171,7 +191,7 @@ class Encoder:
         if not texts:
             return torch.empty((0, self.width), device=self.model.device)
         outputs = self.outputs(texts, prompt=prompt, max_tokens=max_tokens, multiple=multiple)
-        vectors_BD: Tensor = outputs["sentence_embedding"].float()
+        vectors_BD: Tensor = outputs["sentence_embedding"][:, : self.width].float()
         return torch.nn.functional.normalize(vectors_BD, dim=-1) if self.normalize else vectors_BD
 
     def outputs(
@@ -262,6 +282,42 @@ class Encoder:
         memo: dict[int, Any] = {number: torch.nn.Parameter(weight, requires_grad=False) for number, weight in weights}
         half.model = copy.deepcopy(self.model, memo).bfloat16()  # the buffers
         return half
+
+
+def _find_tower(name: str) -> Path:
+    """Return the folder of a model that is one tower."""
+    folder = find_folder(name)
+    if (folder / ROUTER_FILE).exists():
+        raise ModelError(
+            f"{name} holds several towers, of which one is expected; name its folder, such as {name}/query"
+        )
+    return folder
+
+
+class _Own(NamedTuple):
+    """What a model's folder says of its use; ``max_tokens`` is 0 where it sets no limit."""
+
+    query: str
+    document: str
+    max_tokens: int
+    similarity: str
+
+
+def _read_settings(model: SentenceTransformer) -> _Own:
+    """Return the settings of a model that was just loaded.
+
+    sentence-transformers 6.2 passes over a prompt ``passage`` or ``corpus``, though its documentation names them.
+    """
+    document = next((prompt for name in DOCUMENT_PROMPTS if (prompt := model.prompts.get(name))), "")
+    limit = model.max_seq_length
+    unit = any(isinstance(module, Normalize) for module in model)
+    similarity = "cosine" if unit else str(model.similarity_fn_name)
+    return _Own(model.prompts.get("query") or "", document, limit if isinstance(limit, int) else 0, similarity)
+
+
+def _first(*prompts: str | None) -> str:
+    """Return the first prompt that is given."""
+    return next(prompt for prompt in prompts if prompt is not None)
 
 
 def _drop_normalize(model: SentenceTransformer, normalize: bool) -> SentenceTransformer:

@@ -143,6 +143,7 @@ def load_safely(kind: Callable[..., Model], name: str, folder: Path, device: str
     Raises:
         ModelError: it cannot be loaded.
     """
+    _check_stock(folder)
     try:
         model: Any = kind(
             str(folder),
@@ -155,6 +156,21 @@ def load_safely(kind: Callable[..., Model], name: str, folder: Path, device: str
         raise ModelError(f"model {name!r} in {folder} cannot be loaded: {one_line(error, 300)}") from None
     loaded: Model = model.eval()
     return loaded
+
+
+def _check_stock(folder: Path) -> None:
+    """Refuse a model whose configuration asks for another class than transformers has: with the stock class it would
+    load in part, and its vectors would be of random weights."""
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+    for place in {folder, *(part for _, part in _modules(folder))}:
+        config = read_json(path) if (path := place / "config.json").exists() else {}
+        asked = str((config.get("auto_map") or {}).get("AutoModel", "")).rpartition(".")[2]
+        if asked and asked != MODEL_MAPPING_NAMES.get(str(config.get("model_type"))):
+            raise ModelError(
+                f"model folder {folder} asks for code of its own ({asked}, trust_remote_code), which is never run; "
+                "use a model without"
+            )
 
 
 def check_loadable(folder: Path) -> None:

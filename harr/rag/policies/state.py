@@ -129,6 +129,7 @@ class StateReader(Protocol):
 class StateFormat:
     """How states are written for one reader, which puts ``prompt`` before each and reads ``max_tokens`` of them.
 
+    A query alone has no label of its own behind a prompt that does not end a line (``query: ``).
     ``pick_tokens``: of each hop in a state joined by ``separator``, the reader's own token; 0: all.
     """
 
@@ -172,7 +173,9 @@ class StateFormat:
         return self.style != "sep" and self.history
 
     def _text(self, search: Search) -> str:
-        return state_text(search, style=self.style, history=self.history, separator=self.separator)
+        labelled = not self.history and self.prompt and not self.prompt.endswith("\n")
+        style = "sep" if labelled else self.style
+        return state_text(search, style=style, history=self.history, separator=self.separator)
 
     def _visible(self, search: Search) -> Search:
         """Return a search with only what its state shows: its hops, its thought, or neither."""
@@ -198,7 +201,7 @@ class StateFormat:
 
         question = search.question.text
         if not self._shows_question or not self._fits(write(0), reader):
-            query_text = state_text(search, style=self.style, history=False)
+            query_text = replace(self, history=False)._text(search)
             return query_text, self._fits(query_text, reader)
         return write(self._longest(write, len(question), reader)), True
 

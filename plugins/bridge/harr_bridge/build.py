@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harr.errors import CorpusError, IndexMismatch
 from harr.params import Params
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def bridge_encoder(
-    params: Params, model: str, texts: int, questions: Path | None, out: Path, *, query_prompt: str, passage_prompt: str
+    params: Params, model: str, texts: int, questions: Path | None, out: Path, **prompts: Any
 ) -> list[str]:
     """Learn the map from a model's space into that of data/vectors; write the model with it as a folder.
 
@@ -26,8 +26,7 @@ def bridge_encoder(
         texts: maximum number of passages, and of training questions, that the map is learnt from; drawn by ``seed``.
         questions: file that recall is measured on; None: the validation questions.
         out: folder of the bridged encoder.
-        query_prompt: put before a query by the new encoder.
-        passage_prompt: put before a passage by it.
+        prompts: ``query_prompt`` and ``passage_prompt`` of the new encoder; None: what it names itself.
 
     Returns:
         What was found, a sentence each.
@@ -43,9 +42,7 @@ def bridge_encoder(
     from harr_bridge.bridged import learn, read_pairs, recalls, write_bridged
 
     passages, vectors, documents = _documents(params)
-    queries = Encoder(
-        model, max_tokens=params.encoder.max_tokens, query_prompt=query_prompt, passage_prompt=passage_prompt
-    )
+    queries = Encoder(model, max_tokens=params.encoder.max_tokens, **prompts)
     measured = _questions(questions)
     asked = [question.text for question in draw_questions(_questions(QUESTIONS / "train.jsonl"), texts, params.seed)]
     searchable, drawn = passages.searchable_rows(), np.random.default_rng(params.seed)

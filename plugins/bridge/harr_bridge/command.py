@@ -14,8 +14,8 @@ def bridge(
     model: Annotated[str, Option(help="the new encoder of queries: a folder, or a name of the hub")],
     texts: Annotated[int, Option(min=100, metavar="N", help="at most so many passages, and so many questions")] = 1000,
     questions: Annotated[Path | None, Option(help="questions to tell recall by (default: the validation ones)")] = None,
-    query_prompt: Annotated[str, Option(metavar="TEXT", help="what the new encoder wants before a query")] = "",
-    passage_prompt: Annotated[str, Option(metavar="TEXT", help="and before a passage")] = "",
+    query_prompt: Annotated[str | None, Option(metavar="TEXT", help="before a query; default: the model's own")] = None,
+    passage_prompt: Annotated[str | None, Option(metavar="TEXT", help="and before a passage")] = None,
     out: Annotated[Path, Option(help="folder of the bridged encoder, for retriever.encoder")] = BRIDGED,
 ) -> None:
     """Let another encoder read queries for this index.

@@ -28,7 +28,7 @@ def convert_checkpoint(params: Params, checkpoint: Path, out: Path) -> Path:
     facts = {
         "base": states.identity,
         "base_model": states.name,
-        **loading_facts(params, params.encoder),
+        **loading_facts(params, params.encoder, states),
         **towers.facts,
     }
     convert(checkpoint, states, actions, out, WORK / "convert", facts)

@@ -79,8 +79,8 @@ download: {dataset: medquad, root: r, tokenizer: other}
     -> tokenizer should be encoder.model \(\S+\), and download.chunk_tokens at most 254
 reward: {mix: pca}, train: {method: ppo} -> pca compares the rollouts of a group, which ppo does not; use
 reward: {filter_by_mean: true}, train: {method: ppo} -> reward.filter_by_mean compares
-encoder: {plain_prompt: "Instruct: Find it\nQuery: "}
-    -> encoder.plain_prompt ends with Query:, which retriever.state json writes itself; end it with a line break
+encoder: {query_prompt: "Instruct: Find it\nQuery: "}
+    -> encoder.query_prompt ends with Query:, which retriever.state json writes itself; end it with a line break
 pipeline: {name: react, shows: passages, reader_sees: history}
     -> reader_sees is for shows: answer; the agent itself reads the passages; leave it out
 retriever: {learns: link_features} -> trains the term of retriever\.link_features, which is not set; set that, too
