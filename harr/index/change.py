@@ -81,10 +81,10 @@ def is_same_form(content: Mapping[str, Any], part: Slice) -> bool:
 
 
 def copy_index(out: Path, folder: Path) -> None:
-    """Copy the published index to ``folder``, atomically, without disturbing searches."""
+    """Copy the published index to ``folder``, atomically, without disturbing searches; the copy may be written."""
     draft = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(draft, ignore_errors=True)
-    shutil.copytree(out, draft, symlinks=True)
+    shutil.copytree(out, draft, copy_function=shutil.copyfile)
     draft.replace(folder)
 
 

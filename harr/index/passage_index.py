@@ -1,7 +1,7 @@
 """The passage index in Milvus: nearest passages by vector and by BM25.
 
-There is one collection for a corpus as one encoder sees it, alike in Milvus Lite (``milvus.db`` in the stage's output,
-one process at a time) and on a Milvus server. The live collection is compared with the manifest on every open.
+There is one collection for a corpus as one encoder sees it, alike in Milvus Lite (``milvus.db`` in the stage's output)
+and on a Milvus server. The live collection is compared with the manifest on every open.
 """
 
 import re
@@ -34,7 +34,7 @@ REMEMBERED = 10_000
 
 
 class PassageIndex:
-    """An open index; close it (or use ``with``), since an open index locks Milvus Lite."""
+    """An open index; close it (or use ``with``), since Milvus Lite runs a server for it."""
 
     def __init__(self, client: Connection, where: str, manifest: dict[str, Any], keys: Keys) -> None:
         """Take a checked collection, and its keys; use :meth:`open`."""
@@ -60,7 +60,7 @@ class PassageIndex:
 
         Raises:
             IndexMismatch: manifest or live collection is of another encoder or corpus, or lacks rows.
-            ServiceUnavailable: no answer before the deadline, or Milvus Lite is open elsewhere.
+            ServiceUnavailable: no answer before the deadline, or a server refuses.
             DamagedFile: manifest or milvus.db is missing or unreadable.
         """
         manifest = read_manifest(out, REBUILD, keys=MANIFEST)
@@ -74,7 +74,7 @@ class PassageIndex:
                 raise DamagedFile(f"{out / part} is missing; run `{REBUILD}`")
         where = where_of(params, out)
         manifest |= {"search": kinds.read_search(out, REBUILD)}
-        client = connect(params, where)
+        client = connect(params, where, reads=True)
         try:
             with explain_errors(where):
                 for part in (manifest, *(manifest | part for part in manifest.get("sources", {}).values())):
@@ -168,7 +168,7 @@ class PassageIndex:
         return rows[rows >= 0], np.asarray(hits.distances, dtype=np.float32)[rows >= 0]
 
     def close(self) -> None:
-        """Disconnect, and free the lock of Milvus Lite."""
+        """Disconnect, and end the server of Milvus Lite."""
         self._client.close()
 
     def __enter__(self) -> "PassageIndex":

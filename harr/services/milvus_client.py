@@ -4,8 +4,11 @@ import functools
 import logging
 import os
 import re
+import shutil
 import sys
+import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -47,6 +50,8 @@ hangs up ("too_many_pings"). pymilvus then asks for the index once more, is let 
 with "index already exists"."""
 LOOPBACK = {**SILENT, "grpc.enable_http_proxy": 0}
 """Options of gRPC for Milvus Lite, whose server is in this process: http_proxy is not meant for it."""
+LINKS = "harr-index-"
+"""Prefix of the temporary folders of links to an index."""
 LITE = "milvus_lite"
 """Beginning of Milvus Lite's version, also as a server (`milvus-lite server`)."""
 FULL_TEXT_FROM = (2, 5)
@@ -65,12 +70,15 @@ class Connection:
     ``upsert``, since the first may have arrived. A folder of Milvus Lite has nothing to wait for.
     """
 
-    def __init__(self, client: MilvusClient, where: str) -> None:
+    def __init__(self, client: MilvusClient, where: str, opened: str = "") -> None:
+        """Take a client, the address or folder to name in messages, and the folder that is open if it is another."""
         self.client, self.where = client, bare(where)
         self.patience = WAIT_SECONDS
         """Seconds that a call waits for a server that went away."""
         self._away = -SETTLING_SECONDS
         """When it was last away."""
+        self._close = weakref.finalize(self, _close, client, opened or self.where)
+        """At the latest at exit: a client that outlives gRPC ends in a traceback."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return functools.partial(self._call, name)
@@ -115,16 +123,25 @@ class Connection:
 
     def close(self) -> None:
         """Disconnect, and free the lock of Milvus Lite."""
-        self.client.close()
-        if is_folder(self.where):
-            from milvus_lite import server_manager_instance
-
-            # Closing the client leaves the embedded server running, and with it the lock.
-            server_manager_instance.release_server(self.where)
+        self._close()
 
 
-def connect(params: IndexParams, where: str) -> Connection:
+def _close(client: MilvusClient, opened: str) -> None:
+    client.close()
+    if is_folder(opened):
+        from milvus_lite import server_manager_instance
+
+        # Closing the client leaves the embedded server running, and with it the lock.
+        server_manager_instance.release_server(opened)
+        _remove_links(opened)
+
+
+def connect(params: IndexParams, where: str, *, reads: bool = False) -> Connection:
     """Open the server ``params.uri``, tried again until the deadline, or the Milvus Lite folder ``where``.
+
+    Milvus Lite locks and tidies the folder it opens, but DVC may have made a published one of links to read-only files,
+    which other projects share. With ``reads`` it opens a private folder of links to the files, for any number of
+    readers.
 
     Raises:
         ServiceUnavailable: no answer within CONNECT_SECONDS, the token is refused, or the folder is open elsewhere.
@@ -132,7 +149,32 @@ def connect(params: IndexParams, where: str) -> Connection:
     """
     # pymilvus logs a traceback for every failure that it also raises.
     logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
-    return Connection(_connect_server(params) if params.uri else _connect_lite(where), where)
+    if params.uri:
+        return Connection(_connect_server(params), where)
+    opened = _link_files(where) if reads else where
+    try:
+        return Connection(_connect_lite(where, opened), where, opened)
+    except BaseException:
+        _remove_links(opened)
+        raise
+
+
+def _link_files(where: str) -> str:
+    """Return a new folder with the subfolders of ``where`` and links to its files, without the lock."""
+    opened = os.path.join(tempfile.mkdtemp(prefix=LINKS), "milvus.db")
+    shutil.copytree(
+        where,
+        opened,
+        ignore=shutil.ignore_patterns("LOCK"),
+        copy_function=lambda source, target: os.symlink(os.path.realpath(source), target),
+    )
+    return opened
+
+
+def _remove_links(opened: str) -> None:
+    folder = os.path.dirname(opened)
+    if os.path.basename(folder).startswith(LINKS):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _connect_server(params: IndexParams) -> MilvusClient:
@@ -166,7 +208,7 @@ def _open_server(uri: str, token: str) -> MilvusClient:
     return MilvusClient(uri, token=token, timeout=5, dedicated=True, grpc_options=SILENT)
 
 
-def _connect_lite(where: str) -> MilvusClient:
+def _connect_lite(where: str, opened: str) -> MilvusClient:
     # Lite scores BM25 within each of its segments. Large ones keep some 400,000 passages in one,
     # hence the scores exact. milvus_lite reads the limits when it is imported.
     os.environ.setdefault("MILVUS_LITE_MEMTABLE_MEMORY_LIMIT_BYTES", str(1 << 30))
@@ -177,13 +219,13 @@ def _connect_lite(where: str) -> MilvusClient:
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     try:
         # A shared client stays open when it is closed.
-        return MilvusClient(where, dedicated=True, grpc_options=LOOPBACK)
+        return MilvusClient(opened, dedicated=True, grpc_options=LOOPBACK)
     except MilvusException as error:
         failure = reason(error)
     # pymilvus hides the cause; opening the folder directly names it. A server that did start has the lock.
-    servers.server_manager_instance.release_server(where)
+    servers.server_manager_instance.release_server(opened)
     try:
-        lite.MilvusLite(where).close()
+        lite.MilvusLite(opened).close()
     except lite_errors.DataDirLockedError:
         failure = "another process has it open; wait for that process or stop it, or set index.uri to a Milvus server"
         raise ServiceUnavailable(f"{where} is locked: {failure}") from None

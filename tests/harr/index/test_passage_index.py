@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -214,16 +215,64 @@ def test_a_server_that_is_not_there_is_told_without_the_password_in_its_address(
 
 
 @pytest.mark.fault(10)
-def test_reading_changes_no_file_and_another_process_is_kept_out(built: Path) -> None:
+def test_reading_changes_no_file_and_locks_nobody_out(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = digests(built / "index")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with (built / "index/milvus.db/LOCK").open("rb+") as other:
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as another process has it
-        with pytest.raises(ServiceUnavailable, match=r"milvus\.db is locked: another process has it open"):
-            opened(built)
-    for _ in range(2):
-        with opened(built) as index:
-            assert index.search_text(["snow"], 1)[0].tolist() == [[4]]
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as a process of another project with the same cache has it
+        with opened(built) as one, opened(built) as two:
+            same_found(one, two)
+            assert len(list(tmp_path.iterdir())) == 2
     assert digests(built / "index") == before
+    assert not list(tmp_path.iterdir())
+
+
+AS_A_USER = """
+import sys
+from pathlib import Path
+import numpy as np
+from harr.corpus.passages import Passages
+from harr.corpus.vectors import Vectors
+from harr.index.build import build_index
+from harr.index.passage_index import PassageIndex
+from harr.params.index import IndexParams
+
+folder, params = Path(sys.argv[1]), IndexParams(full_text=False)
+found = []
+for name in ("old", "new"):
+    passages, vectors = Passages.open(folder / name / "corpus"), Vectors.open(folder / name / "vectors")
+    if name == "new":
+        found.append(build_index(passages, vectors, params, folder / "index", folder / "work")["inserted"])
+    with PassageIndex.open(folder / "index", params, identity=vectors.identity) as index:
+        found.append(index.search(vectors.take(np.array([7])), 1)[0].item())
+print(found)
+"""
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("link", ["copy", "hardlink", "symlink"])
+def test_an_index_that_dvc_made_of_links_is_read_and_updated_without_rights_over_its_files(
+    tmp_path: Path, link: str
+) -> None:
+    for name, size in (("old", 40), ("new", 41)):
+        write_passages([Passage(f"p{i}", f"text {i}") for i in range(size)], tmp_path / name / "corpus")
+        vectors = write_vectors(tmp_path / name / "vectors", unit_vectors(size), name)
+        write_json(tmp_path / name / "vectors/manifest.json", vectors.manifest | {"encoder": "e", "dtype": "float32"})
+    old = Passages.open(tmp_path / "old/corpus"), Vectors.open(tmp_path / "old/vectors")
+    build_index(*old, IndexParams(full_text=False), tmp_path / "index", tmp_path / "work")
+    for words in ("init -q --no-scm", f"config cache.type {link}", "add -q index"):
+        subprocess.run([sys.executable, "-m", "dvc", *words.split()], cwd=tmp_path, check=True)
+    parquet = next((tmp_path / "index").rglob("*.parquet"))
+    assert parquet.is_symlink() == (link == "symlink")
+    user = [] if os.getuid() else ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    if user and not shutil.which(user[0]):
+        pytest.skip("root may write everything, and setpriv is not installed")
+    done = subprocess.run(
+        [*user, sys.executable, "-c", AS_A_USER, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.endswith("[7, 1, 7]\n"), done.stderr
 
 
 @pytest.mark.parametrize(
