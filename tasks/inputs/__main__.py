@@ -53,7 +53,7 @@ def main() -> None:
         return
     from harr.params import Params
     from tasks.inputs.code import places_of
-    from tasks.inputs.differences import explain_stale
+    from tasks.inputs.differences import check_frozen, explain_stale
     from tasks.inputs.stages import all_inputs
 
     elsewhere = places_of(Params.load().model_dump())
@@ -62,6 +62,7 @@ def main() -> None:
     section = params.download.model_dump(mode="json")
     files = look(section, Path(), FILES)
     now = all_inputs(params, files)
+    check_frozen(now, Path())
     for stage, reasons in explain_stale(now, Path()).items():
         for reason in reasons:
             print(f"{stage} is stale: {reason}")

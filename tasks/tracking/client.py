@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from harr.errors import ParamsError, bare
@@ -19,8 +20,14 @@ def open_client(params: Params) -> Any:
 
 
 def address_of(params: Params, environment: Mapping[str, str] = os.environ) -> str:
-    """Return where the runs go: tracking.uri, MLFLOW_TRACKING_URI, or the database in this folder."""
-    return params.tracking.uri or environment.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db"
+    """Return where the runs go: tracking.uri, MLFLOW_TRACKING_URI, or the project's database.
+
+    `dvc exp run --temp` and `--queue` run in a folder that they remove, and name the project's as DVC_ROOT.
+    """
+    root = Path(environment.get("DVC_ROOT", ""))
+    own = root.resolve() == Path().resolve()
+    database = "sqlite:///mlflow.db" if own else f"sqlite:///{root}/mlflow.db"
+    return params.tracking.uri or environment.get("MLFLOW_TRACKING_URI") or database
 
 
 def client_of(address: str) -> Any:

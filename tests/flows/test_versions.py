@@ -90,3 +90,5 @@ def test_stores_that_cannot_be_read(tmp_path: Path) -> None:
     assert str(caught.value) == f"{expected}sqlite:///..."
     assert address_of(PARAMS, {}) == "sqlite:///mlflow.db"
     assert address_of(PARAMS, {"MLFLOW_TRACKING_URI": "http://a"}) == "http://a"
+    assert address_of(PARAMS, {"DVC_ROOT": str(Path().resolve())}) == "sqlite:///mlflow.db"
+    assert address_of(PARAMS, {"DVC_ROOT": "/project"}) == "sqlite:////project/mlflow.db"

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from flows.stages import read_stages
+from harr.errors import ParamsError
 from harr.io import digests
 from harr.io.files import read_json
 from tasks.inputs.__main__ import FILES, main
@@ -115,3 +116,24 @@ def test_inputs_are_written_where_they_differ_and_nothing_is_loaded_where_nothin
     main()
     written = {path.stem for path, stamp in stamps.items() if path.stat().st_mtime_ns != stamp}
     assert written == {"generator", "filter", "train", "arms", "evaluate", "report"}
+
+
+@pytest.mark.services
+def test_parameters_of_a_frozen_stage_are_refused_before_anything_runs(project: Path) -> None:
+    dvc("init", "--no-scm", "--quiet")
+    dvc("repro")
+    dvc("freeze", "download")
+    edited(tracking={"registered_model": "other"})
+    dvc("repro")
+    (project / "other.jsonl").write_text("{}\n")
+    section = yaml.safe_load(Path("params.yaml").read_text())["download"]
+    edited(download=section | {"test": ["other.jsonl"]})
+    (stage,) = read_stages(project)
+    assert (stage.state, stage.reasons[0]) == ("changed", "frozen in dvc.yaml: `dvc unfreeze download`")
+    told = r"stage download is frozen .*download\.test: .*questions.* -> .*other.*`dvc unfreeze download`, or restore"
+    with pytest.raises(ParamsError, match=told):
+        main()
+    assert runs() == 1
+    dvc("unfreeze", "download")
+    dvc("repro")
+    assert runs() == 2
