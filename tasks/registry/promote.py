@@ -21,6 +21,7 @@ from tasks.tracking.errors import done_once, look_up, service, uploading
 from tasks.tracking.execution import is_alive, machine, process_name, this_process
 
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
+FIRST = "`harr promote` makes one"
 HOLDER = re.compile(r"\(((\w+)-\d+-\d+)\)$")
 """What a mark names: its process (``process_name`` of execution.py), of which machine."""
 
@@ -104,7 +105,8 @@ def rollback(params: Params, *, to: str = "") -> str:
             before = look_up(client.get_model_version_by_alias, name, PREVIOUS)
             previous = _find_former(client, name, past, to) if to else before
             if previous is None or (champion and champion.version == previous.version and not to):
-                raise PromotionRefused(f"registered model {name} has no previous champion to go back to")
+                remedy = f"`harr rollback --to` takes {_name_former(client, name, past)}" if past else FIRST
+                raise PromotionRefused(f"registered model {name} has no previous champion to go back to; {remedy}")
             candidate = look_up(client.get_model_version_by_alias, name, CANDIDATE)
             if candidate and champion and candidate.version == champion.version:
                 client.delete_registered_model_alias(name, CANDIDATE)
@@ -124,10 +126,15 @@ def _find_former(client: Any, name: str, past: Sequence[str], to: str) -> Any:
     """
     version = look_up(client.get_model_version, name, to) if to in past else None
     if version is None:
-        versions = [number for number in dict.fromkeys(past) if look_up(client.get_model_version, name, number)]
-        remedy = f"there are {', '.join(versions)}" if versions else "there is none"
+        versions = _name_former(client, name, past)
+        remedy = f"there are {versions}" if versions else FIRST
         raise PromotionRefused(f"version {to} of {name} was no champion, or is gone; {remedy}")
     return version
+
+
+def _name_former(client: Any, name: str, past: Sequence[str]) -> str:
+    """Return the versions that were champion and are still there."""
+    return ", ".join(number for number in dict.fromkeys(past) if look_up(client.get_model_version, name, number))
 
 
 @contextmanager

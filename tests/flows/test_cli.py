@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "prefect", "mlflow", "dvc", "pymilvus", "transformers", "numpy", "great_expectations", "sqlalchemy")
 COMMANDS = [one.callback.__name__ for one in app.registered_commands if one.callback]
 AWAY = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
+NO_MODEL = "neither models/retriever nor models/adapter holds a model"
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -89,9 +90,30 @@ def test_a_failure_is_exit_1_with_its_fix(place: Path, harr: Run) -> None:
         (["record", "--register"], "models/retriever holds no model; run `dvc pull` or `dvc repro`"),
         *([[name, "--recipe", "smok"], "no recipe 'smok'; there are: "] for name in ("run", "promote", "record")),
         (["rollback", "--recipe", "smok"], "no recipe 'smok'; there are: "),
+        (["promote"], "registered model harr-smoke has no candidate; run `dvc repro`, or `harr record --register`"),
+        (["rollback"], "registered model harr-smoke has no previous champion to go back to; `harr promote` makes one"),
+        (["rollback", "--to", "3"], "version 3 of harr-smoke was no champion, or is gone; `harr promote` makes one"),
+        (["serve", "--port", "0"], "the registry has no models:/harr-smoke@champion"),
+        (["serve", "--port", "0", "--model", "models/retriever"], "models/retriever is no folder of stage merge; name"),
+        (["ask", "Who?"], f"{NO_MODEL}; run `harr run`, or name one with --model"),
+        (["demonstrations", "--out", "out"], f"{NO_MODEL}; run `harr run`, or name one with --model"),
+        (["lengths"], "evaluation over lengths needs a data set of stories"),
+        (["bridge", "--model", "away"], "data/corpus/manifest.json is missing; run `dvc repro"),
+        (["convert", "away", "out"], "train.method grpo trains no two towers; take a recipe qrag_"),
+        (["mteb", "--tasks", "SciFact"], "models/retriever is no folder; run `dvc repro`, or name --model"),
+        (["push", "--model", "me/mine"], "models/retriever/harr.json is missing, so there is nothing to push; run"),
+        (["push", "--dataset", "me/mine"], "data/filtered/questions.jsonl is missing, so there is nothing to push"),
+        (["replay", "away"], "away holds no searches-*.jsonl; name the folder of `harr serve --log`"),
+        (["stopping", "away"], "away: expected a log eval_seed"),
     ],
 )
-def test_what_is_not_there_is_a_line_and_exit_1(words: list[str], line: str, place: Path, harr: Run) -> None:
+@pytest.mark.parametrize("ran", ["nothing", "index"])
+def test_what_is_not_there_is_a_line_and_exit_1(
+    words: list[str], line: str, ran: str, place: Path, world: Path, harr: Run
+) -> None:
+    if ran == "index" and words[0] != "bridge":
+        shutil.copytree(world / "data", "data")
+        shutil.copy(world / "params.yaml", ".")
     done = harr(*words)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
     assert done.stderr.startswith(f"error: {line}")

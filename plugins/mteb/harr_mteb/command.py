@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Option
 
+from harr.errors import ModelError
 from tasks.paths import RETRIEVER
 from tasks.runtime.command import run_command
 
@@ -22,4 +23,6 @@ def mteb(
     """
     from harr_mteb.search import run_tasks
 
+    if model == str(RETRIEVER) and not RETRIEVER.exists():
+        raise ModelError(f"{model} is no folder; run `dvc repro`, or name --model")
     run_command(lambda: print(*(f"{name}: {100 * score:.2f}" for name, score in run_tasks(model, tasks, out).items())))
