@@ -69,8 +69,7 @@ def read_stages(root: Path) -> list[Stage]:
         elif name not in lock:
             stages[name] = Stage(name, "never run")
         elif reasons := [*inputs.get(name, ()), *_reasons(changes.get(name, ()), name)]:
-            frozen = [f"frozen in dvc.yaml: `dvc unfreeze {name}`"] if declared[name].get("frozen") else []
-            stages[name] = Stage(name, "changed", (*frozen, *reasons))
+            stages[name] = Stage(name, "changed", tuple(reasons))
         else:
             stages[name] = Stage(name, "follows", (above[0],)) if above else Stage(name, "fresh")
     return list(stages.values())

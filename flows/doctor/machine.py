@@ -17,6 +17,7 @@ from flows.doctor.finding import Finding, fail, ok, size, warn
 from harr.errors import HarrError, ParamsError
 from harr.params import Params
 from harr.params.train import AgentParams
+from harr.project.create import BEGIN_GIT
 from tasks.runtime.limits import memory_limit, sizes
 
 INSTALL = "pip install --constraint constraints.txt --editable '.[pipeline]'"
@@ -142,10 +143,15 @@ def check_git(root: Path) -> list[Finding]:
     """Look whether git is there, the folder is a repository, and dvc.lock is committed."""
     if shutil.which("git") is None:
         return [warn("git", "is not installed; runs are not tied to a commit", "install git")]
+    local = root / ".dvc/config.local"
+    knows_no_git = local.exists() and "no_scm" in local.read_text()
     try:
         changes = git(root, "status", "--porcelain", "--", "dvc.lock")
     except HarrError as error:
-        return [warn("git", str(error), _git_fix(root, str(error)))]
+        return [warn("git", str(error), _git_fix(root, str(error), BEGIN_GIT if knows_no_git else "git init"))]
+    if knows_no_git:
+        state = "a repository, but core.no_scm is set in .dvc/config.local: `dvc exp run` refuses"
+        return [warn("git", state, BEGIN_GIT.partition(" && ")[2])]
     if not (root / "dvc.lock").exists():
         return [ok("git", "a repository; no dvc.lock yet")]
     if changes:
@@ -155,10 +161,10 @@ def check_git(root: Path) -> list[Finding]:
     return [ok("git", "dvc.lock is committed")]
 
 
-def _git_fix(root: Path, message: str) -> str:
-    """Return what to do, by git's own words."""
+def _git_fix(root: Path, message: str, begin: str) -> str:
+    """Return what to do, by git's own words; ``begin`` makes a repository."""
     if "not a git repository" in message:
-        return "git init && git add . && git commit -m start"
+        return f"{begin} && git add . && git commit -m start"
     if "dubious ownership" in message:
         return f"git config --global --add safe.directory {root.resolve()}, if you trust its owner"
     return "do what git says"

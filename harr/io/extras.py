@@ -4,7 +4,7 @@ extra."""
 from importlib import import_module
 from types import ModuleType
 
-from harr.errors import MissingExtra
+from harr.errors import MissingExtra, one_line
 
 
 def optional(module: str, extra: str) -> ModuleType:
@@ -23,6 +23,7 @@ def optional(module: str, extra: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise MissingExtra(
-            f"package {error.name or module} is not installed; run `pip install 'harr[{extra}]'`"
-        ) from None
+        state = f"package {error.name or module} is not installed"
+    except ImportError as error:  # a package that says so in words of its own
+        state = f"package {module} cannot be imported ({one_line(error, 200)})"
+    raise MissingExtra(f"{state}; run `pip install 'harr[{extra}]'`")

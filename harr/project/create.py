@@ -16,6 +16,9 @@ PACKED = Path(__file__).with_name("files")
 VERSION = ".harr-version"
 """The project's note of which version its code is of."""
 
+BEGIN_GIT = "git init && dvc config --local --unset core.no_scm"
+"""Commands after which DVC works with git in a project that was made outside of a repository."""
+
 
 def create_project(folder: Path, *, update: bool = False) -> str:
     """Make a project in ``folder``, or with ``update`` give one the code of the installed version.
@@ -40,13 +43,15 @@ def create_project(folder: Path, *, update: bool = False) -> str:
     for name in CODE + tuple(name for name in SETTINGS if name not in there):
         _copy(root / name, folder / name)
     write_text(folder / VERSION, f"{harr.__version__}\n")
+    git = ""
     if not any((place / ".git").exists() for place in (folder.resolve(), *folder.resolve().parents)):
         write_text(folder / ".dvc/config.local", "[core]\n    no_scm = true\n")
+        git = f"  {BEGIN_GIT}    # for `dvc exp run`, now or later\n"
     if update:
         return f"{folder} has the code of harr {harr.__version__}; params.yaml, prefect.yaml and results are as before"
     return (
         f"made a project in {folder.resolve()}\n"
-        f"  cd {folder}\n"
+        f"  cd {folder}\n{git}"
         "  pip install --constraint constraints.txt 'harr[pipeline,encyclopaedia]'\n"
         "  harr run --recipe smoke    # two minutes: is everything wired?\n"
         "  harr run                   # params.yaml, as it stands"

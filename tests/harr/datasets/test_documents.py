@@ -236,6 +236,15 @@ def test_nothing_to_begin_with_is_one_line(folder: Path, prepare: Callable[[Path
 
 
 @pytest.mark.fault(40)
+def test_a_page_whose_library_lacks_a_package_is_no_damaged_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("trafilatura", "lxml.html.clean", "justext"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "lxml_html_clean", None)
+    (path := Path("page.html")).write_text("<p>Text.</p>")
+    with pytest.raises(MissingExtra, match=r"trafilatura cannot be imported \(lxml\.html\.clean .*'harr\[documents\]'"):
+        read_parts(path)
+
+
 def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for suffix, package in (("txt", ""), ("pdf", "pypdf"), ("html", "trafilatura"), ("md", "markdown_it")):
         (path := Path(f"a.{suffix}")).write_text("text")

@@ -10,11 +10,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 import harr
+from flows.doctor.machine import check_git
 from harr.errors import ParamsError
+from harr.io.files import write_text
 from harr.project.command import main
-from harr.project.create import CODE, SETTINGS, VERSION, create_project
+from harr.project.create import BEGIN_GIT, CODE, SETTINGS, VERSION, create_project
 
 ROOT = Path(__file__).parents[3]
 WHEEL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
@@ -112,3 +115,35 @@ def test_an_update_replaces_code_and_keeps_settings(tmp_path: Path) -> None:
     assert [(tmp_path / name).exists() for name in ("recipes/mine.yaml", "flows/old.py", "data")] == [True, False, True]
     assert (tmp_path / "params.yaml").read_text() == "mine"
     assert (tmp_path / VERSION).read_text() == f"{harr.__version__}\n"
+
+
+@pytest.mark.services
+def test_git_that_begins_after_a_run_keeps_nothing_of_dvc_and_dvc_works_with_it(tmp_path: Path) -> None:
+    made = create_project(tmp_path)
+    outs = [
+        one for stage in yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"].values() for one in stage["outs"]
+    ]
+    names = [next(iter(one)) if isinstance(one, dict) else one for one in outs]
+    names = [name if Path(name).suffix else f"{name}/file" for name in names]
+    for name in ("metrics/headline.json", "plots/train.svg", ".dvc/cache/files/md5/00/0", *names):
+        write_text(tmp_path / name, "as a run wrote it")
+    (finding,) = check_git(tmp_path)
+    begin, _ = finding.fix.split(" && git add")
+    assert begin == BEGIN_GIT and f"  {BEGIN_GIT} " in made
+    for command in ("git init -q", "git add .", "git -c user.name=me -c user.email=me@localhost commit -qm start"):
+        subprocess.run(command.split(), cwd=tmp_path, check=True)
+    kept = subprocess.run(["git", "ls-files"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout.split()
+    assert {name for name in kept if name.startswith(("data", "models", "metrics", "plots", "reports", ".dvc"))} == {
+        ".dvc/.gitignore",
+        ".dvc/config",
+        ".dvcignore",
+        "metrics/headline.json",
+        "plots/train.svg",
+    }
+    (finding,) = check_git(tmp_path)
+    assert finding.level == "warn" and "core.no_scm is set in .dvc/config.local" in finding.found
+    words = finding.fix.split()
+    subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True)
+    (finding,) = check_git(tmp_path)
+    assert (finding.level, finding.found) == ("ok", "a repository; no dvc.lock yet")
+    subprocess.run([sys.executable, "-m", "dvc", "exp", "list"], cwd=tmp_path, check=True)

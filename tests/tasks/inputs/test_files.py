@@ -129,7 +129,7 @@ def test_parameters_of_a_frozen_stage_are_refused_before_anything_runs(project: 
     section = yaml.safe_load(Path("params.yaml").read_text())["download"]
     edited(download=section | {"test": ["other.jsonl"]})
     (stage,) = read_stages(project)
-    assert (stage.state, stage.reasons[0]) == ("changed", "frozen in dvc.yaml: `dvc unfreeze download`")
+    assert (stage.state, stage.reasons) == ("frozen", ("`dvc unfreeze download` lets it run",))
     told = r"stage download is frozen .*download\.test: .*questions.* -> .*other.*`dvc unfreeze download`, or restore"
     with pytest.raises(ParamsError, match=told):
         main()

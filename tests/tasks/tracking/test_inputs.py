@@ -107,7 +107,7 @@ def test_a_model_is_told_by_the_parameters_that_it_was_made_with(place: Path) ->
         check_settings(Params.load())
     Path("dvc.yaml").write_text(WIRED.replace("{deps", "{frozen: true, deps"))
     with pytest.raises(
-        ParamsError, match=r"train\.json says; `dvc unfreeze train` and `dvc repro`$"
+        ParamsError, match=r"train\.json says; `dvc unfreeze train`, then `dvc repro`$"
     ):  # which passes over it
         check_settings(Params.load())
     check_settings(Params.load(), but="train")
