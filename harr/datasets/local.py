@@ -13,7 +13,7 @@ from harr.datasets.source import Source
 from harr.datasets.splits import rows_to_read
 from harr.datasets.world.people import RELATIONS, People
 from harr.errors import CorpusError
-from harr.io.jsonl import Row, fold, read_rows
+from harr.io.jsonl import Row, fold_id, read_rows
 from harr.params.download import JsonlParams, OwnQuestionsParams, PeopleParams
 from harr.types import Passage, Question
 
@@ -159,7 +159,7 @@ def _grades(row: Row) -> dict[str, int]:
     grades = row.values.get("grades") or {}
     if not isinstance(grades, dict) or not all(type(grade) is int for grade in grades.values()):
         raise CorpusError(f"{row.place}: grades is {str(grades)[:60]!r}; expected {{passage id: whole number}}")
-    return {fold(name): grade for name, grade in sorted(grades.items(), key=lambda item: -item[1]) if grade > 0}
+    return {fold_id(name): grade for name, grade in sorted(grades.items(), key=lambda item: -item[1]) if grade > 0}
 
 
 def read_question_file(path: Path) -> Iterator[Question]:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,13 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """Characters that would act on a terminal."""
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """How JSON spells one half of a character beyond the first 65,536."""
+UNSEEN = re.compile("[\u200b\u2060\ufeff]")
+"""Characters without width that no word needs."""
+IDS = ("id", "_id", "uid")
+"""Keys of ids, by which rows of files that different programs wrote are put together."""
+PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip"}
+"""First bytes of packed files."""
+TABLES = (".csv", ".tsv", ".xlsx")
 LONGEST = 64 << 20
 """Bytes of a line that is read: a small gzip may hold one of gigabytes."""
 
@@ -30,6 +38,20 @@ def fold(text: str) -> str:
     return " ".join((text if text.isprintable() else CONTROL.sub(" ", text)).split())
 
 
+def fold_id(text: str) -> str:
+    """Return an id as :func:`fold` does, composed (NFC), and without what nobody sees.
+
+    >>> fold_id("e\u0301t\u00e9\u200b ") == "\u00e9t\u00e9"
+    True
+    """
+    return fold(UNSEEN.sub("", unicodedata.normalize("NFC", text)))
+
+
+def _digits(value: Any) -> Any:
+    """Return the digits of a whole number, as which pandas writes ids, and anything else as it is."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One object of a file and where it stands; ``place`` is ``file:line``."""
@@ -38,32 +60,34 @@ class Row:
     place: str
 
     def text(self, key: str, kind: str) -> str:
-        """Return the non-empty string under ``key``, inner white space and control characters folded to a space.
+        """Return the non-empty string or whole number under ``key``, white space and control characters folded to a
+        space.
 
         Raises:
-            CorpusError: names the place, the key and its value.
+            CorpusError: names the place, the key, its value and type.
         """
-        value = self.values.get(key)
-        folded = fold(value) if isinstance(value, str) else ""
+        value = _digits(self.values.get(key))
+        folded = (fold_id if key in IDS else fold)(value) if isinstance(value, str) else ""
         if not folded:
-            what = "is missing" if value is None else f"is {str(value)[:40]!r}"
+            what = "is missing" if value is None else f"is {repr(value)[:40]}, a {type(value).__name__}"
             raise CorpusError(f"{self.place}: {kind} without {key} ({key} {what}); expected a non-empty string")
         return folded
 
     def strings(self, key: str) -> tuple[str, ...]:
-        """Return the list of strings under ``key``; empty where it is absent.
+        """Return the list of strings or whole numbers under ``key``; empty where it is absent.
 
         Raises:
             CorpusError: it is something else.
         """
         value = self.values.get(key) or []
-        if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
-            raise CorpusError(f"{self.place}: {key} is {str(value)[:60]!r}; expected a list of strings")
-        return tuple(value)
+        parts: list[Any] = list(map(_digits, value)) if isinstance(value, list) else [None]
+        if not all(isinstance(part, str) for part in parts):
+            raise CorpusError(f"{self.place}: {key} is {repr(value)[:60]}; expected a list of strings")
+        return tuple(parts)
 
     def ids(self, key: str) -> tuple[str, ...]:
         """Return the list of ids under ``key``, folded as :meth:`text` folds the id that each of them names."""
-        return tuple(map(fold, self.strings(key)))
+        return tuple(map(fold_id, self.strings(key)))
 
     def matches(self, where: Mapping[str, Any]) -> bool:
         """Return True where every field equals the wanted value, or contains it if the field is a list.
@@ -95,6 +119,8 @@ def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) ->
     if not path.is_file():
         what = "is no file" if path.exists() else "is missing"
         raise CorpusError(f"{path} {what}; set download in params.yaml to files that exist")
+    if path.name.removesuffix(".gz").endswith(TABLES):
+        raise CorpusError(f"{path}: a table; write its rows as JSON lines (.jsonl), an object a line, or as .parquet")
     if path.name.removesuffix(".gz").endswith(".json"):
         yield from _read_list(path, leave_out)
         return
@@ -156,11 +182,12 @@ def _read_list(path: Path, leave_out: Callable[[CorpusError], None]) -> Iterator
 
 
 def _parse(line: bytes, place: str, *, first: bool) -> dict[str, Any]:
+    if packed := next((name for head, name in PACKED.items() if first and line.startswith(head)), ""):
+        mend = "let its name end in .gz" if packed == "gzip" else "unpack it, or pack it by gzip as .jsonl.gz"
+        raise CorpusError(f"{place}: packed by {packed}; {mend}")
     try:
         row = json.loads(line.decode("utf-8-sig" if first else "utf-8"))
     except UnicodeDecodeError:
-        if first and line.startswith(b"\x1f\x8b"):
-            raise CorpusError(f"{place}: packed by gzip; let its name end in .gz") from None
         raise CorpusError(f"{place}: not UTF-8; convert the file to UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise CorpusError(f"{place}: not JSON ({error}); expected one object a line") from None

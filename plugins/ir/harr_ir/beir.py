@@ -5,7 +5,7 @@ from pathlib import Path
 from harr.datasets import Dataset
 from harr.datasets.source import Source
 from harr.errors import CorpusError
-from harr.io.jsonl import Row, fold, read_rows
+from harr.io.jsonl import Row, fold_id, read_rows
 from harr.params.fields import PathOrName
 from harr_ir.judged import JudgedParams, Judgements, open_judged
 
@@ -39,7 +39,8 @@ def _one_of(root: Path, name: str) -> Path:
 
 
 def _read_qrels(root: Path, split: str) -> Judgements:
-    """Read the judgements of a split: query, passage and grade, separated by tabs, under a line of headings.
+    """Read the judgements of a split: query, passage and grade, separated by tabs, or by spaces as in TREC's files,
+    which have a column after the query; the first line may have headings.
 
     Raises:
         CorpusError: there is no file of the split, or a line is none of these.
@@ -58,12 +59,21 @@ def _read_qrels(root: Path, split: str) -> Judgements:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
+        parts = [
+            fold_id(part) for part in (line.split("\t") if "\t" in line else line.split())
+        ]  # ids as rows have them
+        if len(parts) not in (3, 4):
+            expected = "query-id, corpus-id and score; or query-id, 0, corpus-id and score"
+            raise CorpusError(f"{path}:{number}: {line[:60]!r} has {len(parts)} columns; expected {expected}")
+        query, passage, score = parts[0], *parts[-2:]
         try:
-            query, passage, grade = (fold(part) for part in line.split("\t"))  # ids as rows have them
-            if number > 1 or grade != "score":
-                judged.setdefault(query, {})[passage] = int(grade)
+            grade = float(score)
         except ValueError:
-            raise CorpusError(f"{path}:{number}: {line[:60]!r}; expected query-id, corpus-id and score") from None
+            grade = 0.5
+        if grade.is_integer():
+            judged.setdefault(query, {})[passage] = int(grade)
+        elif number > 1:
+            raise CorpusError(f"{path}:{number}: score {score!r}; expected a whole number")
     return judged
 
 

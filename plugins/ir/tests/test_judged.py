@@ -60,12 +60,25 @@ def test_a_folder_of_beir_is_read(apart: bool) -> None:
     assert read("test") == [("q2", "Where is Acme?", ("d2", "d1"), (2, 1))]
 
 
+@pytest.mark.parametrize("lines", ["q2\td1\t1.0\nq2\td2\t2.0\n", "q2 0 d1 1\nq2 0 d2 2\n", "q2\t0\td1\t1\nq2 d2 2\n"])
+@pytest.mark.parametrize("heading", ["", "query-id\tcorpus-id\trelevance\n"])
+def test_judgements_are_read_as_other_programs_write_them(heading: str, lines: str) -> None:
+    beir(Path("nf"))
+    Path("nf/qrels/test.tsv").write_text(heading + lines)
+    load("beir", root="nf")
+    assert read("test") == [("q2", "Where is Acme?", ("d2", "d1"), (2, 1))]
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [
         ({"test": "dev"}, "no qrels/dev.tsv in nf; it judges test, train"),
         ({"root": "gone"}, "no queries.jsonl in gone; set download.settings.root"),
-        ({"qrels": {**QRELS, "test": "q2 d1 1\n"}}, "test.tsv:2: 'q2 d1 1'; expected query-id, corpus-id and score"),
+        (
+            {"qrels": {**QRELS, "test": "q2 d1\n"}},
+            "test.tsv:2: 'q2 d1' has 2 columns; expected query-id, corpus-id and score",
+        ),
+        ({"qrels": {**QRELS, "test": "q2\td1\tyes\n"}}, "test.tsv:2: score 'yes'; expected a whole number"),
         ({"qrels": {**QRELS, "test": ""}}, "no test questions"),
         ({"qrels": {**QRELS, "test": "q9\td1\t1\n"}}, "test judges query q9, which is not among the queries"),
         ({"qrels": {**QRELS, "test": "q2\td9\t1\n"}}, "supporting ids of test questions are not in the corpus"),

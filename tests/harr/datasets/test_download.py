@@ -1,7 +1,9 @@
 """Loading local files: what is right is stored, what is wrong is one clear line and changes nothing."""
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import tempfile
 from collections.abc import Callable
@@ -11,9 +13,11 @@ from typing import Any
 import pytest
 from digests import digests
 from downloading import questions, run, write_rows
+from hypothesis import given, strategies as st
 
 from harr.corpus.passages import Passages
 from harr.errors import CorpusError
+from harr.io.jsonl import Row, fold_id
 from harr.params.download import JsonlParams, PeopleParams
 
 PASSAGES = (
@@ -57,6 +61,31 @@ def test_rows_become_passages_and_questions() -> None:
 def test_gzip_bom_and_windows_line_ends_are_read() -> None:
     rows = [json.dumps(row).encode() + b"\r" for row in PASSAGES]
     assert run_with(write(), write_rows("odd.jsonl.gz", [b"\xef\xbb\xbf" + rows[0], rows[1]]))["passages"] == 2
+
+
+@pytest.mark.parametrize(
+    ("stored", "named"),
+    [(7, "7"), ("7", 7), ("e\u0301t\u00e9", "\u00e9te\u0301"), ("p7\u200b", "p7 "), ("p7", "\ufeffp7")],
+)
+def test_ids_that_other_programs_wrote_name_the_same_passage(stored: Any, named: Any) -> None:
+    passages = [PASSAGES[0], {**PASSAGES[1], "id": stored}]
+    test = {**OTHER, "id": 2, "supporting": [named], "context_ids": ["p1", stored], "answers": [1900]}
+    run(write(passages=passages, test=[test]))
+    (question,) = questions("test")
+    assert question.id == "2" and question.gold_ids == question.candidate_ids[1:] and question.answers == ("1900",)
+
+
+@given(value=st.none() | st.booleans() | st.floats() | st.integers() | st.text() | st.lists(st.text()))
+def test_a_text_or_a_whole_number_is_an_id_and_anything_else_is_told_with_its_type(value: Any) -> None:
+    row = Row({"id": value}, "a.jsonl:3")
+    if (type(value) is int) or (type(value) is str and fold_id(value)):
+        assert row.text("id", "passage") == fold_id(str(value)) == fold_id(fold_id(str(value)))
+        return
+    with pytest.raises(
+        CorpusError, match=r"^a\.jsonl:3: passage without id \(id is .*expected a non-empty string"
+    ) as told:
+        row.text("id", "passage")
+    assert "\n" not in str(told.value) and (value is None or f", a {type(value).__name__})" in str(told.value))
 
 
 def test_equal_input_gives_equal_bytes_and_a_row_may_be_held_back() -> None:
@@ -113,6 +142,19 @@ def test_wrong_input_is_one_line_and_changes_nothing(change: dict[str, Any], lin
             "bomb.jsonl.gz",
             lambda: gzip.compress(b'{"id": "p1", "text": "' + b"a" * (65 << 20) + b'"}', 1),
             r"^bomb\.jsonl\.gz:1: a line of more than 64 MiB; expected one object a",
+        ),
+        (
+            "p.jsonl.zst",
+            lambda: b"\x28\xb5\x2f\xfd\x04",
+            r"p\.jsonl\.zst:1: packed by zstd; unpack it, or pack it by gzip",
+        ),
+        ("p.jsonl", lambda: bz2.compress(b"{}"), r"p\.jsonl:1: packed by bzip2; unpack it, or pack it by gzip as"),
+        ("p.jsonl.xz", lambda: lzma.compress(b"{}"), r"p\.jsonl\.xz:1: packed by xz; unpack it, or pack it by gzip as"),
+        ("p.zip", lambda: b"PK\x03\x04", r"p\.zip:1: packed by zip; unpack it, or pack it by gzip as"),
+        (
+            "p.csv",
+            lambda: b"id,text\n",
+            r"^p\.csv: a table; write its rows as JSON lines \(\.jsonl\), an object a line",
         ),
         ("corpus.parquet", lambda: b"PAR1 no table", r"corpus\.parquet: cannot be read as parquet \(.*\); fetch the"),
     ],

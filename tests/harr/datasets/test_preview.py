@@ -71,7 +71,7 @@ def test_files_in_several_folders_are_several_data_sets_and_settings_of_one_are_
         ([*ROWS, {**ROWS[0], "question": "Why?"}], r"mine\.json: row 4: question id '1' stands twice, first at .* 1"),
         ([ROWS[0], {"question": "Who?", "answer": "Ada"}], r"mine\.json: row 2: question without id \(id is missing\)"),
         ([{"id": "1", "question": "Who?"}], r"row 1: question '1' has neither answers nor supporting.*give answer"),
-        ([{"id": "1", "question": "Who?", "answer": ""}], r"row 1: question without answer \(answer is ''\)"),
+        ([{"id": "1", "question": "Who?", "answer": ""}], r"row 1: question without answer \(answer is '', a str\)"),
         ([{"id": "1", "answer": "Ada"}], "row 1: question without question"),
         (["Who?"], "row 1 is a JSON str; expected an object"),
         ({"data": ROWS}, "a JSON dict; expected a list of objects"),
