@@ -7,7 +7,9 @@ params.yaml may have been changed since.
 import json
 import tempfile
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import partial
 from math import isfinite
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -56,8 +58,7 @@ def judge(
     replay: Replay = None,
     foreign: Container[str] = (),
 ) -> Verdict:
-    """Compare the candidate with the champion (where there is none yet, with the arm that it began as, ``baseline``),
-    and with the best arm that needs no training.
+    """Compare the candidate with the champion, or what it began as (``baseline``), and with the best untrained arm.
 
     Args:
         client: of MLflow.
@@ -71,21 +72,17 @@ def judge(
     Raises:
         PromotionRefused: the candidate has no rules, or its evaluation is not as it was registered.
     """
-    from harr.evaluate.summary import contrast
-
     rules = rules_of(candidate)
     same = champion is None or champion.tags.get("evaluation") == candidate.tags.get("evaluation")
     again = champion is not None and replay is not None
     rival, arm = (champion, TRAINED) if champion else (candidate, rules["baseline"])
-    ours = rows_of(client, candidate, TRAINED)
+    ours, free = rows_of(client, candidate, TRAINED), rules["untrained"]
     theirs = replay() if again and replay else rows_of(client, rival, arm)
     wrong = faults(ours, theirs)
     number = attempts.number_of(client, candidate)
     draws = {"resamples": attempts.draws(number, rules["resamples"]), "seed": rules["seed"]}
-
-    def gains_over(others: list[Row]) -> Gains:
-        return contrast([ours], [others], **draws, tail=attempts.level(number)) if ours and others else {}
-
+    draws["tail"] = attempts.level(number)
+    gains_over = partial(_gains, draws, ours)
     gains = {} if wrong else gains_over(theirs)
     against = f"champion {champion.version}" if champion else f"its own arm {rules['baseline']} (no champion yet)"
     lacking = [
@@ -97,9 +94,7 @@ def judge(
         _new(candidate, champion),
         _comparable(candidate, champion, same=same, again=again),
         _gain(rules["metric"], gains, lacking or ([wrong] if wrong else [])),
-        _untrained(
-            rules["metric"], ours, {arm: rows_of(client, candidate, arm) for arm in rules["untrained"]}, gains_over
-        ),
+        _untrained(rules["metric"], ours, [(name, rows_of(client, candidate, name)) for name in free], gains_over),
         _enough(rules, gains),
         _attempts(number, candidate),
         _history(past, champion),
@@ -213,18 +208,24 @@ def _gain(metric: str, gains: Gains, lacking: Sequence[str]) -> Condition:
     return Condition("gain", state, needed, gain["low"] > 0)
 
 
+def _gains(draws: Mapping[str, Any], ours: list[Row], theirs: list[Row]) -> Gains:
+    from harr.evaluate.summary import contrast
+
+    return contrast([ours], [theirs], **draws) if ours and theirs else {}
+
+
 def _untrained(
-    metric: str, ours: Sequence[Row], arms: Mapping[str, list[Row]], gains_over: Callable[[list[Row]], Gains]
+    metric: str, ours: Sequence[Row], played: Sequence[tuple[str, list[Row]]], gains_over: Callable[[list[Row]], Gains]
 ) -> Condition:
     """Ask that the candidate is not behind the best of the arms that need no training, played on its own game."""
     needed = "a gain that is not below 0"
-    means = {
-        arm: fmean(row[metric] for row in rows)
-        for arm, rows in arms.items()
+    fit = [
+        (fmean(row[metric] for row in rows), arm, rows)
+        for arm, rows in played
         if rows and not faults(ours, rows) and all(metric in row for row in rows)
-    }
-    best = max(means, key=means.__getitem__, default="")
-    gain = gains_over(arms[best]).get(metric) if best else None
+    ]
+    _, best, theirs = max(fit, key=itemgetter(0), default=(0.0, "", []))
+    gain = gains_over(theirs).get(metric)
     if gain is None:
         return Condition("best untrained arm", "none was played", needed, True)
     state = f"{best}: {metric} {gain['gain']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
