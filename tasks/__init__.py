@@ -52,7 +52,7 @@ def bypass_proxies() -> None:
     for name, other in (("no_proxy", "NO_PROXY"), ("NO_PROXY", "no_proxy")):
         hosts = (os.environ.get(name) or os.environ.get(other, "")).split(",")
         if "*" not in hosts:  # urllib knows a star only where it stands alone
-            os.environ[name] = ",".join(dict.fromkeys(filter(None, (*hosts, *LOOPBACK))))
+            os.environ[name] = ",".join(dict.fromkeys(host for host in (*hosts, *LOOPBACK) if host))
 
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")

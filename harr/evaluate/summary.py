@@ -243,13 +243,17 @@ def headlines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def list_silent_arms(summary: Summary) -> list[str]:
     """Return the arms that scored nothing in any headline metric, which is a fault and no result: a gain over such an
-    arm says nothing.
+    arm says nothing. A language model may score nothing before it is taught.
 
     >>> list_silent_arms({"arms": {"bm25": {"recall": {"mean": 0.0}}, "frozen": {"recall": {"mean": 0.2}}}})
     ['bm25']
     """
     scores = {arm: [row[name]["mean"] for name in HEADLINES if name in row] for arm, row in summary["arms"].items()}
-    return [arm for arm, means in scores.items() if means and not any(means) and arm != TRAINED]
+    return [
+        arm
+        for arm, means in scores.items()
+        if means and not any(means) and arm != TRAINED and not (arm in ARMS and ARMS[arm].learner == "language_model")
+    ]
 
 
 def headline(summary: Summary) -> str:

@@ -82,7 +82,9 @@ def test_stores_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_text("no database, but long enough to be looked at as one" * 20)
     with pytest.raises(DamagedFile, match=r"is damaged \(file is not a database\)"):
         read_versions(tmp_path, "sqlite:///mlflow.db", PARAMS)
-    with pytest.raises(ServiceUnavailable, match=r"MLflow at http://127\.0\.0\.1:9 does not answer \(.*; start it"):
+    with pytest.raises(
+        ServiceUnavailable, match=r"MLflow at http://127\.0\.0\.1:9 does not answer \(.*; start the server"
+    ):
         read_versions(tmp_path, "http://127.0.0.1:9", PARAMS)
     expected = "foo://x is no address of an MLflow store; set tracking.uri or MLFLOW_TRACKING_URI to http://... or "
     with pytest.raises(ParamsError) as caught:

@@ -16,14 +16,14 @@ def runs(settings: bool) -> dict[str, list[list[dict[str, Any]]]]:
         for n in range(40)
         for name, found in [("distractor", 1.0) if n < 30 else ("open", 0.0)]
     ]
-    return {"frozen": [[row | {"recall": 0.0, "all_gold": 0.0} for row in rows]], "trained": [rows, rows]}
+    return {"frozen": [[row | {"recall": 0.5, "all_gold": 0.5} for row in rows]], "trained": [rows, rows]}
 
 
 def test_the_card_shows_each_setting_and_no_mixture() -> None:
     summary = summarise(runs(settings=True), resamples=50, seed=0)
     card = retriever_card("ada/retriever", FACTS, summary, summary["contrasts"], "")
     distractor, opened = card.split("### distractor")[1].split("### open")
-    assert "100.0 [100.0, 100.0]" in distractor and "| 30 |" in distractor and "over `frozen`: +100.0" in distractor
+    assert "100.0 [100.0, 100.0]" in distractor and "| 30 |" in distractor and "over `frozen`: +50.0" in distractor
     assert "| 10 |" in opened and "75.0" not in card and "| 40 |" not in card
     spoken = language_model_card("ada/language_model", FACTS, {"method": "agent"}, summary, summary["contrasts"], "")
     assert spoken.count("### open") == 2 and "75.0" not in spoken

@@ -1,6 +1,7 @@
 """A corpus whose passages name their sources: a collection a source, and players that search them."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from harr.params.download import FunctionDatasetParams
 from harr.params.embed import EmbedParams
 from harr.params.index import IndexParams
 from harr.rag.sources.router import Sources
+from harr.services.milvus_client import connect
 from harr.types import Passage, Search
 from tasks.paths import CORPUS, INDEX, PLACES, QUESTIONS, VECTORS, WORK
 
@@ -101,9 +103,9 @@ def test_a_source_that_the_corpus_lacks_or_lost_is_named(tiny: str) -> None:
     ):
         pass
     identity = Vectors.open(VECTORS).identity
-    with PassageIndex.open(INDEX, IndexParams(), identity=identity) as index:
-        name = read_json(INDEX / "manifest.json")["sources"]["News"]["collection"]
-        index._client.drop_collection(name)
+    name = read_json(INDEX / "manifest.json")["sources"]["News"]["collection"]
+    with closing(connect(IndexParams(), str(INDEX / "milvus.db"))) as client:
+        client.drop_collection(name)
     (INDEX / SUMS).unlink()  # as after a server lost it: no hash of a file tells
     with pytest.raises(IndexMismatch, match=f"has no collection {name}"):
         PassageIndex.open(INDEX, IndexParams(), identity=identity)
