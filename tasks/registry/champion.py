@@ -23,7 +23,9 @@ def read_champion(params: Params) -> Champion | None:
                 return None
             whole = look_up(client.get_run, run.data.tags.get("mlflow.parentRunId", version.run_id)) or run
             return Champion(
-                f"{name} {version.version}", whole.data.params or run.data.params, rows_of(client, version, TRAINED)
+                f"{name} {version.version}",
+                whole.data.params or run.data.params,
+                rows_of(client, version, TRAINED)[TRAINED],
             )
     except HarrError as error:
         print(f"the report says nothing of the champion: {error}")

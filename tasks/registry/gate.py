@@ -76,8 +76,9 @@ def judge(
     same = champion is None or champion.tags.get("evaluation") == candidate.tags.get("evaluation")
     again = champion is not None and replay is not None
     rival, arm = (champion, TRAINED) if champion else (candidate, rules["baseline"])
-    ours, free = rows_of(client, candidate, TRAINED), rules["untrained"]
-    theirs = replay() if again and replay else rows_of(client, rival, arm)
+    own = rows_of(client, candidate, TRAINED, rules["baseline"], *rules["untrained"])
+    ours = own[TRAINED]
+    theirs = replay() if again and replay else rows_of(client, champion, arm)[arm] if champion else own[arm]
     wrong = faults(ours, theirs)
     number = attempts.number_of(client, candidate)
     draws = {"resamples": attempts.draws(number, rules["resamples"]), "seed": rules["seed"]}
@@ -94,7 +95,7 @@ def judge(
         _new(candidate, champion),
         _comparable(candidate, champion, same=same, again=again),
         _gain(rules["metric"], gains, lacking or ([wrong] if wrong else [])),
-        _untrained(rules["metric"], ours, [(name, rows_of(client, candidate, name)) for name in free], gains_over),
+        _untrained(rules["metric"], ours, {name: own[name] for name in rules["untrained"]}, gains_over),
         _enough(rules, gains),
         _attempts(number, candidate),
         _history(past, champion),
@@ -215,13 +216,13 @@ def _gains(draws: Mapping[str, Any], ours: list[Row], theirs: list[Row]) -> Gain
 
 
 def _untrained(
-    metric: str, ours: Sequence[Row], played: Sequence[tuple[str, list[Row]]], gains_over: Callable[[list[Row]], Gains]
+    metric: str, ours: Sequence[Row], played: Mapping[str, list[Row]], gains_over: Callable[[list[Row]], Gains]
 ) -> Condition:
     """Ask that the candidate is not behind the best of the arms that need no training, played on its own game."""
     needed = "a gain that is not below 0"
     fit = [
         (fmean(row[metric] for row in rows), arm, rows)
-        for arm, rows in played
+        for arm, rows in played.items()
         if rows and not faults(ours, rows) and all(metric in row for row in rows)
     ]
     _, best, theirs = max(fit, key=itemgetter(0), default=(0.0, "", []))
@@ -307,14 +308,14 @@ def _ask_functions(
             yield Condition("condition", f"params.yaml names no {name}", needed, False)
 
 
-def rows_of(client: Any, version: Any, arm: str) -> list[Row]:
-    """Return the evaluation rows that were registered with a version; none where it has no such arm.
+def rows_of(client: Any, version: Any, *arms: str) -> dict[str, list[Row]]:
+    """Return the evaluation rows of arms that were registered with a version; none of an arm that it has not.
 
     Raises:
         PromotionRefused: its evaluation is not as it was registered.
     """
-    rows: list[Row] = read_registered(client, version, f"{arm}.jsonl") or []
-    return rows
+    files = _read_evaluation(client, version, {f"{arm}.jsonl" for arm in arms})
+    return {arm: files.get(f"{arm}.jsonl", []) for arm in arms}
 
 
 def record_of(client: Any, version: Any) -> dict[str, Any]:
@@ -325,8 +326,14 @@ def record_of(client: Any, version: Any) -> dict[str, Any]:
 
 def read_registered(client: Any, version: Any, name: str) -> Any:
     """Return a file of the evaluation that was registered with a version; {} where it has none of that name."""
-    files = {Path(file.path).name for file in client.list_artifacts(version.run_id, "evaluation")}
-    if name not in files:
+    return _read_evaluation(client, version, {name}).get(name, {})
+
+
+def _read_evaluation(client: Any, version: Any, names: Container[str]) -> dict[str, Any]:
+    """Return what files of these names hold, of those that are there; the evaluation is copied once for them all."""
+    files = [Path(file.path).name for file in client.list_artifacts(version.run_id, "evaluation")]
+    wanted = [name for name in files if name in names]
+    if not wanted:
         return {}
     with tempfile.TemporaryDirectory() as place:
         folder = copy_artifacts(client, version.run_id, "evaluation", Path(place))
@@ -336,7 +343,11 @@ def read_registered(client: Any, version: Any, name: str) -> Any:
                 f"the evaluation of version {version.version} of {version.name} in MLflow's artifact store is not what "
                 "was registered; restore it there, or run `dvc repro -f -s merge`"
             )
-        try:
-            return read_jsonl(folder / name) if name.endswith(".jsonl") else read_json(folder / name)
-        except (ValueError, RecursionError):
-            raise DamagedFile(f"{name} of version {version.version} is damaged (no JSON)") from None
+        return {name: _parse(folder / name, version) for name in wanted}
+
+
+def _parse(path: Path, version: Any) -> Any:
+    try:
+        return read_jsonl(path) if path.suffix == ".jsonl" else read_json(path)
+    except (ValueError, RecursionError):
+        raise DamagedFile(f"{path.name} of version {version.version} is damaged (no JSON)") from None

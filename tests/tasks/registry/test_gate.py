@@ -12,6 +12,7 @@ from registries import Registry
 
 from harr.errors import PromotionRefused
 from harr.io.files import fingerprint, sha256
+from harr.services.model_registry import copy_artifacts
 from tasks.registry import attempts
 from tasks.registry.gate import judge
 
@@ -115,6 +116,24 @@ def test_every_condition_is_asked_and_stands_on_the_page(store: Store) -> None:
     enough = json.dumps(RULES | {"min_questions": 32})
     verdict = judge(store, store.add("last", BETTER, rules=enough), None, [])
     assert verdict.refusal == "" and "all 10 conditions hold" in verdict.page
+
+
+def test_an_evaluation_is_copied_once_whatever_number_of_arms_is_asked(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied: list[str] = []
+    monkeypatch.setattr(
+        "tasks.registry.gate.copy_artifacts",
+        lambda client, run, path, place: copied.append(run) or copy_artifacts(client, run, path, place),
+    )
+    rules = json.dumps(RULES | {"untrained": ["frozen", "bm25", "hybrid"]})
+    judge(
+        store,
+        store.add("1", BETTER | {"bm25": answered(0.2, 0.2), "hybrid": answered(0.1, 0.1)}, rules=rules),
+        None,
+        [],
+    )
+    assert len(copied) == 1
 
 
 def test_a_candidate_that_a_rule_beats_is_refused_with_the_rule_s_name_and_lead(store: Store) -> None:
