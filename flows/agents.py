@@ -4,7 +4,6 @@ The pipeline sends its files as a commit (flows/commits.py) and its data by `dvc
 stage up to date, and sends back its outputs and a commit with dvc.lock, after which DVC finds the stage done here, too.
 """
 
-import os
 import subprocess
 import sys
 import time
@@ -16,13 +15,15 @@ from prefect import flow
 
 from flows.commits import drop_commit, receive_files, repository, send_commit
 from flows.reproduce import StageFailed, reproduce
+from flows.server import HEARTBEAT
 from flows.stages import dvc_status
 from flows.unfinished import unfinished_work
-from harr.errors import HarrError, ParamsError
+from harr.errors import HarrError, ParamsError, bare
 from harr.io.files import fingerprint
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
 from tasks.paths import INPUTS, LOCK, SETTINGS
+from tasks.tracking.client import address_of
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
@@ -32,7 +33,6 @@ CACHE = Path("~/.cache/harr/dvc")
 RETRIES = 2
 """How often a stage is sent again whose agent was lost: killed, out of memory, taken away."""
 POLL_SECONDS = 2.0
-HEARTBEAT = "PREFECT_FLOWS_HEARTBEAT_FREQUENCY"
 
 
 @flow(name="agent", log_prints=True)
@@ -66,9 +66,8 @@ def run_on_agent(stage: str, place: Path, pool: str, execution: str) -> None:
         ParamsError: MLflow is a file of this machine, or there is no remote of git.
         StageFailed: the stage failed, or every agent that had it was lost.
     """
-    variables = {"HARR_REPOSITORY": repository(), HEARTBEAT: "30", **_tracking(place)}
+    variables = {"HARR_REPOSITORY": repository(), **HEARTBEAT, **_tracking(place)}
     if (place / LOCK).exists() and not dvc_status(place, stage):
-        print(f"Stage '{stage}' didn't change, skipping")
         return
     ref = f"refs/harr/{execution}/{stage}"
     _dvc(place, "push", "--run-cache")
@@ -122,17 +121,15 @@ def _wait_for_agent(deployment: str, name: str, parameters: Mapping[str, str], v
 
 
 def _tracking(place: Path) -> dict[str, str]:
-    """Return the variable that names MLflow's server, if params.yaml does not.
+    """Return the variable that names MLflow's server.
 
     Raises:
-        ParamsError: neither names a server that another machine can reach.
+        ParamsError: there is none that another machine can reach.
     """
-    address = os.environ.get("MLFLOW_TRACKING_URI", "")
-    if Params.load(place / SETTINGS).tracking.uri.startswith("http"):
-        return {}
+    address = address_of(Params.load(place / SETTINGS))
     if not address.startswith("http"):
         raise ParamsError(
-            "tracking.uri: empty, but an agent reports to a server of MLflow; name it, or set the variable "
+            f"MLflow is {bare(address)}, but an agent reports to a server; name it, or set the variable "
             "MLFLOW_TRACKING_URI to its address"
         )
     return {"MLFLOW_TRACKING_URI": address}

@@ -11,7 +11,7 @@ from harr.params.pipeline import PipelineFacts
 from harr.params.reward import OF_ANSWERS, OF_GOLD
 from harr.rag.scoring.text import statable_answers, states_answer
 from harr.types import Question
-from tasks.runtime.limits import Sizes, unit, written
+from tasks.runtime.limits import Sizes, format_bytes, written
 from tasks.runtime.memory import WORDS, estimate_memory, gpu_shortage, shape_of
 
 TEXT_BYTES = 650.0
@@ -167,10 +167,10 @@ def files_check(params: Params, data: Data, passages: int, free: float) -> list[
     text = fmean(map(len, data.contents.values())) if data.contents else TEXT_BYTES
     size = Sizes(passages, shape.width, round(text * passages))
     counts = {"download": size.text, **written(params, size)}
-    message = ", ".join(f"{unit(count)} by {stage}" for stage, count in counts.items() if count)
+    message = ", ".join(f"{format_bytes(count)} by {stage}" for stage, count in counts.items() if count)
     message = f"of {passages:,} passages about {message}, and again in DVC's cache where it copies"
     if params.index.uri:
-        message += f"; {unit(memory_bytes(params.index, passages, shape.width))} of memory at the Milvus server"
+        message += f"; {format_bytes(memory_bytes(params.index, passages, shape.width))} of memory at the Milvus server"
     if sum(counts.values()) <= free:
         return [ok("files", message)]
-    return [warn("files", f"{message}; {unit(free)} free here", "make room, or run where there is more")]
+    return [warn("files", f"{message}; {format_bytes(free)} free here", "make room, or run where there is more")]

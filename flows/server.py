@@ -15,6 +15,8 @@ from tasks.tracking.relocate import bring_home
 
 TEMPORARY = paths.STATE / "tmp"
 """Temporary files of the workers."""
+HEARTBEAT = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
+"""The variable by which a run says that it lives, every so many seconds."""
 UP = paths.STATE / "up.json"
 """What `harr up` started (flows/up.py): name -> the process's identity, and the page to open."""
 

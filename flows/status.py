@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from flows import stages
-from flows.doctor.finding import DEADLINE_SECONDS, describe_failure, size, start_in_background
+from flows.doctor.finding import DEADLINE_SECONDS, describe_failure, start_in_background
 from flows.versions import Version, model_here, read_versions
 from harr.errors import DamagedFile, HarrError, bare
 from harr.io.files import read_state
 from harr.params import Params
 from tasks.paths import METRICS, NOTES, RUNS, SINCE, trained_folder
+from tasks.runtime.limits import format_bytes
 from tasks.tracking.client import address_of
 
 
@@ -155,7 +156,7 @@ def list_unfinished(root: Path) -> list[str]:
             count = len(list(folder.iterdir())) if folder.is_dir() else 1
             total = sum(path.stat().st_size for path in _files(folder))
         if count:
-            lines.append(f"{folder.relative_to(root)}: {count} entries, {size(total)}")
+            lines.append(f"{folder.relative_to(root)}: {count} entries, {format_bytes(total)}")
     return lines
 
 

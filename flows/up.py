@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from flows.pages import pages_command
-from flows.server import TEMPORARY, UP, addresses, healthy, listens, mlflow_command, prefect_command
+from flows.server import HEARTBEAT, TEMPORARY, UP, addresses, healthy, listens, mlflow_command, prefect_command
 from harr.errors import HarrError, ServiceUnavailable, one_line
 from harr.io.files import read_json, write_json
 from harr.io.progress import bar, show_parts
@@ -37,8 +37,8 @@ START_SECONDS = 240.0
 STOP_SECONDS = 20.0
 CANCEL_SECONDS = 45.0
 """The worker gives a cancelled run 30 s."""
-HEARTBEAT_SECONDS, SILENT_SECONDS = 30, 95
-"""Seconds between two heartbeats of a run, and without one until it counts as crashed."""
+SILENT_SECONDS = 95
+"""Seconds without a heartbeat of a run until it counts as crashed."""
 POOLS = ("cpu", "gpu")
 PARTS = ("servers", "deployments", "workers", "harr serve")
 
@@ -90,7 +90,7 @@ def _worker_settings() -> dict[str, str]:
     TEMPORARY.mkdir(parents=True, exist_ok=True)
     settings = {"TMPDIR": str(TEMPORARY.resolve())}
     looks = {"PREFECT_WORKER_QUERY_SECONDS": "5", "PREFECT_WORKER_ENABLE_CANCELLATION": "true"}
-    return {**settings, **looks, "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS)}
+    return {**settings, **looks, **HEARTBEAT}
 
 
 def down() -> None:

@@ -71,15 +71,3 @@ def start_in_background(body: Callable[[], Value]) -> Future[Value]:
 
     threading.Thread(target=run, daemon=True).start()
     return future
-
-
-def size(count: float) -> str:
-    """Return a number of bytes in the unit that a reader thinks in.
-
-    >>> size(500), size(91_000_000), size(2.5e9)
-    ('500 B', '91 MB', '2.5 GB')
-    """
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.{1 if unit == 'GB' else 0}f} {unit}"
-    return f"{count:.0f} B"

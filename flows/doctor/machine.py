@@ -13,12 +13,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from flows.doctor.finding import Finding, fail, ok, size, warn
+from flows.doctor.finding import Finding, fail, ok, warn
 from harr.errors import HarrError, ParamsError
 from harr.params import Params
 from harr.params.train import AgentParams
 from harr.project.create import BEGIN_GIT
-from tasks.runtime.limits import memory_limit, sizes
+from tasks.runtime.limits import format_bytes, memory_limit, sizes
 
 INSTALL = "pip install --constraint constraints.txt --editable '.[pipeline]'"
 FROM_WHEEL = "pip install --constraint constraints.txt 'harr[pipeline]'"
@@ -127,8 +127,8 @@ def check_disk(params: Params, root: Path, *, free: int) -> list[Finding]:
     needs = sizes(root)
     needed = 2 * needs.vectors + (0 if params.index.uri else 2 * (needs.vectors + needs.text))
     if not needed:
-        return [ok("disk", f"{size(free)} free; what a run writes is known once there are vectors")]
-    state = f"{size(free)} free; to make vectors and index again takes about {size(needed)}"
+        return [ok("disk", f"{format_bytes(free)} free; what a run writes is known once there are vectors")]
+    state = f"{format_bytes(free)} free; to make vectors and index again takes about {format_bytes(needed)}"
     if free < needed:
         return [warn("disk", state, "dvc gc --workspace, rm -r work, or run where there is more room")]
     return [ok("disk", state)]
@@ -136,7 +136,7 @@ def check_disk(params: Params, root: Path, *, free: int) -> list[Finding]:
 
 def check_memory() -> list[Finding]:
     """Say how much memory a process may have; `harr preview` compares it with what the stages need."""
-    return [ok("memory", f"{size(memory_limit(psutil.virtual_memory().total))} for a process")]
+    return [ok("memory", f"{format_bytes(memory_limit(psutil.virtual_memory().total))} for a process")]
 
 
 def check_git(root: Path) -> list[Finding]:

@@ -69,15 +69,15 @@ def check(stage: str, params: Params, root: Path, *, free: float, memory: float)
     done = _bytes(root / "work" / stage) + (_bytes(place) if writes else 0)
     if (needed := SPARE + max(0, writes - done)) > free:
         raise NoRoom(
-            f"stage {stage} needs {unit(needed)}, {unit(free)} free at {place.resolve()}; nothing written; make room "
+            f"stage {stage} needs {format_bytes(needed)}, {format_bytes(free)} free at {place.resolve()}; nothing written; make room "
             "(`dvc gc --workspace`, rm -r work), or run where there is more"
         )
     index_bytes = memory_bytes(params.index, size.rows, size.width)
     index_bytes += 0 if params.index.kind == "flat" else size.vectors  # Milvus Lite keeps the vectors, too
     if stage in HOLD_INDEX and not params.index.uri and index_bytes > memory:
         raise NoRoom(
-            f"stage {stage} needs {unit(index_bytes)} of memory for a {params.index.kind} float32 index of {size.rows:,} x "
-            f"{size.width}, {unit(memory)} here; nothing written; set index.uri to a Milvus server"
+            f"stage {stage} needs {format_bytes(index_bytes)} of memory for a {params.index.kind} float32 index of {size.rows:,} x "
+            f"{size.width}, {format_bytes(memory)} here; nothing written; set index.uri to a Milvus server"
         )
 
 
@@ -104,10 +104,13 @@ def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def unit(count: float) -> str:
-    """Return bytes in the unit that a person thinks in.
+def format_bytes(count: float) -> str:
+    """Return a number of bytes in the unit that a reader thinks in.
 
-    >>> unit(43.2e9), unit(64e6)
-    ('43.2 GB', '64 MB')
+    >>> format_bytes(500), format_bytes(91_000_000), format_bytes(2.5e9)
+    ('500 B', '91 MB', '2.5 GB')
     """
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.{1 if unit == 'GB' else 0}f} {unit}"
+    return f"{count:.0f} B"
