@@ -219,9 +219,9 @@ def game(seed: int, rate: float, warmup: int) -> Params:
         "steps": STEPS,
         "questions_per_step": 8,
         "group_size": 4,
-        "guard": {"drop": 0.0, "window": STEPS},
+        "checkpoints": {"every": 1000, "drop": 0.0, "window": STEPS},
     }
-    section |= {"optimizer": {"learning_rate": rate, "warmup_steps": warmup}, "checkpoint_every": 1000}
+    section |= {"optimizer": {"learning_rate": rate, "warmup_steps": warmup}}
     return Params.model_validate(
         {
             "seed": seed,

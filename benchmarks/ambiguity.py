@@ -31,6 +31,7 @@ from harr.evaluate.intervals import resample
 from harr.io.files import read_json, write_json
 from harr.params import Params
 from harr.params.generator import REFERENCES, ScriptedParams
+from harr.params.loop import CheckpointParams
 from harr.params.train_facts import ValidationParams
 from harr.rag.rollout import play
 from harr.rag.scoring.terms import answer_f1
@@ -48,7 +49,12 @@ def with_names(params: Params, share: str, steps: int) -> Params:
     """Return the parameters of a short training with a planner that names people as often as that."""
     kinds = {} if share == "0" else REFERENCES
     generator = ScriptedParams(kind="scripted", references=kinds | {"name": NAMES[share]})
-    changed = {"steps": steps, "checkpoint_every": steps, "validation": ValidationParams(), "questions_per_step": 8}
+    changed = {
+        "steps": steps,
+        "checkpoints": CheckpointParams(every=steps),
+        "validation": ValidationParams(),
+        "questions_per_step": 8,
+    }
     train = params.train.model_copy(update=changed | {"warm_start": steps // 3})
     return params.model_copy(update={"generator": generator, "train": train})
 

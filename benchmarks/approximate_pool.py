@@ -27,6 +27,7 @@ from harr.index.build import build_index
 from harr.index.recall import check_recall
 from harr.params import Params
 from harr.params.index import IndexParams
+from harr.params.loop import CheckpointParams
 from harr.params.train_facts import ValidationParams
 from harr.rag.rollout import play
 from harr.rag.scoring.ranking import recall
@@ -83,7 +84,11 @@ def main() -> None:
     work = asked.work.resolve()
     os.chdir(asked.folder)
     params, places = Params.load(Path("params.yaml")), Places.of_project(Path.cwd())
-    shorter = {"steps": asked.steps, "checkpoint_every": asked.steps, "validation": ValidationParams()}
+    shorter = {
+        "steps": asked.steps,
+        "checkpoints": CheckpointParams(every=asked.steps),
+        "validation": ValidationParams(),
+    }
     train = params.train.model_copy(update=shorter)
     questions = read_questions(Path("data/questions/train.jsonl"))
     half = len(questions) // 2

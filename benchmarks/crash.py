@@ -52,7 +52,7 @@ pipeline: {name: multistep, max_hops: 2, reader_sees: history}
 generator: {kind: function, function: "harr_encyclopaedia.scripted:Scripted"}
 reward: {terms: {answer_f1: 1.0}}
 filter: {group_size: 2, target: 8, batch_size: 4, keep: all}
-train: {method: grpo, steps: 3, questions_per_step: 2, group_size: 2, checkpoint_every: 1}
+train: {method: grpo, steps: 3, questions_per_step: 2, group_size: 2, checkpoints: {every: 1}}
 evaluate: {arms: [frozen, trained], seeds: 2, resamples: 100}
 merge: {min_cosine: 0.9999}
 tracking: {min_questions: 2, registered_model: tiny}

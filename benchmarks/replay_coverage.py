@@ -95,7 +95,7 @@ def taught(base: DensePolicy, questions: list[Question], folder: Path) -> DenseP
         questions_per_step=16,
         group_size=2,
         optimizer={"learning_rate": 2e-4},
-        guard={"drop": 0},
+        checkpoints={"drop": 0},
     )
     infonce.train(params, setup, folder / "taught", folder / "taught.work", lambda step, values: None, 0)
     found = encoder()

@@ -77,7 +77,7 @@ WANTED = {
         "Is {} quiet and safe?", "What does {} offer us parents?")),
 }  # fmt: skip
 SEARCHES, EXPLORE, NIGHTS = 6000, 0.05, 3
-STEPS = {"steps": 12, "optimizer": {"learning_rate": 3e-4}, "guard": {"drop": 0}}
+STEPS = {"steps": 12, "optimizer": {"learning_rate": 3e-4}, "checkpoints": {"drop": 0}}
 """Settings of every training; a step learns from 64 choices, or with InfoNCE from 64 questions."""
 Row = dict[str, Any]
 

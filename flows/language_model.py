@@ -35,7 +35,7 @@ def ask(
 
 
 def demonstrations(
-    out: Annotated[Path, Option(help="new file of demonstrations, for generator.demonstrations")],
+    out: Annotated[Path, Option(help="new file of demonstrations, for generator.warmstart.demonstrations")],
     model: Annotated[
         str, Option(help="the teacher: a folder, a name, or package.module:name (default: what this project trained)")
     ] = "",

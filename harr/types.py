@@ -175,15 +175,13 @@ class Generate:
     """A request of a pipeline to the generator for one completion: of chat ``messages``, or of raw text ``prompt``.
 
     Exactly one of the two is given. The completion ends before the first of the ``stop`` strings.
-    ``past`` holds the earlier turns of the episode; :func:`harr.rag.rollout.play` adds it. ``max_tokens`` above 0
-    limits the completion further than the generator's own limit does.
+    ``past`` holds the earlier turns of the episode; :func:`harr.rag.rollout.play` adds it.
     """
 
     messages: tuple[Mapping[str, str], ...] = ()
     prompt: str = ""
     stop: tuple[str, ...] = ()
     past: "tuple[Turn, ...]" = ()
-    max_tokens: int = 0
 
     def cut(self, text: str) -> str:
         """Return a completion up to the first of the stop strings.

@@ -71,7 +71,7 @@ def train_each(
         arm = params.evaluate.arm_table[name]
         tell(f"arm {name}, seed {seed}")
         run_params = arm_params(params, arm)
-        run_questions = questions if arm.history or not params.filter.by_variant else filter_own_questions(run_params)
+        run_questions = questions if arm.history or params.filter.keep == "all" else filter_own_questions(run_params)
         with open_setup(run_params, PLACES, run_questions, history=arm.history, validation=VALIDATION) as setup:
             method, section = methods[name]
             history = method.train(section, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)

@@ -109,14 +109,14 @@ def write_demonstrations(params: Params, teacher: Teacher, plan: Teaching, file:
         f"{len(choice.kept)} of {len(episodes)} episodes kept, of {len({e.question.id for e, _ in choice.kept})} "
         f"questions among {len(questions)}; mean reward {mean:.3f}",
         f"dropped: {dropped or 'none'}",
-        f"written: {len(lines)} demonstrations to {out}; set generator: {{kind: warmstart, demonstrations: {out}}}",
+        f"written: {len(lines)} demonstrations to {out}; set generator: {{kind: local, warmstart: {{demonstrations: {out}}}}}",
     ]
 
 
 def teacher_pipeline(params: Params, teacher: Teacher) -> PipelineParams:
     """Return section ``pipeline`` for the teacher: a server gets the form as text, in its chat template if known."""
     section = params.pipeline
-    if isinstance(teacher, ServedParams) and hasattr(section, "thinking_tokens"):
+    if isinstance(teacher, ServedParams) and hasattr(section, "template"):
         return section.model_copy(update={"template": "chat" if teacher.tokenizer else "plain"})
     return section
 

@@ -19,7 +19,7 @@ def make_generator(params: Params, log: Log) -> dict[str, float]:
         train = function_of(section.function, key="generator.function", shape=shape, takes=4)
         figures: dict[str, float] = train(params, GENERATOR, work, log)
         return figures
-    if section.kind == "warmstart":
+    if section.kind == "local" and section.warmstart:
         from harr.generator.warmstart import train_warmstart
 
         return train_warmstart(section, GENERATOR, work, log, params.seed)
@@ -29,7 +29,7 @@ def make_generator(params: Params, log: Log) -> dict[str, float]:
 
 
 def generator(params: Params, run: Run) -> None:
-    """Train the language model of `generator.kind: trained` or `warmstart`; of others only note what plays."""
+    """Train the language model of `generator.kind: trained` or with `generator.warmstart`; of others only note what plays."""
     run.record("generator", make_generator(params, run.log))
 
 

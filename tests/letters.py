@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from harr.params import Params
-from harr.params.loop import OptimizerParams
+from harr.params.loop import CheckpointParams, OptimizerParams
 from harr.params.train import AgentParams
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
@@ -125,7 +125,7 @@ AGENT = AgentParams(
     optimizer=OptimizerParams(learning_rate=3e-2),
     episodes_per_pass=8,
     max_tokens=6,
-    checkpoint_every=4,
+    checkpoints=CheckpointParams(every=4),
     lora=None,
 )
 """A training that is over in seconds."""

@@ -9,7 +9,7 @@ TWO_STEPS = {
     "questions_per_step": 6,
     "group_size": 4,
     "optimizer": OptimizerParams(learning_rate=1e-3),
-    "checkpoint_every": 1,
+    "checkpoints": {"every": 1},
     "lora": LoraParams(rank=4, alpha=8),
     "infonce": InfoNCEParams(),
 }

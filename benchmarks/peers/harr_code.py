@@ -100,7 +100,7 @@ def losses(folder: Path, names: Names) -> Names:
     old_S, reference_S = logs_S + 0.4 * torch.randn_like(logs_S), logs_S + 0.4 * torch.randn_like(logs_S)
     advantages_E = torch.tensor([1.3, -0.9, 0.4], dtype=torch.float64)
     told: list[Names] = []
-    for kind, beta, delta in (("grpo", 0.0, None), ("grpo", 0.1, None), ("bnpo", 0.1, 1.3), ("dr_grpo", 0.0, None)):
+    for kind, beta in (("grpo", 0.0), ("grpo", 0.1), ("bnpo", 0.1), ("dr_grpo", 0.0)):
         learnt_SD = queries_SD.clone().requires_grad_()
         given = {"forward": lambda *_, out=learnt_SD, **__: out, "pad_sequence": pad_sequence, "INVALID_LOGIT": -1e7}
         tools = {"nanmin": lambda tensor: tensor, "nanmax": lambda tensor: tensor, "INVALID_LOGPROB": 0.0}
@@ -115,7 +115,7 @@ def losses(folder: Path, names: Names) -> Names:
             epsilon_low=0.2,
             epsilon_high=0.2,
             loss_type=kind,
-            args=SimpleNamespace(delta=delta),
+            args=SimpleNamespace(delta=None),
         )
         padded = {
             name: pad_sequence(list(tensor.split(steps)), batch_first=True)
@@ -126,9 +126,7 @@ def losses(folder: Path, names: Names) -> Names:
         rest = {"policy_inputs": None, "sequence_lengths": lengths_E, "padding_mask": mask_ES}
         loss = loss_of(trainer, None, padded | rest | {"advantages": advantages_E[:, None].expand(-1, max(steps))})
         loss.backward()
-        told.append(
-            {"kind": kind, "beta": beta, "delta": delta, "loss": loss.item(), "gradient": learnt_SD.grad.tolist()}
-        )
+        told.append({"kind": kind, "beta": beta, "loss": loss.item(), "gradient": learnt_SD.grad.tolist()})
     shared = {"steps": steps, "chosen": CHOSEN, "temperature": TEMPERATURE, "advantages": advantages_E.tolist()}
     tensors = {"states": queries_SD, "passages": passages_SND, "old": old_S, "reference": reference_S}
     return shared | {name: tensor.tolist() for name, tensor in tensors.items()} | {"losses": told}

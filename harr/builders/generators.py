@@ -19,7 +19,6 @@ from harr.params.generator import (
     ScriptedParams,
     ServedParams,
     TrainedParams,
-    WarmstartParams,
 )
 from harr.rag.generation.adapter import base_identity
 from harr.rag.generation.cache import CachedGenerator
@@ -32,7 +31,7 @@ from harr.rag.scoring.judge import is_readable
 from harr.types import Generate, Generator
 
 Reader = ServedParams | LocalParams | FunctionGeneratorParams
-GeneratorSection = Reader | ScriptedParams | TrainedParams | WarmstartParams | NoGeneratorParams
+GeneratorSection = Reader | ScriptedParams | TrainedParams | NoGeneratorParams
 
 
 def build_generator(section: GeneratorSection, seed: int, places: Places) -> Generator | None:
@@ -104,7 +103,7 @@ def _share(make: Callable[[], Generator]) -> Generator:
 
 
 def _open_generator(
-    section: Reader | ScriptedParams | TrainedParams | WarmstartParams,
+    section: Reader | ScriptedParams | TrainedParams,
     seed: int,
     places: Places,
     name: str = "generator",
@@ -125,7 +124,7 @@ def _open_generator(
             return player
         case "server":
             generator, identity = ServerGenerator(section, seed=seed, name=name), section.server.urls[0]
-        case "local" | "trained" | "warmstart":
+        case "local" | "trained":
             folder = language_model_folder(section, places)
             identity = stamps(folder)
             generator = LocalGenerator(
@@ -144,7 +143,7 @@ def _open_generator(
 
 def language_model_folder(section: GeneratorSection, places: Places) -> Path:
     """Return the folder of a local model's files; a place that does not exist for a model that has none."""
-    return Path(section.model).expanduser() if section.kind == "local" else places.generator
+    return places.generator if section.taught or section.kind != "local" else Path(section.model).expanduser()
 
 
 def base_folder(section: GeneratorSection, places: Places) -> Path:
@@ -152,9 +151,9 @@ def base_folder(section: GeneratorSection, places: Places) -> Path:
     match section.kind:
         case "trained":
             return places.generator / "base"
-        case "warmstart":
+        case "local":
             return Path(section.model).expanduser()
-    return language_model_folder(section, places)
+    return places.generator
 
 
 def stamps(folder: Path) -> str:

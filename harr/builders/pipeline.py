@@ -10,7 +10,6 @@ from harr.params.embed import EncoderParams
 from harr.params.pipeline import PickParams, PipelineParams
 from harr.params.reward import RewardParams
 from harr.rag.pipelines import PIPELINES
-from harr.rag.pipelines.thinking import limit_thoughts
 from harr.rag.scoring.reranker import open_reranker
 from harr.rag.scoring.reward import SIMILARITY, Reward
 from harr.rag.scoring.similarity import Encode
@@ -23,8 +22,7 @@ def build_pipeline(section: PipelineParams, generator: GeneratorSection, places:
     Raises:
         ModelError: ``pipeline.template`` is chat, and the model has no chat template that can be used.
     """
-    pipeline = PIPELINES[section.name](section, language_model_facts(generator, places))
-    return limit_thoughts(pipeline, tokens) if (tokens := getattr(section, "thinking_tokens", 0)) else pipeline
+    return PIPELINES[section.name](section, language_model_facts(generator, places))
 
 
 def for_training(section: PipelineParams) -> PipelineParams:

@@ -17,7 +17,7 @@ from harr.datasets.medquad import medquad
 from harr.datasets.source import Source
 from harr.datasets.world.people import RELATIONS
 from harr.errors import ParamsError
-from harr.params.download import CutParams, DatasetParams, FunctionDatasetParams, QuestionsParams
+from harr.params.download import DatasetParams, FunctionDatasetParams, QuestionsParams
 from harr.params.faults import read_section
 from harr.params.functions import function_of, import_named
 
@@ -62,6 +62,16 @@ def _of_people(params: Any) -> str:
     return f"the fictional world of {params.people:,} people, {RELATIONS} passages each, from seed {params.seed}"
 
 
+def _own(params: Any, spans: Spans | None) -> Source:
+    return documents(params, params.documents, spans) if params.documents and spans else jsonl(params)
+
+
+def _of_own(params: Any) -> str:
+    if params.documents:
+        return f"the documents in {params.documents.folder}"
+    return f"the files {', '.join(params.passages)}"
+
+
 def _of_medquad(params: Any) -> str:
     return f"MedQuAD's {params.documents}s, from {params.root or ', '.join((*params.train, *params.test))}"
 
@@ -89,8 +99,7 @@ def _function(params: Any) -> Source:
 
 DATASETS = {
     "people": Dataset(people, _of_people, apart=True),
-    "jsonl": Dataset(jsonl, lambda params: f"the files {', '.join(params.passages)}"),
-    "documents": Dataset(documents, lambda params: f"the documents in {params.folder}", cut=True),
+    "jsonl": Dataset(_own, _of_own, cut=True),
     "hotpotqa": Dataset(hotpotqa, _of_hub, vast=True),
     "2wikimultihopqa": Dataset(two_wiki, _of_hub, vast=True),
     "musique": Dataset(musique, _of_hub, vast=True),
@@ -124,8 +133,8 @@ def open_spans(section: DatasetParams) -> Spans | None:
     Raises:
         ModelError: there is no such tokenizer.
     """
-    if not isinstance(section, CutParams):
+    if section.chunks is None:
         return None
     from harr.datasets.tokens import token_spans  # it loads transformers
 
-    return token_spans(section.tokenizer)
+    return token_spans(section.chunks.tokenizer)

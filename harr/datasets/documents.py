@@ -15,14 +15,14 @@ from harr.datasets.source import Source
 from harr.errors import CorpusError
 from harr.io.folders import files_below
 from harr.io.jsonl import CONTROL
-from harr.params.download import DocumentsParams
+from harr.params.download import DocumentsParams, JsonlParams
 from harr.types import Passage, Question
 
 BETWEEN = " > "
 """What stands between the headings of a title."""
 
 
-def documents(params: DocumentsParams, spans: Spans) -> Source:
+def documents(params: JsonlParams, section: DocumentsParams, spans: Spans) -> Source:
     """Return the passages of all files of a folder, and the questions of the user's own files.
 
     A passage stands under one heading; its title is the path of headings to it. Its id is ``<path>#<hash of its
@@ -59,7 +59,7 @@ def documents(params: DocumentsParams, spans: Spans) -> Source:
             )
 
     return Source(
-        passages=_passages(params, spans, ids, left_out, figures),
+        passages=_passages(section, spans, ids, left_out, figures),
         train=keep_answerable(train, "train", params.train),
         test=keep_answerable(test, "test", params.test),
         validation=None if validation is None else keep_answerable(validation, "validation", params.validation),
@@ -78,7 +78,7 @@ def _passages(
     folder = Path(params.folder)
     if not folder.is_dir():
         what = "is no folder" if folder.exists() else "is missing"
-        raise CorpusError(f"download.folder: {folder} {what}; name the folder of your documents")
+        raise CorpusError(f"download.documents.folder: {folder} {what}; name the folder of your documents")
     digests: set[bytes] = set()
     count: Counter[str] = Counter()
 
@@ -104,7 +104,7 @@ def _passages(
     figures |= {name: float(count[name]) for name in ("documents", "equal_passages_left_out")}
     if not count["documents"]:
         problem = f"none of its {len(left_out)} files can be read (first: {left_out[0]})" if left_out else "it is empty"
-        raise CorpusError(f"download.folder: {folder}: {problem}; expected files named {', '.join(KINDS)}")
+        raise CorpusError(f"download.documents.folder: {folder}: {problem}; expected files named {', '.join(KINDS)}")
 
 
 def _name(path: Path, folder: Path) -> str:

@@ -14,7 +14,7 @@ from harr.datasets.splits import rows_to_read
 from harr.datasets.world.people import RELATIONS, People
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, fold_id, read_rows
-from harr.params.download import JsonlParams, OwnQuestionsParams, PeopleParams
+from harr.params.download import JsonlParams, PeopleParams
 from harr.types import Passage, Question
 
 SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
@@ -81,17 +81,17 @@ def jsonl(params: JsonlParams) -> Source:
 
 
 def read_own_questions(
-    params: OwnQuestionsParams,
+    params: JsonlParams,
 ) -> tuple[Iterator[Question], Iterator[Question] | None, Iterator[Question]]:
     """Return the training, validation and test questions of the user's own files; None where no file of validation
     questions is named."""
     count = params.train_questions if params.validation else rows_to_read(params)
-    rest = params.seed, params.columns if isinstance(params, JsonlParams) else {}
+    rest = params.seed, params.columns
     train = read_questions_where(params.train, params.train_where, count, *rest)
     test = read_questions_where(params.test, params.test_where, params.test_questions, *rest)
     if not params.validation:
         return train, None, test
-    validation = read_questions_where(params.validation, params.validation_where, params.validation_questions, *rest)
+    validation = read_questions_where(params.validation, {}, params.validation_questions, *rest)
     return train, validation, test
 
 

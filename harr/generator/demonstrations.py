@@ -36,7 +36,7 @@ def read_demonstrations(path: Path, language_model: LanguageModel) -> list[Token
     """
     if not path.is_file():
         raise CorpusError(
-            f"{path} is missing; set generator.demonstrations to a file of JSON lines, or to a function that makes traces"
+            f"{path} is missing; set generator.warmstart.demonstrations to a file of JSON lines, or to a function that makes traces"
         )
     rows = [_encode_row(row, language_model) for row in read_rows(path)]
     if not rows:
@@ -45,13 +45,13 @@ def read_demonstrations(path: Path, language_model: LanguageModel) -> list[Token
 
 
 def make_demonstrations(params: WarmstartParams, seed: int, language_model: LanguageModel) -> list[Tokens]:
-    """Return the traces of the function ``generator.demonstrations``.
+    """Return the traces of the function ``generator.warmstart.demonstrations``.
 
     Raises:
         ParamsError: it cannot be imported, or takes other arguments.
     """
     shape = "makes traces: (number, template, seed) -> a list of traces, each a list of pieces (text, learnt)"
-    make = function_of(params.demonstrations, key="generator.demonstrations", shape=shape, takes=3)
+    make = function_of(params.demonstrations, key="generator.warmstart.demonstrations", shape=shape, takes=3)
     template = (
         turn_frame(language_model.tokenizer, language_model.name) if params.template == "chat" else params.template
     )

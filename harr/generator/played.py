@@ -66,7 +66,7 @@ def _find_fault(episode: Episode, reward: float | None, at_least: float, hidden:
         return "leaks: a question of validation or test"
     if reward is None or reward < at_least:
         return "reward"
-    cut = any(not turn.request.stopped(turn.completion) for turn in episode.turns if not turn.request.max_tokens)
+    cut = any(not turn.request.stopped(turn.completion) for turn in episode.turns)
     if outcome.malformed or outcome.faults or (cut and not episode.turns[-1].request.messages):
         return "form"
     if not episode.steps:

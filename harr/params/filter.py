@@ -34,15 +34,9 @@ class PreferencesParams(Section):
     server: ServedParams | None = None
     """Server of the same model, such as vLLM, that writes the queries in place of this process; of its section
     temperature and max_tokens are not read."""
-    num_partitions: Positive = 1
-    """Number of parts that the questions are divided into, so that several machines can share them."""
-    partition: int = Field(0, ge=0)
-    """Number of the part that is played here, counted from 0."""
 
     @model_validator(mode="after")
-    def _parts_are_there(self) -> "PreferencesParams":
-        if self.partition >= self.num_partitions:
-            raise ValueError(f"partition {self.partition} is none of {self.num_partitions}; they count from 0")
+    def _prompts_are_there(self) -> "PreferencesParams":
         if self.prompts > self.candidates:
             raise ValueError(
                 f"{self.prompts} prompts cannot be chosen from {self.candidates} candidates; lower prompts or raise "
@@ -63,17 +57,9 @@ class FilterParams(Section):
     keep: Literal["disagreeing", "all"] = "disagreeing"
     """Questions to keep: those whose rollouts differ in reward, or all, unplayed; values (pqn) learn from questions
     that are always or never solved, too."""
-    without_history: Literal["own", "shared"] = "own"
-    """Questions that a trained arm without history learns from: kept by its own rollouts, as published, or those of
-    ``trained``."""
     temperature: float = Field(1.0, gt=0)
     """Sampling temperature of the language model, where that is what learns; the same as in train."""
     max_tokens: Positive = 64
     """Maximum length, in tokens, of the completions of a language model that learns; the same as in train."""
     preferences: PreferencesParams | None = None
     """Trial of queries in place of whole rollouts, for train.method leret; with null it is as published."""
-
-    @property
-    def by_variant(self) -> bool:
-        """Return whether an arm without history has other questions than ``trained``."""
-        return self.keep == "disagreeing" and self.without_history == "own"

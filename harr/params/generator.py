@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from harr.params.fields import (
     Dotted,
@@ -36,13 +36,15 @@ class GeneratorFacts(Section):
 
     trainable: ClassVar[bool] = False
     """Whether its weights are here, so that it can learn."""
-    taught: ClassVar[bool] = False
-    """Whether stage generator teaches it by examples, before anything else trains it."""
-
     templated: ClassVar[bool] = False
     """Whether its own chat template can be read here."""
     resolves: ClassVar[bool] = False
     """Whether it says which names the pronouns in its queries stand for."""
+
+    @property
+    def taught(self) -> bool:
+        """Return whether stage generator teaches it by examples, before anything else trains it."""
+        return False
 
     @property
     def traces_of(self) -> tuple[str, str]:
@@ -93,6 +95,44 @@ class SampledParams(GeneratorFacts):
     """Number of completions that are written together; halved where the GPU is full."""
 
 
+class WarmstartParams(Section):
+    """Demonstrations that stage ``generator`` teaches the model before it plays (supervised, TRL)."""
+
+    demonstrations: PathOrName
+    """File of demonstrations: JSON lines ``{"messages": [...]}`` or ``{"pieces": [[text, learnt], ...]}``
+    (``harr/generator/demonstrations.py``); or a function ``package.module:name`` that makes traces of search_r1, e.g.
+    ``harr_encyclopaedia.traces:make_traces``."""
+    traces: Positive = 2000
+    """Number of traces that the function makes."""
+    template: Literal["plain", "chatml", "chat", "bare"] = "plain"
+    """Template of the traces that the function makes; that of the pipeline."""
+    epochs: Positive = 3
+    """Number of passes over the demonstrations."""
+    steps: int = Field(0, ge=0)
+    """Number of updates; 0 means as many as the epochs take."""
+    learning_rate: float = Field(1e-4, gt=0)
+    """Learning rate of AdamW."""
+    rows_per_step: Positive = 16
+    """Number of demonstrations of an update."""
+    rows_per_pass: Positive = 4
+    """Number of demonstrations per forward pass; gradients accumulate over an update."""
+    max_length: int = Field(2560, ge=8)
+    """Maximum length of a demonstration in tokens; longer ones are left out and counted."""
+    gradient_checkpointing: bool = False
+    """Whether activations are computed again in the backward pass, which takes less memory and more time."""
+    lora: LoraParams | None = LoraParams(rank=16, alpha=16)
+    """Adapter that learns and is merged at the end; with null all weights are trained."""
+
+    @model_validator(mode="after")
+    def _passes_are_whole(self) -> "WarmstartParams":
+        if self.rows_per_step % self.rows_per_pass:
+            raise ValueError(
+                f"{self.rows_per_step} demonstrations a step do not make whole passes of {self.rows_per_pass}; "
+                "set generator.warmstart.rows_per_pass to a divisor"
+            )
+        return self
+
+
 class LocalParams(SampledParams):
     """A causal language model in this process."""
 
@@ -103,6 +143,19 @@ class LocalParams(SampledParams):
     """Folder or hub name of the model."""
     chat_template_kwargs: TemplateSettings = Field({})
     """Variables of the model's chat template, e.g. ``{enable_thinking: false}``; a model that is trained keeps them."""
+    warmstart: WarmstartParams | None = None
+    """Demonstrations that it is taught by before it plays; with null it plays as it is."""
+
+    @property
+    def taught(self) -> bool:
+        """Return whether there are demonstrations."""
+        return self.warmstart is not None
+
+    @property
+    def traces_of(self) -> tuple[str, str]:
+        """Return Search-R1 and the template, where a function makes the demonstrations."""
+        made = self.warmstart and is_dotted(self.warmstart.demonstrations)
+        return ("search_r1", self.warmstart.template) if self.warmstart and made else ("", "")
 
 
 class FunctionGeneratorParams(GeneratorFacts):
@@ -120,7 +173,6 @@ class FunctionGeneratorParams(GeneratorFacts):
 class TrainedParams(SampledParams):
     """A causal language model that a function of another package trains in stage ``generator``."""
 
-    taught: ClassVar[bool] = True
     kind: Literal["trained"]
     """Selects a model that another package trains."""
     function: Dotted
@@ -132,56 +184,20 @@ class TrainedParams(SampledParams):
     batch_size: Positive = 32
     """Number of completions that are written together; halved where the GPU is full."""
 
-
-class WarmstartParams(SampledParams):
-    """A causal language model that stage ``generator`` teaches by demonstrations before it plays (supervised, TRL)."""
-
-    taught: ClassVar[bool] = True
-    templated: ClassVar[bool] = True
-    kind: Literal["warmstart"]
-    """Selects a model that is taught by demonstrations."""
-    model: PathOrName
-    """Folder or cached hub name of the model that it begins with."""
-    demonstrations: PathOrName
-    """File of demonstrations: JSON lines ``{"messages": [...]}`` or ``{"pieces": [[text, learnt], ...]}``
-    (``harr/generator/demonstrations.py``); or a function ``package.module:name`` that makes traces of search_r1, e.g.
-    ``harr_encyclopaedia.traces:make_traces``."""
-    traces: Positive = 2000
-    """Number of traces that the function makes."""
-    template: Literal["plain", "chatml", "chat", "bare"] = "plain"
-    """Template of the traces that the function makes; that of the pipeline."""
-    epochs: Positive = 3
-    """Number of passes over the demonstrations."""
-    steps: int = Field(0, ge=0)
-    """Number of updates; 0 means as many as the epochs take."""
-    learning_rate: float = Field(1e-4, gt=0)
-    """Learning rate of the warm start."""
-    rows_per_step: Positive = 16
-    """Number of demonstrations of an update."""
-    rows_per_pass: Positive = 4
-    """Number of demonstrations per forward pass; gradients accumulate over an update."""
-    max_length: int = Field(2560, ge=8)
-    """Maximum length of a demonstration in tokens; longer ones are left out and counted."""
-    chat_template_kwargs: TemplateSettings = Field({})
-    """Variables of the model's chat template, e.g. ``{enable_thinking: false}``; the taught model keeps them."""
-    gradient_checkpointing: bool = False
-    """Whether activations are computed again in the backward pass, which takes less memory and more time."""
-    lora: LoraParams | None = LoraParams(rank=16, alpha=16)
-    """Adapter that learns and is merged at the end; with null all weights are trained."""
-
     @property
-    def traces_of(self) -> tuple[str, str]:
-        """Return Search-R1 and the template, where a function makes the demonstrations."""
-        return ("search_r1", self.template) if is_dotted(self.demonstrations) else ("", "")
+    def taught(self) -> bool:
+        """Return True: the function teaches it."""
+        return True
 
-    @model_validator(mode="after")
-    def _passes_are_whole(self) -> "WarmstartParams":
-        if self.rows_per_step % self.rows_per_pass:
-            raise ValueError(
-                f"{self.rows_per_step} demonstrations a step do not make whole passes of {self.rows_per_pass}; "
-                "set generator.rows_per_pass to a divisor"
-            )
-        return self
+
+def _is_untaught(section: Any) -> Any:
+    if section.taught:
+        raise ValueError("warmstart is for section generator alone; leave it out")
+    return section
+
+
+Untaught = AfterValidator(_is_untaught)
+"""A language model that grades or reads, which no stage teaches."""
 
 
 class NoGeneratorParams(GeneratorFacts):
@@ -192,12 +208,6 @@ class NoGeneratorParams(GeneratorFacts):
 
 
 GeneratorParams = Annotated[
-    ScriptedParams
-    | ServedParams
-    | TrainedParams
-    | WarmstartParams
-    | LocalParams
-    | FunctionGeneratorParams
-    | NoGeneratorParams,
+    ScriptedParams | ServedParams | TrainedParams | LocalParams | FunctionGeneratorParams | NoGeneratorParams,
     Field(discriminator="kind"),
 ]

@@ -42,9 +42,12 @@ class OptimizerParams(Section):
         return {"lr": self.learning_rate, "betas": self.betas, "eps": self.epsilon, "weight_decay": self.weight_decay}
 
 
-class GuardParams(Section):
-    """Rewards are averaged over some steps, which finds the best checkpoint and a collapse."""
+class CheckpointParams(Section):
+    """Checkpoints, and the average reward that finds the best of them and a collapse."""
 
+    every: Positive = 5
+    """Number of steps between two checkpoints; as often PQN re-encodes all sentences (those just learnt from at every
+    step)."""
     window: Positive = 10
     """Number of steps of an average; after as many steps in which no group's rewards differ (GRPO), the run stops."""
     drop: Fraction = 0.5
@@ -62,11 +65,8 @@ class LoopParams(ValidatedParams):
     """Number of rollouts of every question."""
     optimizer: OptimizerParams = OptimizerParams()
     """Settings of AdamW and of the gradients."""
-    checkpoint_every: Positive = 5
-    """Number of steps between two checkpoints; as often PQN re-encodes all sentences (those just learnt from at every
-    step)."""
-    guard: GuardParams = GuardParams()
-    """Collapse that ends a run early."""
+    checkpoints: CheckpointParams = CheckpointParams()
+    """When weights are saved, and the collapse that ends a run early."""
     lora: LoraParams | None = LoraParams()
     """Adapter that learns; with null the model's own layers are trained (full fine-tuning)."""
 
@@ -87,10 +87,10 @@ class LoopParams(ValidatedParams):
 
     @model_validator(mode="after")
     def _validates_where_it_saves(self) -> "LoopParams":
-        if self.validation.every % self.checkpoint_every:
+        if self.validation.every % self.checkpoints.every:
             raise ValueError(
-                f"train.validation.every {self.validation.every} is no multiple of train.checkpoint_every "
-                f"{self.checkpoint_every}, where weights are saved; change one of them"
+                f"train.validation.every {self.validation.every} is no multiple of train.checkpoints.every "
+                f"{self.checkpoints.every}, where weights are saved; change one of them"
             )
         return self
 

@@ -106,8 +106,6 @@ class SearchR1Params(PipelineFacts):
     template: Literal["plain", "chatml", "chat", "bare"] = "plain"
     """Form of the prompt: instructions as they are, in Qwen's chat markup, in the model's own chat template, or none
     (for a model that knows the format)."""
-    thinking_tokens: int = Field(0, ge=0)
-    """Maximum length of a thought in tokens, after which it is ended for the model; 0 means no limit of its own."""
 
 
 class RSearchParams(PipelineFacts):
@@ -126,8 +124,6 @@ class RSearchParams(PipelineFacts):
     template: Literal["plain", "chatml", "chat", "bare"] = "plain"
     """Form of the prompt: instructions as they are, in Qwen's chat markup, in the model's own chat template, or none
     (for a model that knows the format)."""
-    thinking_tokens: int = Field(0, ge=0)
-    """Maximum length of a thought in tokens, after which it is ended for the model; 0 means no limit of its own."""
 
     @model_validator(mode="after")
     def _tools_have_names(self) -> "RSearchParams":

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from harr.params.fields import PathOrName, Section, is_dotted
-from harr.params.generator import LocalParams, ServedParams
+from harr.params.generator import LocalParams, ServedParams, Untaught
 from harr.params.measures import MEASURES, of_metrics
 from harr.params.servers import ServerName
 
@@ -155,7 +155,7 @@ class RewardParams(Section):
     terms: Annotated[Terms, AfterValidator(_one_at_a_time)] = Field({"answer_f1": 1.0}, min_length=1)
     """Weights of the terms by name, measures of a ranking maybe as ir-measures names them (``nDCG@10``); a list of
     weights gives each its own training steps."""
-    judge: Annotated[ServedParams | LocalParams, Field(discriminator="kind")] | None = None
+    judge: Annotated[ServedParams | LocalParams, Field(discriminator="kind"), Untaught] | None = None
     """Model that grades answers for the terms ``judge`` and ``semantic``; without one ``semantic`` is answer F1, and
     named so."""
     reranker: RerankerParams | None = None

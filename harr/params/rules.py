@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from harr.arms import ARMS, TRAINED
-from harr.params.download import CutParams
 from harr.params.generator import GeneratorParams
 from harr.params.pipeline import PipelineFacts, PipelineParams
 from harr.params.rule_words import LANGUAGE_MODEL, either, members, methods, tag
@@ -45,20 +44,18 @@ def traces_are_of_the_pipeline(params: "Params") -> None:
     pipeline, (traced, template) = params.pipeline, params.generator.traces_of
     if traced and not pipeline.foreign and (pipeline.name, getattr(pipeline, "template", "")) != (traced, template):
         raise ValueError(
-            f"generator.demonstrations names a function: traces are made for pipeline {traced} with template "
+            f"generator.warmstart.demonstrations names a function: traces are made for pipeline {traced} with template "
             f"{template}; set pipeline so, or name a file of demonstrations"
         )
 
 
 def chunks_fit_the_encoder(params: "Params") -> None:
     """Documents are cut by the tokens of the encoder that embeds them."""
-    section, encoder = params.download, params.encoder
-    if isinstance(section, CutParams) and (
-        section.tokenizer != encoder.model or section.chunk_tokens + 2 > encoder.max_tokens
-    ):
+    chunks, encoder = params.download.chunks, params.encoder
+    if chunks and (chunks.tokenizer != encoder.model or chunks.chunk_tokens + 2 > encoder.max_tokens):
         raise ValueError(
-            f"{section.dataset} is cut by the tokens of its encoder: download.tokenizer should be encoder.model "
-            f"({encoder.model}), and download.chunk_tokens at most {encoder.max_tokens - 2}"
+            f"documents are cut by the tokens of their encoder: in section download, tokenizer should be encoder.model "
+            f"({encoder.model}), and chunk_tokens at most {encoder.max_tokens - 2}"
         )
 
 
@@ -280,7 +277,7 @@ def a_chat_template_can_be_read(params: "Params") -> None:
     if getattr(pipeline, "template", "") != "chat" or pipeline.read_later:
         return
     if not (generator.templated or bool(getattr(generator, "tokenizer", None))):
-        remedy = "set generator.tokenizer" if generator.kind == "server" else "use generator.kind local or warmstart"
+        remedy = "set generator.tokenizer" if generator.kind == "server" else "use generator.kind local"
         raise ValueError(
             f"pipeline.template chat writes in the chat template of the model, and generator {generator.kind} has none "
             f"here; {remedy}, or set plain"

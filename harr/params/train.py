@@ -76,9 +76,6 @@ class GRPOParams(PolicyParams):
     """Selects GRPO of the retriever."""
     discount: Fraction = 1.0
     """Factor by which a reward counts less for every step before it, with credit: step."""
-    delta: float | None = Field(None, gt=1)
-    """Most that a ratio of probabilities counts where the advantage is negative, which the clip does not bound; with
-    null nothing bounds it there."""
     estimator: Literal["grpo", "bnpo", "dr_grpo", "rloo"] = "grpo"
     """Baseline, scale and averaging of the gradient (``harr/train/advantages.py``)."""
 
@@ -133,9 +130,6 @@ class PQNParams(StatesParams, LoopParams):
     cooling: Literal["even", "rate"] = "even"
     """How the temperature falls: evenly to a tenth of retriever.temperature, or in proportion to the learning rate, warm-up included, as
     published."""
-    soft_values: bool = True
-    """Whether the value of a state is the soft maximum of its best actions, at the temperature of acting, or the
-    maximum."""
     target_rate: float = Field(0.1, gt=0, le=1)
     """Share of the way that the target copies go after every update."""
     random_steps: int = Field(0, ge=0)

@@ -40,7 +40,7 @@ class ValidationParams(Section):
 
     every: int = Field(0, ge=0)
     """Number of steps between two plays of all validation questions, which are also played before the first step and
-    after the last; where there is train.checkpoint_every, a multiple of it. 0 means never."""
+    after the last; where there is train.checkpoints.every, a multiple of it. 0 means never."""
     keep: Literal["last", "best"] = "last"
     """Weights that are exported: those of the last step, or of the step after which validation was best."""
 

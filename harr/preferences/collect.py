@@ -2,7 +2,7 @@
 
 Every question is tried with every prompt; the average precision of the resulting ranking is the score of a query. One
 of the outcomes is the context of the next hop. Questions are split into learnt and held-out ones before sampling.
-Samples depend on (seed, question, hop) alone, so that a killed sampling, or one in parts, ends with the same bytes.
+Samples depend on (seed, question, hop) alone, so that a killed sampling ends with the same bytes.
 """
 
 import json
@@ -65,8 +65,7 @@ def sample_preferences(
     ``prompts.json``: the prompts. ``preferences.jsonl``: a row per prompt that teaches, ``{id, question_id, hop, split,
     prompt, responses, scores, pairs, sft_target}``. ``questions.jsonl`` and ``held_out.jsonl``: questions to learn from
     and the others. ``statistics.jsonl``: all sampled questions. ``manifest.json``: settings, seed, and the identity of
-    the index. ``figures.json``: the returned figures. :func:`harr.preferences.join.join_parts` joins the folders of
-    several partitions.
+    the index. ``figures.json``: the returned figures.
 
     Returns:
         Counts of questions, prompts and pairs, and the share of prompts that teach.
@@ -82,7 +81,7 @@ def sample_preferences(
     run = open_work(work, identity, setup=setup.readable_identity)
     questions = shuffle_questions(setup.questions, seed)
     remaining = questions[params.pool + params.validation :]
-    part = take_partition(remaining, params, target)
+    part = remaining[:target] if target else remaining
     held_out = {question.id for question in part if is_held_out(question, params.held_out, seed)}
     if remaining:
         check_questions(params, part, held_out)
@@ -112,7 +111,7 @@ def sample_again(
     """
     check_repeatable(first)
     manifest = read_json(first / "manifest.json")
-    settings = manifest["settings"] | {"num_partitions": 1, "partition": 0, "target": 0}
+    settings = manifest["settings"] | {"target": 0}
     params = PreferencesParams(**{name: settings[name] for name in PreferencesParams.model_fields if name in settings})
     data = {name: sha256(first / name) for name in REPEATED}
     identity = {"kind": "again", "params": settings, "setup": setup.identity, "data": data, "seed": seed}
@@ -142,13 +141,6 @@ def shuffle_questions(questions: Sequence[Question], seed: int) -> list[Question
     """Return the questions that have gold, in seeded order."""
     order = np.random.default_rng(seed).permutation(len(questions))
     return [questions[place] for place in order if questions[place].gold_ids]
-
-
-def take_partition(questions: Sequence[Question], params: PreferencesParams, target: int) -> list[Question]:
-    """Return the questions of this partition: equal parts in a row; of these at most ``target`` (0: all)."""
-    ends = [len(questions) * number // params.num_partitions for number in range(params.num_partitions + 1)]
-    part = list(questions[ends[params.partition] : ends[params.partition + 1]])
-    return part[:target] if target else part
 
 
 def is_held_out(question: Question, share: float, seed: int) -> bool:
@@ -313,13 +305,8 @@ def check_questions(params: PreferencesParams, questions: Sequence[Question], he
     """Check that there is a question to learn from, before sampling.
 
     Raises:
-        CorpusError: this part has none, or all are held out.
+        CorpusError: all are held out.
     """
-    if not questions:
-        raise CorpusError(
-            f"partition {params.partition} of {params.num_partitions} has no question to try; lower filter.preferences."
-            "num_partitions, or download more questions"
-        )
     if all(question.id in held_out for question in questions):
         raise CorpusError(
             f"all {len(questions)} questions to try are held out; lower filter.preferences.held_out "

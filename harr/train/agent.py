@@ -186,7 +186,7 @@ class AgentCallback(StepCallback):
     """A callback that also sets the game's step, drops bad gradients, and stops a collapsed run."""
 
     def __init__(self, params: AgentParams, game: RolloutFunction, learning: Learning, log: Log) -> None:
-        every, updates = params.checkpoint_every, params.num_iterations
+        every, updates = params.checkpoints.every, params.num_iterations
         greedy = LocalGenerator(
             game.language_model,
             temperature=0.0,
@@ -211,7 +211,7 @@ class AgentCallback(StepCallback):
 
     def find_stop_reason(self) -> str:
         """Return why the run must stop; "" while it may go on."""
-        return find_stop_reason(self.learning.history, self.params.guard.window, self.params.guard.drop)
+        return find_stop_reason(self.learning.history, self.params.checkpoints.window, self.params.checkpoints.drop)
 
     def best(self) -> int:
         """Return the step of the best checkpoint."""

@@ -33,7 +33,7 @@ def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, see
 
     Returns:
         One row per step: reward, loss, KL, clipping, entropy, distinct states, seconds. ``without_advantage`` is 1
-        if no rollout was better than others of its question; a ``guard.window`` of such steps ends the run.
+        if no rollout was better than others of its question; a ``checkpoints.window`` of such steps ends the run.
     """
     learner = Learner.open(params, setup, work, seed, kind="grpo")
     for played in infonce.rewarded_steps(params, setup, learner, seed, log):
@@ -105,7 +105,7 @@ def update(params: GRPOParams, learner: Learner, batch: Batch) -> dict[str, floa
         new_B = plackett_luce.log_prob(logits_BN, rows.chosen_B, rows.kept_B)
         columns = (rows.old_B, rows.columns["advantage"], rows.columns["weight"])
         old_B, advantage_B, weight_B = (column.to(new_B) for column in columns)
-        loss_B = clipped_surrogate(new_B, old_B, advantage_B, *params.clip, params.delta)
+        loss_B = clipped_surrogate(new_B, old_B, advantage_B, *params.clip)
         kl_B = k3_kl(new_B, learner.reference(rows)) if params.kl_weight else torch.zeros_like(new_B)
         if params.kl_weight:
             loss_B = loss_B + params.kl_weight * kl_B

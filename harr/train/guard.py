@@ -57,7 +57,7 @@ def best_step(history: Sequence[Mapping[str, float]], window: int, saved: Iterab
 def find_best_checkpoint(params: LoopParams, history: Sequence[Mapping[str, Any]], saved: Iterable[int]) -> int:
     """Return the step of the best checkpoint: by validation (``keep: best``), else by reward."""
     point = best_point(history) if params.validation.keep == "best" else {}
-    return int(point["step"]) if point else best_step(history, params.guard.window, saved)
+    return int(point["step"]) if point else best_step(history, params.checkpoints.window, saved)
 
 
 def choose_point(params: ValidatedParams, history: Sequence[Mapping[str, Any]]) -> dict[str, float]:

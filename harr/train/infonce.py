@@ -59,7 +59,7 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
     ``answer_positives`` is the number of states whose positive states an answer, their question having no gold.
 
     Raises:
-        CorpusError: no question has gold or an answer to look for, or a ``guard.window`` of steps found no positive.
+        CorpusError: no question has gold or an answer to look for, or a ``checkpoints.window`` of steps found no positive.
     """
     check_labels(setup.questions)
     labelled = [question for question in setup.questions if question.gold_ids or question.answers]
@@ -68,7 +68,7 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
     learner = Learner.open(params, setup, work, seed, kind="infonce")
     for step in learner.steps(log):
         learner.history.append(learn(params, setup, learner, seed, step))
-        _check_positives(learner.history, params.guard.window)
+        _check_positives(learner.history, params.checkpoints.window)
     return learner.export(out)
 
 

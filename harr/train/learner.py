@@ -62,7 +62,7 @@ class Learner:
     setup: Setup
     stopped: str = ""
     saves_when_stopped: bool = True
-    """Whether a run may resume at any step, or only at multiples of ``checkpoint_every``."""
+    """Whether a run may resume at any step, or only at multiples of ``checkpoints.every``."""
 
     @classmethod
     def open(
@@ -135,7 +135,7 @@ class Learner:
         steps = params.total_steps
         if start and main:
             print(f"resuming train at step {start}/{steps} ({start / steps:.1%})")
-        self.stopped = find_stop_reason(self.history, params.guard.window, params.guard.drop)
+        self.stopped = find_stop_reason(self.history, params.checkpoints.window, params.checkpoints.drop)
         validation = Validation.of(params.validation.every, self.setup, log)
         with bar(total=steps, desc="train", unit="step", initial=start, visible=main) as progress:
             if validation and not start:
@@ -150,12 +150,12 @@ class Learner:
                     log(step, plain_figures(row))
                 progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)
                 progress.update()
-                self.stopped = find_stop_reason(self.history, params.guard.window, params.guard.drop)
+                self.stopped = find_stop_reason(self.history, params.checkpoints.window, params.checkpoints.drop)
                 last = bool(self.stopped) or step + 1 == steps
                 if validation:
                     validation.enter(row, last=last)
                 is_halted = should_stop() and self.saves_when_stopped
-                is_due = last or is_halted or (step + 1) % params.checkpoint_every == 0
+                is_due = last or is_halted or (step + 1) % params.checkpoints.every == 0
                 if is_due and main:
                     best = find_best_checkpoint(params, self.history, self.checkpoints.steps())
                     self.checkpoints.save(step + 1, self.adapter, self.heads, [self.optimizer], self.history, best=best)

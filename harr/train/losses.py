@@ -4,22 +4,16 @@ import torch
 from torch import Tensor
 
 
-def clipped_surrogate(
-    new_B: Tensor, old_B: Tensor, advantages_B: Tensor, low: float, high: float, delta: float | None = None
-) -> Tensor:
+def clipped_surrogate(new_B: Tensor, old_B: Tensor, advantages_B: Tensor, low: float, high: float) -> Tensor:
     """Return PPO's clipped objective as a loss per row (arXiv 1707.06347, eq. 7).
 
-    ``new_B`` and ``old_B`` are log-probabilities (nats); the ratio is clipped to [1 - low, 1 + high]. That does not
-    bound the loss of a negative advantage: ``delta``, if given, bounds the ratio there (arXiv 2505.07291).
+    ``new_B`` and ``old_B`` are log-probabilities (nats); the ratio is clipped to [1 - low, 1 + high].
 
     >>> clipped_surrogate(torch.tensor([0.5]), torch.tensor([0.0]), torch.tensor([1.0]), 0.2, 0.2)
     tensor([-1.2000])
-    >>> clipped_surrogate(torch.tensor([3.0]), torch.tensor([0.0]), torch.tensor([-1.0]), 0.2, 0.2, delta=4.0)
-    tensor([4.])
     """
     ratio_B = (new_B - old_B).exp()
-    free_B = ratio_B if delta is None else ratio_B.clamp(max=delta)
-    return -torch.minimum(free_B * advantages_B, ratio_B.clamp(1 - low, 1 + high) * advantages_B)
+    return -torch.minimum(ratio_B * advantages_B, ratio_B.clamp(1 - low, 1 + high) * advantages_B)
 
 
 def clip_mask(new_B: Tensor, old_B: Tensor, low: float, high: float) -> Tensor:

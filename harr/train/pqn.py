@@ -100,7 +100,7 @@ def train(params: PQNParams, setup: Setup, out: Path, work: Path, log: Log, seed
     targets = replace(towers, sentences=Sentences())
     for step in learner.steps(log):
         temperature = temperature_share(params, step) * warmest
-        if step % params.checkpoint_every == 0:  # where a killed run would resume
+        if step % params.checkpoints.every == 0:  # where a killed run would resume
             towers.invalidate()
             targets.invalidate()
         towers.temperature = RANDOM if step < params.random_steps else temperature
@@ -109,7 +109,7 @@ def train(params: PQNParams, setup: Setup, out: Path, work: Path, log: Log, seed
         episodes, figures = played.episodes, played.figures
         rewards_by_step = step_rewards(setup.reward.parts(played.scores, episodes, step, by_step=True), episodes)
         with target_weights(states, actions):
-            values_before = state_values(targets, episodes, temperature if params.soft_values else GREEDY)
+            values_before = state_values(targets, episodes, temperature)
         picks = transitions(params, towers, episodes, rewards_by_step, values_before)
         figures |= update(params, learner, towers, picks) | {"temperature": temperature}
         picked_texts = [pick.action for pick in picks]  # their vectors changed most

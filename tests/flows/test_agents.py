@@ -272,7 +272,7 @@ def test_all_stages_on_two_machines_are_those_of_one_folder(
     alone = tmp_path / "alone"
     try:
         settings = site.project / "params.yaml"
-        settings.write_text(settings.read_text().replace("  steps: 3\n", "  steps: 12\n  checkpoint_every: 1\n"))
+        settings.write_text(settings.read_text().replace("  steps: 3\n", "  steps: 12\n  checkpoints: {every: 1}\n"))
         deploy(site, f"{address}/harr", endpointurl=variables["MLFLOW_S3_ENDPOINT_URL"])
         shutil.copytree(site.project, alone)
         site.start_worker("here", "cpu")

@@ -1,16 +1,12 @@
 """Stages as commands: wrong input gives one clear line and changes nothing."""
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
-from styled import sampled
 
-from harr.io.files import read_json
-from tasks import filter as stage_filter
 from tasks.download import download
 from tasks.runtime.command import run_command
 from tasks.runtime.stage import perform
@@ -44,35 +40,6 @@ def test_a_wrong_parameter_is_one_line_before_anything_starts(
     assert end.value.code == 1 and out == ""
     assert line in told and told.count("\n") == 1 and told.startswith("error: params.yaml: ")
     assert sorted(workplace.iterdir()) == before
-
-
-@pytest.mark.services  # Great Expectations is loaded in a process of its own
-def test_parts_of_several_machines_are_joined(
-    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def joined(*parts: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            monkeypatch.setattr(sys, "argv", ["tasks.filter", "--join", *parts])
-            stage_filter.main()
-            sys.exit()
-        return int(end.value.code or 0), *capsys.readouterr()
-
-    for number in range(2):
-        sampled(Path(f"parts/{number}"), num_partitions=2, partition=number)
-    code, _, told = joined("parts/0")
-    assert code == 1 and told.startswith("error: part 1 of 2 is missing; sample it with ") and told.count("\n") == 1
-    assert not Path("data").exists()
-    code, said, told = joined("parts/1", "parts/0")
-    assert code == 0, told
-    first, last = said.splitlines()
-    figures = read_json(Path("metrics/filter.json"))
-    expected = "joined 2 parts: {tried:.0f} questions tried, {kept:.0f} to learn from, {pairs:.0f} pairs and"
-    assert first == f"{expected.format(**figures)} {figures['pairs_held_out']:.0f} held out" and figures["tried"] == 12
-    assert last == "now: dvc commit -f filter" and figures["expected_preferences"] == 10
-    lines = (Path("data/filtered/preferences.jsonl")).read_text().splitlines()
-    assert len(lines) == figures["situations_that_teach"]
-    assert Path("plots/filter.svg").exists() and Path("reports/preferences.html").exists()
 
 
 @pytest.mark.services

@@ -33,9 +33,7 @@ def test_untrained_arms_have_none(workplace: Path) -> None:
     assert trained_runs(params_with(workplace, arms=("bm25", "frozen", "history"), seeds=3)) == {}
 
 
-@pytest.mark.parametrize(
-    ("changes", "own"), [({}, True), ({"without_history": "shared"}, False), ({"keep": "all"}, False)]
-)
+@pytest.mark.parametrize(("changes", "own"), [({}, True), ({"keep": "all"}, False)])
 def test_an_arm_without_history_learns_from_questions_of_its_own(
     changes: dict[str, object], own: bool, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from tasks.paths import LANGUAGE_MODEL, QUESTIONS
 
 SECTIONS: dict[str, Any] = {
     "pipeline": {"name": "search_r1", "max_searches": 1, "template": "bare"},
-    "generator": {"kind": "warmstart", "model": "m", "demonstrations": "best.jsonl"},
+    "generator": {"kind": "local", "model": "m", "warmstart": {"demonstrations": "best.jsonl"}},
     "reward": {"terms": {"answer_f1": 1.0}},
     "filter": {"target": 8, "group_size": 4},
     "train": {"method": "agent", "steps": 1},

@@ -37,7 +37,8 @@ from tasks.trained_runs import trained_runs
 MINE = {"name": "mine", "retriever": "docs_arm:Retriever", "settings": {"pool": 20}}
 SECTIONS: dict[str, Any] = {
     "filter": {"group_size": 4, "target": 8, "batch_size": 12},
-    "train": SMOKE["train"] | {"steps": 2, "questions_per_step": 2, "checkpoint_every": 1, "validation": {"every": 1}},
+    "train": SMOKE["train"]
+    | {"steps": 2, "questions_per_step": 2, "checkpoints": {"every": 1}, "validation": {"every": 1}},
     "evaluate": {
         "arms": ["bm25", "frozen", "history", "rl_no_history", "infonce", MINE, "trained"],
         "seeds": 2,

@@ -53,9 +53,7 @@ class CachedGenerator:
             ParamsError: of all prompts so far, ``MANY`` at least, more than half left too little room to answer.
                 And whatever the generator raises.
         """
-        keys = [
-            fingerprint([r.messages, r.prompt, r.stop, *([r.max_tokens] if r.max_tokens else [])]) for r in requests
-        ]
+        keys = [fingerprint([r.messages, r.prompt, r.stop]) for r in requests]
         distinct = dict(zip(keys, requests, strict=True))
         cached_texts = self._table.do(lambda store: self._look_up(store, list(distinct)))
         texts = {key: text for key, text in cached_texts.items() if self._keep(distinct[key], text)}

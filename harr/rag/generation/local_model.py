@@ -81,7 +81,6 @@ class LocalGenerator:
             max_tokens=self._max_tokens,
             batch_size=self._batch_size,
         )
-        outputs = [ids[: request.max_tokens or None] for request, ids in zip(distinct.values(), outputs, strict=True)]
         completions = {
             key: _make_completion(request, self._language_model.decode(ids))
             for (key, request), ids in zip(distinct.items(), outputs, strict=True)
@@ -235,9 +234,8 @@ def _make_completion(request: Generate, text: str) -> str:
 
 def _key(request: Generate) -> str:
     """Return a request as text: equal for equal requests."""
-    limit = [request.max_tokens] if request.max_tokens else []
     messages = [dict(message) for message in request.messages]
-    return json.dumps([request.prompt, messages, request.stop, *limit], sort_keys=True)
+    return json.dumps([request.prompt, messages, request.stop], sort_keys=True)
 
 
 def load_model(

@@ -40,13 +40,6 @@ class Scored(list[int]):
         return scored
 
 
-def take_first(ids: list[int], count: int) -> list[int]:
-    """Return the first ``count`` ids (0: all), with their log-probabilities, if any."""
-    if not count or len(ids) <= count:
-        return ids
-    return Scored.of(ids[:count], ids.logprobs[:count]) if isinstance(ids, Scored) else ids[:count]
-
-
 class Completion(str):
     """A completion with its tokens: ``context``, the ids that the model read, and ``ids``, those that it wrote.
 
@@ -149,7 +142,6 @@ class Sampler:
         contexts = [self.context(request) for request in requests]
         rows = [row for row, ids in enumerate(contexts) if len(ids) + self._max_tokens <= self._language_model.room]
         samples = self._generate([contexts[row] for row in rows], [requests[row].stop for row in rows]) if rows else []
-        samples = [take_first(ids, requests[row].max_tokens) for row, ids in zip(rows, samples, strict=True)]
         ids_of: dict[int, list[int]] = dict(zip(rows, samples, strict=True))
         self._usage["requests"] += len(rows)
         self._usage["without_room"] += len(requests) - len(rows)

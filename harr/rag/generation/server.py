@@ -46,7 +46,7 @@ class ServerGenerator:
             ServiceUnavailable: no answer, or only 429 and 5xx answers, until the deadline.
             ParamsError: the server refuses the request (address, model, key) or does not speak the protocol.
         """
-        keys = [(tuple(tuple(m.items()) for m in r.messages), r.prompt, r.stop, r.max_tokens) for r in requests]
+        keys = [(tuple(tuple(m.items()) for m in r.messages), r.prompt, r.stop) for r in requests]
         distinct = dict(zip(keys, requests, strict=True))
         with ThreadPoolExecutor(self._params.server.concurrency, thread_name_prefix="generator") as pool:
             texts = dict(zip(distinct, pool.map(self._complete, distinct.values()), strict=True))
@@ -54,11 +54,10 @@ class ServerGenerator:
 
     def _complete(self, request: Generate) -> str:
         """Send one request: raw text goes to /completions, messages to /chat/completions."""
-        limit = min(request.max_tokens or self._params.max_tokens, self._params.max_tokens)
         options: dict[str, Any] = {
             "model": self._params.model,
             "temperature": self._params.temperature,
-            "max_tokens": limit,
+            "max_tokens": self._params.max_tokens,
             "seed": self._seed,
             "extra_body": self._params.extra_body,
         }
@@ -82,11 +81,14 @@ class ServerGenerator:
             )
         usage = getattr(reply, "usage", None)
         read, written = (_count(getattr(usage, f"{kind}_tokens", 0)) for kind in ("prompt", "completion"))
-        cut_short = isinstance(text, TruncatedCompletion) and not self._limited and 0 < written < limit
+        cut_short = (
+            isinstance(text, TruncatedCompletion) and not self._limited and 0 < written < self._params.max_tokens
+        )
         with self._lock:
             self._usage.update(requests=1, prompt_tokens=read, completion_tokens=written, no_room=int(cut_short))
         if cut_short:
-            return ContextFull.of(text, f"{self._service.where}: room for {written} of {limit} tokens after {read}")
+            room = f"room for {written} of {self._params.max_tokens} tokens after {read}"
+            return ContextFull.of(text, f"{self._service.where}: {room}")
         return text
 
 

@@ -48,7 +48,7 @@ def _build_growing(play: Callable[..., Any]) -> Build:
 
     def build(section: Any, facts: LanguageModelFacts) -> Pipeline:
         template = facts.frame() if section.template == "chat" else section.template
-        return partial(play, **section.model_dump(exclude={"name", "thinking_tokens"}) | {"template": template})
+        return partial(play, **section.model_dump(exclude={"name"}) | {"template": template})
 
     return build
 

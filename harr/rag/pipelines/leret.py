@@ -203,7 +203,7 @@ def request(text: str, template: str) -> Generate:
     """Return the request for a prompt of :func:`render`.
 
     >>> request("Question: Who?\\nQuery:", "bare")
-    Generate(messages=(), prompt='Question: Who?\\nQuery:', stop=('\\n',), past=(), max_tokens=0)
+    Generate(messages=(), prompt='Question: Who?\\nQuery:', stop=('\\n',), past=())
     """
     if template == "bare":
         return Generate(prompt=text, stop=("\n",))

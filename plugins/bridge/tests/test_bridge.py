@@ -71,7 +71,7 @@ def test_the_map_finds_what_the_new_encoder_alone_cannot(output: str, tiny: str)
 def test_training_starts_from_it_and_merges_into_a_folder_for_the_same_vectors(output: str, tiny: str) -> None:
     FILTERED.mkdir(parents=True, exist_ok=True)
     shutil.copy(QUESTIONS / "train.jsonl", FILTERED / "questions.jsonl")
-    train = {**SMOKE["train"], "lora": None, "steps": 2, "checkpoint_every": 2}
+    train = {**SMOKE["train"], "lora": None, "steps": 2, "checkpoints": {"every": 2}}
     run = bridged_params(tiny, train=train)
     assert len(train_policy(run, nothing)) == 2
     assert read_json(ADAPTER / "harr.json")["base"] == build_encoder(query_section(run.encoder, str(BRIDGED))).identity

@@ -133,7 +133,7 @@ def trace(question: Question, retriever: Retriever, plays: str = "search_r1", te
 def make_traces(number: int, template: Framed, seed: int) -> list[list[Piece]]:
     """Make ``number`` traces of ``search_r1``, played by a scripted teacher in worlds that nobody is asked about.
 
-    It is the function of ``generator.demonstrations``.
+    It is the function of ``generator.warmstart.demonstrations``.
 
     >>> [len(pieces) > 2 for pieces in make_traces(2, "bare", 0)]
     [True, True]

@@ -5,14 +5,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from harr.params.fields import NonEmpty, Positive, Section
-from harr.params.generator import LocalParams, ServedParams
+from harr.params.generator import LocalParams, ServedParams, Untaught
 
 
 class WritingParams(Section):
     """Questions that a language model writes from the passages of section download (`harr questions`); no stage reads
     this section."""
 
-    writer: Annotated[ServedParams | LocalParams, Field(discriminator="kind")]
+    writer: Annotated[ServedParams | LocalParams, Field(discriminator="kind"), Untaught]
     """Language model that writes the questions, and answers them again; it writes its most likely tokens, unless its
     temperature is given."""
     hops: NonEmpty[Literal[1, 2]] = (1, 2)

@@ -13,7 +13,7 @@ from harr.characters import normalise
 from harr.evaluate.samples import Group, play_samples
 from harr.params.faults import read_section
 from harr.params.fields import Section
-from harr.params.generator import LocalParams, ServedParams
+from harr.params.generator import LocalParams, ServedParams, Untaught
 from harr.rag.pipelines.replies import messages, passages_text
 from harr.rag.scoring.judge import grade_of
 from harr.types import Episode, Generate, Generator
@@ -27,7 +27,7 @@ PROMPT = Path(__file__).with_name("choose.txt").read_text(encoding="utf-8")
 class SelectorParams(Section):
     """What the arms of this package are set to."""
 
-    selector: Annotated[ServedParams | LocalParams, Field(discriminator="kind")]
+    selector: Annotated[ServedParams | LocalParams, Field(discriminator="kind"), Untaught]
     """Model that grades, by question and passages, without gold."""
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from harr.builders.methods import Method
 from harr.errors import CorpusError, ParamsError
@@ -32,10 +31,6 @@ from harr_traffic.questions import Drawn, choices_of
 
 class LoggedParams(StatesParams, UpdateParams):
     """What an update is set to (``train.settings``), as of train.method grpo."""
-
-    delta: float | None = Field(None, gt=1)
-    """Most that a ratio of probabilities counts where the advantage is negative, which the clip does not bound; with
-    null nothing bounds it there."""
 
 
 def train(

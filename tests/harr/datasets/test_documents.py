@@ -13,7 +13,7 @@ from downloading import passages, questions, run, write_rows
 from harr.datasets import open_spans
 from harr.datasets.markup import read_parts
 from harr.errors import CorpusError, MissingExtra
-from harr.params.download import DocumentsParams
+from harr.params.download import JsonlParams
 
 MARKDOWN = """---
 title: "Pump manual"
@@ -87,9 +87,14 @@ def folder() -> Path:
 
 
 def load(**more: object) -> dict[str, float]:
-    values = {"dataset": "documents", "folder": "docs", "train": ["train.jsonl"], "test": ["test.jsonl"], **more}
-    section = DocumentsParams.model_validate(values)
+    section = own_documents(**more)
     return run(section, open_spans(section))
+
+
+def own_documents(**more: object) -> JsonlParams:
+    documents = {"folder": "docs", **{name: more.pop(name) for name in ("chunk_tokens",) if name in more}}
+    files = {"train": ["train.jsonl"], "test": ["test.jsonl"], **more}
+    return JsonlParams.model_validate({"dataset": "jsonl", "documents": documents, **files})
 
 
 def stored() -> dict[str, tuple[str, str]]:
@@ -145,7 +150,7 @@ def test_passages_fit_the_encoder_and_keep_their_ids(folder: Path) -> None:
     (path := folder / "deep" / "b.md").write_text(f"# Pumps\n## Valves\n{text}\n## Warranty\nTwo years.\n")
     figures = load(chunk_tokens=64)
     before = stored()
-    spans = open_spans(DocumentsParams(dataset="documents", folder="docs", train=(), test=()))
+    spans = open_spans(own_documents())
     assert spans and max(len(spans(f"{title}: {text}")) for title, text in before.values()) <= 64
     assert (figures["documents"], figures["passages"]) == (1, len(before)) and len(before) > 10
     assert {title for title, _ in before.values()} == {"Pumps > Valves", "Pumps > Warranty"}
@@ -216,8 +221,14 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(folder: Path, capsys
 @pytest.mark.parametrize(
     ("prepare", "line"),
     [
-        (lambda folder: folder.rmdir(), "download.folder: docs is missing; name the folder of your documents"),
-        (lambda folder: None, "download.folder: docs: it is empty; expected files named .md, .markdown, .html"),
+        (
+            lambda folder: folder.rmdir(),
+            "download.documents.folder: docs is missing; name the folder of your documents",
+        ),
+        (
+            lambda folder: None,
+            "download.documents.folder: docs: it is empty; expected files named .md, .markdown, .html",
+        ),
         (
             lambda folder: (folder / "a.docx").write_bytes(b"PK"),
             "docs: none of its 1 files can be read (first: a.docx: files named .docx are not read); expected files",

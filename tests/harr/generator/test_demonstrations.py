@@ -88,7 +88,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path, language_model: Languag
         monkeypatch.setattr(language_model.tokenizer, "chat_template", template)
         with pytest.raises(error, match=line):
             read([talk("q", "bc", "r", "de")], tmp_path, language_model)
-    with pytest.raises(CorpusError, match=r"gone\.jsonl is missing; set generator\.demonstrations"):
+    with pytest.raises(CorpusError, match=r"gone\.jsonl is missing; set generator\.warmstart\.demonstrations"):
         read_demonstrations(tmp_path / "gone.jsonl", language_model)
     with pytest.raises(CorpusError, match="holds no demonstration"):
         read_demonstrations(written([], tmp_path), language_model)

@@ -1,7 +1,6 @@
 """What was played becomes demonstrations: only the best, only what was found, and as the learner would write it."""
 
 from collections.abc import Sequence
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +9,6 @@ from letters import OnePassage
 from harr.generator.played import choose, rows_of
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.react import react_passages
-from harr.rag.pipelines.search_r1 import search_r1
-from harr.rag.pipelines.thinking import limit_thoughts
 from harr.rag.rollout import play
 from harr.types import Episode, Generate, Outcome, Question, Retrieval, Search, Step, TruncatedCompletion, Turn
 
@@ -64,22 +61,6 @@ def test_requests_that_do_not_grow_are_rows_of_their_own() -> None:
     said = [plan, read, '{"action": "STOP"}', "Bath"]
     [episode] = play([ASKED], lambda asked: multistep(asked, max_hops=2), OnePassage(), teaches(*said))
     assert [row["messages"][-1]["content"] for row in rows_of(episode)] == said
-
-
-def test_a_thought_that_its_budget_ended_is_ended_by_the_environment() -> None:
-    def says(request: Generate) -> str:
-        thought, rest = "<think>so</think>", "<search>x</search>" if "<information>" not in request.prompt else ""
-        if request.max_tokens:
-            return TruncatedCompletion("<think>so on") if not rest else thought
-        return rest or "<answer>Bath</answer>"
-
-    [episode] = play(
-        [ASKED], limit_thoughts(partial(search_r1, max_searches=1, template="bare"), 9), OnePassage(), server(says)
-    )
-    pieces = rows_of(episode)[0]["pieces"]
-    own = ["<think>so</think>", "<search>x</search>", "<think>so on", "<answer>Bath</answer>"]
-    assert [text for text, learnt in pieces if learnt] == own
-    assert [text for text, learnt in pieces if not learnt][-1] == "</think>"
 
 
 def episode_of(*said: str, question: Question = ASKED, shows: Sequence[str] = (), **outcome: Any) -> Episode:

@@ -15,7 +15,7 @@ from harr.errors import CorpusError
 from harr.generator.warmstart import train_warmstart
 from harr.io import progress
 from harr.io.files import finish, read_json
-from harr.params.generator import WarmstartParams
+from harr.params.generator import LocalParams
 from harr.params.train_facts import LoraParams
 from harr.rag.generation.adapter import base_identity
 from harr.rag.generation.local_model import LocalGenerator, load_model
@@ -29,17 +29,15 @@ ROWS: list[Any] = [
 ]
 
 
-def settings(tmp_path: Path, rows: list[Any] = ROWS, **changes: Any) -> WarmstartParams:
+def settings(tmp_path: Path, rows: list[Any] = ROWS, **changes: Any) -> LocalParams:
     """The letters model and a file of demonstrations, learnt in seconds."""
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     if not (tmp_path / "letters").exists():
         save_letters(tmp_path / "letters", spread=0.5)
-    given = {"steps": 40, "rows_per_step": 4, "rows_per_pass": 2, "learning_rate": 3e-2, "max_tokens": 8, "lora": None}
-    return WarmstartParams(
-        kind="warmstart",
-        model=str(tmp_path / "letters"),
-        demonstrations=str(tmp_path / "rows.jsonl"),
-        **{**given, **changes},
+    given = {"steps": 40, "rows_per_step": 4, "rows_per_pass": 2, "learning_rate": 3e-2, "lora": None}
+    warmstart = {"demonstrations": str(tmp_path / "rows.jsonl"), **given, **changes}
+    return LocalParams.model_validate(
+        {"kind": "local", "model": str(tmp_path / "letters"), "max_tokens": 8, "warmstart": warmstart}
     )
 
 
@@ -103,5 +101,5 @@ def test_long_demonstrations_are_left_out_and_steps_follow_from_epochs(tmp_path:
     found = train_warmstart(params, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert (found["demonstrations"], found["too_long"], found["steps"]) == (8, 1, 3 * 8 / 4)
     assert "1 of 9 demonstrations are longer than 20 tokens" in capsys.readouterr().out
-    with pytest.raises(CorpusError, match=r"all 9 .* are longer than 8 tokens; raise generator\.max_length"):
+    with pytest.raises(CorpusError, match=r"all 9 .* are longer than 8 tokens; raise generator\.warmstart\.max_length"):
         train_warmstart(settings(tmp_path, rows=rows, max_length=8), tmp_path / "out", tmp_path / "work", nothing, 0)

@@ -59,7 +59,7 @@ generator: {kind: none} -> pick without reader needs kind none
 pipeline: {name: search_r1, template: chat}, generator: {kind: server, model: m, server: {urls: ["http://127.0.0.1:8000/v1"]}}
     -> pipeline.template chat writes in the chat template .* server has none here; set generator.tokenizer, or set
 train: {method: grpo, validation: {every: 5}}, download: {dataset: people} -> and there are none; set download.validation_questions
-train: {method: grpo, validation: {every: 7}} -> 7 is no multiple of train.checkpoint_every 5, where weights are
+train: {method: grpo, validation: {every: 7}} -> 7 is no multiple of train.checkpoints.every 5, where weights are
 train: {method: grpo, validation: {keep: best}} -> keep: best needs validation; set train.validation.every
 pipeline: {name: react} -> the scripted generator plays multistep only
 pipeline: {name: r_search} -> the scripted generator plays multistep only
@@ -76,7 +76,7 @@ retriever: {search: hybrid}, index: {full_text: false}, evaluate: {arms: [traine
 index: {full_text: false}, evaluate: {arms: [hybrid, trained]} -> the arm hybrid needs the BM25 index
 index: {full_text: false}, evaluate: {arms: [mention, trained]} -> mention needs the BM25 index; set index.full_
 download: {dataset: medquad, root: r, tokenizer: other}
-    -> tokenizer should be encoder.model \(\S+\), and download.chunk_tokens at most 254
+    -> tokenizer should be encoder.model \(\S+\), and chunk_tokens at most 254
 reward: {mix: pca}, train: {method: ppo} -> pca compares the rollouts of a group, which ppo does not; use
 reward: {filter_by_mean: true}, train: {method: ppo} -> reward.filter_by_mean compares
 encoder: {query_prompt: "Instruct: Find it\nQuery: "}
@@ -117,9 +117,9 @@ retriever: {settings: {k: 2}} -> settings are those of retriever\.function, whic
 """
 AGENTS_THAT_DO_NOT_FIT = r"""
 train: {method: grpo} -> evaluate.arms base does not go with train.method grpo .* choose from bm25, frozen
-generator: {kind: function, function: "a:b"} -> generator.kind is function: use trained, warmstart or local
+generator: {kind: function, function: "a:b"} -> generator.kind is function: use trained or local
 generator: {kind: server, model: m, server: {urls: ["http://127.0.0.1:8000/v1"]}}
-    -> generator.kind is server: use trained, warmstart or local
+    -> generator.kind is server: use trained or local
 pipeline: {name: multistep}, generator: {kind: local, model: m}
     -> agent plays search_r1, r_search or react, not multistep
 pipeline: {name: react}, generator: {kind: local, model: m}
@@ -144,10 +144,10 @@ train: {method: agent, optimizer: {precision: float16}}
 generator: {kind: trained, function: "a:b", max_tokens: 8} -> generator.max_tokens 8 is not read: .*max_tokens 64
 generator: {kind: trained, function: "a:b", temperature: 0.7} -> generator.temperature 0.7 is not read
 train: {method: agent, quantization: nf4, lora: null} -> nf4 freezes the base; set train.lora
-generator: {kind: warmstart, model: m, demonstrations: "a:b"}, pipeline: {name: react}
+generator: {kind: local, model: m, warmstart: {demonstrations: "a:b"}}, pipeline: {name: react}
     -> traces are made for pipeline search_r1 with template plain
-generator: {kind: warmstart, model: m, demonstrations: "a:b", template: chatml} -> traces are made for pipeline search_r1 with template chatml
-generator: {kind: warmstart, model: m, demonstrations: d, rows_per_step: 3} -> 3 demonstrations a step do not make whole passes of 4
+generator: {kind: local, model: m, warmstart: {demonstrations: "a:b", template: chatml}} -> traces are made for pipeline search_r1 with template chatml
+generator: {kind: local, model: m, warmstart: {demonstrations: d, rows_per_step: 3}} -> 3 demonstrations a step do not make whole passes of 4
 filter: {keep: all, preferences: {}} -> filter\.preferences is for train\.method leret; leave it out
 evaluate: {arms: [base, warmstart, trained], reader: {kind: server, server: {urls: ["http://127.0.0.1:1/v1"]}, model: m}}
     -> evaluate\.reader is for train\.method leret, .* leave it out
@@ -174,7 +174,6 @@ evaluate: {arms: [base, sft]} -> the training of the arm trained makes the arm s
 filter: {temperature: 0.5} -> leret does not read filter.temperature; see filter.preferences
 filter: {keep: all} -> leret does not read filter.keep
 filter: {max_tokens: 8} -> filter.max_tokens 8, train.max_tokens 64; set both alike
-filter: {preferences: {partition: 2, num_partitions: 2}} -> partition 2 is none of 2
 filter: {preferences: {prompts: 3, candidates: 2}}
     -> 3 prompts cannot be chosen from 2 candidates; lower prompts or raise candidates
 filter: {preferences: {held_out: 1.0}} -> filter.preferences.held_out: should be less than 1
@@ -236,7 +235,7 @@ def test_an_agent_is_compared_with_what_it_was(tmp_path: Path) -> None:
     assert load(AGENT, tmp_path).baseline == "warmstart"
     local = {"generator": {"kind": "local", "model": "m"}, "evaluate": {"arms": ["base", "trained"]}}
     assert load({**AGENT, **local}, tmp_path).baseline == "base"
-    warm = {"generator": {"kind": "warmstart", "model": "m", "demonstrations": "a:b", "template": "bare"}}
+    warm = {"generator": {"kind": "local", "model": "m", "warmstart": {"demonstrations": "a:b", "template": "bare"}}}
     assert load({**AGENT, **warm}, tmp_path).baseline == "warmstart"
     assert load(GOOD, tmp_path).baseline == "frozen"
     graphs = {**AGENT, **local, "pipeline": {"name": "r_search", "budget": 4, "tools": ["General"]}}

@@ -213,10 +213,6 @@ class HalfParrot(Styled):
     ("changes", "line"),
     [
         ({"held_out": 0.999}, r"^all 12 questions to try are held out; lower filter\.preferences\.held_out \(0\.999\)"),
-        (
-            {"num_partitions": 13, "partition": 0},
-            r"^partition 0 of 13 has no question to try; lower .*num_partitions",
-        ),
     ],
 )
 def test_why_there_is_no_preference(world: Reader, tmp_path: Path, changes: dict[str, Any], line: str) -> None:

@@ -16,7 +16,7 @@ from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
 from harr.evaluate.summary import HEADLINES
 from harr.io.files import read_json
-from harr.params.loop import OptimizerParams
+from harr.params.loop import CheckpointParams, OptimizerParams
 from harr.params.train import GRPOParams, PolicyParams, PPOParams, PQNParams
 from harr.params.train_facts import LoraParams, ValidationParams
 from harr.rag.pipelines.pick import pick
@@ -33,7 +33,7 @@ COMMON: dict[str, Any] = {
     "group_size": 4,
     "optimizer": OptimizerParams(learning_rate=1e-3),
     "states_per_pass": 32,
-    "checkpoint_every": 2,
+    "checkpoints": CheckpointParams(every=2),
     "lora": LoraParams(rank=4, alpha=8),
 }
 PARAMS: dict[str, PolicyParams | PQNParams] = {

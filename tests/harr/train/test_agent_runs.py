@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.io import progress
 from harr.io.files import read_json
-from harr.params.loop import GuardParams, OptimizerParams
+from harr.params.loop import CheckpointParams, OptimizerParams
 from harr.params.train import AgentParams
 from harr.params.train_facts import LoraParams, ValidationParams
 from harr.rag.generation.local_model import load_model
@@ -27,9 +27,9 @@ from harr.train import agent
 from harr.train.agent import check_processes, train
 from harr.types import Generate, Outcome, Question, Request, Retrieval, Search
 
-NEVER = GuardParams(window=2, drop=0.0)
+NEVER = {"window": 2, "drop": 0.0}
 PARAMS = AGENT.model_copy(
-    update={"questions_per_step": 2, "group_size": 4, "checkpoint_every": 5, "guard": GuardParams(window=2)}
+    update={"questions_per_step": 2, "group_size": 4, "checkpoints": CheckpointParams(every=5, window=2)}
 )
 
 
@@ -67,7 +67,7 @@ def test_a_run_in_which_no_group_differs_stops(
 ) -> None:
     alike = replace(setup, reward=Reward({"letters:half": 1.0}))
     history = train(PARAMS, alike, tmp_path / "out", tmp_path / "work", nothing, 0)
-    assert [row["without_advantage"] for row in history] == [1.0] * PARAMS.guard.window
+    assert [row["without_advantage"] for row in history] == [1.0] * PARAMS.checkpoints.window
     assert "train stopped after step 2: no group's rewards differed in the last 2 steps" in capsys.readouterr().out
     assert train(PARAMS, alike, tmp_path / "out", tmp_path / "work", nothing, 0) == history, "and stays stopped"
 
@@ -78,7 +78,13 @@ def test_a_killed_run_of_several_passes_ends_with_the_same_weights(
 ) -> None:
     """GRPO with a batch used more than once: what TRL keeps between two passes is made anew."""
     params = PARAMS.model_copy(
-        update={"steps": 5, "checkpoint_every": 2, "num_iterations": 3, "episodes_per_pass": 4, "lora": lora}
+        update={
+            "steps": 5,
+            "checkpoints": CheckpointParams(every=2),
+            "num_iterations": 3,
+            "episodes_per_pass": 4,
+            "lora": lora,
+        }
     )
 
     def run(name: str, log: Any) -> list[dict[str, Any]]:
@@ -103,7 +109,7 @@ def test_validation_changes_nothing_and_chooses_the_weights(
             raise ServiceUnavailable("away")
         return played(self, done)
 
-    params = PARAMS.model_copy(update={"steps": 5, "checkpoint_every": 2, "guard": NEVER})
+    params = PARAMS.model_copy(update={"steps": 5, "checkpoints": CheckpointParams(every=2, **NEVER)})
     watched = params.model_copy(update={"validation": ValidationParams(every=2)})
     asked = replace(setup, validation=[Question(f"v{n}", letter) for n, letter in enumerate("tyuiop")])
     plain = train(params, setup, tmp_path / "plain", tmp_path / "a", nothing, 0)
@@ -153,7 +159,7 @@ def broken_in(steps: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_gradient_that_is_not_finite_is_left_out_and_counted_and_three_in_a_row_end_the_run(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    three = PARAMS.model_copy(update={"steps": 3, "checkpoint_every": 1, "guard": NEVER})
+    three = PARAMS.model_copy(update={"steps": 3, "checkpoints": CheckpointParams(every=1, **NEVER)})
     history = train(three, setup, tmp_path / "out", tmp_path / "work", broken_in([1], monkeypatch), 0)
     assert [row["skipped_updates"] for row in history] == [0.0, 1.0, 0.0]
     assert history[1]["grad_norm"] == 0.0 < history[2]["grad_norm"]
@@ -235,7 +241,7 @@ class Leaves(OnePassage):
 
 def test_a_source_that_goes_away_ends_the_run_in_a_line_and_costs_no_step(setup: Setup, tmp_path: Path) -> None:
     """An index that cannot be reached is no observation: the run ends, keeps all its steps, and goes on from there."""
-    params = PARAMS.model_copy(update={"steps": 4, "guard": NEVER})
+    params = PARAMS.model_copy(update={"steps": 4, "checkpoints": CheckpointParams(**NEVER)})
 
     def run(name: str, calls: int) -> list[dict[str, Any]]:
         game = replace(setup, retriever=Leaves(calls))
@@ -261,9 +267,8 @@ SHARED = AgentParams(
     kl_weight=1e-3,
     episodes_per_pass=3,
     max_tokens=6,
-    checkpoint_every=1,
     validation=ValidationParams(every=1),
-    guard=NEVER,
+    checkpoints=CheckpointParams(every=1, **NEVER),
     lora=LoraParams(rank=8, alpha=64),
 )
 

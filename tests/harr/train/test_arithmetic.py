@@ -157,7 +157,7 @@ def test_their_losses_and_their_gradient(told: dict[str, Any]) -> None:
     new_S = log_prob(logits_SN, torch.full((len(states_SD),), game["chosen"]))
     steps = torch.tensor(game["steps"])
     advantages_S = torch.tensor(game["advantages"], dtype=torch.float64).repeat_interleave(steps)
-    loss_S = clipped_surrogate(new_S, tensors["old"], advantages_S, 0.2, 0.2, told["delta"])
+    loss_S = clipped_surrogate(new_S, tensors["old"], advantages_S, 0.2, 0.2)
     loss_S = loss_S + told["beta"] * k3_kl(new_S, tensors["reference"])
     loss = (loss_S * step_weights(game["steps"], told["kind"])).sum()
     loss = loss / (max(game["steps"]) if told["kind"] == "dr_grpo" else 1)

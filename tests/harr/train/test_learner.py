@@ -27,7 +27,7 @@ from harr.index.passage_index import PassageIndex
 from harr.io.model_folder import PACKAGED
 from harr.params.embed import EmbedParams
 from harr.params.index import IndexParams
-from harr.params.loop import GuardParams, OptimizerParams
+from harr.params.loop import CheckpointParams, OptimizerParams
 from harr.params.train import GRPOParams, InfoNCEParams, PPOParams, PQNParams
 from harr.params.train_facts import LoraParams
 from harr.rag.rollout import play
@@ -48,7 +48,7 @@ COMMON: dict[str, Any] = {
     "group_size": 4,
     "optimizer": OptimizerParams(learning_rate=1e-3),
     "states_per_pass": 4,
-    "checkpoint_every": 2,
+    "checkpoints": CheckpointParams(every=2),
     "lora": LoraParams(rank=8, alpha=16),
 }
 GRPO = GRPOParams(method="grpo", **COMMON)
@@ -106,7 +106,11 @@ def test_a_run_with_other_parameters_is_told_what_differs(
 ) -> None:
     def run(log: Any, rate: float = 1e-3, seed: int = 0) -> str:
         params = GRPO.model_copy(
-            update={"steps": 2, "checkpoint_every": 1, "optimizer": OptimizerParams(learning_rate=rate)}
+            update={
+                "steps": 2,
+                "checkpoints": CheckpointParams(every=1),
+                "optimizer": OptimizerParams(learning_rate=rate),
+            }
         )
         train(params, fresh(), tmp_path / "adapter", tmp_path / "work", log, seed)
         return capsys.readouterr().out
@@ -128,7 +132,7 @@ def test_a_collapsed_run_stops_and_keeps_its_best_checkpoint(
 ) -> None:
     """A huge learning rate ruins the policy; what is exported is the adapter of the best step."""
     optimizer = OptimizerParams(learning_rate=3.0, warmup_steps=0)
-    changes = {"steps": 12, "optimizer": optimizer, "checkpoint_every": 1, "guard": GuardParams(window=1)}
+    changes = {"steps": 12, "optimizer": optimizer, "checkpoints": CheckpointParams(every=1, window=1)}
     wild = GRPO.model_copy(update=changes)
     history = train(wild, fresh(), tmp_path / "adapter", tmp_path / "work", nothing, 0)
     assert len(history) < wild.steps
@@ -145,7 +149,7 @@ def test_a_run_in_which_no_group_differs_stops_and_says_so(
     fresh: Fresh, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The reward is the same whatever is found; a run that was killed on the way comes to the same verdict."""
-    params = GRPO.model_copy(update={"guard": GuardParams(window=3)})
+    params = GRPO.model_copy(update={"checkpoints": CheckpointParams(every=2, window=3)})
 
     def run(log: Any) -> list[dict[str, Any]]:
         alike = replace(fresh(), reward=Reward({"letters:half": 1.0}))
@@ -181,7 +185,7 @@ def test_a_warm_start_is_infonce_and_resumes_before_and_after(
 ) -> None:
     """The same weights as the arm trained so long, kept beside what the rewards made of them."""
     contrast = InfoNCEParams(learning_rate=2e-3, hard_negatives=5)
-    more = {"steps": 2, "warm_start": 3, "infonce": contrast, "checkpoint_every": 1}
+    more = {"steps": 2, "warm_start": 3, "infonce": contrast, "checkpoints": CheckpointParams(every=1)}
     params = KINDS[kind].model_copy(update=more)
 
     def run(name: str, log: Any) -> list[dict[str, Any]]:
@@ -354,7 +358,7 @@ def test_infonce_learns_without_gold_from_what_states_an_answer(setup: Setup, tm
 @pytest.mark.fault(39)
 def test_infonce_refuses_what_it_could_not_learn_from(setup: Setup, tmp_path: Path) -> None:
     def learn(game: Setup) -> None:
-        params = GRPO.model_copy(update={"guard": GuardParams(window=2)})
+        params = GRPO.model_copy(update={"checkpoints": CheckpointParams(every=2, window=2)})
         infonce(params, game, tmp_path / "adapter", tmp_path / "work", nothing, seed=0)
 
     with pytest.raises(CorpusError, match="none of 20 training questions has gold passages, or an answer other than"):

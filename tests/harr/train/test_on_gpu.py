@@ -19,13 +19,14 @@ from short_runs import TWO_STEPS
 
 from harr.builders.methods import METHODS
 from harr.io.files import SUMS, read_json, write_json
+from harr.params.loop import CheckpointParams
 from harr.params.train import GRPOParams, PPOParams, PQNParams
 from harr.params.train_facts import LoraParams
 from harr.rag.setup import Setup
 from harr.train.infonce import train as infonce
 
 pytestmark = pytest.mark.filterwarnings("ignore:'pin_memory' argument is set")  # there is no driver to pin it
-COMMON: dict[str, Any] = {**TWO_STEPS, "checkpoint_every": 9, "states_per_pass": 64}
+COMMON: dict[str, Any] = {**TWO_STEPS, "checkpoints": CheckpointParams(every=9), "states_per_pass": 64}
 KINDS = {
     "grpo": GRPOParams(method="grpo", kl_weight=1e-3, **COMMON),
     "full": GRPOParams(method="grpo", **COMMON | {"lora": None}),
@@ -97,7 +98,12 @@ def test_float16_scales_neither_the_gradients_figures_nor_forgets_its_scale(
     def run(precision: str, log: Any = nothing, steps: int = 1) -> list[dict[str, Any]]:
         work = tmp_path / f"work-{precision}-{steps}"
         optimizer = COMMON["optimizer"].model_copy(update={"precision": precision})
-        changes = {"optimizer": optimizer, "states_per_pass": 4, "steps": steps, "checkpoint_every": 1}
+        changes = {
+            "optimizer": optimizer,
+            "states_per_pass": 4,
+            "steps": steps,
+            "checkpoints": CheckpointParams(every=1),
+        }
         params = KINDS["grpo"].model_copy(update=changes)
         return METHODS["grpo"].train(params, fresh(), tmp_path / precision, work, log, 0)
 

@@ -13,7 +13,7 @@ from letters import nothing
 from harr.embed.encoder import Encoder
 from harr.io.files import read_json
 from harr.io.model_folder import PACKAGED
-from harr.params.loop import OptimizerParams
+from harr.params.loop import CheckpointParams, OptimizerParams
 from harr.params.train import PQNParams
 from harr.params.train_facts import LoraParams
 from harr.rag.policies.encoder_adapter import load_adapter
@@ -35,7 +35,7 @@ QUICK = PQNParams(
     questions_per_step=10,
     group_size=2,
     optimizer=OptimizerParams(learning_rate=2e-3, final_rate=0.1),
-    checkpoint_every=4,
+    checkpoints=CheckpointParams(every=4),
 )
 
 

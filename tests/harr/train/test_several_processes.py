@@ -34,7 +34,7 @@ COMMON = {
     "group_size": 4,
     "optimizer": {"learning_rate": 5e-4},
     "states_per_pass": 4,  # a last pass of one state leaves a process without any
-    "checkpoint_every": 1,
+    "checkpoints": {"every": 1},
     "validation": {"every": 1},
     "lora": LoraParams(rank=4, alpha=8),
 }

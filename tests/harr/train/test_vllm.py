@@ -15,6 +15,7 @@ from trl.generation.vllm_generation import VLLMGeneration
 from trl.trainer import grpo_trainer
 
 from harr.errors import ParamsError, ServiceUnavailable
+from harr.params.loop import CheckpointParams
 from harr.params.servers import ServerParams
 from harr.params.train_facts import LoraParams
 from harr.rag.generation.adapter import begin
@@ -200,7 +201,12 @@ def test_a_vllm_server_that_goes_is_one_line_and_keeps_the_steps(
             return getattr(LetterEngine, where)(self, **given)
 
     engines(Mortal)
-    there = {"vllm": "server", "server": ServerParams(urls=(GONE,)), "steps": 6, "checkpoint_every": 100}
+    there = {
+        "vllm": "server",
+        "server": ServerParams(urls=(GONE,)),
+        "steps": 6,
+        "checkpoints": CheckpointParams(every=100),
+    }
     with pytest.raises(ServiceUnavailable, match=rf"{GONE} cannot be used: .*; start it as") as caught:
         train(AGENT.model_copy(update=there), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert "\n" not in str(caught.value)

@@ -58,8 +58,8 @@ def test_what_is_not_to_be_kept_is_asked_again_also_where_it_was_kept_before(tmp
 def test_stop_strings_and_messages_are_part_of_a_request(tmp_path: Path) -> None:
     clerk = CachedGenerator(Clerk(), tmp_path / "known.sqlite")
     chat = Generate(({"role": "user", "content": "a"},))
-    limited = [Generate(prompt="a", stop=("x",)), Generate(prompt="a", max_tokens=9), Generate(prompt="a")]
-    assert len(set(clerk.complete([chat, *limited]))) == 4
+    plain = [Generate(prompt="a", stop=("x",)), Generate(prompt="a")]
+    assert len(set(clerk.complete([chat, *plain]))) == 3
 
 
 def test_what_was_cut_off_is_remembered_as_cut_off(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from harr.rag.generation.sampler import Sampler, Trace
 from harr.rag.pipelines.r_search import r_search
 from harr.rag.pipelines.react import react_passages
 from harr.rag.pipelines.search_r1 import search_r1
-from harr.rag.pipelines.thinking import limit_thoughts
 from harr.rag.rollout import play
 from harr.types import Episode, Generate, Pipeline, Question
 
@@ -159,19 +158,6 @@ def test_a_template_that_frames_no_turn_is_one_line() -> None:
         tokenizer.chat_template = template
         with pytest.raises(ModelError, match=line):
             turn_frame(tokenizer, "tiny")
-
-
-def test_a_thought_that_is_too_long_is_ended() -> None:
-    """The end is the environment's and has no loss; thoughts that end in time, and turns without one, stay."""
-    tokenizer = bytes_tokenizer("qwen3")
-    game = partial(search_r1, max_searches=2, template=turn_frame(tokenizer, "tiny"))
-    long, short = "<think>round and round and round we go", "<think>round</think>"
-    replies = [long, " <search>xyz</search>", short, "<search>x</search>", "<answer>xyz</answer>"]
-    episode, trace = played(tokenizer, limit_thoughts(game, 25), replies, most=25)
-    assert episode.answer == "xyz" and [step.search.query for step in episode.steps] == ["xyz", "x"]
-    text = tokenizer.decode(trace.ids)
-    assert text.startswith(f"{long[:25]}</think> <search>xyz</search>\n\n<inf")
-    assert text.count("</think>") == 2 and episode.outcome.faults == ("no end of thoughts",)
 
 
 KEEPING = (

@@ -15,7 +15,7 @@ from harr.rag.generation.server import ServerGenerator
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.rag.rollout import play
 from harr.rag.scoring.terms import answer_f1
-from harr.types import Episode, Generate, Question
+from harr.types import Episode, Question
 from tests.serving import asking
 
 
@@ -92,17 +92,3 @@ def test_an_answer_cut_for_want_of_room_is_asked_again_later(tmp_path: Path) -> 
         longer = remembering(served.base_url, tmp_path)
         assert [answer_f1(episode) for episode in played(longer, 1, of=4)] == [1.0] * 4
         assert longer.usage()["requests"] == 1 and longer.usage()["cached"] == 3
-
-
-def test_a_budget_that_is_used_up_is_no_want_of_room(tmp_path: Path) -> None:
-    """A request may ask for less than ``max_tokens``, as one for a thought does (``pipeline.thinking_tokens``)."""
-    asked = [Generate(prompt=f"<think>{number}", stop=("</think>",), max_tokens=16) for number in range(8)]
-    asked.append(Generate(prompt="whole"))
-    with serving(lambda body, number: written("so", "length", body["max_tokens"])) as served:
-        assert remembering(served.base_url, tmp_path).complete(asked) == ["so"] * 9
-        again = remembering(served.base_url, tmp_path)
-        again.complete(asked)
-    assert (again.usage()["cached"], again.usage()["no_room"]) == (9.0, 0.0)
-    refused = pytest.raises(ParamsError, match=r"room for 15 of 16 tokens after 4090; 8 of 8 prompts leave no room")
-    with serving(lambda body, number: written("so", "length", 15)) as served, refused:
-        remembering(served.base_url, tmp_path / "other").complete(asked[:8])
