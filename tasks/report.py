@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from harr.arms import TRAINED
 from harr.io.files import read_json, read_state, read_state_rows
 from harr.params import Params
 from tasks.evaluation_outputs import AGAIN, PLAYS, summary_here
@@ -11,7 +10,7 @@ from tasks.filter_outputs import statistics_rows, write_preferences_page
 from tasks.paths import EVALUATION, OCCLUSION, PLOTS, REPORT, STATS
 from tasks.report_facts import run_facts
 from tasks.runtime.stage import main
-from tasks.tracking.run import Run, flat_params
+from tasks.tracking.run import Run
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -45,7 +44,6 @@ def draw_report(params: Params) -> dict[str, float]:
         links=_links(params),
         arms=params.evaluate.arm_table,
         candidates=params.evaluate.candidates,
-        changed=_changes(params, rows),
         signal=method_of(params.train).figure,
     )
     return {"arms": len(rows), "questions": len(questions.get("questions", ()))}
@@ -55,15 +53,6 @@ def _links(params: Params) -> dict[str, str]:
     """Return the names and addresses of the other pages."""
     links = {"Preferences between queries": write_preferences_page().name} if params.train.prefers else {}
     return links | {f"Checks of {suite}": f"../{page}" for suite, page in data_docs().items()}
-
-
-def _changes(params: Params, rows: Rows) -> dict[str, Any]:
-    """Return what this run and the champion differ in."""
-    from harr.report.differences import changes
-    from tasks.registry.champion import read_champion
-
-    champion, ours = read_champion(params), rows.get(TRAINED, [])
-    return changes(champion, flat_params(params), ours, resamples=params.evaluate.resamples, seed=params.seed)
 
 
 def report(params: Params, run: Run) -> None:

@@ -16,11 +16,8 @@ from harr.evaluate.tables import comparisons, label, percent, runs, spread
 from harr.io.files import write_text
 from harr.rag.validation import best_point, leading_metric
 from harr.report.arms_table import AUDITS, arms_part, format_gain, reward_gain
-from harr.report.charts import draw
-from harr.report.curves import seconds_by_phase, training_panels
 from harr.report.html import as_json, render
-from harr.report.plots import draw_filter, inline
-from harr.report.reward_plots import boundaries
+from harr.report.plots import draw_filter, draw_learning_curve, inline
 
 HARDLY = 0.1
 """What hiding a part of the state must cost for the report to say that the model uses it: 10 points."""
@@ -42,7 +39,6 @@ def write_report(
     arms: Mapping[str, Arm] = ARMS,
     candidates: Sequence[str] = ("corpus",),
     occlusion: Mapping[str, Mapping[str, Mapping[str, float]]] = MappingProxyType({}),
-    changed: Mapping[str, Any] = MappingProxyType({}),
     signal: str = "reward",
 ) -> None:
     """Write the page. Every text from passages and questions is escaped; nothing is loaded from elsewhere, and no
@@ -60,7 +56,6 @@ def write_report(
         arms: the record of every arm by its name.
         candidates: where was searched; metrics without prefix are of the first.
         occlusion: ``trained`` with a part of its state left out, as in metrics/occlusion.json; may be empty.
-        changed: as :func:`harr.report.differences.changes` returns it; may be empty.
         signal: figure of the steps: ``reward``, or ``accuracy`` of preferences.
     """
     lead, baseline = headline(summary), baseline_of(summary)
@@ -79,7 +74,7 @@ def write_report(
         paid=_best_paid(rows.get(TRAINED, ())),
         audits=[audit for audit in summary.get("audits", {}).values() if audit["table"]],
         **{"questions": questions, "data": as_json(questions), "moved": _count_changes(questions)},
-        **{"changed": changed, "facts": facts, "links": links},
+        **{"facts": facts, "links": links},
     )
     write_text(out, text)
 
@@ -98,14 +93,9 @@ def _describe_start(baseline: str) -> dict[str, str]:
 
 
 def _training(curve: Sequence[Mapping[str, Any]], signal: str) -> dict[str, Any]:
-    """Return the panels of the training, whether it was one by preferences, and the validation."""
-    panels, zero = training_panels(curve, signal) if curve else ([], [])
-    cuts, last = [place + 1 for place in boundaries(curve)], max((row["step"] + 1 for row in curve), default=0)
+    """Return the learning curve, whether the training was one by preferences, and the validation."""
     return {
-        "panels": [(panel, draw(panel, last, cuts)) for panel in panels],
-        "zero": zero,
-        "phases": seconds_by_phase(curve),
-        "steps": len(curve),
+        "curve": inline(draw_learning_curve(curve, signal)) if curve else "",
         "prefers": bool(curve) and signal == "accuracy",
         "validation": _validation(curve),
     }

@@ -12,7 +12,6 @@ from browsing import chromium
 from harr.evaluate.plays import plays_of
 from harr.evaluate.rows import question_rows
 from harr.evaluate.summary import summarise
-from harr.report.differences import Champion, changes
 from harr.report.page import write_report
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
@@ -62,7 +61,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         | {name: value / (1 + n / 9) for name, value in figures.items()}
         for n in range(64)
     ]
-    champion = Champion("harr-retriever 1", {"train.optimizer.learning_rate": "0.0001", "seed": "0"}, rows["history"])
     out = tmp_path_factory.mktemp("report") / "index.html"
     summary = summarise({arm: [own] for arm, own in rows.items()}, resamples=100, seed=0)
     write_report(
@@ -74,9 +72,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         questions=plays_of(summary, rows, games),
         facts={"Dataset": "people", "Training": "grpo; steps 64", "Seed": "0", "Index identity": "f" * 64},
         links={"Checks of corpus": "../gx/index.html"},
-        changed=changes(
-            champion, {"train.optimizer.learning_rate": "0.0005", "seed": "0"}, rows["trained"], resamples=50, seed=0
-        ),
     )
     return out
 
