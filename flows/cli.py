@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, BadParameter, Option, Typer
 
-from flows import language_model, lengths
+from flows import language_model
 from flows.command import PLAIN, call
 from harr.errors import CorpusError
 from tasks.runtime.command import run_command
@@ -268,7 +268,7 @@ def status(as_json: AsJson = False) -> None:
     show(asdict(state), status_lines(state), as_json=as_json)
 
 
-for command in (*language_model.COMMANDS, *lengths.COMMANDS):
+for command in language_model.COMMANDS:
     app.command()(command)
 
 
