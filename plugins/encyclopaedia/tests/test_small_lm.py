@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from harr_demonstrations.choose import rows_of
 from harr_encyclopaedia import scripted, small_lm
 from harr_encyclopaedia.query_styles import examples
 from harr_encyclopaedia.scripted import Scripted
@@ -17,7 +18,6 @@ from letters import nothing
 from runs import go_on, same, weights
 
 from harr.errors import ParamsError
-from harr.generator.played import rows_of
 from harr.io.files import finish
 from harr.params.generator import TrainedParams
 from harr.params.pipeline import ReactParams, RSearchParams, SearchR1Params

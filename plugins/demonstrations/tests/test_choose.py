@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from harr_demonstrations.choose import choose, rows_of
 from letters import OnePassage
 
-from harr.generator.played import choose, rows_of
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.react import react_passages
 from harr.rag.rollout import play

@@ -69,7 +69,7 @@ def write_demonstrations(params: Params, teacher: Teacher, plan: Teaching, file:
     from harr.corpus.sample import draw_questions
     from harr.datasets.local import read_question_file
     from harr.evaluate.play import Game
-    from harr.generator.played import choose, rows_of
+    from harr_demonstrations.choose import choose, rows_of
 
     if out.exists():
         raise CorpusError(f"{out} exists and is left as it is; remove it, or name another --out")

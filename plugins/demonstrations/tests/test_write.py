@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harr_demonstrations.write import Teaching, teacher_of, teacher_pipeline, write_demonstrations
 from stages import world_params
 
 from harr.corpus.passages import read_questions, write_questions
@@ -12,7 +13,6 @@ from harr.errors import CorpusError
 from harr.io.jsonl import read_rows
 from harr.params import Params
 from harr.params.generator import LocalParams, ServedParams
-from tasks.demonstrations import Teaching, teacher_of, teacher_pipeline, write_demonstrations
 from tasks.paths import LANGUAGE_MODEL, QUESTIONS
 
 SECTIONS: dict[str, Any] = {

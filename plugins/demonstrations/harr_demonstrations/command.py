@@ -1,37 +1,11 @@
-"""Commands of `harr` for what writes and answers; :mod:`flows.cli` adds them to its own."""
+"""The command `harr demonstrations`."""
 
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from tasks.runtime.command import run_command
-
-
-def ask(
-    question: Annotated[str, Argument(metavar="QUESTION", help="the question, in quotation marks")],
-    model: Annotated[
-        Path | None,
-        Option(help="adapter or merged model of what learns (default: models/language_model or models/retriever)"),
-    ] = None,
-    as_json: Annotated[bool, Option("--json", help="print one JSON object")] = False,
-) -> None:
-    """Answer a question by the pipeline of params.yaml.
-
-    Prints every search with its passages, then the answer. Needs what stages embed and index have made.
-    """
-
-    def body() -> None:
-        import json
-
-        from harr.params import Params
-        from tasks import ask as asked
-
-        episode = asked.ask(Params.load(), question, model)
-        answer = asked.as_json(episode)
-        print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else "\n".join(asked.lines(episode)))
-
-    run_command(body)
 
 
 def demonstrations(
@@ -57,7 +31,7 @@ def demonstrations(
 
     def body() -> None:
         from harr.params import Params
-        from tasks.demonstrations import Teaching, teacher_of, write_demonstrations
+        from harr_demonstrations.write import Teaching, teacher_of, write_demonstrations
 
         params = Params.load()
         teacher = teacher_of(params, model, base_url, tokenizer, temperature, max_tokens)
@@ -65,6 +39,3 @@ def demonstrations(
         print(*write_demonstrations(params, teacher, teaching, questions, out), sep="\n")
 
     run_command(body)
-
-
-COMMANDS = (ask, demonstrations)

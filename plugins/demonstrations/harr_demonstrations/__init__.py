@@ -1,0 +1,1 @@
+"""Demonstrations for a warm start from the best episodes of a teacher, or of the model itself."""
