@@ -24,13 +24,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
-from harr_stories.babi import make_stories
-from harr_stories.haystack import hide
-from harr_stories.noise import noise_sentences
 
 from benchmarks.peers.qrag_code import Document, Peer, random_picks
 from harr.corpus.sample import draw_questions
+from harr.datasets.babi import make_stories
+from harr.datasets.haystack import hide
 from harr.datasets.local import jsonl
+from harr.datasets.noise import noise_sentences
 from harr.evaluate.intervals import resample
 from harr.io.model_folder import find_folder
 from harr.params import Params
@@ -78,11 +78,11 @@ def game(task: str, sentences: int, published: bool) -> Params:
     values = yaml.safe_load((Path("recipes") / f"qrag_{name}{'_published' * published}.yaml").read_text())
     values["encoder"] |= {"model": BASE}
     if task != "hotpotqa":
-        settings = {"task": int(task), "noise": "harr_encyclopaedia.dataset:noise", "sentences": sentences}
         values["download"] = {
-            "dataset": "function",
-            "function": "harr_stories.dataset:DATASET",
-            "settings": settings,
+            "dataset": "babilong",
+            "task": int(task),
+            "noise": "harr_encyclopaedia.dataset:noise",
+            "sentences": sentences,
         }
     if published:
         values["train"].pop("validation", None)

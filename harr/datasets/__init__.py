@@ -10,6 +10,7 @@ from typing import Any
 
 from harr.datasets.chunks import Spans
 from harr.datasets.documents import documents
+from harr.datasets.haystack import LongDocuments, babilong, documents as long_documents
 from harr.datasets.hub import FILES, WIKI17, WIKI18, bare, hotpotqa, hover, musique, two_wiki
 from harr.datasets.local import jsonl, people
 from harr.datasets.medquad import medquad
@@ -32,6 +33,7 @@ class Dataset:
         cut: whether documents are cut into chunks of tokens.
         vast: whether its questions can be read alone: passages may be millions.
         apart: whether it promises that no passage is gold in two splits.
+        stories: of a data set of stories, section ``download`` becomes :class:`LongDocuments` (`harr lengths`).
         settings: of another package, the class that ``download.settings`` are read as, which all of these then take.
     """
 
@@ -40,6 +42,7 @@ class Dataset:
     cut: bool = False
     vast: bool = False
     apart: bool = False
+    stories: Callable[[Any], LongDocuments] | None = None
     settings: type[QuestionsParams] | None = None
 
 
@@ -73,6 +76,12 @@ def _of_medquad(params: Any) -> str:
     return f"MedQuAD's {params.documents}s, from {params.root or ', '.join((*params.train, *params.test))}"
 
 
+def of_noise(params: Any) -> str:
+    """Tell what documents of stories are made of."""
+    between = "are five sentences again and again" if params.noise == "repeated" else f"is from {params.noise}"
+    return f"documents of {params.sentences:,} sentences or paragraphs; what is told in between {between}"
+
+
 def _function(params: Any) -> Source:
     record, section = dataset_of(params)
     if section is not params:
@@ -99,6 +108,7 @@ DATASETS = {
     "all": Dataset(bare, _of_hub, vast=True),
     "hover": Dataset(hover, _of_hub, vast=True),
     "medquad": Dataset(medquad, _of_medquad, cut=True),
+    "babilong": Dataset(lambda params: long_documents(babilong(params)), of_noise, apart=True, stories=babilong),
     "function": Dataset(_function, lambda params: f"what {params.function} gives"),
 }
 

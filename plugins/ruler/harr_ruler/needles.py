@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
-from harr_stories.answers import set_f1, verdict
-from harr_stories.babi import Story
-from harr_stories.dataset import Stories, describe_noise
-from harr_stories.haystack import Exam, LongDocuments, documents
-from harr_stories.noise import noise_sentences
-from harr_stories.params import HaystackParams
-
+from harr.datasets import Dataset, of_noise
+from harr.datasets.babi import Story
+from harr.datasets.haystack import Exam, LongDocuments, documents
+from harr.datasets.noise import noise_sentences
 from harr.errors import CorpusError
+from harr.evaluate.answers import set_f1, verdict
+from harr.params.download import HaystackParams
 from harr.params.fields import PathOrName
 
 KINDS = {"single": (1, 1, 1), "multi_key": (4, 1, 1), "multi_value": (1, 4, 1), "multi_query": (4, 1, 4)}
@@ -87,12 +86,8 @@ def judge_values(said: str, gold: str) -> dict[str, Any]:
     return verdict(", ".join(values), found == wanted, set_f1(found, wanted))
 
 
-DATASET = Stories(
-    load=lambda params: documents(needles(params)),
-    origin=describe_noise,
-    apart=True,
-    settings=NeedlesParams,
-    stories=needles,
+DATASET = Dataset(
+    lambda params: documents(needles(params)), of_noise, apart=True, stories=needles, settings=NeedlesParams
 )
 
 

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from harr_stories.babi import Story
-from harr_stories.dataset import Stories, describe_noise
-from harr_stories.haystack import LongDocuments, documents
-from harr_stories.params import HaystackParams
-
+from harr.datasets import Dataset, of_noise
+from harr.datasets.babi import Story
+from harr.datasets.haystack import LongDocuments, documents
 from harr.datasets.local import passage_of, read_question_file
 from harr.errors import CorpusError
 from harr.io.jsonl import read_rows
+from harr.params.download import HaystackParams
 from harr.params.fields import NonEmpty, PathOrName, Positive
 from harr.types import Passage, Question
 
@@ -76,9 +75,4 @@ def _questions(params: ParagraphsParams, split: str) -> Iterator[Question]:
         yield from read_question_file(Path(path))
 
 
-DATASET = Stories(
-    load=lambda params: documents(paragraphs(params)),
-    origin=describe_noise,
-    settings=ParagraphsParams,
-    stories=paragraphs,
-)
+DATASET = Dataset(lambda params: documents(paragraphs(params)), of_noise, stories=paragraphs, settings=ParagraphsParams)

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 from harr_ruler.needles import KINDS, distractors, make_needles
-from harr_stories.answers import judge_reply, read_answers
-from harr_stories.dataset import Stories, exam_of
-from harr_stories.haystack import noise_for, stretch_stories
 
 from harr.datasets import dataset_of
+from harr.datasets.haystack import noise_for, stretch_stories
 from harr.datasets.preview import preview
 from harr.errors import CorpusError, ParamsError
+from harr.evaluate.answers import exam_of, judge_reply, read_answers
 from harr.params.download import FunctionDatasetParams
 from harr.types import Generate
 
@@ -64,7 +63,7 @@ def test_needles_are_in_the_document(kind: str, noise: str, tmp_path: Path, monk
     found, own = dataset_of(params)
     source = found.load(own)
     assert found.apart and preview(params, "test", [], 0, 0).corpus.startswith("documents of 40 sentences")
-    assert isinstance(found, Stories)
+    assert found.stories
     stories = found.stories(own)
     longest = [len(passages) for _, passages in stretch_stories(stories, 50, noise_for(stories, 50))]
     assert longest == [50] * 5, "as `harr lengths` plays them"

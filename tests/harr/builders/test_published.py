@@ -54,11 +54,9 @@ def here(recipe: str, noise: Path, encoder: str) -> Params:
     if recipe in HARR:
         values["download"] = WORLD
     elif data["dataset"] == "function":
-        settings = {name: value for name, value in data["settings"].items() if name not in ("train", "test")}
-        values["download"] = data | {"settings": settings | STORIES | {"noise": str(noise)}}
+        values["download"] = data | {"settings": data["settings"] | STORIES | {"noise": str(noise)}}
     else:  # paragraphs, too, are played as stories
-        stories = {"task": 2, "noise": str(noise), **STORIES}
-        values["download"] = {"dataset": "function", "function": "harr_stories.dataset:DATASET", "settings": stories}
+        values["download"] = {"dataset": "babilong", "task": data.get("task", 2), "noise": str(noise), **STORIES}
     for section in ("encoder", "retriever"):
         values[section]["max_tokens"] = min(values[section]["max_tokens"], 256)
     values["encoder"]["model"] = encoder

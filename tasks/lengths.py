@@ -14,9 +14,9 @@ from harr.params.embed import EmbedParams
 from tasks.paths import ADAPTER, PLACES, WORK
 
 if TYPE_CHECKING:
+    from harr.datasets.haystack import LongDocuments
+    from harr.evaluate.picks import Rule
     from harr.rag.policies.two_tower import TwoTowerPolicy
-    from harr_stories.haystack import LongDocuments
-    from harr_stories.picks import Rule
 
 
 def play_lengths(
@@ -42,16 +42,15 @@ def play_lengths(
     """
     from harr.builders.retrievers import trained_towers
     from harr.datasets import dataset_of
+    from harr.datasets.haystack import check_lengths, sentences_for, tokens_per_sentence
+    from harr.evaluate.lengths import by_length, identity, whole_lines
     from harr.params.pipeline import PickParams
-    from harr_stories.dataset import Stories
-    from harr_stories.haystack import check_lengths, sentences_for, tokens_per_sentence
-    from harr_stories.play import by_length, identity, whole_lines
-    from harr_stories.plot import lengths_plot
+    from harr.report.plots import lengths_plot
 
     dataset, section = dataset_of(params.download)
-    if not isinstance(dataset, Stories) or not isinstance(params.pipeline, PickParams):
+    if not dataset.stories or not isinstance(params.pipeline, PickParams):
         raise ParamsError(
-            "evaluation over lengths needs a data set of stories, such as harr_stories.dataset:DATASET, and pipeline.name "
+            "evaluation over lengths needs a data set of stories, such as download.dataset babilong, and pipeline.name "
             "pick; see recipes/qrag_babilong_small.yaml"
         )
     documents = dataset.stories(
@@ -103,9 +102,9 @@ def _play_length(
     beam: int,
 ) -> None:
     """Play one length into its log. Noise that all its documents share is encoded first, in shards on disk."""
+    from harr.datasets.haystack import SHARED, noise_for, stories, stretch_stories
+    from harr.evaluate.lengths import on_disk, play_documents, whole_lines
     from harr.rag.policies.sentence_vectors import Sentences
-    from harr_stories.haystack import SHARED, noise_for, stories, stretch_stories
-    from harr_stories.play import on_disk, play_documents, whole_lines
 
     count = len(stories(documents)["test"])
     if len(whole_lines(log)) >= count:
@@ -130,17 +129,16 @@ def ask_reader(params: Params, logs: Sequence[Path], keep: "Rule" = "all", limit
     """Let the generator answer the questions of some logs from the picks that a rule keeps; EM and F1 by length.
 
     Each log gets a neighbour, ``answers_<name>``, with every line and its answer. The rules and their ``limit`` are
-    those of :mod:`harr_stories.picks`, prompts and scores those of the data set's
-    task (:mod:`harr_stories.answers`).
+    those of :mod:`harr.evaluate.picks`, prompts and scores those of the data set's task
+    (:mod:`harr.evaluate.answers`).
 
     Raises:
         ParamsError: a log is missing, or its name gives no length; or there is no generator.
     """
     from harr.builders.generators import build_generator
-    from harr_stories.answers import read_answers
-    from harr_stories.dataset import exam_of
-    from harr_stories.picks import cut_row
-    from harr_stories.play import by_length, whole_lines
+    from harr.evaluate.answers import exam_of, read_answers
+    from harr.evaluate.lengths import by_length, whole_lines
+    from harr.evaluate.picks import cut_row
 
     generator = build_generator(params.generator, params.seed, PLACES)
     if generator is None:

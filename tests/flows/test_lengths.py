@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from harr_stories import haystack
 from serving import chat, serving
 
+from harr.datasets import haystack
 from harr.embed.encoder import Encoder
 from harr.io.files import read_json
 from harr.rag.policies.encoder_adapter import add_adapter, save_adapter
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 RECIPE = (ROOT / "recipes/qrag_babilong_small.yaml").read_text()
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -51,7 +51,7 @@ def test_what_cannot_be_played_is_one_line_before_anything_is_encoded(
     monkeypatch.setattr(Encoder, "forward", None)  # whoever encodes fails
     common = ("lengths", "--model", str(model), "--questions", "3", "--out", "out", "--params")
     done = harr(*common, str(ROOT / "params.yaml"))
-    assert done.returncode == 1 and "needs a data set of stories, such as harr_stories.dataset:DATASET" in done.stderr
+    assert done.returncode == 1 and "needs a data set of stories, such as download.dataset babilong" in done.stderr
     done = harr(*common, written(), "--lengths", "100", "2")
     assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith("error: length 2: a story has ")
     done = harr(*common, written(noise="book.txt"), "--lengths", "50", "1K")

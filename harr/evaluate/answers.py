@@ -7,31 +7,40 @@ people and things in the whole reply. A data set of another package brings its o
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+from harr.datasets import dataset_of
+from harr.datasets.babi_rules import GIVERS, PLACES, THINGS
+from harr.datasets.haystack import Exam
+from harr.params.download import BabiLongParams, DatasetParams
 from harr.rag.pipelines.replies import (
     line,
     messages,
     passages_text,
     prompt,
+    prompt_file,
     short_answer,
     strip_thoughts,
 )
 from harr.rag.pipelines.tags import escape
 from harr.rag.scoring.text import exact_match, token_f1
 from harr.types import Generate, Generator, Passage, Question
-from harr_stories.babi_rules import GIVERS, PLACES, THINGS
-from harr_stories.haystack import Exam
 
-PROMPTS = Path(__file__).parent / "prompts"
 NAMES = {5: (*GIVERS, *THINGS)} | dict.fromkeys((1, 2, 3, 4), PLACES)
 """What the answer of each task of bAbI is one of."""
 
 
+def exam_of(data: DatasetParams) -> Exam | None:
+    """Return how questions of a data set are asked and judged: those of bAbI by their task; None: as any others."""
+    if isinstance(data, BabiLongParams):
+        return exam_of_task(data.task)
+    dataset, section = dataset_of(data)
+    return dataset.stories(section).exam if dataset.stories else None
+
+
 def exam_of_task(task: int) -> Exam:
     """Return the exam of a task of bAbI."""
-    return Exam(PROMPTS.joinpath(f"pick_qa{task}.txt").read_text(encoding="utf-8"), partial(_judge_names, NAMES[task]))
+    return Exam(prompt_file(f"pick_qa{task}"), partial(_judge_names, NAMES[task]))
 
 
 def read_answers(

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from typer import BadParameter, Option
 
-from harr_stories.picks import Rule
+from harr.evaluate.picks import Rule
+from tasks.paths import LENGTHS
 from tasks.runtime.command import run_command
 
-LENGTHS = Path("models/lengths")
 SENTENCES = (100, 1000, 10_000, 40_000)
 """Default lengths; 40,000 sentences of a book are about a million tokens."""
 
@@ -49,7 +49,7 @@ def lengths(
     generator of --params (pipeline.reader: true) answers from these logs.
     """
     from harr.params import Params
-    from harr_stories.lengths import ask_reader, play_lengths
+    from tasks.lengths import ask_reader, play_lengths
 
     def body() -> None:
         if answers:
@@ -78,3 +78,6 @@ def show(table: Sequence[Mapping[str, Any]]) -> None:
         spread = f"{row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
         tokens = f"{row['tokens']:,}" if "tokens" in row else ""
         print(f"{row['sentences']:>9,}  {tokens:>12}  {row['metric']:<10} {spread:<22} {row['n']:>4}")
+
+
+COMMANDS = (lengths,)

@@ -5,19 +5,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from harr_stories.dataset import babilong
-from harr_stories.haystack import noise_for, stretch_stories
-from harr_stories.params import BabiLongParams
-from harr_stories.plan import plan
-from harr_stories.play import QuestionDocument, on_disk, play_documents
 
+from harr.datasets.haystack import babilong, noise_for, stretch_stories
 from harr.embed.encoder import Encoder
+from harr.evaluate.lengths import QuestionDocument, on_disk, play_documents
+from harr.evaluate.plan import plan
+from harr.params.download import BabiLongParams
 from harr.params.embed import EmbedParams
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.types import Hop, Search
 
 NOISE = "harr_encyclopaedia.dataset:noise"
-TOLD = babilong(BabiLongParams(task=1, noise=NOISE, sentences=20, train_questions=4, test_questions=6))
+TOLD = babilong(
+    BabiLongParams(dataset="babilong", task=1, noise=NOISE, sentences=20, train_questions=4, test_questions=6)
+)
 
 
 def documents() -> Iterator[QuestionDocument]:

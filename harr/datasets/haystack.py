@@ -9,19 +9,23 @@ import random
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harr.corpus.sample import draw_rows
+from harr.datasets.babi import Story, make_stories, read_stories
+from harr.datasets.noise import noise_sentences
 from harr.datasets.source import Source
 from harr.datasets.splits import hold_out
 from harr.errors import CorpusError
+from harr.params.download import BabiLongParams, HaystackParams
 from harr.params.fields import is_dotted
 from harr.types import Passage, Question
-from harr_stories.babi import Story
-from harr_stories.params import HaystackParams
 
 _TRIES = 50
 _SAMPLE = 1000
@@ -48,7 +52,7 @@ class LongDocuments:
     """A data set of stories, each hidden in a document of any length.
 
     Args:
-        params: the settings of the data set.
+        params: section ``download``, or the settings of another package's data set.
         name: the kind of its questions, with which their ids begin.
         made: ``made(count)`` makes about ``count`` stories, without an order.
         noise: ``noise(sentences)`` is the text between the facts; made noise is at least twice as long.
@@ -62,6 +66,23 @@ class LongDocuments:
     noise: Callable[[int], list[str]]
     listed: Mapping[str, Callable[[], Iterable[Story]]]
     exam: Exam | None = None
+
+
+def babilong(params: BabiLongParams) -> LongDocuments:
+    """Return bAbI's stories in long documents (BABILong, arXiv 2406.10149), from official files or made."""
+
+    def read(files: Sequence[str]) -> Iterator[Story]:
+        return chain.from_iterable(read_stories(Path(path), params.task) for path in files)
+
+    return LongDocuments(
+        params,
+        f"qa{params.task}",
+        made=lambda count: make_stories(params.task, count, params.seed),
+        noise=lambda sentences: noise_sentences(params.noise, sentences, params.seed),
+        listed={
+            split: partial(read, files) for split, files in (("train", params.train), ("test", params.test)) if files
+        },
+    )
 
 
 def hide(story: Story, noise: Sequence[str], sentences: int, rng: random.Random) -> tuple[list[str], tuple[int, ...]]:

@@ -7,18 +7,16 @@ from typing import Any
 import pytest
 from babi_oracle import gold_of
 from downloading import passages, questions, run, write_rows
-from harr_stories import haystack
-from harr_stories.babi import Story, make_stories
-from harr_stories.babi_rules import event_of
-from harr_stories.dataset import babilong as open_babilong
-from harr_stories.haystack import hide
-from harr_stories.noise import noise_sentences
-from harr_stories.params import BabiLongParams
 from hypothesis import given, strategies as st
 
+from harr.datasets import haystack
+from harr.datasets.babi import Story, make_stories
+from harr.datasets.babi_rules import event_of
+from harr.datasets.haystack import hide
+from harr.datasets.noise import noise_sentences
 from harr.datasets.source import Source
 from harr.errors import CorpusError
-from harr.params.download import FunctionDatasetParams
+from harr.params.download import BabiLongParams
 
 BOOK = [f"Sentence number {i} is about nothing." for i in range(300)]
 TWICE = Story("Where is Mary?", ("office",), ("Mary moved to the office.",) * 3, (2,))
@@ -31,19 +29,12 @@ def book() -> None:
 
 def babilong(task: int, learnt: int = 5, asked: int = 5, sentences: int = 30, **more: Any) -> BabiLongParams:
     """A section of stories in the noise of the book."""
-    values = {"task": task, "noise": "book.txt", "sentences": sentences}
+    values = {"dataset": "babilong", "task": task, "noise": "book.txt", "sentences": sentences}
     return BabiLongParams.model_validate({**values, "train_questions": learnt, "test_questions": asked, **more})
 
 
-def download(params: BabiLongParams) -> dict[str, float]:
-    """Stage download on stories."""
-    section = {"dataset": "function", "function": "harr_stories.dataset:DATASET", "settings": params.model_dump()}
-    section["validation_questions"] = params.validation_questions
-    return run(FunctionDatasetParams.model_validate(section))
-
-
 def documents(params: BabiLongParams) -> Source:
-    return haystack.documents(open_babilong(params))
+    return haystack.documents(haystack.babilong(params))
 
 
 @given(
@@ -67,12 +58,12 @@ def test_no_story_is_in_two_splits() -> None:
     """Task 4 has few different stories, so that chance alone would put some into two splits."""
     params = babilong(4, 300, 100, 12)
     validated = params.model_copy(update={"validation_questions": 100})
-    told = haystack.stories(open_babilong(validated))
+    told = haystack.stories(haystack.babilong(validated))
     splits = [{(story.question, story.facts) for story in told[split]} for split in ("train", "validation", "test")]
     assert sum(map(len, splits)) == len(set().union(*splits)) and len(told["validation"]) == 100
     assert (
-        told["test"] == haystack.stories(open_babilong(params))["test"]
-        and download(validated)["validation_questions"] == 100
+        told["test"] == haystack.stories(haystack.babilong(params))["test"]
+        and run(validated)["validation_questions"] == 100
     )
     second = {f"n{row:07d}" for row in range(150, 300)}
     given = {pid for question in questions("validation") for pid in question.candidate_ids}
@@ -117,14 +108,16 @@ def write_stories(path: str, stories: list[Story]) -> str:
 def test_official_files_go_through_the_stage_and_a_limit_draws_by_the_seed() -> None:
     made = list(make_stories(1, 30, seed=5))
     files = {"train": (write_stories("train.jsonl", made[:22]),), "test": (write_stories("test.jsonl", made[20:]),)}
-    counts = download(babilong(1, 100, 100, 10, **files))
+    counts = run(babilong(1, 100, 100, 10, **files))
     assert (counts["train_questions"], counts["test_questions"], counts["searchable"]) == (20, 10, 300)
     assert counts["train_questions_dropped_because_in_test"] == 0  # the loader left out the two that are in both
     text_of = {passage.id: passage.text for passage in passages()}
     for question, story in zip(questions("test"), made[20:], strict=True):
         assert question.text == story.question and question.answers == story.answers
         assert [text_of[pid] for pid in question.gold_ids] == [story.facts[place] for place in story.gold]
-    drawn = [haystack.stories(open_babilong(babilong(1, 5, 5, 10, **files, seed=seed)))["test"] for seed in (0, 0, 1)]
+    drawn = [
+        haystack.stories(haystack.babilong(babilong(1, 5, 5, 10, **files, seed=seed)))["test"] for seed in (0, 0, 1)
+    ]
     assert drawn[0] == drawn[1] != drawn[2] and drawn[0] != made[20:25]
     assert [len(own) for own in drawn] == [5] * 3 and all(story in made[20:] for story in drawn[0])
 
