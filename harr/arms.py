@@ -60,6 +60,11 @@ class Arm:
     before: str = ""
     """Its name in the report if it is the baseline."""
 
+    @property
+    def needs_links(self) -> bool:
+        """Return whether it learns by the features of ``retriever.link_features``."""
+        return "learns" in self.overrides or self.method == "boosted"
+
 
 def _rewriting(does: str, prefix: str, search: Ranking, colour: str) -> dict[str, Arm]:
     """Return the untrained arms that search for the rewritten queries, one arm per rule."""
@@ -115,6 +120,12 @@ ARMS = {
         "sky P",
         trained=True,
         method="infonce",
+    ),
+    "boosted": Arm(
+        "ranks by boosted trees over cosine and link features, learnt from the gold passages; the encoder is untrained",
+        "ink P",
+        trained=True,
+        method="boosted",
     ),
     "warm_start": Arm(
         "is the trained model after its supervised warm start, before any reward",

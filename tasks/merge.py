@@ -92,11 +92,12 @@ def training_facts(params: Params) -> dict[str, str]:
     from harr.merge.card import plain_name
 
     train, judge = params.train, params.reward.judge
+    lora = getattr(train, "lora", None)
     terms = params.model_dump(mode="json")["reward"]["terms"]
     rewards = {metric_name(name, judged=judge is not None): weight for name, weight in terms.items()}
     return {
         **method_of(train).describe(train),
-        "LoRA": f"rank {train.lora.rank}, alpha {train.lora.alpha}" if train.lora else "none: all weights",
+        "LoRA": f"rank {lora.rank}, alpha {lora.alpha}" if lora else "none: all weights",
         "pipeline": params.pipeline.name,
         "questions": params.download.dataset,
         "rewards": "; ".join(f"{name}: {_weights(weight)}" for name, weight in rewards.items()),

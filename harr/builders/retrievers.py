@@ -29,7 +29,9 @@ from harr.params.retriever import RetrieverParams
 from harr.params.reward import RerankerParams
 from harr.params.sources import MilvusParams, SourceParams
 from harr.rag.policies.dense import DensePolicy
-from harr.rag.policies.link_features import LinkFeatures
+from harr.rag.policies.encoder_adapter import TREES
+from harr.rag.policies.link_features import CandidateScorer, LinkFeatures
+from harr.rag.policies.trees import Trees
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.retrieval.bm25 import BM25Retriever
 from harr.rag.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
@@ -119,11 +121,14 @@ def dense_policy(
 
     ``trained`` is the folder that the encoder is from; its term besides the vector is read there.
     """
-    link_features = None
+    link_features: CandidateScorer | None = None
     if section.link_features and (trained or seed is not None):
-        leads = PassageGraph(corpus.passages, corpus.mentions(), corpus.words())
-        links = Links(leads)
-        link_features = LinkFeatures(links).load(trained) if trained else LinkFeatures(links)
+        links = Links(PassageGraph(corpus.passages, corpus.mentions(), corpus.words()))
+        if trained and (trained / TREES).exists():
+            link_features = Trees.load(links, trained)
+        else:
+            term = LinkFeatures(links, section.temperature)
+            link_features = term.load(trained) if trained else term
     return DensePolicy(
         encoder=encoder,
         index=corpus.index,

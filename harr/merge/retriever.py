@@ -17,7 +17,7 @@ from harr.io.files import draft, read_json, write_json, write_text
 from harr.io.model_folder import DOCUMENT, KINDS, QUERY
 from harr.merge.card import model_card, purpose, usage
 from harr.merge.portable import make_portable, write_router
-from harr.rag.policies.encoder_adapter import LINK_FEATURES, load_adapter
+from harr.rag.policies.encoder_adapter import LINK_FEATURES, TREES, load_adapter
 
 PROBES = (
     "Query: Where was she born?",
@@ -84,8 +84,9 @@ def merge(
         harr_json = {**read_json(queries.adapter / "harr.json"), **facts}
         card = {"title": "A retriever trained by harr", "what": purpose(harr_json), "use": usage(harr_json)}
         write_text(folder / "README.md", model_card("retriever", harr_json, **card))
-        if (queries.adapter / LINK_FEATURES).exists():
-            shutil.copy(queries.adapter / LINK_FEATURES, folder / LINK_FEATURES)
+        for name in (LINK_FEATURES, TREES):
+            if (queries.adapter / name).exists():
+                shutil.copy(queries.adapter / name, folder / name)
         write_json(folder / "harr.json", harr_json)
         return _compare_vectors(folder, adapter_vectors, min_cosine)
 

@@ -31,6 +31,7 @@ from harr.params.loop import LoopParams
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.encoder_adapter import begin, save_adapter
+from harr.rag.policies.link_features import LinkFeatures
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.setup import Setup
 from harr.rag.validation import Validation, checkpoint_facts
@@ -189,7 +190,7 @@ class Learner:
     def _save(self, folder: Path) -> None:
         """Write the trained weights for evaluation and merge."""
         save_adapter(self.adapter, self.policy.encoder, folder)
-        if self.policy.link_features is not None:
+        if isinstance(self.policy.link_features, LinkFeatures):
             self.policy.link_features.save(folder)
 
     def vectors(self, states: Sequence[str]) -> Tensor:
@@ -215,14 +216,15 @@ class Learner:
     def term(self, features: StateFeatures, states: Sequence[str], rows_UN: NDArray[np.int64]) -> Tensor | float:
         """Return the link term of candidates of each state, (U, N), with gradient; 0 without one. Unknown
         candidates score 0."""
-        if not self.policy.link_features or not features:
+        link_term = self.policy.link_features
+        if not isinstance(link_term, LinkFeatures) or not features:
             return 0.0
-        width = len(self.policy.link_features.weights)
+        width = len(link_term.weights)
         features_UNF = np.zeros((*rows_UN.shape, width), dtype=np.float32)
         for state, row_N, features_NF in zip(states, rows_UN.tolist(), features_UNF, strict=True):
             for place, row in enumerate(row_N):
                 features_NF[place] = features[state].get(row, 0.0)
-        return self.policy.link_features(torch.from_numpy(features_UNF).to(self.policy.link_features.weights))
+        return cast(Tensor, link_term(torch.from_numpy(features_UNF).to(link_term.weights)))
 
     def reference(self, rows: Batch) -> Tensor:
         """Return log-probabilities of the choices under the base encoder alone, (B,), without gradient."""
@@ -299,4 +301,5 @@ def _side_groups(
 ) -> list[tuple[torch.nn.Module, float]]:
     """Return the modules trained besides the encoder with their rates: the method's ``head``, the policy's link features."""
     parts = ((head, head_rate), (policy.link_features, getattr(params, "link_rate", 0.0)))
-    return [(part.to(policy.encoder.model.device), rate) for part, rate in parts if part is not None]
+    device = policy.encoder.model.device
+    return [(part.to(device), rate) for part, rate in parts if isinstance(part, torch.nn.Module)]

@@ -19,7 +19,7 @@ from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
 from harr.index.passage_index import PassageIndex
 from harr.rag.policies import plackett_luce
-from harr.rag.policies.link_features import LinkFeatures
+from harr.rag.policies.link_features import CandidateScorer, LinkFeatures
 from harr.rag.policies.state import StateFormat, separator_of
 from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
 from harr.rag.retrieval.links import SourceRows
@@ -43,7 +43,8 @@ class DensePolicy:
         style, history, max_tokens, pick_tokens: how a state is written (``harr/rag/policies/state.py``).
         sampling: random numbers for Plackett-Luce sampling; None takes the best K.
         keep: number of first ranks that are greedy while the others are sampled.
-        link_features: further sources of candidates, and a small term that is added to the score of each.
+        link_features: further sources of candidates, and a small term that is added to the score of each, or trees that
+            score it.
         frozen: whether the encoder never changes, so that states are encoded once.
     """
 
@@ -62,7 +63,7 @@ class DensePolicy:
     keep: int = 0
     fusion: Fusion = DENSE
     pick_tokens: int = 0
-    link_features: LinkFeatures | None = None
+    link_features: CandidateScorer | None = None
     frozen: bool = False
     _cache: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
@@ -97,7 +98,7 @@ class DensePolicy:
             pool_BN = pad(pools)
             scores_BN = self._scores(states_UD[state_of], pool_BN)
             if self.link_features and features_BNF is not None:
-                scores_BN += self.temperature * self.link_features.weigh(features_BNF)
+                scores_BN = self.link_features.score(searches, pool_BN, scores_BN, features_BNF)
             chosen = self._choose(searches, states, pool_BN, scores_BN, features_BNF)
             return chosen if source_rows is None or self.sampling else self._add_sources(chosen, searches, source_rows)
 
@@ -261,7 +262,7 @@ class DensePolicy:
         scores_BN = self.scores(states_UD, state_of_B, pool_BN)
         padding_BN = torch.from_numpy(pool_BN < 0).to(states_UD.device)
         logits_BN = scores_BN / self.temperature
-        if self.link_features and features_BNF is not None:
+        if isinstance(self.link_features, LinkFeatures) and features_BNF is not None:
             logits_BN = logits_BN + self.link_features(torch.from_numpy(features_BNF).to(states_UD))
         return logits_BN.masked_fill(padding_BN, plackett_luce.MASKED)
 

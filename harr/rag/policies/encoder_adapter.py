@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 LAYERS = "layers.safetensors"
 LINK_FEATURES = "link_features.safetensors"
 """File of the link term (``harr/rag/policies/link_features.py``), if there is one."""
+TREES = "trees.txt"
+"""File of boosted trees (``harr/rag/policies/trees.py``), with which the encoder stays as it is."""
 
 
 def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> "PeftModel":
@@ -87,12 +89,14 @@ def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> No
 def load_adapter(encoder: Encoder, folder: Path) -> "PeftModel | None":
     """Load a saved adapter, or trained layers, into the encoder they were trained from; return the adapter, if any.
 
+    With trees alone the encoder stays as it is.
+
     Raises:
         ModelError: the folder holds neither, or belongs to another base encoder.
         DamagedFile: one of its files changed.
     """
     check_sums(folder, "dvc repro -f -s train")
-    kinds = [name for name in ("adapter_model.safetensors", LAYERS) if (folder / name).exists()]
+    kinds = [name for name in ("adapter_model.safetensors", LAYERS, TREES) if (folder / name).exists()]
     if not kinds or not (folder / "harr.json").exists():
         raise ModelError(f"{folder} holds no adapter (adapter_model.safetensors, harr.json); run `dvc repro train`")
     base = read_json(folder / "harr.json")["base"]
@@ -101,6 +105,8 @@ def load_adapter(encoder: Encoder, folder: Path) -> "PeftModel | None":
             f"{folder} was trained from encoder {base}, but {encoder.name} is {encoder.identity}; "
             "set encoder in params.yaml to the one it was trained from, or run `dvc repro -f -s train`"
         )
+    if kinds == [TREES]:
+        return None
     layers = _layers(encoder)
     if LAYERS in kinds:
         load_tensors(dict(layers.named_parameters()), load_file(folder / LAYERS), folder)

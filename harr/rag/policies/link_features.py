@@ -5,7 +5,9 @@ linking words fit the question (``harr/rag/retrieval/links.py``). The weights w 
 the vectors' own ranking, and learn by the same loss. A hidden layer was no better (docs/links.md).
 """
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -16,25 +18,53 @@ from torch import Tensor
 from harr.errors import ModelError
 from harr.rag.policies.encoder_adapter import LINK_FEATURES
 from harr.rag.retrieval.links import FEATURES, Links
+from harr.types import Search
+
+
+class CandidateScorer(Protocol):
+    """Scores candidates by their similarity to the state and their features."""
+
+    links: Links
+
+    def score(
+        self,
+        searches: Sequence[Search],
+        pool_BN: NDArray[np.int64],
+        cosines_BN: NDArray[np.float32],
+        features_BNF: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """Return the scores of candidates, (B, N); that of padding (row -1) is minus infinity, as its cosine."""
+        ...
 
 
 class LinkFeatures(torch.nn.Module):
-    """The learnt term: a weight per feature, and the links that compute the features."""
+    """The learnt term: a weight per feature, and the links that compute the features.
 
-    def __init__(self, links: Links) -> None:
+    A cosine over the ``temperature`` is in nats, as the term is.
+    """
+
+    def __init__(self, links: Links, temperature: float) -> None:
         """Start with weights of 0."""
         super().__init__()
-        self.links = links
+        self.links, self.temperature = links, temperature
         self.weights = torch.nn.Parameter(torch.zeros(len(FEATURES)))
 
     def forward(self, features_BNF: Tensor) -> Tensor:
         """Return the term of every candidate, (B, N), in nats."""
         return features_BNF @ self.weights
 
-    def weigh(self, features_BNF: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the term under the current weights, without gradient."""
-        term: NDArray[np.float32] = features_BNF @ self.weights.detach().cpu().numpy()
-        return term
+    def score(
+        self,
+        searches: Sequence[Search],
+        pool_BN: NDArray[np.int64],
+        cosines_BN: NDArray[np.float32],
+        features_BNF: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """Return the scores of candidates by vector and term, (B, N), in units of the cosine, without gradient."""
+        scores_BN: NDArray[np.float32] = cosines_BN + self.temperature * (
+            features_BNF @ self.weights.detach().cpu().numpy()
+        )
+        return scores_BN
 
     def save(self, folder: Path) -> None:
         """Write the weights, by the names of their features, into the folder of an adapter."""

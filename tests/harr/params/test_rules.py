@@ -85,7 +85,10 @@ pipeline: {name: react, shows: passages, reader_sees: history}
     -> reader_sees is for shows: answer; the agent itself reads the passages; leave it out
 retriever: {learns: link_features} -> trains the term of retriever\.link_features, which is not set; set that, too
 evaluate: {arms: [links_alone, trained]}
-    -> the arm links_alone learns the term of retriever\.link_features, which is not set; leave it out
+    -> the arm links_alone learns by the features of retriever\.link_features, which is not set; set that, or leave it
+retriever: {link_features: true}, evaluate: {arms: [boosted, trained]} -> the arm boosted plays pipeline pick; leave it
+pipeline: {name: pick}, generator: {kind: none}, train: {method: boosted}, evaluate: {arms: [frozen, trained]}
+    -> train.method boosted learns by the features of retriever\.link_features, which is not set; set that, or leave it
 retriever: {pick_tokens: 64} -> pick_tokens is for state: sep \(found json\); leave it out
 retriever: {pick_tokens: 256, state: sep} -> a pick of pick_tokens 256 fills a state of max_tokens 256
 filter: {temperature: 0.7} -> filter.temperature is for train.method agent; leave it out

@@ -48,7 +48,7 @@ def links(setup: Setup, corpus) -> Links:  # type: ignore[no-untyped-def]
 
 def knowing(setup: Setup, links: Links, **weights: float) -> DensePolicy:
     """The policy with a term of these weights."""
-    link_features = LinkFeatures(links)
+    link_features = LinkFeatures(links, setup.policy.temperature)
     link_features.weights.data = torch.tensor([weights.get(name, 0.0) for name in FEATURES])
     return replace(setup.policy, link_features=link_features)
 
@@ -95,7 +95,9 @@ def learnt(method: str, setup: Setup, policy: DensePolicy, place: Path, work: st
     """The weights that a training leaves."""
     game = replace(setup, retriever=policy)
     METHODS[method].train(WAYS[method], game, place / "adapter", place / work, log, seed=0)
-    weights: np.ndarray = LinkFeatures(policy.link_features.links).load(place / "adapter").weights.detach().numpy()
+    weights: np.ndarray = (
+        LinkFeatures(policy.link_features.links, policy.temperature).load(place / "adapter").weights.detach().numpy()
+    )
     return weights
 
 
@@ -142,12 +144,12 @@ def test_the_term_can_learn_alone(
 
 def test_a_model_without_a_term_or_of_other_features_is_refused(links: Links, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"was trained without retriever\.link_features; leave that out"):
-        LinkFeatures(links).load(tmp_path)
-    LinkFeatures(links).save(tmp_path)
-    assert LinkFeatures(links).load(tmp_path).weights.tolist() == [0.0] * len(FEATURES)
+        LinkFeatures(links, 0.05).load(tmp_path)
+    LinkFeatures(links, 0.05).save(tmp_path)
+    assert LinkFeatures(links, 0.05).load(tmp_path).weights.tolist() == [0.0] * len(FEATURES)
     save_file({"titled": torch.tensor(2.0)}, tmp_path / LINK_FEATURES)
-    before = LinkFeatures(links).load(tmp_path).weights.tolist()
+    before = LinkFeatures(links, 0.05).load(tmp_path).weights.tolist()
     assert before == [2.0 * (name == "titled") for name in FEATURES], "nothing for what it does not know"
     save_file({"other": torch.zeros(())}, tmp_path / LINK_FEATURES)
     with pytest.raises(ModelError, match="is of other features"):
-        LinkFeatures(links).load(tmp_path)
+        LinkFeatures(links, 0.05).load(tmp_path)

@@ -1,0 +1,95 @@
+"""Boosted trees in place of the link term: they score a candidate by its features and its similarity to the state.
+
+The trees are LambdaMART's (LightGBM), learnt from gold passages; the encoder stays as it is (``harr/train/boosted.py``).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harr.errors import ModelError
+from harr.io.extras import optional
+from harr.io.files import write_text
+from harr.rag.policies.encoder_adapter import TREES
+from harr.rag.retrieval.links import FEATURES, Links
+from harr.types import Search
+
+if TYPE_CHECKING:
+    from lightgbm import Booster
+
+COLUMNS = (
+    *FEATURES,
+    "cosine",  # of the state and the passage
+    "gap",  # of that cosine to the highest of the search
+    "cosine_rank",  # 1 / (1 + rank) by cosine, rank from 0
+    "picks",  # number of passages that were picked before
+)
+"""What a tree may ask of a candidate, in order."""
+TIE = 1e-6
+"""Weight of the cosine beside the trees' score: candidates in the same leaves are in the order of the vectors."""
+
+
+class Trees:
+    """A score by boosted trees, and the links that compute the features.
+
+    Args:
+        links: candidates and features in one corpus.
+        booster: the trees.
+    """
+
+    def __init__(self, links: Links, booster: "Booster") -> None:
+        """Take the links and the trees."""
+        self.links, self.booster = links, booster
+
+    def score(
+        self,
+        searches: Sequence[Search],
+        pool_BN: NDArray[np.int64],
+        cosines_BN: NDArray[np.float32],
+        features_BNF: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """Return the scores of all candidates, (B, N); padding, whose cosine is minus infinity, keeps that."""
+        is_candidate_BN = pool_BN >= 0
+        table_RC = describe_candidates(searches, cosines_BN, features_BNF)[is_candidate_BN]
+        scores_BN = cosines_BN.copy()
+        scores_BN[is_candidate_BN] = self.booster.predict(table_RC) + TIE * cosines_BN[is_candidate_BN]
+        return scores_BN
+
+    def save(self, folder: Path) -> None:
+        """Write the trees as LightGBM's text into the folder of an adapter."""
+        write_text(folder / TREES, self.booster.model_to_string())
+
+    @classmethod
+    def load(cls, links: Links, folder: Path) -> "Trees":
+        """Read the trees in the folder of an adapter or of a merged model.
+
+        Raises:
+            ModelError: they are no trees of LightGBM, or ask for columns that this version does not compute.
+        """
+        lightgbm = optional("lightgbm", "links")
+        try:
+            booster = lightgbm.Booster(model_file=str(folder / TREES))
+        except lightgbm.basic.LightGBMError as error:
+            raise ModelError(f"{folder / TREES} holds no trees of LightGBM ({error}); train again") from None
+        if tuple(booster.feature_name()) != COLUMNS:
+            raise ModelError(f"{folder / TREES} asks for other columns than this version of harr computes; train again")
+        return cls(links, booster)
+
+
+def describe_candidates(
+    searches: Sequence[Search], cosines_BN: NDArray[np.float32], features_BNF: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Return the ``COLUMNS`` of every candidate, (B, N, C); those of padding are meaningless."""
+    ranks_BN = np.argsort(np.argsort(-cosines_BN, axis=-1, kind="stable"), axis=-1)
+    picks_B1 = np.array([[len(search.exclude_ids)] for search in searches])
+    finite_BN = np.where(np.isfinite(cosines_BN), cosines_BN, -1.0)
+    columns = (
+        finite_BN,
+        finite_BN.max(-1, keepdims=True) - finite_BN,
+        1.0 / (1 + ranks_BN),
+        np.broadcast_to(picks_B1, finite_BN.shape),
+    )
+    return np.concatenate([features_BNF, np.stack(columns, axis=-1)], axis=-1, dtype=np.float32)

@@ -1,0 +1,208 @@
+"""Boosted trees over the features of candidates: LambdaMART (LightGBM), the strongest simple baseline of links.
+
+The encoder stays as it is. In the first round gold passages are picked in the order of their score, in the second the
+trees of the first round pick; the candidates of every search, of which those are right that are gold, are what the
+trees of a round learn to rank (LambdaMART: Burges, MSR-TR-2010-82). The number of trees is chosen on the validation
+questions, or without them on a tenth of the training questions.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harr.compute import distributed
+from harr.errors import CorpusError, ParamsError
+from harr.io.extras import optional
+from harr.io.files import draft, write_json
+from harr.io.progress import bar
+from harr.params.train_facts import ValidatedParams
+from harr.rag.policies.dense import DensePolicy
+from harr.rag.policies.trees import COLUMNS, Trees, describe_candidates
+from harr.rag.retrieval.links import Links
+from harr.rag.rollout import play
+from harr.rag.setup import Setup
+from harr.rag.validation import Validation
+from harr.types import Log, Question, Search
+
+ROUNDS = 2
+"""Gold passages are picked in the first round, the trees pick in the others."""
+TOGETHER = 256
+"""Number of questions that are played at once."""
+SETTINGS = {
+    "objective": "lambdarank",
+    "metric": "ndcg",
+    "eval_at": [1, 5],
+    "first_metric_only": True,
+    "learning_rate": 0.05,
+    "num_leaves": 31,
+    "min_data_in_leaf": 20,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "feature_fraction": 0.8,
+    "deterministic": True,
+    "force_row_wise": True,
+    "verbosity": -1,
+}
+"""Parameters of LightGBM."""
+MAX_TREES, PATIENCE = 600, 50
+"""Number of trees at most, and of trees without a gain on validation after which no more are grown."""
+
+
+@dataclass
+class Examples:
+    """The candidates of many searches: ``tables`` have the columns of a search's candidates, ``labels`` are 1 for gold
+    that was not picked yet."""
+
+    tables: list[NDArray[np.float32]] = field(default_factory=list)
+    labels: list[NDArray[np.int8]] = field(default_factory=list)
+
+    def dataset(self, reference: Any = None) -> Any:
+        """Return them as LightGBM's data; searches whose candidates are all alike teach nothing and are left out."""
+        parts = [
+            (table, labels) for table, labels in zip(self.tables, self.labels, strict=True) if 0 < labels.mean() < 1
+        ]
+        if not parts:
+            raise CorpusError(
+                "boosted: no search of the training questions had gold among its candidates, so nothing would be "
+                "learnt; raise retriever.pool, or leave boosted out of evaluate.arms"
+            )
+        return optional("lightgbm", "links").Dataset(
+            np.concatenate([table for table, _ in parts]),
+            np.concatenate([labels for _, labels in parts]),
+            group=[len(labels) for _, labels in parts],
+            feature_name=list(COLUMNS),
+            reference=reference,
+            free_raw_data=False,
+        )
+
+
+@dataclass
+class Recorder:
+    """A ranking whose candidates are kept: that of ``trees``, or, without them, gold first."""
+
+    links: Links
+    gold: dict[str, int]
+    """Id of a gold passage -> its row."""
+    trees: Trees | None
+    examples: Examples = field(default_factory=Examples)
+
+    def score(
+        self,
+        searches: Sequence[Search],
+        pool_BN: NDArray[np.int64],
+        cosines_BN: NDArray[np.float32],
+        features_BNF: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """Return the scores of all candidates, (B, N), and keep their columns and labels."""
+        gold_of = [[self.gold[pid] for pid in one.question.gold_ids if pid in self.gold] for one in searches]
+        is_gold_BN = np.stack([np.isin(pool_N, rows) for pool_N, rows in zip(pool_BN, gold_of, strict=True)])
+        table_BNC, size_B = describe_candidates(searches, cosines_BN, features_BNF), (pool_BN >= 0).sum(-1)
+        for table_NC, is_gold_N, size in zip(table_BNC, is_gold_BN, size_B, strict=True):
+            self.examples.tables.append(table_NC[:size])
+            self.examples.labels.append(is_gold_N[:size].astype(np.int8))
+        if self.trees:
+            return self.trees.score(searches, pool_BN, cosines_BN, features_BNF)
+        return cosines_BN + 4 * is_gold_BN.astype(np.float32)  # above the range of a cosine
+
+
+def train(params: ValidatedParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, Any]]:
+    """Grow trees from gold passages and write them to ``out``; minutes, so it begins anew when it was stopped.
+
+    A row is a round, whose ``reward_mean`` is that of the episodes it learnt from.
+
+    Raises:
+        CorpusError: no question has gold among its candidates.
+        ParamsError: there are no link features.
+    """
+    policy = setup.policy
+    if not isinstance(policy, DensePolicy) or policy.link_features is None:
+        raise ParamsError("boosted ranks by the features of retriever.link_features; set that, or leave boosted out")
+    links = policy.link_features.links
+    questions = [question for question in setup.questions if question.gold_ids]
+    kept = list(setup.validation) or questions[::10]
+    taught = questions if setup.validation else [question for place, question in enumerate(questions) if place % 10]
+    policy = replace(policy, sampling=None, frozen=True)
+    setup = replace(setup, retriever=policy)
+    validation = Validation.of(params.validation.every, setup, log)
+    if validation:
+        validation.begin()
+    learn_from, choose_by, history = Examples(), Examples(), []
+    trees: Trees | None = None
+    for step in range(ROUNDS):
+        began = time.perf_counter()
+        reward = _record(setup, policy, taught, trees, learn_from, f"round {step + 1}")
+        _record(setup, policy, kept, trees, choose_by, "validation")
+        trees = Trees(links, _grow(learn_from, choose_by, seed))
+        policy.link_features = trees
+        row = {
+            "step": step,
+            "reward_mean": reward,
+            "zero_std_share": 0.0,
+            "searches": float(len(learn_from.tables)),
+            "trees": float(trees.booster.num_trees()),
+            "seconds": time.perf_counter() - began,
+        }
+        if validation:
+            validation.enter(row, last=step + 1 == ROUNDS)
+        log(step, {name: value for name, value in row.items() if isinstance(value, float)})
+        history.append(row)
+    assert trees
+    with draft(work / "trees", out) as folder:
+        trees.save(folder)
+        write_json(folder / "harr.json", {"base": policy.encoder.identity, "base_model": policy.encoder.name})
+    return history
+
+
+def check_gold(questions: Sequence[Question]) -> None:
+    """Refuse questions none of which has a gold passage.
+
+    Raises:
+        CorpusError: none has.
+    """
+    if not any(question.gold_ids for question in questions):
+        raise CorpusError(
+            f"boosted: none of {len(questions)} training questions has gold passages, so nothing would be learnt; leave "
+            "boosted out of evaluate.arms, or choose another train.method"
+        )
+
+
+def describe(params: ValidatedParams) -> dict[str, str]:
+    """Describe the training for the model card and the report."""
+    return {
+        "method": "boosted (LambdaMART by LightGBM, from gold passages)",
+        "trees": f"{MAX_TREES} at most, chosen on validation",
+        "learning rate": f"{SETTINGS['learning_rate']:g}",
+    }
+
+
+def _record(
+    setup: Setup, policy: DensePolicy, questions: Sequence[Question], trees: Trees | None, examples: Examples, name: str
+) -> float:
+    """Play questions by the trees, or gold first without them; add what was ranked, and return the mean reward."""
+    ids = {pid for question in questions for pid in question.gold_ids}
+    assert policy.link_features
+    recorder = Recorder(policy.link_features.links, policy.passages.rows_of(ids), trees, examples)
+    retriever = replace(policy, link_features=recorder)
+    rewards: list[float] = []
+    with bar(total=len(questions), desc=f"boosted, {name}", unit="question", visible=distributed.is_main()) as progress:
+        for first in range(0, len(questions), TOGETHER):
+            episodes = play(questions[first : first + TOGETHER], setup.pipeline, retriever, setup.generator)
+            rewards += setup.reward.totals(setup.reward.score(episodes), 0)
+            progress.update(len(episodes))
+    return fmean(rewards)
+
+
+def _grow(examples: Examples, choose_by: Examples, seed: int) -> Any:
+    """Return LightGBM's trees, as many as rank the candidates of ``choose_by`` best."""
+    lightgbm = optional("lightgbm", "links")
+    taught = examples.dataset()
+    stop = lightgbm.early_stopping(PATIENCE, first_metric_only=True, verbose=False)
+    valid = choose_by.dataset(reference=taught)
+    booster = lightgbm.train({**SETTINGS, "seed": seed}, taught, MAX_TREES, valid_sets=[valid], callbacks=[stop])
+    return lightgbm.Booster(model_str=booster.model_to_string(num_iteration=booster.best_iteration))

@@ -1,0 +1,112 @@
+"""Boosted trees learn from gold passages which features count, and rank the same when they are read again."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from letters import nothing
+
+from harr.builders.encoder import trained_encoder
+from harr.errors import CorpusError, ModelError
+from harr.index.mentions import Mentions
+from harr.index.words import WordIndex
+from harr.merge.retriever import ExportedTower, merge
+from harr.params.embed import EncoderParams
+from harr.params.train import BoostedParams
+from harr.rag.pipelines.pick import pick
+from harr.rag.policies.encoder_adapter import TREES
+from harr.rag.policies.link_features import LinkFeatures
+from harr.rag.policies.trees import COLUMNS, Trees, describe_candidates
+from harr.rag.retrieval.links import FEATURES, Links
+from harr.rag.retrieval.passage_graph import PassageGraph
+from harr.rag.rollout import play
+from harr.rag.setup import Setup
+from harr.train.boosted import Examples, Recorder, check_gold, train
+from harr.types import Episode, Question, Search
+
+PARAMS = BoostedParams(method="boosted")
+
+
+@pytest.fixture
+def game(setup: Setup, corpus) -> Setup:  # type: ignore[no-untyped-def]
+    """Pick a passage by links: each question names a town and has its summer's words; gold is the winter's passage."""
+    passages = setup.policy.passages
+    mentions = Mentions.of(passages, corpus.folder / "mentions")
+    graph = PassageGraph(passages, mentions, WordIndex.of(passages, corpus.folder / "words"))
+    links = Links(graph, words=4, titled=4, linked=4, naming=2, followed=2, neighbours=2)
+    policy = replace(setup.policy, link_features=LinkFeatures(links, setup.policy.temperature))
+    questions = [
+        replace(one, text=f"Is {one.id.removeprefix('q-')} warm and full of fruit?") for one in setup.questions
+    ]
+    return replace(setup, questions=questions, retriever=policy, pipeline=partial(pick, picks=1))
+
+
+def found_gold(game: Setup, retriever) -> list[Episode]:  # type: ignore[no-untyped-def]
+    """The episodes of all questions that picked their gold."""
+    episodes = play(game.questions, game.pipeline, retriever, None)
+    return [
+        one for one in episodes if set(one.question.gold_ids) <= {p.id for s in one.steps for p in s.retrieval.passages}
+    ]
+
+
+def test_trees_learn_what_the_vectors_get_wrong_and_the_encoder_stays(game: Setup, tiny: str, tmp_path: Path) -> None:
+    taught = replace(game, questions=game.questions[:12], validation=game.questions[12:16])
+    rows = train(PARAMS, taught, tmp_path / "adapter", tmp_path / "work", nothing, 0)
+    assert [row["reward_mean"] for row in rows] == [1.0, 1.0] and rows[1]["searches"] == 2 * rows[0]["searches"] == 24
+    policy = game.policy.greedy()
+    trees = Trees.load(policy.link_features.links, tmp_path / "adapter")  # type: ignore[union-attr]
+    assert len(found_gold(game, policy)) < 5 and len(found_gold(game, replace(policy, link_features=trees))) == 20
+    again = train(PARAMS, taught, tmp_path / "again", tmp_path / "work", nothing, 0)
+    assert again[1]["trees"] == rows[1]["trees"]
+    assert (tmp_path / "again" / TREES).read_bytes() == (tmp_path / "adapter" / TREES).read_bytes()
+    section = EncoderParams(model=tiny, max_tokens=64)
+    after = trained_encoder(section, tmp_path / "adapter").encode(["a state"])
+    assert np.array_equal(after, game.policy.encoder.encode(["a state"]))
+    tower = ExportedTower(game.policy.encoder, "", tmp_path / "adapter")
+    assert merge(tower, tmp_path / "merged", tmp_path / "work", min_cosine=0.9999, facts={})["cosine_min"] > 0.9999
+    assert (tmp_path / "merged" / TREES).read_bytes() == (tmp_path / "adapter" / TREES).read_bytes()
+
+
+def test_without_validation_a_tenth_of_the_questions_chooses_the_number_of_trees(game: Setup, tmp_path: Path) -> None:
+    rows = train(PARAMS, game, tmp_path / "adapter", tmp_path / "work", nothing, 0)
+    assert rows[0]["searches"] == 18
+
+
+def test_the_columns_of_a_candidate_are_its_features_and_its_place_by_cosine() -> None:
+    cosines_BN = np.array([[0.5, 0.75, -np.inf], [0.25, 0.0, 0.125]], dtype=np.float32)
+    features_BNF = np.arange(6 * len(FEATURES), dtype=np.float32).reshape(2, 3, len(FEATURES))
+    question = Question("q", "Who?")
+    searches = [Search(question, "Who?"), Search(question, "Who?", (), frozenset({"a", "b"}))]
+    table_BNC = describe_candidates(searches, cosines_BN, features_BNF)
+    assert table_BNC.shape == (2, 3, len(COLUMNS)) and np.array_equal(table_BNC[..., : len(FEATURES)], features_BNF)
+    assert table_BNC[0, :2, -4:].tolist() == [[0.5, 0.25, 0.5, 0.0], [0.75, 0.0, 1.0, 0.0]]
+    assert table_BNC[1, 2, -4:].tolist() == [0.125, 0.125, 0.5, 2.0]
+
+
+def test_gold_comes_first_and_a_picked_one_is_no_label(game: Setup) -> None:
+    links, gold = game.policy.link_features.links, {"a": 7, "b": 3}  # type: ignore[union-attr]
+    recorder = Recorder(links, gold, None)
+    search = Search(Question("q", "Who?", (), ("a", "b")), "Who?", (), frozenset({"b"}))
+    pool_BN, cosines_BN = np.array([[5, 7, -1]]), np.array([[0.9, -0.5, -np.inf]], dtype=np.float32)
+    scores_BN = recorder.score([search], pool_BN, cosines_BN, np.zeros((1, 3, len(FEATURES)), dtype=np.float32))
+    assert scores_BN.tolist() == [[pytest.approx(0.9), 3.5, -np.inf]]
+    assert [labels.tolist() for labels in recorder.examples.labels] == [[0, 1]]
+    assert [table.shape for table in recorder.examples.tables] == [(2, len(COLUMNS))]
+
+
+def test_nothing_to_learn_from_and_other_trees_are_refused(game: Setup, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="none of 1 training questions has gold passages"):
+        check_gold([Question("q", "Who?", ("Ada",))])
+    with pytest.raises(CorpusError, match=r"no search .* had gold among its candidates.*; raise retriever\.pool"):
+        Examples([np.zeros((2, len(COLUMNS)), dtype=np.float32)], [np.zeros(2, dtype=np.int8)]).dataset()
+    links = game.policy.link_features.links  # type: ignore[union-attr]
+    (tmp_path / TREES).write_text("tree\nversion=v4\n")
+    with pytest.raises(ModelError, match=r"trees.txt holds no trees of LightGBM .*; train again"):
+        Trees.load(links, tmp_path)
+    train(PARAMS, game, tmp_path / "adapter", tmp_path / "work", nothing, 0)
+    text = (tmp_path / "adapter" / TREES).read_text()
+    (tmp_path / TREES).write_text(text.replace("cosine_rank", "other_rank"))
+    with pytest.raises(ModelError, match="asks for other columns than this version of harr computes; train again"):
+        Trees.load(links, tmp_path)
