@@ -72,12 +72,14 @@ def loading_facts(params: Params, states: EncoderParams, encoder: "Encoder") -> 
     ``retriever`` is that section, ``encoder`` what reads ``states`` in the shape of its section, with its prompts written out; with ``statuses`` a
     finished hop says FOUND or not.
     """
+    single = getattr(params.pipeline, "picks", 0) == 1
     elsewhere = {"encoder", "function", "settings"} | ({"weights"} if params.retriever.fusion == "rrf" else set())
     prompts = {name: getattr(encoder, name) for name in ("query_prompt", "plain_prompt", "passage_prompt")}
     return {
         "format": FORMAT,
         "dataset": params.download.dataset,
         "pipeline": params.pipeline.name,
+        **({"trained_on": "single searches: it reads earlier ones, which no training showed it"} if single else {}),
         "history": True,
         "statuses": params.pipeline.tells_status,
         "towers": params.merge.towers,

@@ -2,7 +2,7 @@
 
 There are four styles: ``json`` is HARR's (three labelled lines, arXiv 2602.03645), ``lines`` is the same in about
 half the tokens (a line per hop, without its status), ``sep`` is Q-RAG's (question and picked passages joined by
-[SEP], arXiv 2511.07328), and ``thought`` replaces the hops by the agent's text right before the search, with
+[SEP], arXiv 2511.07328; where the query is another, it is first, and hops are queries with their answers), and ``thought`` replaces the hops by the agent's text right before the search, with
 AgentIR's labels (arXiv 2603.04384, which has no question before them).
 """
 
@@ -33,6 +33,8 @@ def state_text(search: Search, *, style: str, history: bool, separator: str = "[
     Where was the founder of Acme born?
     Who founded Acme? Ada Brown
     Query: Where was she born?
+    >>> print(state_text(search, style="sep", history=True, separator="|"))
+    Where was she born? | Where was the founder of Acme born? | Who founded Acme? Ada Brown
     >>> print(state_text(replace(search, thought="Ada Brown founded it."), style="thought", history=True))
     Original Question: Where was the founder of Acme born?
     Reasoning: Ada Brown founded it.
@@ -41,7 +43,9 @@ def state_text(search: Search, *, style: str, history: bool, separator: str = "[
     'Query: Where was she born?'
     """
     if style == "sep":
-        return f" {separator} ".join([search.query, *(hop.answer for hop in search.hops)]) if history else search.query
+        question = [search.question.text] * (search.question.text not in ("", search.query))
+        parts = [*question, *(f"{hop.query} {hop.answer}".strip() for hop in search.hops)] if history else []
+        return f" {separator} ".join([search.query, *parts])
     if not history:
         return f"Query: {search.query}"
     if style == "lines":
@@ -163,14 +167,11 @@ class StateFormat:
                     texts[i], losses[i] = self._text(drafts[i]), replace(losses[i], thought_cut=True)
                 else:
                     texts[i], query_fits = self._cut_question(drafts[i], reader)
-                    losses[i] = replace(losses[i], question=self._shows_question, query=not query_fits)
+                    losses[i] = replace(
+                        losses[i], question=self.history and bool(drafts[i].question.text), query=not query_fits
+                    )
             pending = [i for i in too_long if not (losses[i].question or losses[i].query)]
         return texts, [replace(loss, cut=min(loss.cut, loss.hops - loss.dropped)) for loss in losses]
-
-    @property
-    def _shows_question(self) -> bool:
-        """Return whether a state shows the original question as well as the query."""
-        return self.style != "sep" and self.history
 
     def _text(self, search: Search) -> str:
         labelled = not self.history and self.prompt and not self.prompt.endswith("\n")
@@ -180,6 +181,8 @@ class StateFormat:
     def _visible(self, search: Search) -> Search:
         """Return a search with only what its state shows: its hops, its thought, or neither."""
         thinks = self.style == "thought"
+        if self.style == "sep" and search.question.text == search.query:
+            search = replace(search, question=replace(search.question, text=""))
         hops = search.hops if self.history and not thinks else ()
         return replace(search, hops=hops, thought=search.thought if self.history and thinks else "")
 
@@ -200,7 +203,7 @@ class StateFormat:
             return self._text(replace(search, question=replace(search.question, text=cut_middle(question, length))))
 
         question = search.question.text
-        if not self._shows_question or not self._fits(write(0), reader):
+        if not (self.history and question) or not self._fits(write(0), reader):
             query_text = replace(self, history=False)._text(search)
             return query_text, self._fits(query_text, reader)
         return write(self._longest(write, len(question), reader)), True

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from harr.builders.trained import conversation
 from harr.embed.encoder import Encoder
 from harr.params import Params
 from harr.rag.policies.state import StateFormat, state_text
@@ -33,6 +34,23 @@ def test_sep_style_joins_question_and_picks() -> None:
     search = Search(QUESTION, QUESTION.text, (Hop("", "Acme: a firm."),))
     assert state_text(search, style="sep", history=True) == f"{QUESTION.text} [SEP] Acme: a firm."
     assert state_text(search, style="sep", history=False) == QUESTION.text
+
+
+def test_sep_style_keeps_the_topic_of_a_conversation(encoder: Encoder) -> None:
+    """A follow-up shows the question before it and the short reply; nothing stands there twice."""
+    question, past = conversation(
+        [("user", "Does broccoli protect?"), ("assistant", "Yes."), ("user", "And what about coffee?")]
+    )
+    search = Search(Question("", question), question, tuple(Hop(*turn) for turn in past))
+    text = "And what about coffee? [SEP] Does broccoli protect? Yes."
+    assert state_text(search, style="sep", history=True) == text
+    assert StateFormat("sep", True, 64).texts([search], encoder)[0] == [text]
+    rewritten = replace(search, query="coffee and cancer")
+    assert state_text(rewritten, style="sep", history=True) == text.replace("And", "coffee and cancer [SEP] And")
+    (short,), (lost,) = StateFormat("sep", True, 8).texts([search], encoder)
+    assert short == "And what about coffee?" and lost.dropped == 1 and not (lost.question or lost.query)
+    (cut,), (lost,) = StateFormat("sep", True, 32).texts([Search(Question("", LONG), "rivers")], encoder)
+    assert cut.startswith("rivers [SEP] Which of") and cut.endswith("longest?") and " ... " in cut and lost.question
     assert "\nHistory: []\n" in state_text(Search(QUESTION, "Who?"), style="json", history=True)
 
 
