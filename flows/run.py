@@ -13,6 +13,7 @@ from harr.io.yaml_file import read_yaml
 from harr.params import Params
 from harr.rag.sources.providers import open_provider
 from tasks.paths import SETTINGS, TRAINED_ON
+from tasks.runtime.output import end_of_run
 
 
 def stages() -> list[str]:
@@ -21,7 +22,7 @@ def stages() -> list[str]:
 
 
 def run_recipe(recipe: str, promote: bool, again: bool = False) -> None:
-    """Check the recipe and its sources, then run all stages that are stale.
+    """Check the recipe and its sources, run all stages that are stale, and print the table of arms.
 
     To train ``again`` is to forget what was trained on: stage index then notes the corpus of today.
     """
@@ -35,6 +36,8 @@ def run_recipe(recipe: str, promote: bool, again: bool = False) -> None:
     with workspace(recipe) as place:
         reproduce([], place, "")
         finish(place, promote=promote)
+        with enter_folder(place):
+            print(end_of_run(params))
 
 
 def finish(place: Path, *, promote: bool) -> str:

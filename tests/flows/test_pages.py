@@ -52,7 +52,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (folder / "pipeline.log").open("w") as out:
         command = [sys.executable, "-m", "flows.cli", "run", "--promote"]
         done = subprocess.run(command, cwd=folder, env=environment, stdout=out, stderr=out, timeout=1700, check=False)
-    assert done.returncode == 0, (folder / "pipeline.log").read_text()[-4000:]
+    said = (folder / "pipeline.log").read_text()
+    assert done.returncode == 0, said[-4000:]
+    assert "harr promote" in said.rpartition("next:")[2], "it ends with the table and what to do"
     return folder
 
 
