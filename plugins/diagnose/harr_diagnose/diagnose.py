@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from harr.arms import ARMS
 from harr.builders.places import Places
 from harr.errors import CorpusError, ParamsError
-from harr.io.files import write_json
+from harr.io.files import read_json, write_json
 from harr.params import Params
 from harr.types import Episode, Question
-from tasks.paths import CORPUS, PLACES, QUESTIONS
+from tasks.headline import GAIN
+from tasks.paths import CORPUS, HEADLINE, PLACES, QUESTIONS
 from tasks.play import arm_pipelines, round_figures, with_arms
 
 if TYPE_CHECKING:
@@ -244,8 +245,17 @@ def figures_of(
         method=params.train.method,
         by_share=by_share,
         warm_start=getattr(params.train, "warm_steps", 0) > 0,
+        links=params.retriever.link_features,
+        language_model=params.language_model_learns,
+        last_run=last_gain(),
     )
     return figures, summary
+
+
+def last_gain() -> dict[str, float]:
+    """Return the gain of ``trained`` over the best untrained arm that stage evaluate left; {} without one."""
+    figures = read_json(HEADLINE) if HEADLINE.exists() else {}
+    return {end: figures[name] for name, end in GAIN.items()} if "gain" in figures else {}
 
 
 def _is_rival(name: str) -> bool:

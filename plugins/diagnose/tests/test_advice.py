@@ -40,10 +40,21 @@ def test_a_rule_speaks_where_its_figures_are_so_and_there_is_always_advice() -> 
         ({"disagreeing": 0.0, "all_right": 0.9, "warm_start": True}, "add hard questions", "train: grpo"),
         ({"by_share": True}, "the pool holds 35.0 % of the gold beyond", "questions the pool"),
         ({"by_share": True, "all_gold": {30: 0.5, 60: 0.6}}, "60.0 % of the gold is among the nearest", "all gold"),
-        ({"ambiguous_share": 0.01}, "train: grpo", "read the history"),
+        ({"ambiguous_share": 0.01}, "do not train", "read the history"),
         ({"detectable": 0.08}, "5 points need about 260", "is enough"),
         ({"all_gold": {}}, "train: grpo", "the pool holds"),
         ({"found": 0.79}, "begin with", "train: grpo"),
+        ({"ambiguous_share": 0.0}, "do not train grpo as it stands: serve last_answer", "train: grpo"),
+        ({"ambiguous_share": 0.0, "links": True}, "train: grpo", "do not train"),
+        ({"ambiguous_share": 0.0, "language_model": True}, "train: grpo", "do not train"),
+        ({"ambiguous_share": 0.0, "gain_of_best": {}}, "train: grpo", "do not train"),
+        ({"last_run": {"gain": -0.1, "low": -0.2, "high": 0.1}}, "trained did not surely pass the best", "train: grpo"),
+        ({"last_run": {"gain": -0.1, "low": -0.2, "high": -0.1}}, "stayed behind the best arm without", "train: grpo"),
+        (
+            {"last_run": {"gain": 0.1, "low": 0.05, "high": 0.2}},
+            "passed the best arm without training by +10.0",
+            "do not",
+        ),
     ]
     for changed, said, unsaid in cases:
         text = "\n".join(advice(replace(TRAIN, **changed)))
