@@ -242,14 +242,21 @@ def figures_of(
         **outcomes,
         detectable=detectable_gain(differences, min(tests, params.evaluate.max_questions or tests)),
         needed=questions_needed(differences, 0.05),
-        method=params.train.method,
         by_share=by_share,
-        warm_start=getattr(params.train, "warm_steps", 0) > 0,
-        links=params.retriever.link_features,
-        language_model=params.language_model_learns,
-        last_run=last_gain(),
+        **describe_training(params),
     )
     return figures, summary
+
+
+def describe_training(params: Params) -> dict[str, Any]:
+    """Return what advice is drawn from of the training that is thought of, and of the last one here."""
+    return {
+        "method": params.train.method,
+        "warm_start": getattr(params.train, "warm_steps", 0) > 0,
+        "links": params.retriever.link_features,
+        "language_model": params.language_model_learns,
+        "last_run": last_gain(),
+    }
 
 
 def last_gain() -> dict[str, float]:
