@@ -228,7 +228,7 @@ def figures_of(
     depths = [n * pool for n in DEPTHS] if "all_gold" in summary["arms"][deepest] else []
     pools = {depth: at(deepest, depth) for depth in depths}
     whole = "recall" if by_share else "all_gold"
-    outcomes = roll_out(params, questions)
+    others = {**ambiguous_queries(episodes[dense]), **roll_out(params, questions), **describe_training(params)}
     figures = Figures(
         metric=label(lead),
         best=best,
@@ -238,12 +238,10 @@ def figures_of(
         pool=pool,
         all_gold=pools,
         found=max((summary["arms"][name][whole]["mean"] for name in rivals if pools), default=0.0),
-        **ambiguous_queries(episodes[dense]),
-        **outcomes,
         detectable=detectable_gain(differences, min(tests, params.evaluate.max_questions or tests)),
         needed=questions_needed(differences, 0.05),
         by_share=by_share,
-        **describe_training(params),
+        **others,
     )
     return figures, summary
 
