@@ -30,8 +30,7 @@ def run_recipe(recipe: str, promote: bool, again: bool = False) -> None:
     if again:
         shutil.rmtree(place / TRAINED_ON, ignore_errors=True)
     for tool, source in params.sources.items():
-        # A recipe of another folder finds its recordings there, once it is made.
-        if source.kind != "milvus" and not (source.kind == "cassette" and place != Path()):
+        if source.kind != "milvus":
             open_provider(tool, source)
     with workspace(recipe) as place:
         reproduce([], place, "")

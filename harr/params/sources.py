@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harr.params.fields import Dotted, MaybePathOrName, PathOrName, Positive, Section
+from harr.params.fields import Dotted, Positive, Section
 from harr.params.servers import OneServer
 
 
@@ -22,8 +22,6 @@ class WebParams(Section):
 
     num_results: Positive = 2
     """Number of passages that a search returns."""
-    record: MaybePathOrName = ""
-    """File that every answer is also written to, for a source of kind cassette; if empty, none is written."""
 
 
 class ExaParams(WebParams):
@@ -64,17 +62,4 @@ class RetrieveParams(WebParams):
     """Number of passages that a search returns."""
 
 
-class CassetteParams(Section):
-    """Answers that were recorded; a query that was not recorded has none."""
-
-    kind: Literal["cassette"]
-    """Selects recorded answers."""
-    path: PathOrName
-    """File with the answers: JSON lines ``{tool, query, passages: [{id, title, text}]}``."""
-    num_results: Positive = 2
-    """Number of passages that a search returns."""
-
-
-SourceParams = Annotated[
-    MilvusParams | ExaParams | FunctionSourceParams | RetrieveParams | CassetteParams, Field(discriminator="kind")
-]
+SourceParams = Annotated[MilvusParams | ExaParams | FunctionSourceParams | RetrieveParams, Field(discriminator="kind")]

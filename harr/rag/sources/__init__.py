@@ -1,1 +1,1 @@
-"""Retrievers that ask elsewhere: collections, the web, recorded answers."""
+"""Retrievers that ask elsewhere: collections and the web."""

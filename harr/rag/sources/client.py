@@ -14,7 +14,7 @@ from typing import Any
 from harr.errors import HarrError, ServiceUnavailable, one_line
 from harr.io.retry import retry
 from harr.io.shared_table import SharedTable
-from harr.rag.sources.providers import BatchSearchFn, SearchFn, passages_of, read_recorded_queries, record, rows_of
+from harr.rag.sources.providers import BatchSearchFn, SearchFn, passages_of, rows_of
 from harr.types import Passage, Retrieval, Search
 
 REST_SECONDS = 60.0
@@ -37,7 +37,7 @@ class WebSource:
     within the deadline, after growing, jittered pauses.
 
     Answers are cached in ``cache`` (a file of this source and its settings), failures never. Delete the file to clear
-    it. ``tape``: a recording to which all answers are added.
+    it.
 
     >>> from harr.types import Question
     >>> source = WebSource("General", lambda query, k: [Passage(query, query.upper())], k=2, deadline_seconds=5.0)
@@ -56,14 +56,11 @@ class WebSource:
         batched: bool = False,
         concurrency: int = 16,
         cache: Path | None = None,
-        tape: Path | None = None,
     ) -> None:
         self.tool, self.k = tool, k
         self._search: Any = search if batched else lambda queries, k: [search(queries[0], k)]
         self._batched, self._deadline, self._concurrency = batched, deadline_seconds, concurrency
         self._cache = AnswerCache(cache, tool) if cache else None
-        self._tape = tape
-        self._recorded_queries = read_recorded_queries(tape, tool) if tape else set()
         self._rests_until = -math.inf
         self._usage: Counter[str] = Counter(asked=0, cached=0, failed=0, timed_out=0)
 
@@ -143,13 +140,9 @@ class WebSource:
         return Passage(texts[0], texts[1], texts[2], self.tool)
 
     def _keep(self, answers: Mapping[Key, tuple[Passage, ...]], cached: Mapping[Key, tuple[Passage, ...]]) -> None:
-        date = datetime.now(UTC).date().isoformat()
         if self._cache:
+            date = datetime.now(UTC).date().isoformat()
             self._cache.keep({key: passages for key, passages in answers.items() if key not in cached}, date)
-        if self._tape:
-            new = {query: passages for (query, _), passages in answers.items() if query not in self._recorded_queries}
-            record(self._tape, self.tool, new, date)
-            self._recorded_queries |= set(new)
 
 
 def _retrieval(search: Search, answer: Answer) -> Retrieval:

@@ -5,19 +5,16 @@ if the source may answer later; any other error is final. :class:`harr.rag.sourc
 concurrent queries, deadline, retries, cache.
 """
 
-import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
 from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable, one_line
-from harr.io.jsonl import read_rows
 from harr.io.retry import is_transient
 from harr.params.functions import function_of
 from harr.params.servers import ServerParams
-from harr.params.sources import CassetteParams, ExaParams, FunctionSourceParams, RetrieveParams
+from harr.params.sources import ExaParams, FunctionSourceParams, RetrieveParams
 from harr.rag.sources.retrieve import RetrieveClient
 from harr.types import Passage
 
@@ -32,7 +29,7 @@ EXA = ServerParams(
 """Exa's own service."""
 SearchFn = Callable[[str, int], Sequence[Passage]]
 BatchSearchFn = Callable[[Sequence[str], int], Sequence[Sequence[Passage]]]
-OutsideParams = ExaParams | FunctionSourceParams | RetrieveParams | CassetteParams
+OutsideParams = ExaParams | FunctionSourceParams | RetrieveParams
 """The sections of sources that are not our own index."""
 
 
@@ -40,7 +37,7 @@ def open_provider(tool: str, section: OutsideParams) -> SearchFn | BatchSearchFn
     """Return the function of a source of params.yaml, without sending a request.
 
     Raises:
-        ParamsError: no key, no package, no such function, or no readable cassette.
+        ParamsError: no key, no package, or no such function.
     """
     match section:
         case ExaParams():
@@ -50,8 +47,6 @@ def open_provider(tool: str, section: OutsideParams) -> SearchFn | BatchSearchFn
             return function_of(section.function, key=f"sources.{tool}.function", shape=shape, takes=2)
         case RetrieveParams():
             return RetrieveClient(section.server)
-        case CassetteParams():
-            return cassette(tool, Path(section.path))
         case _:
             assert_never(section)
 
@@ -107,34 +102,6 @@ def _refusal(reason: str, key_variable: str) -> HarrError:
     return HarrError(f"Exa refuses the query ({reason})")
 
 
-def cassette(tool: str, path: Path) -> SearchFn:
-    """Return a search in JSON lines ``{tool, query, passages}``; the longest of a query's lines counts.
-
-    Raises:
-        ParamsError: the file is missing, or a line of it is no recorded search.
-    """
-    tape: dict[str, list[Passage]] = {}
-    if not path.is_file():
-        raise ParamsError(f"sources.{tool}.path: {path} is missing; record it from a live source (docs/sources.md)")
-    try:
-        for row in read_rows(path):
-            query, is_own = row.values.get("query"), row.values.get("tool") == tool
-            if not isinstance(query, str) or "tool" not in row.values:
-                raise CorpusError(f"{row.place}: no tool or query; expected {{tool, query, passages}}")
-            passages = passages_of(row.values.get("passages"), tool, row.place)
-            if is_own and len(passages) >= len(tape.get(query, ())):
-                tape[query] = passages
-    except CorpusError as error:
-        raise ParamsError(f"sources.{tool}.path: {error}") from None
-
-    def search(query: str, k: int) -> list[Passage]:
-        if query not in tape:
-            raise CorpusError(f"the recording holds no answer of {tool} to this query")
-        return tape[query][:k]
-
-    return search
-
-
 def passages_of(rows: Any, tool: str, place: str) -> list[Passage]:
     """Return the passages from rows of :func:`rows_of`.
 
@@ -151,21 +118,3 @@ def passages_of(rows: Any, tool: str, place: str) -> list[Passage]:
 def rows_of(passages: Sequence[Passage]) -> list[dict[str, str]]:
     """Return passages as rows for a file."""
     return [{"id": passage.id, "title": passage.title, "text": passage.text} for passage in passages]
-
-
-def read_recorded_queries(path: Path, tool: str) -> set[str]:
-    """Read the queries of ``tool`` in a recording."""
-    rows = read_rows(path) if path.is_file() else ()
-    return {str(row.values.get("query")) for row in rows if row.values.get("tool") == tool}
-
-
-def record(path: Path, tool: str, answers: Mapping[str, Sequence[Passage]], date: str) -> None:
-    """Append answers to a recording, a line per query."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [
-        json.dumps({"tool": tool, "query": query, "date": date, "passages": rows_of(passages)}, ensure_ascii=False)
-        + "\n"
-        for query, passages in answers.items()
-    ]
-    with path.open("ab", buffering=0) as handle:  # one write: several tools may share the file
-        handle.write("".join(lines).encode())

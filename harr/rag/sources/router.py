@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from harr.compute import distributed
-from harr.io.files import fingerprint, sha256
+from harr.io.files import fingerprint
 from harr.params.servers import ServerParams
-from harr.params.sources import CassetteParams, FunctionSourceParams, RetrieveParams, SourceParams
+from harr.params.sources import FunctionSourceParams, RetrieveParams, SourceParams
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.providers import EXA, OutsideParams, open_provider
 from harr.types import Passage, Retrieval, Retriever, Search
 
-TAPE_SECONDS = 60.0
 SERVER_PACE = dict.fromkeys(ServerParams.model_fields.keys() - {"urls"}, True)
-PACE: dict[str, Any] = {"concurrency": True, "deadline_seconds": True, "record": True, "server": SERVER_PACE}
+PACE: dict[str, Any] = {"concurrency": True, "deadline_seconds": True, "server": SERVER_PACE}
 """Parameters that do not change the answer to a query."""
 SEARCHED = PACE | {"num_results": True}
 """Parameters that are not in the name of a cache of answers, whose key has the number of passages."""
@@ -95,15 +94,13 @@ def open_sources(sources: Mapping[str, SourceParams], searches: Path) -> dict[st
     Answers of the web are cached in the folder ``searches``, for all stages.
 
     Raises:
-        ParamsError: no key, no package, no such function, or no readable cassette.
+        ParamsError: no key, no package, or no such function.
     """
     return {tool: _open(tool, section, searches) for tool, section in sources.items() if section.kind != "milvus"}
 
 
 def _open(tool: str, section: OutsideParams, searches: Path) -> WebSource:
     provider = open_provider(tool, section)
-    if isinstance(section, CassetteParams):
-        return WebSource(tool, provider, k=section.num_results, deadline_seconds=TAPE_SECONDS)
     pace = section if isinstance(section, FunctionSourceParams) else section.server or EXA
     return WebSource(
         tool,
@@ -113,13 +110,9 @@ def _open(tool: str, section: OutsideParams, searches: Path) -> WebSource:
         batched=isinstance(section, RetrieveParams),
         concurrency=pace.concurrency,
         cache=searches / f"{fingerprint([tool, section.model_dump(exclude=SEARCHED)])}.sqlite",
-        tape=Path(section.record) if section.record else None,
     )
 
 
-def source_facts(sources: Mapping[str, SourceParams]) -> list[object]:
-    """Return the facts that determine the answers of sources, without keys and pace; for a cassette its hash."""
-    tapes = {
-        tool: sha256(Path(section.path)) for tool, section in sources.items() if isinstance(section, CassetteParams)
-    }
-    return [{tool: section.model_dump(exclude=PACE) for tool, section in sources.items()}, tapes]
+def source_facts(sources: Mapping[str, SourceParams]) -> dict[str, object]:
+    """Return the facts that determine the answers of sources, without keys and pace."""
+    return {tool: section.model_dump(exclude=PACE) for tool, section in sources.items()}

@@ -1,6 +1,5 @@
 """Sources of the web against real functions and a real server; our own collections by source."""
 
-import json
 import threading
 import time
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from serving import serving
 
 from harr.errors import HarrError, ParamsError, ServiceUnavailable
 from harr.params.servers import ServerParams
-from harr.params.sources import CassetteParams, ExaParams, FunctionSourceParams
+from harr.params.sources import ExaParams, FunctionSourceParams
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.providers import exa
 from harr.rag.sources.router import Sources, open_sources
@@ -136,26 +135,10 @@ def test_half_a_character_of_the_web_is_kept_and_no_text_is_an_error(tmp_path: P
     def ask(query: str, k: int) -> list[Passage]:
         return [Passage("u", "A smile \ud83d" if query == "cut" else None)]  # type: ignore[arg-type]
 
-    kept = source(ask, cache=tmp_path / "kept.sqlite", tape=tmp_path / "tape.jsonl")
+    kept = source(ask, cache=tmp_path / "kept.sqlite")
     cut, empty = kept.retrieve(searches(["cut", "none"]))
     assert cut.passages[0].text == "A smile ?" and empty.error.startswith("AttributeError")
     assert kept.retrieve(searches(["cut"]))[0] == cut and kept.usage()["cached"] == 1.0
-
-
-def test_what_is_recorded_can_be_played(tmp_path: Path) -> None:
-    tape = tmp_path / "tapes" / "tape.jsonl"
-    live = source(Upper(), tape=tape)
-    first = live.retrieve(searches("ab"))
-    assert live.retrieve(searches("a")) == first[:1] and len(tape.read_text().splitlines()) == 2
-    assert set(json.loads(tape.read_text().splitlines()[0])) == {"tool", "query", "date", "passages"}
-    both = open_sources(dict.fromkeys(("General", "News"), CassetteParams(kind="cassette", path=str(tape))), tmp_path)
-    *known, unknown = both["General"].retrieve(searches("abc"))
-    assert known == first
-    assert unknown.error == "the recording holds no answer of General to this query"
-    assert both["News"].retrieve(searches("a", "News"))[0].error
-    tape.write_text('{"tool": "General", "query": "a", "passages": ["p"]}\n')
-    with pytest.raises(ParamsError, match=r"sources\.General\.path: .*tape\.jsonl:1: passages is .*expected a list"):
-        open_sources({"General": CassetteParams(kind="cassette", path=str(tape))}, tmp_path)
 
 
 def exa_server(url: str, key: str) -> ServerParams:
@@ -168,7 +151,6 @@ def test_what_cannot_be_asked_is_said_before_anything_starts(tmp_path: Path) -> 
             ExaParams(kind="exa", server=exa_server("http://h", "HARR_NO_KEY")),
             "set the environment variable HARR_NO_KEY",
         ),
-        (CassetteParams(kind="cassette", path="nowhere.jsonl"), "nowhere.jsonl is missing"),
         (FunctionSourceParams(kind="function", function="nowhere:search"), "nowhere:search cannot be imported"),
     ):
         with pytest.raises(ParamsError, match=said) as error:
