@@ -124,7 +124,6 @@ def preview(
     from flows.checks import checks, files_check, memory_check
     from flows.terminal import check_lines, preview_lines, show
     from harr.corpus.passages import write_questions
-    from harr.datasets import open_spans
     from harr.datasets.preview import preview, read_data
     from harr.params import Params
     from tasks.runtime.limits import memory_limit
@@ -132,7 +131,7 @@ def preview(
     if export and export.exists():
         raise CorpusError(f"{export} exists and is left as it is; name another file")
     params = Params.load()
-    data = read_data(params.download, open_spans(params.download))
+    data = read_data(params.download)
     questions, left_out = data.splits.of(split)
     if export:
         try:

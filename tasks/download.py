@@ -16,11 +16,9 @@ SPLITS = ("train", "validation", "test")
 
 def download_corpus(params: Params) -> dict[str, float]:
     """Fetch or make the passages and questions named in params.yaml."""
-    from harr.datasets import open_spans
     from harr.datasets.download import download
 
-    section = params.download
-    return download(section, CORPUS, QUESTIONS, WORK / "download", open_spans(section))
+    return download(params.download, CORPUS, QUESTIONS, WORK / "download")
 
 
 def corpus_frame() -> pd.DataFrame:

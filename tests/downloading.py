@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from harr.corpus.passages import Passages, read_questions
-from harr.datasets.chunks import Spans
 from harr.datasets.download import download
 from harr.types import Passage, Question
 
@@ -28,8 +27,8 @@ def write_rows(path: str | Path, rows: Iterable[Any]) -> str:
     return str(path)
 
 
-def run(section: Any, spans: Spans | None = None) -> dict[str, float]:
-    return download(section, Path("data/corpus"), Path("data/questions"), Path("work/download"), spans)
+def run(section: Any) -> dict[str, float]:
+    return download(section, Path("data/corpus"), Path("data/questions"), Path("work/download"))
 
 
 def questions(split: str) -> list[Question]:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from harr.datasets.chunks import Spans
 from harr.datasets.documents import documents
 from harr.datasets.haystack import LongDocuments, babilong, documents as long_documents
 from harr.datasets.hub import FILES, WIKI17, WIKI18, bare, hotpotqa, hover, musique, two_wiki
@@ -27,10 +26,9 @@ class Dataset:
     """A data set as stage download and `harr preview` read it.
 
     Args:
-        load: section ``download`` becomes a :class:`Source`. That of a data set which is ``cut`` is also given what
-            returns the spans of a text's tokens.
+        load: section ``download`` becomes a :class:`Source`.
         origin: where its passages come from, in words.
-        cut: whether documents are cut into chunks of tokens.
+        preview: as ``load``, where that would ask other machines.
         vast: whether its questions can be read alone: passages may be millions.
         apart: whether it promises that no passage is gold in two splits.
         stories: of a data set of stories, section ``download`` becomes :class:`LongDocuments` (`harr lengths`).
@@ -39,7 +37,7 @@ class Dataset:
 
     load: Callable[..., Source]
     origin: Callable[[Any], str]
-    cut: bool = False
+    preview: Callable[..., Source] | None = None
     vast: bool = False
     apart: bool = False
     stories: Callable[[Any], LongDocuments] | None = None
@@ -62,8 +60,8 @@ def _of_people(params: Any) -> str:
     return f"the fictional world of {params.people:,} people, {RELATIONS} passages each, from seed {params.seed}"
 
 
-def _own(params: Any, spans: Spans | None) -> Source:
-    return documents(params, params.documents, spans) if params.documents and spans else jsonl(params)
+def _own(params: Any) -> Source:
+    return documents(params, params.documents) if params.documents else jsonl(params)
 
 
 def _of_own(params: Any) -> str:
@@ -83,9 +81,6 @@ def of_noise(params: Any) -> str:
 
 
 def _function(params: Any) -> Source:
-    record, section = dataset_of(params)
-    if section is not params:
-        return record.load(section)
     settings = params.settings
     load = function_of(params.function, key="download.function", shape="returns a Source", takes=0, settings=settings)
     source = load(**settings)
@@ -99,7 +94,7 @@ def _function(params: Any) -> Source:
 
 DATASETS = {
     "people": Dataset(people, _of_people, apart=True),
-    "jsonl": Dataset(_own, _of_own, cut=True),
+    "jsonl": Dataset(_own, _of_own),
     "hotpotqa": Dataset(hotpotqa, _of_hub, vast=True),
     "2wikimultihopqa": Dataset(two_wiki, _of_hub, vast=True),
     "musique": Dataset(musique, _of_hub, vast=True),
@@ -107,7 +102,9 @@ DATASETS = {
     "triviaqa": Dataset(bare, _of_hub, vast=True),
     "all": Dataset(bare, _of_hub, vast=True),
     "hover": Dataset(hover, _of_hub, vast=True),
-    "medquad": Dataset(medquad, _of_medquad, cut=True),
+    "medquad": Dataset(
+        medquad, _of_medquad, preview=lambda params: medquad(params.model_copy(update={"scrape": None}))
+    ),
     "babilong": Dataset(lambda params: long_documents(babilong(params)), of_noise, apart=True, stories=babilong),
     "function": Dataset(_function, lambda params: f"what {params.function} gives"),
 }
@@ -125,16 +122,3 @@ def dataset_of(params: DatasetParams) -> tuple[Dataset, Any]:
             values = {"validation_questions": params.validation_questions, **params.settings}
             return record, read_section(record.settings, values, "download.settings")
     return DATASETS[params.dataset], params
-
-
-def open_spans(section: DatasetParams) -> Spans | None:
-    """Return the function that splits a text into tokens, for data sets that cut documents.
-
-    Raises:
-        ModelError: there is no such tokenizer.
-    """
-    if section.chunks is None:
-        return None
-    from harr.datasets.tokens import token_spans  # it loads transformers
-
-    return token_spans(section.chunks.tokenizer)

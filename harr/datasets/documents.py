@@ -22,7 +22,7 @@ BETWEEN = " > "
 """What stands between the headings of a title."""
 
 
-def documents(params: JsonlParams, section: DocumentsParams, spans: Spans) -> Source:
+def documents(params: JsonlParams, section: DocumentsParams) -> Source:
     """Return the passages of all files of a folder, and the questions of the user's own files.
 
     A passage stands under one heading; its title is the path of headings to it. Its id is ``<path>#<hash of its
@@ -59,7 +59,7 @@ def documents(params: JsonlParams, section: DocumentsParams, spans: Spans) -> So
             )
 
     return Source(
-        passages=_passages(section, spans, ids, left_out, figures),
+        passages=_passages(section, ids, left_out, figures),
         train=keep_answerable(train, "train", params.train),
         test=keep_answerable(test, "test", params.test),
         validation=None if validation is None else keep_answerable(validation, "validation", params.validation),
@@ -69,16 +69,19 @@ def documents(params: JsonlParams, section: DocumentsParams, spans: Spans) -> So
 
 
 def _passages(
-    params: DocumentsParams, spans: Spans, ids: set[str], left_out: list[str], figures: dict[str, float]
+    params: DocumentsParams, ids: set[str], left_out: list[str], figures: dict[str, float]
 ) -> Iterator[Passage]:
     """Yield the passages of all files in the order of their paths, each title and text once.
 
     ``ids`` gets their ids, ``left_out`` a line a file that could not be read.
     """
+    from harr.datasets.tokens import token_spans  # it loads transformers
+
     folder = Path(params.folder)
     if not folder.is_dir():
         what = "is no folder" if folder.exists() else "is missing"
         raise CorpusError(f"download.documents.folder: {folder} {what}; name the folder of your documents")
+    spans = token_spans(params.tokenizer)
     digests: set[bytes] = set()
     count: Counter[str] = Counter()
 

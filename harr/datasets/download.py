@@ -8,8 +8,7 @@ from reprlib import repr as short
 from tqdm import tqdm
 
 from harr.corpus.passages import Passages, write_passages, write_questions
-from harr.datasets import DATASETS
-from harr.datasets.chunks import Spans
+from harr.datasets import dataset_of
 from harr.datasets.question_checks import count_ungiven, with_sound_answers
 from harr.datasets.splits import divide
 from harr.errors import CorpusError
@@ -19,19 +18,12 @@ from harr.params.download import DatasetParams
 from harr.types import Passage, Question
 
 
-def download(
-    params: DatasetParams,
-    corpus: Path,
-    questions: Path,
-    work: Path,
-    spans: Spans | None = None,
-) -> dict[str, float]:
+def download(params: DatasetParams, corpus: Path, questions: Path, work: Path) -> dict[str, float]:
     """Fetch or make a data set in the folder ``work``, check all of it, then publish ``corpus`` and ``questions``.
 
     No question is in two splits (same text; of a story, same story): training questions that are also validation or
     test questions are left out and counted, and validation questions that are also test questions.
     data/questions/validation.jsonl is empty where none were asked for.
-    ``spans`` finds the tokens of a text, for a data set that is cut into chunks.
 
     Returns:
         Counts of passages and questions, and the mean length of a passage in words; and what the data set counts.
@@ -40,8 +32,8 @@ def download(
         CorpusError: a file is missing or damaged, or a row is wrong; nothing is published.
     """
     shutil.rmtree(work, ignore_errors=True)
-    dataset = DATASETS[params.dataset]
-    source = dataset.load(params, spans) if dataset.cut else dataset.load(params)
+    dataset, section = dataset_of(params)
+    source = dataset.load(section)
     words: list[int] = []
     with bar(source.passages, desc="passages", unit="passage") as stream:
         write_passages(unique_passages(stream, words), work / "corpus", searchable=source.searchable)

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 from tqdm import tqdm
 
-from harr.datasets.chunks import Spans, chunks, prefix
+from harr.datasets.chunks import chunks, prefix
 from harr.datasets.scrape import Pages, scrape
 from harr.datasets.source import Source
 from harr.errors import CorpusError
@@ -40,7 +40,7 @@ class Item:
     split: str = "train"
 
 
-def medquad(params: MedQuADParams, spans: Spans) -> Source:
+def medquad(params: MedQuADParams) -> Source:
     """Return the documents of MedQuAD as chunks, and its questions with the chunks of their document as gold.
 
     Chunks of equal title and text are one passage. A document all of whose chunks stand elsewhere has the document
@@ -68,7 +68,7 @@ def medquad(params: MedQuADParams, spans: Spans) -> Source:
                 gold = _gold_chunks(item.document, chunk_ids[item.document])
                 yield Question(item.id, item.question, (item.answer,), gold, kind=item.kind)
 
-    passages = _passages(params, documents, spans, chunk_ids, figures)
+    passages = _passages(params, documents, chunk_ids, figures)
     return Source(
         passages=passages,
         train=questions("train"),
@@ -213,7 +213,6 @@ def _under(element: ElementTree.Element, path: str) -> str:
 def _passages(
     params: MedQuADParams,
     documents: Mapping[str, Sequence[Item]],
-    spans: Spans,
     chunk_ids: dict[str, list[str]],
     figures: dict[str, float],
 ) -> Iterator[Passage]:
@@ -223,6 +222,9 @@ def _passages(
     if params.scrape:
         pages, counts = scrape((items[0].url for items in documents.values()), params.scrape)
         figures |= counts
+    from harr.datasets.tokens import token_spans  # it loads transformers
+
+    spans = token_spans(params.tokenizer)
     first: dict[bytes, str] = {}
     count = 0
     limit = params.chunk_tokens // 4

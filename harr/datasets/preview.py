@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harr.datasets import DATASETS, dataset_of
-from harr.datasets.chunks import Spans
+from harr.datasets import dataset_of
 from harr.datasets.question_checks import with_sound_answers
 from harr.datasets.splits import Splits, divide
 from harr.params.download import DatasetParams
@@ -51,17 +50,17 @@ class Data:
     left_out: Sequence[str]
 
 
-def read_data(params: DatasetParams, spans: Spans | None = None) -> Data:
+def read_data(params: DatasetParams) -> Data:
     """Return a data set as stage download would write it.
 
-    Nothing is written; no page is scraped. A hub's files come from ``root`` or through the hub's own cache, and its
+    Nothing is written, and no page is fetched. A hub's files come from ``root`` or through the hub's own cache, and its
     passages are not read.
 
     Raises:
         CorpusError: a file is missing or damaged, or a row is wrong.
     """
-    dataset = DATASETS[params.dataset]
-    source = dataset.load(params.model_copy(update={"scrape": None}), spans) if dataset.cut else dataset.load(params)
+    dataset, section = dataset_of(params)
+    source = (dataset.preview or dataset.load)(section)
     ids: set[str] = set()
     contents: dict[str, str] = {}
     for passage in () if dataset.vast else source.passages:
@@ -75,13 +74,13 @@ def read_data(params: DatasetParams, spans: Spans | None = None) -> Data:
     return Data(splits, None if dataset.vast else frozenset(ids), contents, source.figures, source.left_out)
 
 
-def read_split(params: DatasetParams, split: str, spans: Spans | None = None) -> tuple[list[Question], int]:
+def read_split(params: DatasetParams, split: str) -> tuple[list[Question], int]:
     """Return the questions of ``split`` (:func:`read_data`), and how many stage download would leave out of it.
 
     Raises:
         CorpusError: a file is missing or damaged, or a row is wrong.
     """
-    return read_data(params, spans).splits.of(split)
+    return read_data(params).splits.of(split)
 
 
 def preview(params: DatasetParams, split: str, questions: Sequence[Question], left_out: int, examples: int) -> Preview:

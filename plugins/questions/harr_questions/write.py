@@ -18,7 +18,7 @@ def write_questions(params: Params, hops: Sequence[int], out: Path) -> list[str]
         CorpusError: ``out`` exists, or what :func:`harr_questions.author.write_questions_of` raises.
     """
     from harr.builders.generators import build_reader
-    from harr.datasets import DATASETS, open_spans
+    from harr.datasets import dataset_of
     from harr_questions.author import SPLITS, write_questions_of
     from harr_questions.params import WritingParams
     from harr_questions.sift import counted
@@ -26,13 +26,13 @@ def write_questions(params: Params, hops: Sequence[int], out: Path) -> list[str]
     section = params.of_plugin("questions", WritingParams)
     if out.exists():
         raise CorpusError(f"{out} exists and is left as it is: it may hold edits; remove it, or name another --out")
-    found = DATASETS[params.download.dataset]
+    found, own = dataset_of(params.download)
     if found.vast:
         raise ParamsError(
             f"download.dataset {params.download.dataset} has questions; harr questions is for documents and jsonl"
         )
     section = section.model_copy(update={"hops": tuple(hops)}) if hops else section
-    source = found.load(params.download, open_spans(params.download)) if found.cut else found.load(params.download)
+    source = found.load(own)
     every = list(source.passages)
     passages = [passage for passage in every if not source.searchable or source.searchable(passage)]
     writer = build_reader(section.writer, params.seed, PLACES, "plugins.questions.writer")

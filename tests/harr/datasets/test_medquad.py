@@ -38,13 +38,13 @@ def spans(tiny: str) -> Spans:
 
 
 @pytest.fixture
-def load(spans: Spans) -> Callable[..., Any]:
+def load(tiny: str) -> Callable[..., Any]:
     """Download rows, or a folder; figures, passages, questions by id."""
 
     def make(train: list[Any] = TRAIN, test: list[Any] = TEST, **more: Any) -> tuple[Any, ...]:
         if "root" not in more:
             more |= {"train": (write_rows("train.jsonl", train),), "test": (write_rows("test.jsonl", test),)}
-        figures = run(MedQuADParams(dataset="medquad", chunk_tokens=64, **more), spans)
+        figures = run(MedQuADParams(dataset="medquad", tokenizer=tiny, chunk_tokens=64, **more))
         return figures, passages(), {one.id: one for split in ("train", "test") for one in questions(split)}
 
     return make

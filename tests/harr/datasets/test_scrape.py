@@ -14,7 +14,6 @@ from downloading import passages, run, write_rows
 from serving import running
 
 from harr.datasets.scrape import scrape
-from harr.datasets.tokens import token_spans
 from harr.params.download import MedQuADParams, ScrapeParams
 
 ROBOTS = """# harr is welcome, others are not
@@ -211,9 +210,9 @@ def test_medquad_reads_pages_and_falls_back_to_answers(site: Site, tmp_path: Pat
         for name in ("heart", "bone")
     ]
     files = {split: (write_rows(f"{split}.jsonl", [row]),) for split, row in zip(("train", "test"), rows, strict=True)}
-    params = MedQuADParams(dataset="medquad", **files, scrape=settings(tmp_path))
-    figures = run(params, token_spans(tiny))
+    params = MedQuADParams(dataset="medquad", tokenizer=tiny, **files, scrape=settings(tmp_path))
+    figures = run(params)
     assert (figures["pages"], figures["pages_failed"], figures["documents"]) == (1.0, 1.0, 2.0)
     assert [passage.text for passage in passages()] == ["Title The whole page about the heart.", "A bone."]
-    assert run(params, token_spans(tiny))["pages_failed"] == 1.0
+    assert run(params)["pages_failed"] == 1.0
     assert site.count("/heart") == 1 and site.count("/bone") == 2
