@@ -62,18 +62,22 @@ def evaluate(
 @app.command()
 def promote(
     recipe: Recipe = "params.yaml",
+    arm: Annotated[
+        str, Option(metavar="NAME", help="an arm of evaluate.arms (default: the best of the evaluation)")
+    ] = "",
     re_evaluate: Annotated[
         bool, Option("--re-evaluate", help="play the champion again, on the candidate's corpus and questions")
     ] = False,
 ) -> None:
-    """Make the candidate the champion, if the gate allows it.
+    """Make the best arm the champion, trained or not, if the gate allows it.
 
-    The paired interval of their difference must lie above 0. A champion that played on another corpus or other
+    The paired interval of their difference must lie above 0. An arm that needs no training needs no other stage than
+    the index, which is made. A champion that played on another corpus or other
     questions is played again on the candidate's by itself.
     """
     from flows.run import run_promotion
 
-    run_command(lambda: run_promotion(recipe, back=False, again=re_evaluate))
+    run_command(lambda: run_promotion(recipe, back=False, arm=arm, again=re_evaluate))
 
 
 @app.command()

@@ -12,7 +12,7 @@ from harr.errors import CorpusError, HarrError, PromotionRefused
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
 from harr.rag.sources.providers import open_provider
-from tasks.paths import SETTINGS, TRAINED_ON
+from tasks.paths import EVALUATION, SETTINGS, TRAINED_ON
 from tasks.runtime.output import end_of_run
 
 
@@ -75,16 +75,22 @@ def _make_candidate(place: Path, *, by_hand: bool = False) -> str:
         return keep_candidate(params, by_hand=by_hand) if by_hand or has_model(params) else ""
 
 
-def promote(recipe: str, *, back: bool = False, again: bool = False, to: str = "") -> tuple[bool, str]:
-    """Promote the candidate of a recipe or go back; returns whether the champion moved, and what was done or why not."""
+def promote(recipe: str, *, back: bool = False, arm: str = "", again: bool = False, to: str = "") -> tuple[bool, str]:
+    """Promote an arm of a recipe or go back; returns whether the champion moved, and what was done or why not.
+
+    For an ``arm`` the stages run that an untrained one needs, unless an evaluation is there.
+    """
     from tasks.registry.promote import outcome_of
 
     place, params = resolve_recipe(recipe)
     place.mkdir(parents=True, exist_ok=True)
+    if arm and not (place / EVALUATION).exists():
+        with workspace(recipe):
+            reproduce(["download", "embed", "index", "generator"], place, "")
     if not back:
         keep_candidate(place)
     with enter_folder(place):
-        return outcome_of("rollback" if back else "promote", params, again=again, to=to)
+        return outcome_of("rollback" if back else "promote", params, arm=arm, again=again, to=to)
 
 
 def record_runs(recipe: str, *, register: bool = False) -> list[str]:
@@ -109,13 +115,13 @@ def record_runs(recipe: str, *, register: bool = False) -> list[str]:
     return [*lines, *([line] if line else [])]
 
 
-def run_promotion(recipe: str, back: bool, again: bool = False, to: str = "") -> None:
-    """Promote the candidate of a recipe or go back, and say what was done.
+def run_promotion(recipe: str, back: bool, arm: str = "", again: bool = False, to: str = "") -> None:
+    """Promote an arm of a recipe or go back, and say what was done.
 
     Raises:
         PromotionRefused: the champion is kept.
     """
-    moved, message = promote(recipe, back=back, again=again, to=to)
+    moved, message = promote(recipe, back=back, arm=arm, again=again, to=to)
     if not moved:
         raise PromotionRefused(message)
     print(message)

@@ -11,6 +11,7 @@ from flows.doctor.servers import check_mlflow
 from harr.io.files import digest_of, read_jsonl
 from harr.params import Params
 from tasks.paths import trained_folder
+from tasks.registry.gate import arm_of
 from tasks.tracking.client import client_of
 from tasks.tracking.errors import look_up, service
 
@@ -28,6 +29,7 @@ class Version:
     n: int = 0
     model: str = ""
     """The hash of its files."""
+    arm: str = ""
 
 
 def read_versions(root: Path, address: str, params: Params) -> tuple[Version, ...]:
@@ -52,18 +54,19 @@ def _versions(client: Any, params: Params) -> tuple[Version, ...]:
     model, versions = look_up(client.get_registered_model, name), []
     for alias, number in sorted(model.aliases.items()) if model else ():
         version = client.get_model_version(name, number)
-        figures = _figures(client, version.run_id or "", params.headline)
+        arm = arm_of(version)
+        figures = _figures(client, version.run_id or "", arm, params.headline)
         figure = sum(figures) / len(figures) if figures else None
         index, created = version.tags.get("index", ""), version.creation_timestamp / 1000
         facts = alias, str(number), version.run_id or "", index, created, figure, len(figures)
-        versions.append(Version(*facts, version.tags.get("model", "")))
+        versions.append(Version(*facts, version.tags.get("model", ""), arm))
     return tuple(versions)
 
 
-def _figures(client: Any, run: str, headline: str) -> list[float]:
+def _figures(client: Any, run: str, arm: str, headline: str) -> list[float]:
     """Return the figures that promotion compares, one a question; none where the rows cannot be had."""
     with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as folder:
-        rows = read_jsonl(Path(client.download_artifacts(run, "evaluation/trained.jsonl", folder)))
+        rows = read_jsonl(Path(client.download_artifacts(run, f"evaluation/{arm}.jsonl", folder)))
         return [float(row[headline]) for row in rows if row.get(headline) is not None]
     return []
 

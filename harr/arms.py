@@ -13,7 +13,7 @@ TRAINED = "trained"
 """The arm that is what stage train made; all others are compared with it."""
 Rewriting = Literal["", "last_answer", "first_answer", "all_answers", "question_query", "oracle_query"]
 """The rules of ``harr/rag/retrieval/rewritten.py``, by name; empty: none."""
-Ranking = Literal["", "sparse", "hybrid", "mention", "reranked"]
+Ranking = Literal["", "dense", "sparse", "hybrid", "mention", "reranked"]
 """A ranking that is returned as it is; empty: that of the encoder."""
 
 
@@ -64,6 +64,21 @@ class Arm:
     def needs_links(self) -> bool:
         """Return whether it learns by the features of ``retriever.link_features``."""
         return "learns" in self.overrides or self.method == "boosted"
+
+    @property
+    def can_be_served(self) -> bool:
+        """Return whether it searches a corpus without gold, a server, or code of another package."""
+        return not (self.ceiling or self.function or self.search == "reranked")
+
+    @property
+    def reads_vectors(self) -> bool:
+        """Return whether an encoder reads its queries or states; else it searches by words alone."""
+        return self.search in ("", "dense", "hybrid")
+
+    @property
+    def reads_history(self) -> bool:
+        """Return whether an encoder reads the finished hops."""
+        return self.history and not self.search
 
 
 def _rewriting(does: str, prefix: str, search: Ranking, colour: str) -> dict[str, Arm]:

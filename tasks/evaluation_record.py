@@ -13,11 +13,12 @@ from harr.errors import DamagedFile, StaleState
 from harr.io.files import SUMS, digest_of, fingerprint, read_manifest, read_state, sha256
 from harr.params import Params
 from tasks.common import read_vectors_manifest
-from tasks.paths import ADAPTER, EVALUATION, GENERATOR, METRICS, QUESTIONS, TRAINED_ON
+from tasks.paths import ADAPTER, ARMS, EVALUATION, GENERATOR, METRICS, QUESTIONS, TRAINED_ON
 
 PLAYED, FIGURES = "played.json", "figures"
 WORDS = {
     "model": f"the adapter ({ADAPTER})",
+    "arms": f"the other trained arms ({ARMS})",
     "generator": f"the language model ({GENERATOR})",
     "corpus": "the corpus",
     "index": "the vectors",
@@ -41,6 +42,7 @@ def record_game(params: Params) -> dict[str, Any]:
     facts, test = corpus_facts(), QUESTIONS / "test.jsonl"
     return {
         "model": content_of(ADAPTER),
+        "arms": content_of(ARMS),
         "generator": None if params.language_model_learns else content_of(GENERATOR),
         "corpus": facts["identity"],
         "passages": facts["passages"],
@@ -78,11 +80,12 @@ def rules(params: Params) -> dict[str, Any]:
     """Return how a comparison of the rows is made: by which metric, against which arms, with which draws."""
     from harr.evaluate.summary import is_untrained
 
-    table = params.evaluate.arm_table
+    table, asked = params.evaluate.arm_table, params.tracking.baseline
     return {
         "metric": params.headline,
         "baseline": params.baseline,
-        "untrained": [name for name in table if is_untrained(name, table)],
+        "untrained": [asked] if asked else [name for name in table if is_untrained(name, table)],
+        "arms": len(params.proposals),
         "resamples": params.evaluate.resamples,
         "seed": params.seed,
     }

@@ -58,10 +58,10 @@ def plain_name(name: str) -> str:
     return re.sub(r"[^\w\-. /:]", "_", name)
 
 
-def scored_parts(summary: Summary) -> Iterator[tuple[str, Summary, str]]:
-    """Yield the name, summary and leading metric of every setting in which ``trained`` was scored."""
+def scored_parts(summary: Summary, arm: str = TRAINED) -> Iterator[tuple[str, Summary, str]]:
+    """Yield the name, summary and leading metric of every setting in which an arm was scored."""
     for setting, part in parts_of(summary).items():
-        if TRAINED in part["arms"] and (lead := headline(part)) in part["arms"][TRAINED]:
+        if arm in part["arms"] and (lead := headline(part)) in part["arms"][arm]:
             yield setting, part, lead
 
 

@@ -2,10 +2,10 @@
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harr.arms import ARMS, TRAINED, Arm
 from harr.errors import ServiceUnavailable, StaleState
 from harr.io.files import draft, fingerprint, read_state, write_json
 from harr.io.model_folder import FORMAT
@@ -19,68 +19,91 @@ from tasks.runtime.stage import main
 from tasks.tracking.fingerprints import revisions
 from tasks.tracking.inputs import check_settings
 from tasks.tracking.run import Run
+from tasks.trained_runs import trained_runs
 
 if TYPE_CHECKING:
     from harr.embed.encoder import Encoder
 
 
 def merge_adapter(params: Params) -> dict[str, float]:
-    """Write the trained model as a stock folder, models/retriever or models/language_model, checked against the
-    adapter.
+    """Write what was trained as a stock folder, models/retriever or models/language_model, checked against the adapter.
 
-    The other folder says in ``untrained.json`` who played there. A retriever has a tower of queries and one of
-    documents, which is the base encoder, or the trained one of actions; ``merge.towers`` may leave it out.
+    The other folder says in ``untrained.json`` who played there.
     """
-    vectors = read_vectors_manifest()
-    facts = {"index_identity": vectors["identity"], "adapter": content_of(ADAPTER)}
     if params.language_model_learns:
         from harr.merge.language_model import merge_language_model
 
+        facts = {"index_identity": read_vectors_manifest()["identity"], "adapter": content_of(ADAPTER)}
         _note(RETRIEVER, params, {"encoder", "retriever"})
         return merge_language_model(
             ADAPTER, LANGUAGE_MODEL, WORK / "merge", facts=facts, training=training_facts(params)
         )
+    figures = export_arm(params, TRAINED, RETRIEVER)
     _note(LANGUAGE_MODEL, params, {"generator"})
-    return _merge_retriever(params, facts | {"documents": vectors["encoder"]})
+    return figures
 
 
-def _merge_retriever(params: Params, facts: Mapping[str, Any]) -> dict[str, float]:
+def export_arm(params: Params, name: str, out: Path) -> dict[str, float]:
+    """Write an arm as the folder ``out``, which harr.Retriever loads; returns how well its encoder agrees.
+
+    A trained arm has a tower of queries and one of documents, which is the base encoder, or the trained one of actions;
+    ``merge.towers`` may leave it out. An untrained one has the base encoder, which is both, if it reads vectors.
+    """
     from harr.builders.encoder import action_folder, build_encoder, query_section
+    from harr.builders.players import arm_params
     from harr.merge.retriever import ExportedTower, merge
 
+    arm = params.evaluate.arm_table.get(name, ARMS[name])
+    params = arm_params(params, arm)
+    adapter = trained_runs(params).get(name, [ADAPTER])[0] if arm.trained else None
+    vectors = read_vectors_manifest()
     states = query_section(params.encoder, params.retriever.encoder)
     encoder = build_encoder(states)
     # The export encodes states, whose limit may differ from that of passages.
     encoder.limit(params.retriever.max_tokens)
+    if not arm.reads_history:
+        encoder.query_prompt = encoder.plain_prompt
     documents = None
-    if params.merge.towers == "both":
+    if adapter and params.merge.towers == "both":
         actions = build_encoder(params.encoder)
-        documents = ExportedTower(actions, actions.passage_prompt, action_folder(ADAPTER))
+        documents = ExportedTower(actions, actions.passage_prompt, action_folder(adapter))
+    made_from = {"adapter": content_of(adapter)} if adapter else {"base": encoder.identity, "base_model": encoder.name}
     return merge(
-        ExportedTower(encoder, encoder.query_prompt, ADAPTER),
-        RETRIEVER,
+        ExportedTower(encoder, encoder.query_prompt, adapter) if arm.reads_vectors else None,
+        out,
         WORK / "merge",
         documents=documents,
         min_cosine=params.merge.min_cosine,
-        facts={**facts, **loading_facts(params, states, encoder)},
+        facts={
+            "index_identity": vectors["identity"],
+            "documents": vectors["encoder"],
+            **made_from,
+            **loading_facts(params, states, encoder, name, arm),
+        },
     )
 
 
-def loading_facts(params: Params, states: EncoderParams, encoder: "Encoder") -> dict[str, Any]:
-    """Return what a user of the retriever needs to search as in training; no address, and no path.
+def loading_facts(
+    params: Params, states: EncoderParams, encoder: "Encoder", name: str = TRAINED, arm: Arm = ARMS[TRAINED]
+) -> dict[str, Any]:
+    """Return what a user of the retriever needs to search as the arm did; no address, and no path.
 
-    ``retriever`` is that section, ``encoder`` what reads ``states`` in the shape of its section, with its prompts written out; with ``statuses`` a
-    finished hop says FOUND or not.
+    ``retriever`` is that section, ``encoder`` what reads ``states`` in the shape of its section, with its prompts
+    written out; with ``statuses`` a finished hop says FOUND or not.
     """
     single = getattr(params.pipeline, "picks", 0) == 1
     elsewhere = {"encoder", "function", "settings"} | ({"weights"} if params.retriever.fusion == "rrf" else set())
-    prompts = {name: getattr(encoder, name) for name in ("query_prompt", "plain_prompt", "passage_prompt")}
+    prompts = {prompt: getattr(encoder, prompt) for prompt in ("query_prompt", "plain_prompt", "passage_prompt")}
     return {
         "format": FORMAT,
+        "arm": name,
+        "trained": arm.trained,
+        "search": arm.search,
+        "query": arm.query,
+        "history": arm.reads_history,
         "dataset": params.download.dataset,
         "pipeline": params.pipeline.name,
-        **({"trained_on": "single searches: it reads earlier ones, which no training showed it"} if single else {}),
-        "history": True,
+        **({"trained_on": "single searches: it reads earlier ones, which no training showed it"} if single and arm.trained else {}),
         "statuses": params.pipeline.tells_status,
         "towers": params.merge.towers,
         "retriever": params.retriever.model_dump(mode="json", exclude=elsewhere),
@@ -139,8 +162,7 @@ def register_model(run: Run, params: Params) -> str:
     if LOCK.exists():
         check_settings(params, but="merge")
     kind, folder = trained_folder(params)
-    tags = version_tags(params)
-    return register(run, params, kind, folder, EVALUATION, tags, summary())
+    return register(run, params, kind, folder, EVALUATION, version_tags(params, folder), summary())
 
 
 def summary() -> dict[str, Any]:
@@ -155,17 +177,17 @@ def summary() -> dict[str, Any]:
     return figures if "settings" in figures else {**figures, "contrasts": read_state(METRICS / "contrasts.json", again)}
 
 
-def version_tags(params: Params) -> dict[str, str]:
-    """Return the fingerprints of a version: of data, index, parameters, code and game, and the rules of its promotion.
+def version_tags(params: Params, folder: Path) -> dict[str, str]:
+    """Return the tags of the version that a folder of stage merge becomes, with the evaluation that is here.
 
     The expectations that passed are figures of earlier stages, so DVC ties them to the data.
 
     Raises:
-        StaleState: the model in models/ is not the one that was evaluated, or was evaluated with something else.
+        StaleState: the model is not the one that was evaluated, or was evaluated with something else.
     """
-    record, (_, folder) = check_played(params), trained_folder(params)
-    source = read_state(folder / "harr.json", "run `dvc repro -f -s merge`").get("adapter")
-    if record["model"] != source:
+    record, facts = check_played(params), read_state(folder / "harr.json", "run `dvc repro -f -s merge`")
+    source = facts.get("adapter")
+    if facts.get("arm", TRAINED) == TRAINED and record["model"] != source:
         raise StaleState(
             f"{folder} was made of adapter {str(source)[:8]}, but {EVALUATION} was played with {str(record['model'])[:8]}"
             "; run `dvc repro`, or `dvc checkout` for what was there"
@@ -179,20 +201,21 @@ def version_tags(params: Params) -> dict[str, str]:
         "questions": record["questions"],
         "evaluation": same_game(record),
         "rules": json.dumps({**record["rules"], **thresholds}, sort_keys=True),
-        "expectations": json.dumps(count_expectations(params)),
+        "expectations": json.dumps(count_expectations(params, trained=facts.get("trained", True))),
+        "arm": facts.get("arm", TRAINED),
         "params": fingerprint(params.model_dump(mode="json")),
         **revisions(),
     }
 
 
-def count_expectations(params: Params) -> dict[str, float]:
+def count_expectations(params: Params, *, trained: bool = True) -> dict[str, float]:
     """Return how many rules of every suite passed in the run that made this model; 0 where there is no result."""
     suites = {
         "corpus": "download",
         "questions": "download",
         "vectors": "embed",
         "index": "index",
-        filter_suite(params): "filter",
+        **({filter_suite(params): "filter"} if trained else {}),
         "evaluation": "evaluate",
     }
     figures: dict[str, dict[str, Any]] = {stage: {} for stage in suites.values()}

@@ -80,13 +80,19 @@ def play_arms(
 
 
 def arm_runs(params: Params, model: Path | None) -> "list[ArmRun]":
-    """Return the runs of all arms, in order; ``model`` stands for all seeds of ``trained``."""
+    """Return the runs of all arms, in order; ``model`` stands for all seeds of ``trained``, whatever arm it is of."""
+    from harr.builders.fit import facts_of
+    from harr.builders.trained import arm_of
     from harr.evaluate.play import ArmRun
 
-    folders = trained_runs(params) | ({TRAINED: [model]} if model else {})
+    table, folders = dict(params.evaluate.arm_table), dict[str, list[Any]](trained_runs(params))
+    if model and TRAINED in table:
+        facts = facts_of(model)
+        table[TRAINED] = arm_of(facts) if "arm" in facts else table[TRAINED]
+        folders[TRAINED] = [model if table[TRAINED].trained else None]
     return [
         ArmRun(name, arm, number, folder)
-        for name, arm in params.evaluate.arm_table.items()
+        for name, arm in table.items()
         for number, folder in enumerate(folders.get(name, [None]))
     ]
 

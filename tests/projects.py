@@ -1,5 +1,6 @@
 """A project in the folder where a test stands: an index, and trained retrievers whose training is stood in for."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 
+from harr.arms import ARMS as ARM_TABLE
 from harr.embed.encoder import Encoder
 from harr.io.files import digest_of
 from harr.params import Params
 from harr.rag.policies.encoder_adapter import LINK_FEATURES, save_adapter, unfreeze
 from harr.rag.retrieval.links import FEATURES
-from tasks.merge import merge_adapter
-from tasks.paths import ADAPTER
+from tasks.merge import export_arm, merge_adapter
+from tasks.paths import ADAPTER, ARMS
 
 SMOKE = yaml.safe_load((Path(__file__).parents[1] / "recipes/smoke.yaml").read_text())
 WORLD = encyclopaedia(passages=200, train_questions=12, test_questions=12, hops=[2])
@@ -53,10 +55,33 @@ def train_stand_in(share: float) -> dict[str, float]:
     for weight in layers.parameters():
         weight.data += share * weight.data.roll(1, 0)
     save_adapter(layers, encoder, ADAPTER)
-    weights = np.random.default_rng(1).normal(size=len(FEATURES)).astype(np.float32)
-    save_file({name: torch.tensor(one) for name, one in zip(FEATURES, weights, strict=True)}, ADAPTER / LINK_FEATURES)
+    save_term(ADAPTER, 1)
     figures: dict[str, float] = merge_adapter(Params.load())
     return figures
+
+
+def save_term(folder: Path, seed: int) -> None:
+    """Write random weights of the term beside the vector."""
+    weights = np.random.default_rng(seed).normal(size=len(FEATURES)).astype(np.float32)
+    save_file({name: torch.tensor(one) for name, one in zip(FEATURES, weights, strict=True)}, folder / LINK_FEATURES)
+
+
+KINDS = ("bm25", "hybrid", "mention", "frozen", "history", "last_answer", "bm25_all_answers", "infonce", "links_alone")
+"""Arms of every kind besides `trained`: by words, by both, by titles, by vectors, rewriting, and trained."""
+
+
+def export_kinds() -> dict[str, Path]:
+    """Write a folder of every kind in a project that :func:`train_stand_in` trained; what trained the others stands in."""
+    settings = yaml.safe_load(Path("params.yaml").read_text())
+    settings["evaluate"] = {"arms": [*KINDS, "trained"], "seeds": 1}
+    Path("params.yaml").write_text(yaml.safe_dump(settings))
+    folders = {kind: Path("kinds", kind) for kind in KINDS}
+    for number, (kind, out) in enumerate(folders.items()):
+        if ARM_TABLE[kind].trained:
+            shutil.copytree(ADAPTER, ARMS / f"{kind}-0")
+            save_term(ARMS / f"{kind}-0", number)
+        export_arm(Params.load(), kind, out)
+    return folders
 
 
 def register(client: Any, folder: Path, kind: str = "retriever", name: str = "harr-smoke") -> str:

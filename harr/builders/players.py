@@ -8,12 +8,12 @@ from pathlib import Path
 
 import torch
 
-from harr.arms import Arm
+from harr.arms import Arm, Ranking
 from harr.builders.encoder import action_folder, query_section, trained_encoder
 from harr.builders.generators import base_folder, build_local_generator, build_samplers, language_model_folder
 from harr.builders.places import Places
 from harr.builders.retrievers import (
-    dense_policy,
+    arm_retriever,
     fixed_retriever,
     function_retriever,
     open_corpus,
@@ -21,6 +21,7 @@ from harr.builders.retrievers import (
     retriever_function,
     source_retrievers,
     towers_policy,
+    with_rewriting,
 )
 from harr.builders.setup import open_encoder
 from harr.compute.precision import choose_precision
@@ -32,7 +33,6 @@ from harr.index.corpus import Corpus
 from harr.params import Params
 from harr.params.loop import OptimizerParams
 from harr.params.retriever import RetrieverParams
-from harr.rag.retrieval.rewritten import RULES as REWRITES, Rewritten, rewrite_query
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.router import open_sources
 from harr.types import Generator, Question, Retriever
@@ -64,7 +64,7 @@ class Contest:
         """Return section ``retriever`` as an arm plays by it."""
         return arm_params(self.params, arm).retriever
 
-    def search(self, arm: Arm) -> str:
+    def search(self, arm: Arm) -> Ranking:
         """Return the search of an arm that does not learn; where the language model learns all search alike."""
         return self.params.retriever.search if self.params.language_model_learns else arm.search
 
@@ -81,19 +81,13 @@ def _function(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
 
 def _sources(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
     parts = contest.section(arm), contest.answering, contest.corpus, contest.candidates
-    return source_retrievers(contest.params.sources, contest.web, *parts)
+    return with_rewriting(source_retrievers(contest.params.sources, contest.web, *parts), arm)
 
 
 def _reranked(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
     reranker = contest.params.evaluate.reranker
     assert reranker
     return reranked_retriever(contest.section(arm), reranker, contest.answering, contest.corpus, contest.candidates)
-
-
-def _fixed(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
-    return fixed_retriever(
-        contest.section(arm), contest.search(arm), contest.answering, contest.corpus, contest.candidates
-    )
 
 
 def _encoder(contest: Contest, arm: Arm, trained: Path | None) -> Encoder:
@@ -107,19 +101,19 @@ def _towers(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
     return towers_policy(contest.section(arm), _encoder(contest, arm, trained), actions, contest.corpus.passages)
 
 
-def _dense(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
-    parts = contest.section(arm), _encoder(contest, arm, trained), contest.corpus, contest.candidates
-    policy = dense_policy(*parts, history=arm.history, trained=trained)
-    return replace(policy, encoder=for_inference(policy.encoder, contest.dtype))
+def _of_ours(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
+    own = replace(arm, search=contest.search(arm))
+    reads_states = trained and not own.search
+    encoder = for_inference(_encoder(contest, arm, trained), contest.dtype) if reads_states else contest.answering
+    return arm_retriever(own, contest.section(arm), encoder, contest.corpus, contest.candidates, trained)
 
 
 SEARCHERS: Sequence[tuple[Callable[[Contest, Arm, Path | None], object], Make]] = (
     (lambda contest, arm, trained: arm.function, _function),
     (lambda contest, arm, trained: contest.params.sources, _sources),
     (lambda contest, arm, trained: contest.search(arm) == "reranked" and contest.params.evaluate.reranker, _reranked),
-    (lambda contest, arm, trained: contest.search(arm), _fixed),
     (lambda contest, arm, trained: trained and action_folder(trained), _towers),
-    (lambda contest, arm, trained: True, _dense),
+    (lambda contest, arm, trained: True, _of_ours),
 )
 """What searches for an arm: the first whose condition holds."""
 
@@ -152,8 +146,7 @@ def open_players(
 
         def player(arm: Arm, trained: Path | None) -> Retriever:
             make = next(make for fits, make in SEARCHERS if fits(contest, arm, trained))
-            searcher = make(contest, arm, trained)
-            return Rewritten(searcher, rewrite_query(REWRITES[arm.query])) if arm.query else searcher
+            return make(contest, arm, trained)
 
         yield player
 

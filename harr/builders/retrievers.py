@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from harr.arms import Arm
 from harr.builders.encoder import action_folder, trained_encoder
 from harr.builders.fit import check_trained
 from harr.builders.places import Places
@@ -39,6 +40,7 @@ from harr.rag.retrieval.links import Links
 from harr.rag.retrieval.mention import MentionRetriever
 from harr.rag.retrieval.passage_graph import PassageGraph
 from harr.rag.retrieval.reranked import Reranked
+from harr.rag.retrieval.rewritten import RULES as REWRITES, Rewritten, rewrite_query
 from harr.rag.scoring.reranker import open_reranker
 from harr.types import Retriever
 
@@ -74,8 +76,34 @@ def _map_corpus(places: Places) -> tuple[Passages, Vectors]:
     return passages, Vectors.of(passages, places.vectors)
 
 
+def arm_retriever(
+    arm: Arm,
+    section: RetrieverParams,
+    encoder: Encoder | None,
+    corpus: Corpus,
+    candidates: str,
+    trained: Path | None = None,
+) -> Retriever:
+    """Return what searches for an arm, in an evaluation as where it is served.
+
+    ``encoder`` reads its queries or states, None where it reads words alone; ``trained`` is as in :func:`dense_policy`.
+    """
+    searcher: Retriever
+    if arm.search:
+        searcher = fixed_retriever(section, arm.search, encoder, corpus, candidates)
+    else:
+        assert encoder
+        searcher = dense_policy(section, encoder, corpus, candidates, history=arm.history, trained=trained)
+    return with_rewriting(searcher, arm)
+
+
+def with_rewriting(searcher: Retriever, arm: Arm) -> Retriever:
+    """Return a searcher that is handed the query as the rule of an arm writes it, if it has one."""
+    return Rewritten(searcher, rewrite_query(REWRITES[arm.query])) if arm.query else searcher
+
+
 def fixed_retriever(
-    section: RetrieverParams, search: str, encoder: Encoder, corpus: Corpus, candidates: str
+    section: RetrieverParams, search: str, encoder: Encoder | None, corpus: Corpus, candidates: str
 ) -> Retriever:
     """Return one that does not learn and sees the current query alone: ``dense``, ``sparse``, ``hybrid``, ``mention``; or
     what ``retriever.function`` makes of it.
@@ -86,9 +114,14 @@ def fixed_retriever(
     """
     if search == "mention":
         return MentionRetriever(corpus.index, corpus.passages, corpus.mentions(), section.k, candidates)
-    sparse = BM25Retriever(corpus.index, corpus.passages, section.k, candidates)
+    retriever: Retriever
+    retriever = sparse = BM25Retriever(corpus.index, corpus.passages, section.k, candidates)
+    if search == "sparse" and not section.function:
+        return retriever
+    assert encoder
     dense = replace(dense_policy(section, encoder, corpus, candidates, history=False), fusion=DENSE)
-    retriever: Retriever = dense if search == "dense" else sparse
+    if search == "dense":
+        retriever = dense
     if search == "hybrid":
         fusion = fusion_of("hybrid", section.fusion, section.weights)
         retriever = HybridRetriever(dense, sparse, fusion, k=section.k, depth=section.pool)

@@ -1,21 +1,23 @@
-"""A trained retriever in an application: what stage merge left, over an index that stages embed and index made.
+"""An arm as a retriever in an application: a folder of it, over an index that stages embed and index made.
 
-It searches as ``harr.rag.policies.dense.DensePolicy`` does within the pipeline, since it is one; the folder says how
+It is built by what evaluation plays (:func:`harr.builders.retrievers.arm_retriever`); the folder says how it searches
 (harr.json), and no parameter file is needed.
 """
 
 import asyncio
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from harr.arms import Arm
 from harr.builders.encoder import trained_encoder
 from harr.builders.places import Places
-from harr.builders.retrievers import dense_policy, open_corpus
+from harr.builders.retrievers import arm_retriever, open_corpus
+from harr.embed.encoder import Encoder
 from harr.errors import IndexMismatch, ModelError, ParamsError, one_line
 from harr.index.corpus import Corpus
 from harr.io.files import read_json
@@ -24,18 +26,17 @@ from harr.params import Params
 from harr.params.embed import EncoderParams
 from harr.params.index import IndexParams
 from harr.params.retriever import RetrieverParams
-from harr.rag.policies.dense import DensePolicy
 from harr.services.model_registry import is_registered, local_folder
-from harr.types import Hop, Passage, Question, Retrieval, Search
+from harr.types import Hop, Passage, Question, Retrieval, Retriever, Search
 
 
 class TrainedRetriever:
-    """A retriever that answers searches with passages of its corpus. Use it with ``with``, or :meth:`close` it.
+    """An arm that answers searches with passages of its corpus. Use it with ``with``, or :meth:`close` it.
 
     Several threads may ask it; it answers one after the other.
     """
 
-    def __init__(self, policy: DensePolicy, *, statuses: bool = False, opened: ExitStack | None = None) -> None:
+    def __init__(self, policy: Retriever, *, statuses: bool = False, opened: ExitStack | None = None) -> None:
         """Take a policy; ``statuses``: whether its states say FOUND of a hop; ``opened``: what :meth:`close` closes."""
         self.policy = policy
         self.statuses = statuses
@@ -44,7 +45,7 @@ class TrainedRetriever:
 
     @classmethod
     def load(cls, folder: str | Path, index: str | Path | AbstractContextManager[Corpus] = ".") -> "TrainedRetriever":
-        """Open a trained retriever.
+        """Open a retriever, trained or not.
 
         Args:
             folder: what stage merge wrote, models/retriever, wherever it lies now; or a model of MLflow's registry,
@@ -66,7 +67,7 @@ class TrainedRetriever:
         facts, section = read_facts(place)
         with ExitStack() as opened:
             corpus = opened.enter_context(_corpus_of(project) if isinstance(index, str | Path) else index)
-            policy = trained_policy(facts, section, place, corpus, project)
+            policy = open_retriever(facts, section, place, corpus, project)
             return cls(policy, statuses=facts["statuses"], opened=opened.pop_all())
         raise AssertionError
 
@@ -198,7 +199,7 @@ def _corpus_of(project: Path) -> AbstractContextManager[Corpus]:
 
 
 def read_facts(folder: Path) -> tuple[dict[str, Any], RetrieverParams]:
-    """Return harr.json of a trained retriever, and the section in it.
+    """Return harr.json of a retriever, and the section in it.
 
     Raises:
         ModelError: this version reads no such file, or the folder is of another method.
@@ -214,7 +215,7 @@ def read_facts(folder: Path) -> tuple[dict[str, Any], RetrieverParams]:
         )
     if facts.get("format") != FORMAT:
         raise ModelError(
-            f"{path} has format {facts.get('format', 1)}, and {FORMAT} is read, which says how the retriever searches; "
+            f"{path} has format {facts.get('format', 1)}, and {FORMAT} is read, which says which arm it is; "
             "run `dvc repro -f -s merge`"
         )
     try:
@@ -225,17 +226,37 @@ def read_facts(folder: Path) -> tuple[dict[str, Any], RetrieverParams]:
         ) from None
 
 
-def trained_policy(
-    facts: dict[str, Any], section: RetrieverParams, folder: Path, corpus: Corpus, project: Path
-) -> DensePolicy:
-    """Return what a trained retriever searches a corpus with; ``facts`` and ``section`` are of :func:`read_facts`.
+def arm_of(facts: Mapping[str, Any]) -> Arm:
+    """Return the record of the arm that a folder is of, as far as it says how the arm searches."""
+    return Arm("", **{name: facts[name] for name in ("trained", "search", "query", "history")})
+
+
+def searches_words(facts: Mapping[str, Any], section: RetrieverParams) -> bool:
+    """Return whether a retriever asks the full-text index; ``facts`` and ``section`` are of :func:`read_facts`."""
+    return (facts["search"] or section.search) != "dense"
+
+
+def open_retriever(
+    facts: dict[str, Any],
+    section: RetrieverParams,
+    folder: Path,
+    corpus: Corpus,
+    project: Path,
+    prepare: Callable[[Encoder], Encoder] = lambda encoder: encoder,
+) -> Retriever:
+    """Return what searches a corpus; ``facts`` and ``section`` are of :func:`read_facts`.
+
+    ``prepare`` is handed the encoder, where there is one.
 
     Raises:
         IndexMismatch: another encoder embedded the passages.
     """
     _check_vectors(corpus, facts, folder, project)
-    encoder = trained_encoder(EncoderParams(model=str(folder), **facts["encoder"]), folder)
-    return dense_policy(section, encoder, corpus, "corpus", history=facts["history"], trained=folder)
+    arm = arm_of(facts)
+    encoder = None
+    if arm.reads_vectors:
+        encoder = prepare(trained_encoder(EncoderParams(model=str(folder), **facts["encoder"]), folder))
+    return arm_retriever(arm, section, encoder, corpus, "corpus", folder if arm.trained else None)
 
 
 def _check_vectors(corpus: Corpus, facts: dict[str, Any], folder: Path, project: Path) -> None:

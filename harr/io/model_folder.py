@@ -28,8 +28,8 @@ KNOWN_MODULES = ("sentence_transformers.", "pylate.models.Dense.Dense")
 UNLOADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError)
 """What the libraries raise for a model that cannot be loaded."""
 
-FORMAT = 2
-"""Version of a retriever's harr.json, as stage merge writes it; older ones do not say how it searches."""
+FORMAT = 3
+"""Version of a retriever's harr.json; older ones do not say which arm it is."""
 QUERY, DOCUMENT = "query", "document"
 """The towers of a folder that holds two: each is a model folder of its own."""
 ROUTER_FILE = "router_config.json"

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from huggingface_hub import ModelCardData
 
+from harr.arms import ARMS
 from harr.rag.policies.state import state_text
 from harr.types import Hop, Question, Search
 
@@ -51,6 +52,14 @@ QUERIES_ALONE = """\
 Passages are embedded by its base encoder, {base_model}; this model has no tower of documents."""
 
 
+SEARCHES = """\
+```python
+import harr
+
+with harr.Retriever.load("{name}", index="PROJECT") as retriever:
+    [passages] = retriever.search(["Who founded Acme?"])
+```"""
+"""The usage of an arm that nobody trained; ``PROJECT`` is the folder with the corpus."""
 USAGE = """\
 It was trained on *states*: a query together with what is known already. A bare query is another text to it.
 
@@ -109,11 +118,17 @@ def usage(facts: Mapping[str, Any], name: str = HERE) -> str:
 
     A retriever of `harr bridge`, which was never trained on states, reads plain queries.
     """
+    if not facts.get("trained", True):
+        return SEARCHES.format(name=name)
     load = f'from sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer("{name}")\n'
     if "retriever" not in facts:
         return f'```python\n{load}vectors = model.encode_query(["Who founded Acme?"])\n```'
     style, search = facts["retriever"]["state"], _example(facts)
-    arguments = [*_arguments(search, style), "tokenizer=model.tokenizer"]
+    arguments = [
+        *_arguments(search, style),
+        *([] if facts["history"] else ["history=False"]),
+        "tokenizer=model.tokenizer",
+    ]
     arguments.append(f"max_tokens={facts['retriever']['max_tokens']}")
     if facts.get("encoder", {}).get("query_prompt"):
         arguments.append('prompt=model.prompts["query"]')
@@ -155,8 +170,11 @@ def _arguments(search: Search, style: str) -> list[str]:
 
 
 def purpose(facts: Mapping[str, Any]) -> str:
-    """Return the purpose of a merged model from its harr.json: queries for an index of its base, or two towers."""
+    """Return the purpose of a retriever from its harr.json: what the untrained arm is, queries for an index of its base,
+    or two towers."""
     base = facts["base_model"]
+    if not facts.get("trained", True):
+        return f"It is the arm {facts['arm']}, which {ARMS[facts['arm']].says}; nothing was trained."
     if "positions" not in facts:
         return (
             "`encode_query` reads states for an index that was built with the base encoder,\n"

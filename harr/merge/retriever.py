@@ -1,4 +1,4 @@
-"""Stage merge: fold the trained adapter into its encoder and save a stock sentence-transformers folder."""
+"""The folder of a retriever: what was trained is folded into its encoder, a stock sentence-transformers folder."""
 
 import shutil
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class ExportedTower:
 
 
 def merge(
-    queries: ExportedTower,
+    queries: ExportedTower | None,
     out: Path,
     work: Path,
     *,
@@ -56,8 +56,8 @@ def merge(
     """Merge the adapters into their encoders and publish the model folder ``out``.
 
     With ``documents`` it holds two towers, ``query`` and ``document``, each a whole model folder, combined by
-    sentence-transformers' ``Router``; else it is the model of queries. harr.json holds that of the queries' adapter and
-    ``facts``. The folder is reloaded from disk and compared with the adapters on probe texts before it is published.
+    sentence-transformers' ``Router``; else it is the model of queries. Without ``queries`` it holds no model: words are
+    searched alone. harr.json holds that of the queries' adapter and ``facts``. The folder is reloaded from disk and compared with the adapters on probe texts before it is published.
 
     Returns:
         The lowest and mean cosine between adapter and merged model, and the number of probes; those of the documents'
@@ -66,10 +66,10 @@ def merge(
     Raises:
         ModelError: an adapter belongs to another base, or the reloaded model disagrees with it.
     """
-    assert queries.adapter is not None
+    adapter = queries.adapter if queries else None
     adapter_vectors = {}
     with draft(work / "retriever", out) as folder:
-        towers = {QUERY: (queries, folder / QUERY if documents else folder)}
+        towers = {QUERY: (queries, folder / QUERY if documents else folder)} if queries else {}
         if documents:
             towers[DOCUMENT] = (documents, folder / DOCUMENT)
         for name, (tower, place) in towers.items():
@@ -81,14 +81,14 @@ def merge(
             _check_weights(place)
         if documents:
             write_router(folder)
-        harr_json = {**read_json(queries.adapter / "harr.json"), **facts}
-        card = {"title": "A retriever trained by harr", "what": purpose(harr_json), "use": usage(harr_json)}
+        harr_json = {**(read_json(adapter / "harr.json") if adapter else {}), **facts}
+        card = {"title": "A retriever of harr", "what": purpose(harr_json), "use": usage(harr_json)}
         write_text(folder / "README.md", model_card("retriever", harr_json, **card))
         for name in (LINK_FEATURES, TREES):
-            if (queries.adapter / name).exists():
-                shutil.copy(queries.adapter / name, folder / name)
+            if adapter and (adapter / name).exists():
+                shutil.copy(adapter / name, folder / name)
         write_json(folder / "harr.json", harr_json)
-        return _compare_vectors(folder, adapter_vectors, min_cosine)
+        return _compare_vectors(folder, adapter_vectors, min_cosine) if queries else {}
 
 
 def _compare_vectors(folder: Path, expected: Mapping[str, NDArray[np.float32]], min_cosine: float) -> dict[str, float]:

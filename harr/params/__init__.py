@@ -93,6 +93,13 @@ class Params(Section):
         return ["mentions"] * any(arm.search == "mention" for arm in self.evaluate.arm_table.values())
 
     @property
+    def proposals(self) -> list[str]:
+        """Return the arms that can be champion: those that search the corpus by what harr itself has, and no ceiling."""
+        if self.language_model_learns or self.sources or self.train.positions:
+            return ["trained"]
+        return [name for name, arm in self.evaluate.arm_table.items() if arm.can_be_served]
+
+    @property
     def baseline(self) -> str:
         """Return the arm that `trained` is compared with: what it was before training."""
         if not self.language_model_learns:

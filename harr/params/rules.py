@@ -178,6 +178,13 @@ def arms_go_with_the_method(params: "Params") -> None:
         )
 
 
+def the_arm_that_is_asked_is_played(params: "Params") -> None:
+    """The gate asks an arm that has rows."""
+    asked, arms = params.tracking.baseline, params.evaluate.arm_table
+    if asked and asked not in arms:
+        raise ValueError(f"tracking.baseline {asked} is not in evaluate.arms ({', '.join(arms)}); add it there")
+
+
 def queries_are_there_to_rewrite(params: "Params") -> None:
     """Arms that rewrite queries play where there are queries, and an oracle where somebody resolves them."""
     pipeline, generator = params.pipeline, params.generator
@@ -300,6 +307,7 @@ RULES: tuple[Callable[["Params"], None], ...] = (
     language_model_can_learn,
     validation_has_questions,
     arms_go_with_the_method,
+    the_arm_that_is_asked_is_played,
     queries_are_there_to_rewrite,
     thoughts_are_there_to_read,
     a_state_is_there_to_hide,

@@ -39,6 +39,8 @@ class TrackingParams(Section):
     metric: Metric = ""
     """Metric that decides a promotion, a measure maybe as ir-measures names it (``nDCG@10``); if empty, the term of
     reward.terms with the largest weight, of equal ones the first by name."""
+    baseline: str = ""
+    """Arm of evaluate.arms that a champion may not be behind; if empty, the best that needs no training."""
     min_questions: Positive = 100
     """Minimum number of questions in the comparison that a promotion goes by."""
     conditions: dict[Dotted, Plain] = Field({})

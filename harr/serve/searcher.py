@@ -1,4 +1,4 @@
-"""A corpus that stays, and the model that reads queries for it, which is changed between two batches."""
+"""A corpus that stays, and the retriever that searches it, which is changed between two batches."""
 
 import secrets
 import threading
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from harr.builders.encoder import build_encoder
 from harr.builders.places import Places
 from harr.builders.retrievers import dense_policy, open_corpus
-from harr.builders.trained import read_facts, trained_policy
+from harr.builders.trained import open_retriever, read_facts, searches_words
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
+from harr.embed.encoder import Encoder
 from harr.embed.inference import faster_dtype, for_inference
 from harr.errors import ModelError, ParamsError
 from harr.index.corpus import Corpus
@@ -34,7 +35,7 @@ from harr.params.index import IndexParams
 from harr.params.retriever import RetrieverParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.state import reads
-from harr.types import Question, Retrieval, Search
+from harr.types import Question, Retrieval, Retriever, Search
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 
@@ -57,7 +58,8 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The passages, or the vector of a text; ``version``: of the model; ``reads``: the fields of its states."""
+    """The passages, or the vector of a text; ``version``: of the model; ``reads``: the fields of its states, empty
+    where it writes none."""
 
     version: str
     reads: str = ""
@@ -70,7 +72,7 @@ class Serving:
     """A model that answers, and what it searches."""
 
     corpus: Corpus
-    policy: DensePolicy
+    policy: Retriever
     frozen: Callable[[], DensePolicy]
     statuses: bool
     version: str
@@ -100,9 +102,9 @@ class Searcher:
         self.serving: Serving | None = None
 
     def load(self, folder: Path, version: str) -> None:
-        """Let a trained retriever answer from the next batch on; may be called from another thread.
+        """Let a retriever answer from the next batch on; may be called from another thread.
 
-        A corpus that the stages rebuilt is opened with it.
+        A corpus that the stages rebuilt is opened with it, and the index of words where it is the first to ask it.
 
         Raises:
             ModelError, IndexMismatch, DamagedFile: as :meth:`TrainedRetriever.load`; the old model stays, over
@@ -111,8 +113,11 @@ class Searcher:
         place, manifests = folder.resolve(), self._read_manifests()
         facts, section = read_facts(place)
         with ExitStack() as opened:
+            words = searches_words(facts, section)
             current = self.serving.corpus if self.serving and manifests in (self._made, ()) else None
-            corpus = current or self._open(section, opened)
+            if current and words and isinstance(current.index, VectorScan):
+                current = None
+            corpus = current or self._open(opened, words=words)
             serving = self._serving(facts, section, place, corpus, version)
             with self._answering:
                 self.serving = serving
@@ -121,7 +126,7 @@ class Searcher:
                     self._opened, self._made = opened.pop_all(), manifests
 
     def open_candidate(self, folder: Path, version: str) -> Serving:
-        """Return another trained retriever over the corpus that is open; it answers nobody.
+        """Return another retriever over the corpus that is open; it answers nobody.
 
         Raises:
             ModelError, IndexMismatch: it cannot search that corpus.
@@ -130,10 +135,10 @@ class Searcher:
         facts, section = read_facts(place)
         if (now := self.serving) is None:
             raise ParamsError("no model is loaded yet")
-        if section.search != "dense" and isinstance(now.corpus.index, VectorScan):
+        if searches_words(facts, section) and isinstance(now.corpus.index, VectorScan):
             raise ModelError(
-                f"{folder} searches by words (retriever.search {section.search}), and next to a model that searches by "
-                "vectors alone no words are open"
+                f"{folder} searches by words ({facts['search'] or section.search}), and next to a model that searches "
+                "by vectors alone no words are open"
             )
         return self._serving(facts, section, place, now.corpus, version)
 
@@ -162,21 +167,23 @@ class Searcher:
             answers: list[Answer] = [Answer(now.version)] * len(asks)
             for model in {ask.model for ask in asks}:
                 policy = now.policy if model in TRAINED else now.frozen()
-                version, fields = now.version if model in TRAINED else BASE, reads(policy.style, policy.history)
+                dense = policy if isinstance(policy, DensePolicy) else now.frozen()
+                version = now.version if model in TRAINED else BASE
+                fields = reads(dense.style, dense.history) if dense is policy else ""
                 positions = [at for at, ask in enumerate(asks) if ask.model == model]
                 searches = [(at, ask.wanted) for at in positions if isinstance((ask := asks[at]).wanted, Search)]
                 texts = [(at, ask.wanted) for at in positions if isinstance((ask := asks[at]).wanted, str)]
                 if searches:
-                    explored = model == "explored"
-                    chosen_by = replace(policy, sampling=self._draws, keep=self._keep) if explored else policy
+                    explored = model == "explored" and dense is policy
+                    chosen_by = replace(dense, sampling=self._draws, keep=self._keep) if explored else policy
                     retrievals = chosen_by.retrieve([item for _, item in searches])
                     for (at, _), item in zip(searches, retrievals, strict=True):
                         answers[at] = Answer(version, fields, found=item)
                 if texts:
                     inputs = [text for _, text in texts]
-                    vectors = policy.encode(inputs) if model in TRAINED else self._documents(policy, inputs)
+                    vectors = dense.encode(inputs) if model in TRAINED else self._documents(dense, inputs)
                     for (at, _), vector in zip(texts, vectors, strict=True):
-                        answers[at] = Answer(version, vector=tuple(vector[: policy.vectors.width].tolist()))
+                        answers[at] = Answer(version, vector=tuple(vector[: dense.vectors.width].tolist()))
             return answers
 
     def ids(self, rows: Sequence[int]) -> tuple[str, ...]:
@@ -197,10 +204,10 @@ class Searcher:
         """Let go of the index."""
         self._opened.close()
 
-    def _open(self, section: RetrieverParams, opened: ExitStack) -> Corpus:
+    def _open(self, opened: ExitStack, *, words: bool) -> Corpus:
         places, settings = Places.of_project(self.project), self.project / "params.yaml"
         searched = Params.load(settings).index if settings.exists() else IndexParams()
-        if searched.uri or section.search != "dense":
+        if searched.uri or words:
             corpus = opened.enter_context(open_corpus(searched, places))
             corpus.index.connection.patience = PATIENCE_SECONDS
             return corpus
@@ -213,22 +220,22 @@ class Searcher:
     def _serving(
         self, facts: dict[str, Any], section: RetrieverParams, place: Path, corpus: Corpus, version: str
     ) -> Serving:
-        policy = self._cast(trained_policy(facts, section, place, corpus, self.project))
+        policy = open_retriever(facts, section, place, corpus, self.project, self._cast)
         policy.retrieve([Search(Question("", "warm"), "warm")])
         frozen = cache(partial(self._frozen, facts, section, place, corpus))
         return Serving(corpus, policy, frozen, facts["statuses"], version, place, time.time())
 
-    def _cast(self, policy: DensePolicy) -> DensePolicy:
+    def _cast(self, encoder: Encoder) -> Encoder:
         if self._dtype == "auto":
-            self._dtype = "bfloat16" if faster_dtype(policy.encoder) == torch.bfloat16 else "float32"
-        return replace(policy, encoder=for_inference(policy.encoder, getattr(torch, self._dtype)))
+            self._dtype = "bfloat16" if faster_dtype(encoder) == torch.bfloat16 else "float32"
+        return for_inference(encoder, getattr(torch, self._dtype))
 
     def _frozen(self, facts: dict[str, Any], section: RetrieverParams, folder: Path, corpus: Corpus) -> DensePolicy:
         tower = folder / DOCUMENT
         name = str(tower) if tower.is_dir() else facts["base_model"]
-        encoder = build_encoder(EncoderParams(model=name, **facts["encoder"]))
+        encoder = self._cast(build_encoder(EncoderParams(model=name, **facts["encoder"])))
         alone = section.model_copy(update={"link_features": False})
-        return self._cast(dense_policy(alone, encoder, corpus, "corpus", history=False))
+        return dense_policy(alone, encoder, corpus, "corpus", history=False)
 
     def _documents(self, policy: DensePolicy, texts: Sequence[str]) -> NDArray[np.float32]:
         return policy.encoder.encode(texts, prompt=policy.encoder.passage_prompt)

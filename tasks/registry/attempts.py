@@ -1,8 +1,8 @@
 """How often one test set was used: every further candidate is tested at a stricter level, until the set is used up.
 
 Of many equal candidates one in forty beats the champion by luck where each is tested at one-sided 2.5 %. So the level
-is spent: the j-th different candidate that is compared on the same questions is tested at ``ALPHA / (j (j + 1))``.
-That sums to ALPHA over all that may come. It is alpha-spending for tests that arrive one by one, the online Bonferroni
+is spent: the j-th different candidate that is compared on the same questions is tested at ``ALPHA / (j (j + 1))``,
+divided by the number of arms that it was the best of. That sums to ALPHA over all that may come. It is alpha-spending for tests that arrive one by one, the online Bonferroni
 procedure (Foster and Stine 2008, "Alpha-investing"; for the family-wise error Tian and Ramdas 2021, arXiv 1910.04900):
 by the union bound the chance that any candidate without merit is promoted is at most ALPHA, whatever their number. It
 holds as far as candidates are not fitted to the test questions; a verdict reveals only yes or no.
@@ -36,22 +36,22 @@ def note(client: Any, version: Any) -> None:
         client.set_registered_model_tag(version.name, _tag(version), json.dumps([*past, mark]))
 
 
-def level(number: int) -> float:
-    """Return the one-sided level of the ``number``-th attempt.
+def level(number: int, arms: int = 1) -> float:
+    """Return the one-sided level of the ``number``-th attempt, of one of so many ``arms``.
 
-    >>> [level(j) for j in (1, 2, 4)], round(sum(map(level, range(1, 10_000))), 4)
-    ([0.0125, 0.004166666666666667, 0.00125], 0.025)
+    >>> [level(j) for j in (1, 2, 4)], round(sum(map(level, range(1, 10_000))), 4), level(1, arms=5)
+    ([0.0125, 0.004166666666666667, 0.00125], 0.025, 0.0025)
     """
-    return ALPHA / (number * (number + 1))
+    return ALPHA / (number * (number + 1) * arms)
 
 
-def draws(number: int, resamples: int) -> int:
-    """Return how many draws an interval of that level needs, at least those that the rules ask for.
+def draws(tail: float, resamples: int) -> int:
+    """Return how many draws an interval needs that leaves out ``tail``, at least those that the rules ask for.
 
-    >>> draws(1, 10_000), draws(10, 10_000)
+    >>> draws(level(1), 10_000), draws(level(10), 10_000)
     (10000, 44000)
     """
-    return max(resamples, round(BEYOND / level(number)))
+    return max(resamples, round(BEYOND / tail))
 
 
 def _read_past(client: Any, version: Any) -> tuple[list[str], str]:

@@ -1,11 +1,11 @@
 """The alias ``candidate`` for a model that no stage has just made here: DVC took it from its cache or a remote."""
 
 from harr.errors import CorpusError
-from harr.io.files import SUMS, check_sums
+from harr.io.files import SUMS, check_sums, digest_of
 from harr.params import Params
 from tasks.merge import summary, version_tags
 from tasks.paths import EVALUATION, trained_folder
-from tasks.registry.register import CANDIDATE, find_registered, hashes, propose, register
+from tasks.registry.register import CANDIDATE, find_registered, propose, register, results_of
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import look_up, service
 from tasks.tracking.inputs import check_settings
@@ -41,7 +41,8 @@ def keep_candidate(params: Params, *, by_hand: bool = False) -> str:
     name = params.tracking.registered_model
     with service():
         client = open_client(params)
-        existing = find_registered(client, name, hashes(params, kind, folder, EVALUATION), folder)
+        facts = {"kind": kind, "model": digest_of(folder), "results": results_of(params, EVALUATION)}
+        existing = find_registered(client, name, facts, folder)
         if existing:
             before = look_up(client.get_model_version_by_alias, name, CANDIDATE)
             if not propose(client, name, existing, by_hand=by_hand):
@@ -50,7 +51,7 @@ def keep_candidate(params: Params, *, by_hand: bool = False) -> str:
             same = before and str(before.version) == str(existing.version)
             return "" if same else f"candidate of {name} is version {existing.version}: the model in {folder}"
     check_settings(params)
-    tags, figures = version_tags(params), summary()
+    tags, figures = version_tags(params, folder), summary()
     with tracked_run("register", params) as run:
         version = register(run, params, kind, folder, EVALUATION, tags, figures)
         run.tag(version=version)

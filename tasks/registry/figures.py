@@ -17,27 +17,28 @@ import harr, mlflow
 
 # searches, and writes states by itself; index: a project's folder
 retriever = harr.Retriever.load("{uri}", index=".")
-# encode_query reads states, encode_document passages
-model = mlflow.sentence_transformers.load_model("{uri}")
-# predict(texts) is encode_query
+# predict(questions) gives their passages
 service = mlflow.pyfunc.load_model("{uri}")
+# of an arm with vectors: encode_query reads states, encode_document passages
+model = mlflow.sentence_transformers.load_model("{uri}")
 ```
 
 `harr pull {uri} DIR` downloads the folder and checks every hash."""
 
 
-def figure_tags(summary: Summary) -> dict[str, str]:
-    """Return the leading figures in a line each: of ``trained``, of what it began as, and of the strongest arm without
-    training, with what ``trained`` gains over these.
+def figure_tags(summary: Summary, own: str) -> dict[str, str]:
+    """Return the leading figures in a line each: of the arm that a version is, of what it began as, and of the strongest
+    arm without training, with what ``trained`` gains over these.
 
     Args:
         summary: metrics/evaluate.json, with metrics/contrasts.json as ``contrasts``.
+        own: the arm.
     """
     tags = {}
-    for setting, part, lead in scored_parts(summary):
+    for setting, part, lead in scored_parts(summary, own):
         before = f"{setting}: " if setting else ""
-        gains, _ = comparisons(part, lead)
-        for name, arm in _arms(part, lead).items():
+        gains = comparisons(part, lead)[0] if own == TRAINED else {}
+        for name, arm in _arms(part, lead, own).items():
             cell = part["arms"][arm][lead]
             line = f"{arm}: {label(lead)} {_with_interval(lead, cell, 'mean')}, n {cell['n']}"
             line += f", {runs(cell['seeds'])}" if cell["seeds"] else ""
@@ -68,10 +69,10 @@ def _cut_lines(lines: list[str], most: int) -> Iterator[str]:
         yield line
 
 
-def _arms(part: Summary, lead: str) -> dict[str, str]:
+def _arms(part: Summary, lead: str, own: str) -> dict[str, str]:
     """Return the arms of the tags, by the name of the tag."""
     arms = {
-        "figure": TRAINED,
+        "figure": own,
         "figure before training": baseline_of(part),
         "figure of the best simple arm": rival_of(part, lead, ARMS),
     }

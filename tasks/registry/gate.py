@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from harr.arms import TRAINED
+from harr.arms import ARMS, TRAINED
 from harr.errors import DamagedFile, IndexMismatch, ParamsError, PromotionRefused
 from harr.io.files import fingerprint, read_json, read_jsonl, sha256
 from harr.params.functions import function_of
@@ -33,6 +33,7 @@ ASKS = "takes MLflow's client, the candidate, its gains and the settings, and re
 """What a function of ``tracking.conditions`` does."""
 FACTS = {
     "kind": "kind",
+    "arm": "arm",
     "corpus": "corpus",
     "passages": "passages of the corpus",
     "trained_on": "corpus that it was trained on",
@@ -60,6 +61,8 @@ def judge(
 ) -> Verdict:
     """Compare the candidate with the champion, or what it began as (``baseline``), and with the best untrained arm.
 
+    A first champion that nobody trained is compared with the latter alone.
+
     Args:
         client: of MLflow.
         candidate: a model version; its ``rules`` say what decides.
@@ -75,29 +78,28 @@ def judge(
     rules = rules_of(candidate)
     same = champion is None or champion.tags.get("evaluation") == candidate.tags.get("evaluation")
     again = champion is not None and replay is not None
-    rival, arm = (champion, TRAINED) if champion else (candidate, rules["baseline"])
-    own = rows_of(client, candidate, TRAINED, rules["baseline"], *rules["untrained"])
-    ours = own[TRAINED]
-    theirs = replay() if again and replay else rows_of(client, champion, arm)[arm] if champion else own[arm]
+    arm = arm_of(candidate)
+    began = rules["baseline"] if arm not in ARMS or ARMS[arm].trained else arm
+    rival, other = (champion, arm_of(champion)) if champion else (candidate, began)
+    own = rows_of(client, candidate, arm, began, *rules["untrained"])
+    ours = own[arm]
+    theirs = replay() if again and replay else rows_of(client, champion, other)[other] if champion else own[other]
     wrong = faults(ours, theirs)
     number = attempts.number_of(client, candidate)
-    draws = {"resamples": attempts.draws(number, rules["resamples"]), "seed": rules["seed"]}
-    draws["tail"] = attempts.level(number)
+    tail = attempts.level(number, rules["arms"])
+    draws = {"resamples": attempts.draws(tail, rules["resamples"]), "seed": rules["seed"], "tail": tail}
     gains_over = partial(_gains, draws, ours)
     gains = {} if wrong else gains_over(theirs)
-    against = f"champion {champion.version}" if champion else f"its own arm {rules['baseline']} (no champion yet)"
-    lacking = [
-        f"version {version.version} has no rows of arm {name}; add {name} to evaluate.arms and run `dvc repro`"
-        for version, name, rows in ((candidate, TRAINED, ours), (rival, arm, theirs))
-        if not rows
-    ]
+    against = "no champion yet" if other == arm else f"its own arm {other} (no champion yet)"
+    against = f"champion {champion.version}" if champion else against
+    lacking = _lacking((candidate, arm, ours), (rival, other, theirs)) or [wrong] * bool(wrong)
     conditions = [
         _new(candidate, champion),
         _comparable(candidate, champion, same=same, again=again),
-        _gain(rules["metric"], gains, lacking or ([wrong] if wrong else [])),
+        _gain(rules["metric"], gains, lacking, first=not champion and other == arm),
         _untrained(rules["metric"], ours, {name: own[name] for name in rules["untrained"]}, gains_over),
         _enough(rules, gains),
-        _attempts(number, candidate),
+        _attempts(number, tail),
         _history(past, champion),
         _same_rules(rules, champion),
         _expectations(candidate),
@@ -105,8 +107,13 @@ def judge(
         *_ask_functions(client, candidate, gains, rules["conditions"], foreign),
     ]
     facts = {words: candidate.tags.get(tag, "none recorded") for tag, words in FACTS.items()}
-    level = f"{100 * (1 - 2 * attempts.level(number)):.5g}"
+    level = f"{100 * (1 - 2 * tail):.5g}"
     return Verdict(candidate.name, str(candidate.version), against, tuple(conditions), gains, facts, level)
+
+
+def arm_of(version: Any) -> str:
+    """Return the arm of an evaluation that a version is."""
+    return str(version.tags.get("arm", TRAINED))
 
 
 def rules_of(version: Any) -> dict[str, Any]:
@@ -116,11 +123,12 @@ def rules_of(version: Any) -> dict[str, Any]:
         PromotionRefused: it was registered without, as by an older harr, or they cannot be read.
     """
     try:
-        rules = {"conditions": {}, "untrained": [], **json.loads(version.tags["rules"])}
+        rules = {"conditions": {}, "untrained": [], "arms": 1, **json.loads(version.tags["rules"])}
         kinds = {
             "metric": str,
             "baseline": str,
             "untrained": list,
+            "arms": int,
             "resamples": int,
             "seed": int,
             "min_questions": int,
@@ -167,10 +175,19 @@ def faults(ours: Sequence[Row], theirs: Sequence[Row]) -> str:
     return ""
 
 
+def _lacking(*sides: tuple[Any, str, list[Row]]) -> list[str]:
+    """Return which of the versions has no rows of its arm."""
+    return [
+        f"version {version.version} has no rows of arm {name}; add {name} to evaluate.arms and run `dvc repro`"
+        for version, name, rows in sides
+        if not rows
+    ]
+
+
 def _new(candidate: Any, champion: Any | None) -> Condition:
-    now = f"champion is {champion.version}" if champion else "no champion yet"
+    now = f"champion is {champion.version} ({arm_of(champion)})" if champion else "no champion yet"
     differs = champion is None or champion.version != candidate.version
-    return Condition("new", now, "a candidate that is not the champion already", differs)
+    return Condition("new", f"{arm_of(candidate)}, {now}", "a candidate that is not the champion already", differs)
 
 
 def _comparable(candidate: Any, champion: Any | None, *, same: bool, again: bool) -> Condition:
@@ -196,15 +213,20 @@ def _corpus(version: Any) -> str:
     return (corpus[:8] or "unknown") + (f" ({int(passages):,} passages)" if passages else "")
 
 
-def _gain(metric: str, gains: Gains, lacking: Sequence[str]) -> Condition:
-    """Ask that the paired interval of the metric that decides lies above 0: over questions, for these two models."""
-    needed = "an interval that lies above 0"
+def _gain(metric: str, gains: Gains, lacking: Sequence[str], *, first: bool) -> Condition:
+    """Ask that the paired interval of the metric that decides lies above 0: over questions, for these two models.
+
+    A ``first`` champion that nobody trained has nothing to gain over.
+    """
+    needed = "measured" if first else "an interval that lies above 0"
     if lacking:
         return Condition("gain", "; ".join(lacking), needed, False)
     if metric not in gains:
         state = f"not measured in {metric}, which decides; it has {', '.join(gains)}"
         return Condition("gain", state, needed, False)
     gain = gains[metric]
+    if first:
+        return Condition("gain", f"no champion, and nothing was trained: {metric} measured", needed, True)
     state = f"{metric} {gain['gain']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
     return Condition("gain", state, needed, gain["low"] > 0)
 
@@ -240,10 +262,9 @@ def _enough(rules: Mapping[str, Any], gains: Gains) -> Condition:
     return Condition("questions", f"{count}", f"at least {least} (tracking.min_questions)", count >= least)
 
 
-def _attempts(number: int, candidate: Any) -> Condition:
+def _attempts(number: int, tail: float) -> Condition:
     """Ask that the test questions were not used too often (tasks/registry/attempts.py), and say how often."""
-    one_sided = attempts.level(number)
-    state = f"number {number} on these questions, tested at one-sided {one_sided:.2g} of {attempts.ALPHA}"
+    state = f"number {number} on these questions, tested at one-sided {tail:.2g} of {attempts.ALPHA}"
     needed = f"at most {attempts.MOST}; then other test questions (download.seed, or a new file)"
     return Condition("attempt", state, needed, number <= attempts.MOST)
 

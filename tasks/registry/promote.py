@@ -11,15 +11,19 @@ from harr.params import Params
 from harr.report.promotion import table
 from harr.services.model_registry import CHAMPION
 from tasks.registry.attempts import note
-from tasks.registry.gate import Row, judge
+from tasks.registry.gate import Row, arm_of, judge
 from tasks.registry.history import PREVIOUS, PROMOTED, champions, move
+from tasks.registry.proposal import propose_arm
 from tasks.registry.register import CANDIDATE, ROLLED_BACK
 from tasks.registry.replay import replay_of
 from tasks.runtime.output import width
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import done_once, look_up, service, uploading
 from tasks.tracking.execution import is_alive, machine, process_name, this_process
+from tasks.tracking.fingerprints import user
 
+PROMOTED_BY = "promoted_by"
+"""The tag of a champion with who made it that."""
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
 FIRST = "`harr promote` makes one"
 HOLDER = re.compile(r"\(((\w+)-\d+-\d+)\)$")
@@ -27,28 +31,32 @@ HOLDER = re.compile(r"\(((\w+)-\d+-\d+)\)$")
 
 
 def outcome_of(
-    what: Literal["promote", "rollback"], params: Params, *, again: bool = False, to: str = ""
+    what: Literal["promote", "rollback"], params: Params, *, arm: str = "", again: bool = False, to: str = ""
 ) -> tuple[bool, str]:
     """Return whether the alias moved, and a line on why: a refusal is an answer, not a failure."""
     try:
-        return True, promote(params, again=again) if what == "promote" else rollback(params, to=to)
+        return True, promote(params, arm=arm, again=again) if what == "promote" else rollback(params, to=to)
     except PromotionRefused as refusal:
         return False, str(refusal)
 
 
-def promote(params: Params, *, again: bool = False) -> str:
-    """Move ``champion`` to the candidate if the gate lets it through; returns what was done.
+def promote(params: Params, *, arm: str = "", again: bool = False) -> str:
+    """Move ``champion`` to an arm of the table, or the candidate, if the gate lets it through; returns what was done.
 
-    The conditions are printed, and kept as ``promotion.html`` with the candidate's run, refused or not. A champion of
+    Without an ``arm`` it is the best one (:func:`tasks.registry.proposal.propose_arm`). The conditions are printed, and kept as ``promotion.html`` with the candidate's run, refused or not. A champion of
     another game is played on the candidate's first, and one of the same game where this is asked for (``again``).
 
     Raises:
         PromotionRefused: no candidate, or a condition of the gate does not hold.
     """
+    proposed = propose_arm(params, arm)
     with service():
         client, name = open_client(params), params.tracking.registered_model
         with lock_promotion(client, name):
-            candidate = look_up(client.get_model_version_by_alias, name, CANDIDATE)
+            if proposed:
+                candidate = client.get_model_version(name, proposed)
+            else:
+                candidate = look_up(client.get_model_version_by_alias, name, CANDIDATE)
             champion = look_up(client.get_model_version_by_alias, name, CHAMPION)
             if candidate is None:
                 mend = "run `dvc repro`, or `harr record --register` for the model in models/"
@@ -60,13 +68,17 @@ def promote(params: Params, *, again: bool = False) -> str:
                 note(client, candidate)
             with uploading("promotion.html"):
                 client.log_text(candidate.run_id, verdict.page, "promotion.html")
-            print(f"{table(verdict.conditions, width())}\nkept as promotion.html with run {candidate.run_id}")
+            print(f"{table(verdict.conditions, min(width(), 80))}\nkept as promotion.html with run {candidate.run_id}")
             if verdict.refusal:
                 raise PromotionRefused(f"{verdict.refusal}; the alias stays where it is")
             if champions(client, name) != past:  # a champion that is played again may take longer than LEASE_SECONDS
                 raise PromotionRefused(f"another champion of {name} was made meanwhile; run `harr promote` again")
-            outcome = f"version {candidate.version} of {name} against {verdict.against}: {verdict.conditions[2].found}"
+            outcome = (
+                f"version {verdict.version} of {name} ({arm_of(candidate)}) against {verdict.against}: "
+                f"{verdict.conditions[2].found}"
+            )
             client.set_model_version_tag(name, candidate.version, PROMOTED, outcome)
+            client.set_model_version_tag(name, candidate.version, PROMOTED_BY, user())
             move(client, name, str(candidate.version), past)
     return f"promoted: {outcome}"
 

@@ -1,6 +1,6 @@
 """New versions in the MLflow registry, and the alias ``candidate``, which names the model in models/.
 
-A version carries a model that MLflow loads, the rows of its evaluation, its figures and its fingerprints. The same
+A version is an arm of an evaluation, and carries a model that MLflow loads, the rows of its evaluation, its figures and its fingerprints. The same
 model with the same evaluation is one version, however often it is registered.
 """
 
@@ -18,7 +18,7 @@ from harr.io.model_folder import check_publishable
 from harr.merge.card import plain_facts, purpose
 from harr.params import Params
 from harr.services.model_registry import LOADABLE
-from tasks.evaluation_record import PLAYED, rules
+from tasks.evaluation_record import PLAYED
 from tasks.headline import evaluation_note, headline_figures
 from tasks.paths import AUDITS, INPUTS, LOCK, SETTINGS, WORK
 from tasks.registry.figures import describe, figure_tags
@@ -32,7 +32,7 @@ LINEAGE = "lineage"
 """The folder of a version's run with what its model was made from."""
 ROLLED_BACK = "rolled_back"
 """The tag of a version that was champion and was taken back; only a person makes it the candidate again."""
-DESCRIPTIONS = {"retriever": "Query encoders trained by harr", "language_model": "Language models trained by harr"}
+DESCRIPTIONS = {"retriever": "Retrievers of harr", "language_model": "Language models trained by harr"}
 SAME = ("kind", "model", "results", "evaluation", "index", "corpus", "expectations", "rules")
 """Tags by which two versions are one: what it is, showed and must show, whatever code and machine made it."""
 AROUND = WORK / "merge" / "mlmodel"
@@ -47,8 +47,10 @@ def register(
     evaluation: Path,
     tags: Mapping[str, str],
     summary: Summary,
+    *,
+    proposes: bool = True,
 ) -> str:
-    """Make a version from a model folder and its evaluation, and the candidate; returns the version's number.
+    """Make a version from a model folder and its evaluation; returns the version's number.
 
     A version of the same model and evaluation is taken as it is.
 
@@ -57,9 +59,10 @@ def register(
         params: the section tracking names the registered model.
         kind: what was trained; the files are kept under this name. A retriever becomes a model that MLflow loads.
         folder: safetensors and json of the model.
-        evaluation: folder with the rows of the arms, their audits and what they were played with; the rows of
-            ``trained`` and of the arms without training are kept, and the other two.
-        tags: fingerprints of data, index, code and evaluation; those of the model and of the environment are added.
+        evaluation: folder with the rows of the arms, their audits and what they were played with, which are kept.
+        tags: the arm, and fingerprints of data, index, code and evaluation; those of the model and of the environment
+            are added.
+        proposes: whether it becomes the candidate.
         summary: metrics/evaluate.json with contrasts; its leading figures stand on the version and on the parent run.
 
     Raises:
@@ -74,18 +77,18 @@ def register(
     run.headline(headline_figures(summary), evaluation_note(summary))
     run.send()
     name, rows = params.tracking.registered_model, _rows(params, evaluation)
-    facts = {**hashes(params, kind, folder, evaluation), **tags}
+    facts = {"kind": kind, "model": digest_of(folder), "results": results_of(params, evaluation), **tags}
     with service():
         existing = find_registered(run.client, name, facts, folder)
         version = existing or _make(run, params, folder, rows, facts, summary)
-        propose(run.client, name, version)
+        if proposes:
+            propose(run.client, name, version)
     return str(version.version)
 
 
-def hashes(params: Params, kind: str, folder: Path, evaluation: Path) -> dict[str, str]:
-    """Return the hashes that identify a model and its evaluation, as tags."""
-    rows = {name: sha256(path) for name, path in _rows(params, evaluation).items()}
-    return {"kind": kind, "model": digest_of(folder), "results": fingerprint(rows)}
+def results_of(params: Params, evaluation: Path) -> str:
+    """Return the hash that identifies an evaluation: of the files that a version keeps of it."""
+    return fingerprint({name: sha256(path) for name, path in _rows(params, evaluation).items()})
 
 
 def find_registered(client: Any, name: str, facts: Mapping[str, str], folder: Path) -> Any | None:
@@ -145,9 +148,9 @@ def _make(
         done_once(run.client.create_registered_model, name, description=DESCRIPTIONS[kind])
     environment = hashlib.sha256(installed.encode()).hexdigest()
     source = f"{run.client.get_run(run.run_id).info.artifact_uri}/{kind}"
-    all_tags = {**facts, "environment": environment, **figure_tags(summary)}
+    all_tags = {**facts, "environment": environment, **figure_tags(summary, facts.get("arm", TRAINED))}
     version = run.client.create_model_version(name, source, run_id=run.run_id, tags=all_tags, await_creation_for=0)
-    what = f"Trained by harr {__version__}: a {'retriever' if kind == 'retriever' else 'language model'}. "
+    what = f"By harr {__version__}: a {'retriever' if kind == 'retriever' else 'language model'}. "
     what += purpose(plain_facts(read_json(folder / "harr.json"))) if kind == "retriever" else ""
     described = describe(summary, what.strip(), name, str(version.version), loads=kind == "retriever")
     run.client.update_model_version(name, version.version, described)
@@ -177,6 +180,6 @@ def _artifacts(client: Any, run_id: str, folder: str) -> Iterator[str]:
 
 def _rows(params: Params, evaluation: Path) -> dict[str, Path]:
     """Return the files of an evaluation that a version keeps, by name."""
-    arms = dict.fromkeys((TRAINED, params.baseline, *rules(params)["untrained"]))
+    arms = dict.fromkeys((TRAINED, params.baseline, *params.evaluate.arm_table))
     names = (*(f"{arm}.jsonl" for arm in arms), AUDITS, PLAYED)
     return {name: evaluation / name for name in names if (evaluation / name).exists()}

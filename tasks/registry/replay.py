@@ -17,12 +17,12 @@ from tasks.play import draw_test_questions, play_arms, with_arms
 from tasks.registry.gate import Row, record_of
 from tasks.tracking.errors import uploading
 
-PLAYER = ("state", "max_tokens")
-"""What belongs to a model in section retriever: it was trained to read states in this way."""
+PLAYER = ("state", "max_tokens", "search", "fusion", "weights", "link_features", "learns")
+"""What belongs to a champion in section retriever: how it reads states and ranks, not how much it returns."""
 
 
 def replay_of(client: Any, params: Params, candidate: Any, champion: Any) -> Callable[[], list[Row]]:
-    """Return a call that plays the champion as ``trained`` on the candidate's questions, corpus and index.
+    """Return a call that plays the champion in place of ``trained`` on the candidate's questions, corpus and index.
 
     The rows are kept with the candidate's run, under ``gate``.
 

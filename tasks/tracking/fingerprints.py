@@ -1,5 +1,6 @@
 """Fingerprints: which code, data and environment a run or a model version was made with."""
 
+import getpass
 import platform
 import subprocess
 from importlib import metadata
@@ -21,6 +22,12 @@ def revisions() -> dict[str, str]:
         "harr.edited": edited if commit else "unknown: no git repository",
         "harr.dvc_lock": sha256(lock) if lock.exists() else "none",
     }
+
+
+def user() -> str:
+    """Return who works here: the name and mail of git's configuration, or else the account."""
+    name, mail = _git("config", "user.name"), _git("config", "user.email")
+    return " ".join(filter(None, (name, f"<{mail}>" if mail else ""))) or getpass.getuser()
 
 
 def requirements() -> str:

@@ -45,7 +45,7 @@ class MentionRetriever:
             raise CorpusError("the arm mention goes by titles, and no passage has one; leave it out of evaluate.arms")
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """Answer all searches: one search of BM25, and two reads of passages."""
+        """Answer all searches: one search of BM25, and two reads of passages; a score is 1 / rank."""
         return distributed.main_process_only(lambda: self._retrieve(searches))
 
     def _retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
@@ -56,7 +56,12 @@ class MentionRetriever:
         chosen = [self._best(search, ranking[search.query]) for search in searches]
         rows = sorted({row for best in chosen for row in best})
         passage_of = dict(zip(rows, self.passages.take(rows), strict=True))
-        return [Retrieval(tuple(passage_of[row] for row in best)) for best in chosen]
+        return [
+            Retrieval(
+                tuple(passage_of[row] for row in best), scores=tuple(1 / rank for rank in range(1, len(best) + 1))
+            )
+            for best in chosen
+        ]
 
     def _rankings(self, queries: Sequence[str], filled: Sequence[Sequence[int]]) -> list[list[int]]:
         """Return the rows of every query, best first."""

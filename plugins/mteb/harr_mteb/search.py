@@ -41,7 +41,7 @@ class MtebSearch:
         place = Path(folder)
         if (place / "harr.json").exists():
             facts, section = read_facts(place)
-            if section.link_features:
+            if section.link_features or facts["search"] or facts["query"]:
                 raise ModelError(
                     f"{folder} ranks by more than a vector, which mteb's search cannot tell; `harr evaluate` plays it"
                 )

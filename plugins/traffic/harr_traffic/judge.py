@@ -48,12 +48,18 @@ def replayed(log: Path, model: str, project: Path) -> "Replayed":
         HarrError: as :func:`replay_log`.
     """
     from harr.builders.trained import TrainedRetriever
+    from harr.errors import ModelError
+    from harr.rag.policies.dense import DensePolicy
     from harr.serve.log import read_log
     from harr_traffic.replay import replay
 
     searches, outcomes = read_log(log)
     searches = _not_learnt(searches, project)
     with TrainedRetriever.load(model, index=project) as retriever:
+        if not isinstance(retriever.policy, DensePolicy):
+            raise ModelError(
+                f"{model} does not rank by vectors, so it has no chances to be judged by; name one that does"
+            )
         return replay(retriever.policy, searches, outcomes)
 
 

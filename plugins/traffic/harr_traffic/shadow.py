@@ -22,7 +22,7 @@ from harr.serve.observer import Answered
 from harr.serve.searcher import Serving
 from harr.serve.service import RetrieverService
 from harr.services.model_registry import CACHE
-from harr.types import Retrieval
+from harr.types import Retrieval, Retriever
 from harr_traffic.shadows import SHADOWS, Shadowed
 
 ROOM = 1000
@@ -138,14 +138,18 @@ class Shadow:
         if (candidate := self.serving) is None:
             return 0
         searches = [replace(one.body.search(statuses=candidate.statuses), k=len(one.found.passages)) for one in part]
-        policy = replace(candidate.policy, frozen=True, _cache={})  # remembers the vectors of this batch
-        states, state_of = unique(policy.write_states(searches)[0])
-        states_UD = torch.from_numpy(policy.encode(states))
+        policy: Retriever = candidate.policy
+        chances: list[float | None] = [None] * len(part)
+        if isinstance(policy, DensePolicy):
+            policy = replace(policy, frozen=True, _cache={})  # remembers the vectors of this batch
+            states, state_of = unique(policy.write_states(searches)[0])
+            states_UD = torch.from_numpy(policy.encode(states))
         with self._searcher.pause_answers(candidate.corpus) as ours:
             if not ours:
                 return 0
             found = policy.retrieve(searches)
-            chances = _chances(policy, states_UD, torch.from_numpy(state_of), [one.found for one in part])
+            if isinstance(policy, DensePolicy):
+                chances = _chances(policy, states_UD, torch.from_numpy(state_of), [one.found for one in part])
         for one, own, logprob in zip(part, found, chances, strict=True):
             chosen = tuple(passage.id for passage in own.passages)
             self._log.append(SHADOWS, Shadowed(one.id, now(), candidate.version, chosen, logprob))

@@ -99,6 +99,8 @@ pipeline: {name: pick}, generator: {kind: none}, evaluate: {arms: [last_answer, 
     -> evaluate.arms last_answer rewrites queries, and pipeline pick searches for the question alone; leave it
 pipeline: {name: search_r1}, generator: {kind: function, function: "a:b"}, evaluate: {arms: [bm25_oracle_query, trained]}
     -> evaluate.arms bm25_oracle_query needs queries whose pronouns are resolved, which pipeline search_r1
+tracking: {baseline: bm25}, evaluate: {arms: [frozen, trained]}
+    -> tracking.baseline bm25 is not in evaluate.arms \(frozen, trained\); add it there
 evaluate: {arms: [frozen], occlusion: true} -> evaluate.occlusion plays the arm trained again; add trained to
     evaluate.arms
 train: {method: agent}, pipeline: {name: search_r1}, generator: {kind: local, model: m}, filter: {keep: all},

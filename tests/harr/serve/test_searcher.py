@@ -3,17 +3,21 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from encyclopaedia import encyclopaedia
 from indexed import index_world
 
+from harr.arms import ARMS
+from harr.builders.players import open_players
 from harr.datasets.download import download
-from harr.errors import IndexMismatch
+from harr.errors import IndexMismatch, ModelError
 from harr.params import Params
 from harr.params.download import FunctionDatasetParams
 from harr.serve.searcher import Ask, Searcher
 from harr.types import Question, Search
-from tasks.paths import CORPUS, QUESTIONS, RETRIEVER, WORK
+from tasks.merge import export_arm
+from tasks.paths import CORPUS, PLACES, QUESTIONS, RETRIEVER, WORK
 
 
 def best(searcher: Searcher) -> list[str]:
@@ -46,4 +50,34 @@ def test_another_corpus_is_opened_with_the_next_load(
     assert not searcher.has_changed(), "a stage is at work"
     searcher.load(RETRIEVER, "4")
     assert best(searcher) == after
+    searcher.close()
+
+
+def test_an_arm_that_searches_words_draws_nothing_and_leaves_vectors_to_the_base_encoder(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shutil.copytree(project, tmp_path / "project"))
+    export_arm(Params.load(), "bm25", Path("bm25"))
+    searcher = Searcher(Path(), "float32")
+    searcher.load(RETRIEVER, "1")
+    search, scan = Search(Question("", "Who?"), "Who founded it?", k=3), searcher.serving.corpus
+    [frozen, vector] = searcher.answer([Ask("frozen", search), Ask("frozen", "Acme")])
+    with pytest.raises(ModelError, match=r"bm25 searches by words \(sparse\), and next to a model that searches by"):
+        searcher.open_candidate(Path("bm25"), "2")
+    searcher.load(Path("bm25"), "2")
+    assert searcher.serving.corpus is not scan, "which has no words"
+    best, drawn, still, text = searcher.answer(
+        [Ask("champion", search), Ask("explored", search), Ask("frozen", search), Ask("champion", "Query: Acme")]
+    )
+    assert best.found and drawn.found and (best.version, best.reads) == ("2", "")
+    assert best.found.passages == drawn.found.passages and (drawn.found.pool, drawn.found.logprob) == ((), None)
+    assert (still.version, still.reads) == ("base", "lines") and still.found.passages == frozen.found.passages
+    assert best.found.passages != still.found.passages
+    with open_players(Params.load(), PLACES, [], candidates="corpus") as player:
+        own = player(ARMS["frozen"], None)
+        np.testing.assert_allclose(text.vector, own.encode(["Query: Acme"])[0], atol=1e-5)
+        assert best.found.passages == player(ARMS["bm25"], None).retrieve([search])[0].passages
+    assert len(vector.vector) == len(text.vector)
+    searcher.load(RETRIEVER, "1")
+    assert searcher.answer([Ask("explored", search)])[0].found.logprob is not None
     searcher.close()

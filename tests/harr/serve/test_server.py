@@ -20,14 +20,17 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from projects import register
+from projects import export_kinds, register
 
 from harr.corpus.passages import read_questions
+from harr.params import Params
 from harr.params.servers import ServerParams
 from harr.rag.sources.retrieve import RetrieveClient
 from harr.services.model_registry import open_registry, registry_address
 from harr.types import Hop, Search
 from tasks.paths import QUESTIONS, RETRIEVER
+from tasks.registry.history import champions, move
+from tasks.registry.promote import rollback
 
 ROOT = Path(__file__).parents[3]
 pytestmark = [pytest.mark.services, pytest.mark.timeout(900)]  # imports alone take a minute on a busy machine
@@ -181,27 +184,38 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_the_champion_is_followed_without_a_failed_request_and_outlives_a_kill(
+def test_a_champion_of_every_kind_is_followed_without_a_failed_request_and_outlives_a_kill(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each is promoted over the one before, and taken back."""
     monkeypatch.chdir(project)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")
     client, champion = open_registry(registry_address(Path())), f"models:/{NAME}@champion"
     client.search_experiments()
-    assert [register(client, one) for one in (RETRIEVER, Path("second"))] == ["1", "2"]
-    client.set_registered_model_alias(NAME, "champion", "1")
+    folders = {"trained": RETRIEVER} | export_kinds()
+    versions = {register(client, folder): kind for kind, folder in reversed(folders.items())}
+    last = list(versions)[-1]
+    client.delete_registered_model_alias(NAME, "champion")
+    move(client, NAME, last, [])
     with started(project, "--model", champion) as server:
         with Load(server, 4) as load:
-            wait_for(lambda: load.versions[-1:] == ["1"])
-            found = {"1": server.ids()}
-            for version in ("2", "1", "2"):  # a promotion, a rollback, and a promotion
-                client.set_registered_model_alias(NAME, "champion", version)
-                wait_for(lambda version=version: load.versions[-1:] == [version])  # type: ignore[misc]
-                ids = server.ids()
-                assert found.setdefault(version, ids) == ids
-        wait_for(lambda: server.client.get("/health").json()["changes"] == 3)
-        assert found["1"] != found["2"]
+            changes = 0
+
+            def follow(version: str) -> list[str]:
+                wait_for(lambda: load.versions[-1:] == [version])
+                return server.ids()
+
+            found = {last: follow(last)}
+            for version in reversed(list(versions)[:-1]):
+                move(client, NAME, version, champions(client, NAME))
+                found[version] = follow(version)
+                rollback(Params.load())
+                assert follow(last) == found[last], versions[version]
+                changes += 2
+        assert len({tuple(ids) for ids in found.values()}) > len(folders) / 2
         assert not load.failures
+        move(client, NAME, "2", champions(client, NAME))
+        wait_for(lambda: server.client.get("/health").json()["changes"] == changes + 1)
         server.process.send_signal(signal.SIGKILL)
     with started(project, "--model", champion, MLFLOW_TRACKING_URI="http://127.0.0.1:9") as server:
         assert server.client.get("/health").json()["version"] == "2"

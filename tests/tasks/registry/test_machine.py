@@ -83,18 +83,19 @@ class Project(RuleBasedStateMachine):
         patch(registration, "done_once", lambda call, *values, **named: call(*values, **named))
         for module in (registration, promotion, replay):
             patch(module, "uploading", lambda name: nullcontext())
+        patch(promotion, "propose_arm", lambda params, arm: "")
         patch(promotion, "lock_promotion", lambda client, name: nullcontext())
         patch(registration, "requirements", lambda: "a==1\n")
         patch(registration, "write_mlmodel", lambda around, folder: write_json(around / "MLmodel", {}))
         for name in ("figure_tags", "headline_figures", "plain_facts"):
-            patch(registration, name, lambda told: {})
+            patch(registration, name, lambda *given: {})
         for name in ("describe", "evaluation_note", "purpose"):
             patch(registration, name, lambda *given, **named: "")
         patch(candidate, "tracked_run", lambda stage, params: nullcontext(Reported(client)))
         patch(candidate, "check_settings", lambda params: None)
         patch(candidate, "summary", dict)
         patch(merge, "revisions", dict)
-        patch(merge, "count_expectations", lambda params: {"corpus": 5.0})
+        patch(merge, "count_expectations", lambda params, trained: {"corpus": 5.0})
         patch(replay, "fetch", self.fetched)
         patch(replay, "play_arms", self.played_again)
         patch(replay, "draw_test_questions", lambda params, path: [])

@@ -1,4 +1,4 @@
-"""A registered retriever is a model to MLflow: both flavours give the vectors of the folder, and a server answers."""
+"""A registered retriever is a model to MLflow: it finds passages, also behind MLflow's server, and its encoder loads."""
 
 import json
 import os
@@ -12,11 +12,15 @@ import mlflow
 import numpy as np
 import pytest
 from exported import export_moved
+from projects import make_project
 from sentence_transformers import SentenceTransformer
 from servers import Server, free_port
 
+import harr
 from harr.io.files import read_json
+from harr.params import Params
 from harr.services.model_registry import LOADABLE
+from tasks.merge import export_arm
 from tasks.registry.mlmodel import write_mlmodel
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # mlflow.pyfunc warns of its own types
@@ -44,7 +48,7 @@ def cosine(found: Any, wanted: Any) -> float:
 
 
 @pytest.mark.parametrize("towers", ["both", "query"])
-def test_both_flavours_give_the_vectors_of_the_folder(
+def test_the_encoder_gives_the_vectors_of_the_folder(
     towers: str, tmp_path_factory: pytest.TempPathFactory, tiny: str
 ) -> None:
     kept = keep(tmp_path_factory, tiny, towers)
@@ -53,40 +57,33 @@ def test_both_flavours_give_the_vectors_of_the_folder(
     loaded = mlflow.sentence_transformers.load_model(str(kept))
     assert cosine(loaded.encode_query(TEXTS), queries) >= 0.9999
     assert cosine(loaded.encode_document(TEXTS), documents) >= 0.9999
-    model = mlflow.pyfunc.load_model(str(kept))
-    assert cosine(model.predict(TEXTS), queries) >= 0.9999, "as it stands a prediction is a query"
-    tower = {"task": "document", "prompt_name": "document"}
-    assert cosine(model.predict(TEXTS, params=tower), documents) >= 0.9999
     assert cosine(queries, documents) < 0.99, "the towers, or their prompts, differ"
-    (example,) = model.input_example
-    assert example.endswith("\nQuery: Where was she born?") and model.predict(model.input_example).shape == (1, 64)
-    assert model.predict(TEXTS).dtype == np.float32
 
 
 def test_mlflow_reads_what_stands_in_the_file_and_no_file_can_run_code(kept: Path) -> None:
     model = mlflow.models.Model.load(str(kept / "MLmodel"))
     assert set(model.flavors) == {"python_function", "sentence_transformers"}
     assert [one["type"] for one in model.get_input_schema().to_dict()] == ["string"]
-    assert model.signature.outputs.to_dict()[0]["tensor-spec"]["dtype"] == "float32"
-    assert {one.name: one.default for one in model.get_params_schema().params} == {
-        "task": "query",
-        "prompt_name": "query",
-    }
     assert "code" not in model.flavors["python_function"] and not (kept / "code").exists()
     assert model.mlflow_version == mlflow.__version__
     names = [path.name for path in kept.rglob("*") if path.is_file()]
     assert {Path(name).suffix for name in names} == {".safetensors", ".json", ".yaml", ".txt", ".md", ""}
     assert [name for name in names if not Path(name).suffix] == ["MLmodel"], "yaml, too"
     pinned = (kept / "requirements.txt").read_text().splitlines()
-    assert [line.split("==")[0] for line in pinned] == ["mlflow", "sentence-transformers", "transformers", "torch"]
+    needed = ["harr", "mlflow", "sentence-transformers", "transformers", "torch"]
+    assert [line.split("==")[0] for line in pinned] == needed
     assert not any("+" in line for line in pinned)
 
 
 @pytest.mark.services
-def test_mlflow_serves_it(kept: Path, tmp_path: Path) -> None:
-    """`mlflow models serve` of it on loopback answers."""
+def test_mlflow_serves_an_arm_that_has_no_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mlflow models serve` in the project's folder answers with passages."""
+    monkeypatch.chdir(tmp_path)
+    make_project(links=False)
+    export_arm(Params.load(), "bm25", Path("kept", LOADABLE))
+    write_mlmodel(Path("kept"), Path("kept", LOADABLE))
     port = free_port()
-    command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", str(kept), "--env-manager", "local"]
+    command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", "kept", "--env-manager", "local"]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     server = Server(tmp_path, [*command, "-h", "127.0.0.1", "-p", str(port)], port, os.environ | {"PATH": path})
 
@@ -98,14 +95,15 @@ def test_mlflow_serves_it(kept: Path, tmp_path: Path) -> None:
         with urllib.request.urlopen(request, timeout=120) as answer:
             return json.load(answer)["predictions"]
 
-    own = SentenceTransformer(str(kept / LOADABLE))
+    asked = ["Who founded the firm?", "Where was she born?"]
+    with harr.Retriever.load(Path("kept", LOADABLE)) as retriever:
+        wanted = [[passage.id for passage in passages] for passages in retriever.search(asked)]
+    assert wanted[0] and wanted[0] != wanted[1]
     server.start()
     try:
-        assert cosine(ask({"inputs": TEXTS}), own.encode_query(TEXTS)) >= 0.9999
-        assert cosine(ask({"dataframe_records": [{"text": text} for text in TEXTS]}), own.encode_query(TEXTS)) >= 0.9999
-        documents = {"inputs": TEXTS, "params": {"task": "document", "prompt_name": "document"}}
-        assert cosine(ask(documents), own.encode_document(TEXTS)) >= 0.9999
-        assert len(ask(read_json(kept / "serving_input_example.json"))) == 1
+        for body in ({"inputs": asked}, {"dataframe_records": [{"text": text} for text in asked]}):
+            assert [[passage["id"] for passage in passages] for passages in ask(body)] == wanted
+        assert len(ask(read_json(Path("kept/serving_input_example.json")))) == 1
         with pytest.raises(urllib.error.HTTPError, match="400"):
             ask({"nonsense": 1})
     finally:

@@ -134,7 +134,7 @@ def test_a_worse_candidate_is_refused_and_a_better_one_can_be_rolled_back(params
 
 @pytest.mark.fault(28)
 def test_any_champion_can_be_gone_back_to_and_a_move_by_hand_is_noticed(params: Params) -> None:
-    first, second, third = (add(params, right=right) for right in (10, 24, 38))
+    first, second, third = (add(params, right=right) for right in (14, 26, 38))
     client = open_client(params)
     for number in (first, second, third):
         client.set_registered_model_alias("harr-smoke", CANDIDATE, number)

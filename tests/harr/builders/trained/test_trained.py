@@ -9,21 +9,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from projects import KINDS, export_kinds
 from sentence_transformers import SentenceTransformer
 
 import harr
 from harr.arms import ARMS, TRAINED
-from harr.builders.players import open_players
+from harr.builders.players import arm_params, open_players
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch, ModelError, ParamsError
-from harr.io.files import digest_of, read_json, write_json
+from harr.io.files import SUMS, digest_of, read_json, write_json
 from harr.params import Params
 from harr.services.model_registry import open_registry, registry_address
 from harr.types import Hop, Question, Search
 from tasks.paths import CORPUS, PLACES, QUESTIONS, RETRIEVER, VECTORS
 from tasks.registry.mlmodel import write_mlmodel
 from tasks.registry.register import place_of
+from tasks.trained_runs import trained_runs
 
 ROOT = Path(__file__).parents[4]
 
@@ -58,6 +60,22 @@ def test_it_finds_what_it_finds_within_harr_from_any_folder(
         np.testing.assert_allclose([one.scores[0] for one in found], [one.scores[0] for one in within], rtol=1e-5)
         assert ids(retriever.search([asked[0].question.text])) == ids(within[:1])
         assert retriever.policy.link_features is not None and retriever.policy.k == 4
+
+
+def test_every_kind_of_arm_finds_what_it_finds_within_harr(here: Path) -> None:
+    """And each something else: its folder holds a model where an encoder reads for it, and texts alone where not."""
+    asked, told = searches(6), set()
+    for kind, folder in export_kinds().items():
+        arm, params = ARMS[kind], Params.load()
+        with open_players(arm_params(params, arm), PLACES, [], candidates="corpus") as player:
+            within = player(arm, trained_runs(params)[kind][0] if arm.trained else None).retrieve(asked)
+        with harr.Retriever.load(folder, index=".") as retriever:
+            assert ids(retriever.retrieve(asked)) == ids(within), kind
+        told.add(str(ids(within)))
+        words_alone = kind in ("bm25", "mention", "bm25_all_answers")
+        assert {path.name for path in folder.iterdir()} == {"README.md", "harr.json", SUMS} or not words_alone
+        assert (folder / "modules.json").exists() != words_alone
+    assert len(told) == len(KINDS)
 
 
 def test_a_session_remembers_what_was_asked_and_learnt(here: Path) -> None:
@@ -143,7 +161,9 @@ def test_the_code_of_the_page_runs(
     names: dict[str, object] = {"__name__": "page"}
     for block in blocks("docs/usage.md"):
         exec(block, names)
-    assert "\n(1, 48) (1, 48)\n" in capsys.readouterr().out
+    shown = capsys.readouterr().out.splitlines()
+    at = shown.index("(1, 48)")
+    assert shown[at - 1] == shown[at - 2], "the passage that the champion found"
 
 
 def test_the_code_of_card_and_readme_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,7 +186,7 @@ def test_the_code_of_card_and_readme_runs(here: Path, capsys: pytest.CaptureFixt
 def test_what_cannot_be_loaded_is_one_line(here: Path, tmp_path: Path) -> None:
     for changed, told in (
         (None, r"holds no harr\.json; name the folder models/retriever that stage merge wrote"),
-        ({"format": 1}, r"has format 1, and 2 is read, .*; run `dvc repro -f -s merge`"),
+        ({"format": 1}, r"has format 1, and 3 is read, .*; run `dvc repro -f -s merge`"),
         ({"positions": "none"}, "towers of train.method pqn, .* search no corpus"),
         ({"retriever": {"kk": 3}}, r"not say how the retriever searches \(.*kk.*\); run `dvc repro -f -s merge`"),
         ({"documents": "0123"}, "reads states for vectors of encoder 0123, but those of .* were made by"),

@@ -1,0 +1,113 @@
+"""Which arm of the table is proposed as champion, and the version that it is in the registry."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from harr.arms import TRAINED
+from harr.errors import ParamsError, PromotionRefused
+from harr.io.files import read_jsonl
+from harr.params import Params
+from tasks.evaluate import evaluation_frame, log_nothing, summarise_arms, write_evaluation
+from tasks.evaluation_record import PLAYED, corpus_facts
+from tasks.expectations.process import expect
+from tasks.merge import export_arm, summary, version_tags
+from tasks.paths import EVALUATION, QUESTIONS, WORK
+from tasks.play import draw_test_questions, play_arms, with_arms
+from tasks.registry.register import CANDIDATE, ROLLED_BACK, register, results_of
+from tasks.tracking.client import open_client
+from tasks.tracking.errors import look_up, service
+from tasks.tracking.inputs import check_settings
+from tasks.tracking.run import tracked_run
+
+Row = dict[str, Any]
+
+
+def propose_arm(params: Params, arm: str = "") -> str:
+    """Return the number of the version that an arm is, registered where it is not yet; "" means the candidate.
+
+    Without a name it is the best arm of the evaluation here, if the candidate was registered with that. An arm that
+    needs no training is played for it, with the others, where stage evaluate has not run.
+
+    Raises:
+        ParamsError: there is no such arm, or it cannot be champion.
+        PromotionRefused: it was rolled back and not asked for by name, or was not played.
+        HarrError: as :func:`tasks.registry.candidate.keep_candidate`.
+    """
+    if arm and arm not in params.proposals:
+        raise ParamsError(f"--arm {arm} cannot be champion; of evaluate.arms these can: {', '.join(params.proposals)}")
+    best = "" if arm else _best_here(params)
+    name = arm or best
+    if name in ("", TRAINED):
+        return ""
+    if not (EVALUATION / PLAYED).exists() and not params.evaluate.arm_table[name].trained:
+        _play_untrained(params)
+    if not (EVALUATION / f"{name}.jsonl").exists():
+        raise PromotionRefused(f"{EVALUATION} has no rows of arm {name}; run `dvc repro`")
+    return _register(params, name, named=not best)
+
+
+def _best_here(params: Params) -> str:
+    """Return the best arm of the evaluation here; "" without one, or where the candidate is of another."""
+    if not (EVALUATION / PLAYED).exists():
+        return ""
+    with service():
+        candidate = look_up(open_client(params).get_model_version_by_alias, params.tracking.registered_model, CANDIDATE)
+    if candidate and candidate.tags.get("results") != results_of(params, EVALUATION):
+        return ""
+    best = best_arm(params.headline, {arm: _read_rows(arm) for arm in params.proposals})
+    print(f"best arm of the table in {params.headline}: {best}; `harr promote --arm NAME` proposes another")
+    return best
+
+
+def best_arm(metric: str, played: Mapping[str, Sequence[Row]]) -> str:
+    """Return the arm with the best mean, the first of equal ones; `trained` where none was scored.
+
+    >>> best_arm("recall", {"bm25": [{"recall": 0.5}], "hybrid": [{"recall": 0.6}], "trained": [{"recall": 0.6}]})
+    'hybrid'
+    """
+    scored = {arm: rows for arm, rows in played.items() if rows and all(metric in row for row in rows)}
+    return max(scored, key=lambda arm: fmean(row[metric] for row in scored[arm]), default=TRAINED)
+
+
+def _read_rows(arm: str) -> list[Row]:
+    path = EVALUATION / f"{arm}.jsonl"
+    return read_jsonl(path) if path.exists() else []
+
+
+def _register(params: Params, arm: str, *, named: bool) -> str:
+    """Return the version of an arm with the evaluation here, made and registered where there is none.
+
+    Raises:
+        PromotionRefused: it was rolled back, and nobody ``named`` it.
+    """
+    name, folder = params.tracking.registered_model, WORK / "promote"
+    if params.evaluate.arm_table[arm].trained:
+        check_settings(params)
+    export_arm(params, arm, folder)
+    try:
+        tags, figures = version_tags(params, folder), summary()
+        with tracked_run("register", params) as run:
+            version = register(run, params, "retriever", folder, EVALUATION, tags, figures, proposes=False)
+            run.tag(version=version)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    with service():
+        client = open_client(params)
+        if ROLLED_BACK in client.get_model_version(name, version).tags:
+            if not named:
+                raise PromotionRefused(
+                    f"version {version} of {name}, {arm}, was rolled back; `harr promote --arm {arm}` promotes it again"
+                )
+            client.delete_model_version_tag(name, version, ROLLED_BACK)
+    return version
+
+
+def _play_untrained(params: Params) -> None:
+    """Play the arms of the table that need no training, where stage evaluate has not."""
+    table = params.evaluate.arm_table
+    own = with_arms(params, [arm for arm in params.proposals if not table[arm].trained])
+    rows, episodes = play_arms(own, draw_test_questions(params, QUESTIONS / "test.jsonl"), log_nothing, model=None)
+    figures = {**summarise_arms(own, rows), **expect("evaluation", evaluation_frame(rows)), "corpus": corpus_facts()}
+    write_evaluation(params, rows, episodes, figures)

@@ -1,0 +1,109 @@
+"""Any arm of the table can be champion: the best one, or another by name; without training, too."""
+
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+import yaml
+from projects import make_project
+
+import harr
+from harr.builders.players import open_players
+from harr.errors import ParamsError, PromotionRefused
+from harr.io.files import read_json, write_json
+from harr.params import Params
+from harr.services.model_registry import CHAMPION
+from harr.types import Question, Search
+from tasks.paths import EVALUATION, PLACES
+from tasks.registry.promote import PROMOTED_BY, promote, rollback
+from tasks.registry.register import CANDIDATE
+from tasks.tracking.client import open_client
+from tasks.tracking.errors import look_up
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # mlflow.pyfunc warns of its own types
+NAME = "harr-smoke"
+ARMS = ["bm25", "mention", "frozen", "last_answer", "hybrid", "oracle_query", "infonce", "trained"]
+HELD = {"download": ("corpus", "questions"), "embed": ("vectors",), "index": ("index",)}
+
+
+@pytest.fixture
+def params(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+    """A corpus with its index, of which nothing was trained or evaluated, in an empty store."""
+    monkeypatch.setenv("HARR_EXECUTION", "one")
+    make_project(links=False)
+    settings: Any = yaml.safe_load(Path("params.yaml").read_text())
+    settings["evaluate"]["arms"] = ARMS
+    settings["tracking"]["min_questions"] = 6
+    Path("params.yaml").write_text(yaml.safe_dump(settings))
+    for stage, suites in HELD.items():
+        write_json(Path(f"metrics/{stage}.json"), {f"expected_{suite}": 3.0 for suite in suites})
+    return Params.load()
+
+
+def version(alias: str = CHAMPION) -> Any:
+    return look_up(open_client(Params.load()).get_model_version_by_alias, NAME, alias)
+
+
+def test_a_project_begins_with_an_arm_that_nobody_trained_and_any_other_follows(
+    params: Params, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert params.proposals == [arm for arm in ARMS if arm != "oracle_query"], "a ceiling reads the gold"
+    with pytest.raises(PromotionRefused, match="has no candidate"):
+        promote(params)
+    with pytest.raises(
+        ParamsError, match=r"--arm oracle_query cannot be champion; of evaluate\.arms these can: bm25, m"
+    ):
+        promote(params, arm="oracle_query")
+    with pytest.raises(
+        PromotionRefused, match=r"best untrained arm: found \w+: answer_f1 -0\.\d+ .* not below 0"
+    ) as lead:
+        promote(params, arm="frozen")
+    shown = capsys.readouterr().out
+    assert "gain: no champion, and nothing was trained" in shown and max(map(len, shown.splitlines())) <= 80
+    best = str(lead.value).split("best untrained arm: found ")[1].split(":")[0]
+    assert best in ARMS and best != "frozen" and version() is None
+    with pytest.raises(PromotionRefused, match="has no rows of arm infonce; run `dvc repro`"):
+        promote(params, arm="infonce")
+
+    assert promote(params).startswith(
+        f"promoted: version 2 of {NAME} ({best}) against no champion yet: no champion, and"
+    )
+    assert f"best arm of the table in answer_f1: {best}; `harr promote --arm NAME`" in capsys.readouterr().out
+    champion = version()
+    assert champion.tags["arm"] == best and version(CANDIDATE) is None, "which names the model in models/"
+    assert champion.tags[PROMOTED_BY] and champion.tags["figure"].startswith(f"{best}: answer F1 ")
+    assert f"It is the arm {best}, which " in champion.description
+    search = Search(Question("", "Who?"), "Who founded the firm?")
+    with open_players(params, PLACES, [], candidates="corpus") as player:
+        [wanted] = player(params.evaluate.arm_table[best], None).retrieve([search])
+    with harr.Retriever.load(f"models:/{NAME}@champion", index=".") as retriever:
+        assert retriever.search([search]) == [wanted.passages]
+    model = mlflow.pyfunc.load_model(f"models:/{NAME}@champion", model_config={"index": str(Path.cwd())})
+    assert [passage["id"] for passage in model.predict(["Who founded the firm?"])[0]] == [
+        passage.id for passage in wanted.passages
+    ]
+
+    with pytest.raises(PromotionRefused, match="gain: found answer_f1 -0"):
+        promote(params, arm="frozen")
+    rollback_and_again(params, best)
+
+
+def rollback_and_again(params: Params, best: str) -> None:
+    """The nightly run does not promote again what was taken back; a person does, by its name."""
+    client = open_client(params)
+    client.set_registered_model_alias(NAME, "previous_champion", "1")
+    assert rollback(params).startswith("rolled back") and version().tags["arm"] == "frozen"
+    with pytest.raises(
+        PromotionRefused, match=f"version 2 of {NAME}, {best}, was rolled back; `harr promote --arm {best}`"
+    ):
+        promote(params)
+    client.delete_registered_model_alias(NAME, CHAMPION)
+    client.delete_registered_model_tag(NAME, "harr.champions")
+    assert promote(params, arm=best).startswith(f"promoted: version 2 of {NAME} ({best})")
+
+
+def test_the_gate_asks_the_arm_that_params_yaml_names(params: Params) -> None:
+    asked = params.model_copy(update={"tracking": params.tracking.model_copy(update={"baseline": "frozen"})})
+    assert promote(asked, arm="frozen").startswith(f"promoted: version 1 of {NAME} (frozen)")
+    assert read_json(EVALUATION / "played.json")["rules"]["untrained"] == ["frozen"]
