@@ -143,7 +143,7 @@ def _child(place: Place, stage: str, kill_at: int, report: Path) -> None:
             from flows.run import run_promotion
             from tasks.runtime.command import run_command
 
-            run_command(lambda: run_promotion("params.yaml", back=False))
+            run_command(lambda: run_promotion("params.yaml", back=False, arm="trained"))
         else:
             sys.argv = [f"tasks.{stage}"]
             runpy.run_module(f"tasks.{stage}", run_name="__main__", alter_sys=True)

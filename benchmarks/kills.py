@@ -60,7 +60,9 @@ def run(place: Place, stage: str, kill: Kill | None = None, whole: float = 0.0) 
         "TMPDIR": str(place.root / "tmp"),
         MARK: str(place.root),
     }
-    program = ["flows.cli", "promote"] if stage == "promote" else ["dvc", "repro", "--single-item", stage]
+    program = (
+        ["flows.cli", "promote", "--arm", "trained"] if stage == "promote" else ["dvc", "repro", "--single-item", stage]
+    )
     began = time.monotonic()
     with (place.root / "log").open("ab") as log:
         process = subprocess.Popen(

@@ -10,7 +10,7 @@ from typing import Any
 
 from flows import stages
 from flows.doctor.finding import DEADLINE_SECONDS, describe_failure, start_in_background
-from flows.versions import Version, model_here, read_versions
+from flows.versions import Version, model_here, read_manual_move, read_versions
 from harr.errors import DamagedFile, HarrError, bare
 from harr.io.files import read_state
 from harr.params import Params
@@ -33,7 +33,8 @@ class StageStatus:
 class Status:
     """What `harr status` shows; ``trouble`` says in a line what could not be read.
 
-    ``stray`` says in a line that the model in models/ is none of ``versions``; empty where it is one.
+    ``stray`` says in a line that the model in models/ is none of ``versions``, ``moved`` that the champion went past
+    the gate; empty where all is well.
     """
 
     stages: tuple[StageStatus, ...]
@@ -41,6 +42,7 @@ class Status:
     headline: str
     versions: tuple[Version, ...]
     stray: str
+    moved: str
     unfinished: tuple[str, ...]
     training: str = ""
     trouble: str = ""
@@ -59,11 +61,13 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
     begun: dict[str, Future[Any]] = {
         "stages": start_in_background(lambda: stages.read_stages(root)),
         "training": start_in_background(lambda: _since_training(root, params.index.retrain_after)),
-        "MLflow": start_in_background(lambda: read_versions(root, address, params)),
+        "MLflow": start_in_background(
+            lambda: (read_versions(root, address, params), read_manual_move(root, address, params))
+        ),
         "model": start_in_background(lambda: model_here(root, params)),
         "unfinished": start_in_background(lambda: (*list_unfinished(root), *map(str, list_unsent(root)))),
     }
-    read: dict[str, Any] = {"stages": (), "training": "", "MLflow": (), "model": "", "unfinished": ()}
+    read: dict[str, Any] = {"stages": (), "training": "", "MLflow": ((), ""), "model": "", "unfinished": ()}
     trouble = []
     for name, future in begun.items():
         try:
@@ -71,12 +75,14 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
         except Exception as error:
             problem = describe_failure(name, error)
             trouble.append(f"{name}: {problem.found}; {problem.fix}")
+    versions, moved = read["MLflow"]
     return Status(
         stages=tuple(_stage(stage, root) for stage in read["stages"]),
         model=params.tracking.registered_model,
         headline=params.headline,
-        versions=read["MLflow"],
-        stray=_describe_stray(read["MLflow"], read["model"], trained_folder(params)[1]),
+        versions=versions,
+        stray=_describe_stray(versions, read["model"], trained_folder(params)[1]),
+        moved=moved,
         unfinished=read["unfinished"],
         training=read["training"],
         trouble=" | ".join(trouble),

@@ -83,7 +83,7 @@ def status_lines(state: "Status") -> list[str]:
     versions = [
         (
             one.alias,
-            f"version {one.number}",
+            f"version {one.number}, {one.arm}",
             "" if one.figure is None else f"{state.headline} {one.figure:.3f} (n {one.n})",
             f"index {one.index}" if one.index else "",
             moment(one.created),
@@ -97,7 +97,7 @@ def status_lines(state: "Status") -> list[str]:
             "corpus", [(state.training,)] if state.training else [], "as it was when training began, or not trained yet"
         ),
         *section(f"model {state.model}", versions, "none registered yet"),
-        *([f"  {paint('warn')}  {state.stray}", ""] if state.stray else []),
+        *(line for note in (state.stray, state.moved) if note for line in (f"  {paint('warn')}  {note}", "")),
         *section("unfinished", [(one,) for one in state.unfinished], "nothing"),
     ]
 

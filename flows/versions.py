@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from flows.doctor.finding import Finding, ok, warn
 from flows.doctor.servers import check_mlflow
+from harr.errors import HarrError
 from harr.io.files import digest_of, read_jsonl
 from harr.params import Params
 from tasks.paths import trained_folder
 from tasks.registry.gate import arm_of
+from tasks.registry.history import describe_alias
 from tasks.tracking.client import client_of
 from tasks.tracking.errors import look_up, service
 
@@ -39,14 +42,41 @@ def read_versions(root: Path, address: str, params: Params) -> tuple[Version, ..
         DamagedFile: the SQLite file is none.
         ServiceUnavailable: the server does not answer.
     """
+    client = _open(root, address)
+    if client is None:
+        return ()
+    with service():
+        return _versions(client, params)
+
+
+def read_manual_move(root: Path, address: str, params: Params) -> str:
+    """Return how somebody moved the alias champion past the gate; "" where nobody did, or as :func:`read_versions`."""
+    client = _open(root, address)
+    if client is None:
+        return ""
+    with service():
+        return describe_alias(client, params.tracking.registered_model)
+
+
+def check_champion(root: Path, address: str, params: Params) -> list[Finding]:
+    """Look whether the gate let the champion through; nothing where MLflow does not answer, which is another finding."""
+    try:
+        moved, _, mend = read_manual_move(root, address, params).partition("; ")
+    except HarrError:
+        return []
+    return [warn("champion", moved, mend)] if moved else [ok("champion", "as promotions left it")]
+
+
+def _open(root: Path, address: str) -> Any:
+    """Return MLflow's client, of a file for reading only; None without a file."""
     if address.startswith("sqlite:///"):
         path = root / address.removeprefix("sqlite:///")
         if not path.exists() or not path.stat().st_size:
-            return ()
+            return None
         address = f"sqlite:///file:{quote(str(path))}?mode=ro&uri=true"
     check_mlflow(address)  # MLflow's own client waits much longer for a server that is away
     with service():
-        return _versions(client_of(address), params)
+        return client_of(address)
 
 
 def _versions(client: Any, params: Params) -> tuple[Version, ...]:

@@ -1,6 +1,7 @@
 """Stage merge: the adapter into the model that was trained, and a new version in the registry."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,7 +152,9 @@ def _note(folder: Path, params: Params, sections: set[str]) -> None:
 
 
 def register_model(run: Run, params: Params) -> str:
-    """Register the merged model with its evaluation and its fingerprints, as the candidate; returns the version.
+    """Register the merged model with its evaluation and its fingerprints; returns the version.
+
+    It becomes the candidate unless it is a try-out of `dvc exp`.
 
     Raises:
         StaleState: the evaluation is of another model than the merged one, or of another corpus than is here.
@@ -162,7 +165,13 @@ def register_model(run: Run, params: Params) -> str:
     if LOCK.exists():
         check_settings(params, but="merge")
     kind, folder = trained_folder(params)
-    return register(run, params, kind, folder, EVALUATION, version_tags(params, folder), summary())
+    tags = version_tags(params, folder)
+    return register(run, params, kind, folder, EVALUATION, tags, summary(), proposes=not is_try_out())
+
+
+def is_try_out() -> bool:
+    """Return whether `dvc exp run` works, here or in a folder of its own."""
+    return "DVC_EXP_BASELINE_REV" in os.environ
 
 
 def summary() -> dict[str, Any]:
@@ -235,7 +244,8 @@ def merge(params: Params, run: Run) -> None:
         print(f"warning: {error}; the model is not registered yet: `harr record`", file=sys.stderr)
         return
     run.tag(version=version)
-    print(f"registered {params.tracking.registered_model} version {version} (alias candidate)")
+    what = "a try-out; `harr promote` after `dvc exp apply` proposes it" if is_try_out() else "alias candidate"
+    print(f"registered {params.tracking.registered_model} version {version} ({what})")
 
 
 if __name__ == "__main__":

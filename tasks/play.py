@@ -159,7 +159,7 @@ def round_figures(value: Any) -> Any:
 
 def with_arms(params: Params, arms: Sequence[str]) -> Params:
     """Return the parameters with other ``evaluate.arms``, checked as params.yaml is; without ``trained`` nothing is
-    hidden from it (``evaluate.occlusion``).
+    hidden from it (``evaluate.occlusion``), and no gate asks an arm (``tracking.baseline``).
 
     Raises:
         ParamsError: an arm does not go with the other parameters.
@@ -167,6 +167,7 @@ def with_arms(params: Params, arms: Sequence[str]) -> Params:
     values = params.model_dump(exclude_unset=True)
     by_name = {arm.name: arm.model_dump() for arm in params.evaluate.arms if not isinstance(arm, str)}
     values["evaluate"] = {**values.get("evaluate", {}), "arms": tuple(by_name.get(name, name) for name in arms)}
+    values.get("tracking", {}).pop("baseline", None)
     if TRAINED not in arms:
         values["evaluate"].pop("occlusion", None)
     try:

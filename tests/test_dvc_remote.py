@@ -59,7 +59,9 @@ def test_a_clone_registers_what_it_pulled_and_promotes_it(tmp_path: Path, monkey
     assert told.count("Running stage") <= 1 and "Running stage 'inputs'" in told  # the first entry, which always does
     harr = (sys.executable, "-m", "flows.cli")
     assert "version 1 (alias candidate)" in run(second, *harr, "record", "--register")
-    done = subprocess.run([*harr, "promote"], cwd=second, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*harr, "promote", "--arm", "trained"], cwd=second, capture_output=True, text=True, check=False
+    )
     client = MlflowClient(f"sqlite:///{second}/mlflow.db")
     aliases = client.get_model_version("harr-smoke", "1").aliases
     refused = "the alias stays where it is" in done.stderr  # so small a world may not earn it

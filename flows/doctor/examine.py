@@ -7,6 +7,7 @@ from pathlib import Path
 
 from flows.doctor import machine, servers
 from flows.doctor.finding import DEADLINE_SECONDS, Finding, describe_failure, fail, ok, start_in_background, warn
+from flows.versions import check_champion
 from harr.errors import HarrError, ParamsError
 from harr.params import Params
 from harr.params.fields import Section
@@ -67,6 +68,7 @@ def _checks_of(params: Params, root: Path, environment: Mapping[str, str]) -> Ch
         ("disk", partial(machine.check_disk, params, root, free=shutil.disk_usage(root).free)),
         ("memory", machine.check_memory),
         ("MLflow", partial(servers.check_mlflow, address, setting_of(address, environment))),
+        ("champion", partial(check_champion, root, address, params)),
     ]
     for server in servers.servers(params):
         for url in server.urls:

@@ -14,7 +14,7 @@ from tasks.evaluation_record import PLAYED, corpus_facts
 from tasks.expectations.process import expect
 from tasks.merge import export_arm, summary, version_tags
 from tasks.paths import EVALUATION, QUESTIONS, WORK
-from tasks.play import draw_test_questions, play_arms, with_arms
+from tasks.play import draw_test_questions, play_arms
 from tasks.registry.register import CANDIDATE, ROLLED_BACK, register, results_of
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import look_up, service
@@ -50,7 +50,7 @@ def propose_arm(params: Params, arm: str = "") -> str:
 
 def _best_here(params: Params) -> str:
     """Return the best arm of the evaluation here; "" without one, or where the candidate is of another."""
-    if not (EVALUATION / PLAYED).exists():
+    if len(params.proposals) == 1 or not (EVALUATION / PLAYED).exists():
         return ""
     with service():
         candidate = look_up(open_client(params).get_model_version_by_alias, params.tracking.registered_model, CANDIDATE)
@@ -107,7 +107,8 @@ def _register(params: Params, arm: str, *, named: bool) -> str:
 def _play_untrained(params: Params) -> None:
     """Play the arms of the table that need no training, where stage evaluate has not."""
     table = params.evaluate.arm_table
-    own = with_arms(params, [arm for arm in params.proposals if not table[arm].trained])
+    untrained = tuple(arm for arm in params.evaluate.arms if arm in params.proposals and not table[arm].trained)
+    own = params.model_copy(update={"evaluate": params.evaluate.model_copy(update={"arms": untrained})})
     rows, episodes = play_arms(own, draw_test_questions(params, QUESTIONS / "test.jsonl"), log_nothing, model=None)
     figures = {**summarise_arms(own, rows), **expect("evaluation", evaluation_frame(rows)), "corpus": corpus_facts()}
     write_evaluation(params, rows, episodes, figures)

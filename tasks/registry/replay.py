@@ -13,7 +13,7 @@ from harr.params import Params
 from harr.services.model_registry import CACHE, SCHEME, fetch, resolve
 from tasks.evaluation_record import SAME_GAME, record_game
 from tasks.paths import QUESTIONS
-from tasks.play import draw_test_questions, play_arms, with_arms
+from tasks.play import draw_test_questions, play_arms
 from tasks.registry.gate import Row, record_of
 from tasks.tracking.errors import uploading
 
@@ -46,11 +46,13 @@ def replay_of(client: Any, params: Params, candidate: Any, champion: Any) -> Cal
         folder = fetch(client, resolve(client, f"{SCHEME}{champion.name}/{champion.version}"), Path(CACHE))
         section = read_state(folder / "harr.json", "run `harr pull`").get("retriever", {})
         player_fields = {name: section[name] for name in PLAYER if isinstance(section, dict) and name in section}
-        alone = with_arms(params, [TRAINED])
-        alone = alone.model_copy(update={"retriever": alone.retriever.model_copy(update=player_fields)})
+        own = {
+            "retriever": params.retriever.model_copy(update=player_fields),
+            "evaluate": params.evaluate.model_copy(update={"arms": (TRAINED,)}),
+        }
         questions = draw_test_questions(params, QUESTIONS / "test.jsonl")
         print(f"champion {champion.version} is played on the questions and corpus of version {candidate.version}")
-        rows, _ = play_arms(alone, questions, lambda step, values: None, model=folder)
+        rows, _ = play_arms(params.model_copy(update=own), questions, lambda step, values: None, model=folder)
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows[TRAINED][0])
         with tempfile.TemporaryDirectory() as place, uploading("gate"):
             path = Path(place) / f"champion-{champion.version}.jsonl"

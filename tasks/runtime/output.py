@@ -73,12 +73,10 @@ def end_of_run(params: Params) -> str:
         if params.language_model_learns
         else ("harr serve --model models/retriever", "answer searches with it")
     )
-    first = (
-        ("harr promote", "make the model the champion, if the gate lets it")
-        if headline_figures(summary).get("gain_low", 1.0) > 0
-        else ("harr preview", "whether questions, gold passages and reward fit")
-    )
-    steps = [first, use, ("harr up", "pages of all runs, and schedules")]
+    promote = ("harr promote", "make the best arm the champion, if the gate lets it")
+    look = ("harr preview", "whether questions, gold passages and reward fit")
+    doubts = [look] if headline_figures(summary).get("gain_low", 1.0) <= 0 else []
+    steps = [promote, *doubts, use, ("harr up", "pages of all runs, and schedules")]
     commands = [(command.replace("harr", harr, 1), what) for command, what in steps]
     longest = max(len(command) for command, _ in commands)
     lines = [f"  {command:<{longest}}  {what}" for command, what in commands]

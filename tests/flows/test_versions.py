@@ -8,10 +8,11 @@ from mlflow import MlflowClient
 from servers import server_of
 
 from flows.doctor import servers
+from flows.doctor.finding import ok, warn
 from flows.server import mlflow_command
 from flows.status import status
 from flows.terminal import status_lines
-from flows.versions import Version, read_versions
+from flows.versions import Version, check_champion, read_manual_move, read_versions
 from harr.errors import DamagedFile, ParamsError, ServiceUnavailable
 from harr.io.files import digest_of, write_json
 from harr.params import Params
@@ -94,3 +95,15 @@ def test_stores_that_cannot_be_read(tmp_path: Path) -> None:
     assert address_of(PARAMS, {"MLFLOW_TRACKING_URI": "http://a"}) == "http://a"
     assert address_of(PARAMS, {"DVC_ROOT": str(Path().resolve())}) == "sqlite:///mlflow.db"
     assert address_of(PARAMS, {"DVC_ROOT": "/project"}) == "sqlite:////project/mlflow.db"
+
+
+def test_a_champion_that_went_past_the_gate_is_named(written: Path) -> None:
+    """By `harr status` and `harr doctor`: MLflow's page, its pencil and its button Promote, ask nothing."""
+    address, line = "sqlite:///mlflow.db", "the alias was moved by hand to version 1, and no version was ever promoted"
+    back = "`harr rollback --to N` names the champion"
+    assert read_manual_move(written, address, PARAMS) == f"{line}; {back}"
+    assert check_champion(written, address, PARAMS) == [warn("champion", line, back)]
+    client = MlflowClient(f"sqlite:///{written}/mlflow.db")
+    client.set_registered_model_tag(NAME, "harr.champions", '["2", "1"]')
+    assert read_manual_move(written, address, PARAMS) == ""
+    assert check_champion(written, address, PARAMS) == [ok("champion", "as promotions left it")]

@@ -62,7 +62,7 @@ def test_what_trained_is_not_compared_with_or_not_there_is_not_made_up() -> None
 
 def test_the_note_and_the_tags_of_a_version_carry_the_headline() -> None:
     found = summary(36)
-    figures, tags = headline_figures(found), figure_tags(found)
+    figures, tags = headline_figures(found), figure_tags(found, "trained")
     ends = f"[{100 * figures['low']:.1f}, {100 * figures['high']:.1f}]"
     assert f"{100 * figures['answer_f1']:.1f} {ends}" in tags["figure"]
     assert f"trained gains +{100 * figures['gain']:.1f} [" in tags["figure of the best simple arm"]

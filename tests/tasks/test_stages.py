@@ -168,15 +168,15 @@ def test_a_version_is_of_what_lies_here_and_a_champion_is_played_again_on_it(ran
     assert first.tags["index"] == read_json(VECTORS / "manifest.json")["identity"]
     assert first.tags["questions"] == sha256(QUESTIONS / "test.jsonl")
     with pytest.raises(PromotionRefused, match=r"against its own arm frozen .*: gain: found answer_f1"):
-        promote(params)
+        promote(params, arm="trained")
     history.move(client, name, "1", [])
     loose = params.model_copy(update={"tracking": params.tracking.model_copy(update={"min_questions": 4})})
     second = registered(loose)
     assert int(second.version) == 2, "other thresholds"
     with pytest.raises(PromotionRefused, match=r"version 2 was played on another game than is here"):
-        promote(loose.model_copy(update={"seed": 1}), again=True)
+        promote(loose.model_copy(update={"seed": 1}), arm="trained", again=True)
     with pytest.raises(PromotionRefused, match=r"against champion 1: gain: found answer_f1 \+0\.000"):
-        promote(loose, again=True)
+        promote(loose, arm="trained", again=True)
     rows = read_jsonl(Path(client.download_artifacts(second.run_id, "gate/champion-1.jsonl")))
     for again, row in zip(rows, read_jsonl(EVALUATION / "trained.jsonl"), strict=True):
         assert [again[one] for one in ("id", "recall", "answer_f1")] == [

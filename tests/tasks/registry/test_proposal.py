@@ -1,6 +1,7 @@
 """Any arm of the table can be champion: the best one, or another by name; without training, too."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mlflow
@@ -11,13 +12,16 @@ from projects import make_project
 import harr
 from harr.builders.players import open_players
 from harr.errors import ParamsError, PromotionRefused
-from harr.io.files import read_json, write_json
+from harr.io.files import read_json, read_jsonl, write_json
 from harr.params import Params
 from harr.services.model_registry import CHAMPION
 from harr.types import Question, Search
+from tasks.evaluation_record import record_game
+from tasks.merge import export_arm
 from tasks.paths import EVALUATION, PLACES
 from tasks.registry.promote import PROMOTED_BY, promote, rollback
 from tasks.registry.register import CANDIDATE
+from tasks.registry.replay import replay_of
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import look_up
 
@@ -39,6 +43,11 @@ def params(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     for stage, suites in HELD.items():
         write_json(Path(f"metrics/{stage}.json"), {f"expected_{suite}": 3.0 for suite in suites})
     return Params.load()
+
+
+def asking(params: Params, arm: str) -> Params:
+    """Parameters by which the gate asks this arm."""
+    return params.model_copy(update={"tracking": params.tracking.model_copy(update={"baseline": arm})})
 
 
 def version(alias: str = CHAMPION) -> Any:
@@ -104,6 +113,21 @@ def rollback_and_again(params: Params, best: str) -> None:
 
 
 def test_the_gate_asks_the_arm_that_params_yaml_names(params: Params) -> None:
-    asked = params.model_copy(update={"tracking": params.tracking.model_copy(update={"baseline": "frozen"})})
-    assert promote(asked, arm="frozen").startswith(f"promoted: version 1 of {NAME} (frozen)")
+    assert promote(asking(params, "frozen"), arm="frozen").startswith(f"promoted: version 1 of {NAME} (frozen)")
     assert read_json(EVALUATION / "played.json")["rules"]["untrained"] == ["frozen"]
+
+
+@pytest.mark.parametrize("arm", ["bm25", "hybrid", "last_answer"])
+def test_a_champion_of_another_corpus_is_played_as_the_arm_that_it_is(params: Params, arm: str) -> None:
+    """In place of `trained`, by what its folder says: its weights are not those of today."""
+    params = asking(params, "frozen")
+    promote(params, arm="frozen")
+    export_arm(params, arm, Path("kept"))
+    today = params.model_copy(update={"retriever": params.retriever.model_copy(update={"weights": (0.1, 0.9)})})
+    candidate = SimpleNamespace(version="7", run_id=version().run_id, tags=version().tags)
+    champion = SimpleNamespace(name=NAME, version="1", tags=version().tags)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tasks.registry.replay.fetch", lambda *given: Path("kept"))
+        patch.setattr("tasks.registry.replay.record_game", lambda used: record_game(params))
+        rows = replay_of(open_client(params), today, candidate, champion)()
+    assert rows == read_jsonl(EVALUATION / f"{arm}.jsonl")

@@ -164,6 +164,17 @@ def test_the_same_model_is_one_version_and_another_a_new_one(params: Params, mon
     assert merged(params, "five", monkeypatch) == "3", "files of the first were lost"
 
 
+def test_a_try_out_is_a_version_and_no_candidate_until_it_is_asked_for(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merged(params, "one", monkeypatch)
+    finished(right=30, text="second")
+    monkeypatch.setenv("DVC_EXP_BASELINE_REV", "0123456")
+    assert merged(params, "two", monkeypatch) == "2" and number(params) == "1"
+    monkeypatch.delenv("DVC_EXP_BASELINE_REV")
+    assert keep_candidate(params) == "candidate of harr-smoke is version 2: the model in models/retriever"
+
+
 @pytest.mark.fault(43)
 def test_a_model_that_no_stage_made_here_becomes_the_candidate(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
     """DVC pulled it, or took it from its cache: the registry has it not, or under another alias."""
