@@ -104,7 +104,11 @@ def loading_facts(
         "history": arm.reads_history,
         "dataset": params.download.dataset,
         "pipeline": params.pipeline.name,
-        **({"trained_on": "single searches: it reads earlier ones, which no training showed it"} if single and arm.trained else {}),
+        **(
+            {"trained_on": "single searches: it reads earlier ones, which no training showed it"}
+            if single and arm.trained
+            else {}
+        ),
         "statuses": params.pipeline.tells_status,
         "towers": params.merge.towers,
         "retriever": params.retriever.model_dump(mode="json", exclude=elsewhere),
