@@ -19,15 +19,15 @@ from tasks.tracking.run import Run
 def embed_passages(params: Params, note: Callable[[str], object] = say) -> dict[str, float]:
     """Embed the corpus; unfinished shards are taken up again. ``note`` is called with each line on how the model is
     used."""
-    from harr.builders.embed import build_served_encoder
     from harr.builders.encoder import build_encoder
     from harr.corpus.passages import Passages
+    from harr.embed.served import ServedEncoder
     from harr.embed.shards import embed_corpus
 
     encoder = build_encoder(params.encoder)
     for line in encoder.describe_use():
         note(line)
-    served = build_served_encoder(params.encoder, encoder)
+    served = ServedEncoder(encoder, params.encoder.server) if params.encoder.server else None
     return embed_corpus(Passages.open(CORPUS), encoder, params.embed, VECTORS, WORK / "embed", served)
 
 

@@ -20,7 +20,7 @@ from tasks.index import index_passages
 from tasks.merge import merge_adapter
 from tasks.paths import CORPUS, FILTERED, QUESTIONS, VECTORS
 from tasks.play import play_arms
-from tasks.report_facts import run_facts
+from tasks.report import run_facts
 from tasks.train import train_policy
 
 ASKED = [Question("q", "Where?", ("Bath",), ("p1",))]

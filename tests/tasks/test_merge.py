@@ -14,7 +14,7 @@ from tasks.merge import _note, count_expectations, merge_adapter, register_model
 from tasks.paths import LANGUAGE_MODEL
 from tasks.play import arm_pipelines
 from tasks.registry.gate import _index
-from tasks.report_facts import run_facts
+from tasks.report import run_facts
 
 
 def test_expectations_are_read_from_the_figures_of_the_stages_before(workplace: Path) -> None:
