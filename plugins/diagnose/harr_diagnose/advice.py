@@ -76,10 +76,15 @@ def _points(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
+def _serve(arm: str) -> str:
+    return f"`harr promote --arm {arm}` and `harr serve` serve {arm}"
+
+
 def _enough(f: Figures) -> str:
     if f.means[f.best] < ENOUGH:
         return ""
-    return f"{f.best} is enough: without training it reaches {_points(f.means[f.best])} in {f.metric}"
+    reached = f"without training it reaches {_points(f.means[f.best])} in {f.metric}"
+    return f"{f.best} is enough: {reached}; {_serve(f.best)}"
 
 
 def _simple(f: Figures) -> str:
@@ -147,7 +152,7 @@ def _test_questions(f: Figures) -> str:
 
 def _train(f: Figures) -> str:
     if f.rule_leads or (f.last_run and f.last_run["gain"] <= 0):
-        return "" if f.means[f.best] >= ENOUGH else f"do not train {f.method} as it stands: serve {f.best}"
+        return "" if f.means[f.best] >= ENOUGH else f"do not train {f.method} as it stands; {_serve(f.best)}"
     if f.means[f.best] >= ENOUGH or (f.all_gold and f.ceiling - f.found < SMALL):
         return ""
     if f.disagreeing < SIGNAL and (not f.warm_start or f.all_right > 0.5):

@@ -44,7 +44,11 @@ def test_a_rule_speaks_where_its_figures_are_so_and_there_is_always_advice() -> 
         ({"detectable": 0.08}, "5 points need about 260", "is enough"),
         ({"all_gold": {}}, "train: grpo", "the pool holds"),
         ({"found": 0.79}, "begin with", "train: grpo"),
-        ({"ambiguous_share": 0.0}, "do not train grpo as it stands: serve last_answer", "train: grpo"),
+        (
+            {"ambiguous_share": 0.0},
+            "do not train grpo as it stands; `harr promote --arm last_answer` and",
+            "train: grpo",
+        ),
         ({"ambiguous_share": 0.0, "links": True}, "train: grpo", "do not train"),
         ({"ambiguous_share": 0.0, "language_model": True}, "train: grpo", "do not train"),
         ({"ambiguous_share": 0.0, "gain_of_best": {}}, "train: grpo", "do not train"),
