@@ -86,7 +86,7 @@ def promote(recipe: str, *, back: bool = False, arm: str = "", again: bool = Fal
     place.mkdir(parents=True, exist_ok=True)
     if arm and not (place / EVALUATION).exists():
         with workspace(recipe):
-            reproduce(["download", "embed", "index", "generator"], place, "")
+            reproduce(["inputs", "download", "embed", "index", "generator"], place, "")
     if not back:
         keep_candidate(place)
     with enter_folder(place):
