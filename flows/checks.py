@@ -44,11 +44,9 @@ def _documents(data: Data) -> list[Finding]:
     if data.left_out:
         what = f"{len(data.left_out):,} cannot be read; first {data.left_out[0]}"
         findings.append(warn("documents", what, "mend them, or remove them from the folder"))
-    gone = {name: int(count) for name, count in data.figures.items() if name.endswith("_without_their_passages")}
-    for name, count in gone.items():
-        split = name.partition("_")[0]
-        fix = f"name other passages in `supporting` in download.{split}, or remove them"
-        findings.append(warn("gold", f"{count} {split} questions whose passages were changed or removed", fix))
+    for split, ids in data.gone.items():
+        what = f"{len(ids):,} {split} questions are left out, a gold passage is not in the corpus; first {ids[0]!r}"
+        findings.append(warn("gold", what, f"name other passages in `supporting` in download.{split}, or remove them"))
     return findings
 
 

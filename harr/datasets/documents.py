@@ -4,9 +4,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from reprlib import repr as short
-
-from tqdm import tqdm
 
 from harr.datasets.chunks import Spans, chunks
 from harr.datasets.local import read_own_questions
@@ -28,7 +25,6 @@ def documents(params: JsonlParams, section: DocumentsParams) -> Source:
     A passage stands under one heading; its title is the path of headings to it. Its id is ``<path>#<hash of its
     text>``: it stays where other parts of the document change, and a passage that is changed has another one, so that
     no question keeps a gold passage that says something else. A file that cannot be read is left out and named.
-    A question whose gold passages are no longer there is left out and counted.
 
     Raises:
         CorpusError: the folder is missing, or no file in it can be read; or a file of questions is missing.
@@ -36,44 +32,30 @@ def documents(params: JsonlParams, section: DocumentsParams) -> Source:
     """
     figures: dict[str, float] = {}
     left_out: list[str] = []
-    ids: set[str] = set()
     train, validation, test = read_own_questions(params)
 
-    def keep_answerable(questions: Iterable[Question], split: str, files: Sequence[str]) -> Iterator[Question]:
+    def require_files(questions: Iterable[Question], split: str, files: Sequence[str]) -> Iterator[Question]:
         for file in files:
             if not Path(file).is_file():
                 raise CorpusError(
                     f"download.{split}: {file} is missing; write questions with `harr questions`, or name your own"
                 )
-        gone = []
-        for question in questions:
-            if ids.issuperset(question.gold_ids):
-                yield question
-            else:
-                gone.append(question.id)
-        if gone:
-            figures[f"{split}_questions_without_their_passages"] = float(len(gone))
-            tqdm.write(
-                f"left out {len(gone)} {split} questions whose passages were changed or removed (first: "
-                f"{short(gone[0])}); name other passages in their `supporting`, or remove them"
-            )
+        yield from questions
 
     return Source(
-        passages=_passages(section, ids, left_out, figures),
-        train=keep_answerable(train, "train", params.train),
-        test=keep_answerable(test, "test", params.test),
-        validation=None if validation is None else keep_answerable(validation, "validation", params.validation),
+        passages=_passages(section, left_out, figures),
+        train=require_files(train, "train", params.train),
+        test=require_files(test, "test", params.test),
+        validation=None if validation is None else require_files(validation, "validation", params.validation),
         figures=figures,
         left_out=left_out,
     )
 
 
-def _passages(
-    params: DocumentsParams, ids: set[str], left_out: list[str], figures: dict[str, float]
-) -> Iterator[Passage]:
+def _passages(params: DocumentsParams, left_out: list[str], figures: dict[str, float]) -> Iterator[Passage]:
     """Yield the passages of all files in the order of their paths, each title and text once.
 
-    ``ids`` gets their ids, ``left_out`` a line a file that could not be read.
+    ``left_out`` gets a line a file that could not be read.
     """
     from harr.datasets.tokens import token_spans  # it loads transformers
 
@@ -102,7 +84,6 @@ def _passages(
                 count["equal_passages_left_out"] += 1
                 continue
             digests.add(digest)
-            ids.add(passage.id)
             yield passage
     figures |= {name: float(count[name]) for name in ("documents", "equal_passages_left_out")}
     if not count["documents"]:

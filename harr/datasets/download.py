@@ -1,7 +1,7 @@
 """Stage download: a data set's passages and questions, checked, on disk; all or nothing."""
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from reprlib import repr as short
 
@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from harr.corpus.passages import Passages, write_passages, write_questions
 from harr.datasets import dataset_of
-from harr.datasets.question_checks import count_ungiven, with_sound_answers
+from harr.datasets.question_checks import count_ungiven, drop_missing_gold, with_sound_answers
 from harr.datasets.splits import divide
 from harr.errors import CorpusError
 from harr.io.files import publish, write_text
@@ -22,8 +22,8 @@ def download(params: DatasetParams, corpus: Path, questions: Path, work: Path) -
     """Fetch or make a data set in the folder ``work``, check all of it, then publish ``corpus`` and ``questions``.
 
     No question is in two splits (same text; of a story, same story): training questions that are also validation or
-    test questions are left out and counted, and validation questions that are also test questions.
-    data/questions/validation.jsonl is empty where none were asked for.
+    test questions are left out and counted, and validation questions that are also test questions. Validation questions
+    are an empty file where none were asked for.
 
     Returns:
         Counts of passages and questions, and the mean length of a passage in words; and what the data set counts.
@@ -46,11 +46,15 @@ def download(params: DatasetParams, corpus: Path, questions: Path, work: Path) -
     stored = Passages.open(work / "corpus")
     streams = {"test": source.test, "train": source.train, "validation": source.validation}
     sound = {split: with_sound_answers(items) for split, items in streams.items() if items is not None}
-    emptied = sum(count for _, count in sound.values())
-    checked = {split: check_questions(items, split, stored) for split, (items, _) in sound.items()}
+    questions_of = {split: items for split, (items, _) in sound.items()}
+    gone: dict[str, float] = {}
+    if getattr(params, "drops_missing_gold", False):
+        questions_of, gone = _drop_missing_gold(questions_of, stored)
+    checked = {split: check_questions(items, split, stored) for split, items in questions_of.items()}
     train, dev, test = checked["train"], checked.get("validation"), checked["test"]
     splits = divide(train, dev, test, params.validation_questions, getattr(params, "near_duplicates", ""))
-    odd = {"answers_of_no_word": float(emptied), "gold_not_given": float(count_ungiven([*train, *(dev or ()), *test]))}
+    emptied = float(sum(count for _, count in sound.values()))
+    odd = {"answers_of_no_word": emptied, "gold_not_given": float(count_ungiven([*train, *(dev or ()), *test]))}
     for line in _warnings(odd, splits.figures):
         tqdm.write(line)
     for split in ("train", "validation", "test"):
@@ -63,10 +67,23 @@ def download(params: DatasetParams, corpus: Path, questions: Path, work: Path) -
         "searchable": float(len(stored.searchable_rows())),
         "words_per_passage": sum(words) / len(words),
         **splits.figures,
+        **gone,
         **{name: count for name, count in odd.items() if count},
         **({"left_out": float(len(source.left_out))} if source.left_out else {}),
         **source.figures,
     }
+
+
+def _drop_missing_gold(
+    questions: Mapping[str, Sequence[Question]], passages: Passages
+) -> tuple[dict[str, list[Question]], dict[str, float]]:
+    """Return the questions whose gold passages are all there, by split, and figures of the others, which are named."""
+    named = passages.rows_of({pid for items in questions.values() for q in items for pid in q.gold_ids})
+    kept, gone = drop_missing_gold(questions, named)
+    for split, ids in gone.items():
+        what = f"left out {len(ids):,} {split} questions with a gold passage that is not in the corpus"
+        tqdm.write(f"{what} (first: {short(ids[0])})")
+    return kept, {f"{split}_questions_without_their_passages": float(len(ids)) for split, ids in gone.items()}
 
 
 def _warnings(odd: Mapping[str, float], figures: Mapping[str, float]) -> Iterator[str]:
@@ -132,7 +149,8 @@ def _check_known(ids_by_question: Mapping[str, tuple[str, ...]], field: str, spl
     missing = [(qid, pid) for qid, ids in ids_by_question.items() for pid in ids if pid not in rows]
     if missing:
         qid, pid = missing[0]
+        setting = " (download.missing_gold: drop)" if field == "supporting" else ""
         raise CorpusError(
             f"download: {len(missing)} {field} ids of {split} questions are not in the corpus "
-            f"(first: question {short(qid)} names {short(pid)}); add the passages or drop the questions"
+            f"(first: question {short(qid)} names {short(pid)}); add the passages or drop the questions{setting}"
         )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harr.datasets import dataset_of
-from harr.datasets.question_checks import with_sound_answers
+from harr.datasets.question_checks import drop_missing_gold, with_sound_answers
 from harr.datasets.splits import Splits, divide
 from harr.params.download import DatasetParams
 from harr.types import Question
@@ -39,14 +39,14 @@ class Data:
         splits: the questions.
         ids: those of all passages; None where they are not read, since they are millions.
         contents: titles and texts of the first ``CONTENTS`` passages by id.
-        figures: what the data set counts.
+        gone: ids, by split, of questions that are left out since a gold passage is not in the corpus.
         left_out: a line for every passage or document that could not be read.
     """
 
     splits: Splits
     ids: frozenset[str] | None
     contents: Mapping[str, str]
-    figures: Mapping[str, float]
+    gone: Mapping[str, Sequence[str]]
     left_out: Sequence[str]
 
 
@@ -67,11 +67,15 @@ def read_data(params: DatasetParams) -> Data:
         ids.add(passage.id)
         if len(contents) < CONTENTS:
             contents[passage.id] = passage.content
-    test, _ = with_sound_answers(source.test)
-    validation = None if source.validation is None else with_sound_answers(source.validation)[0]
-    train, near = with_sound_answers(source.train)[0], getattr(params, "near_duplicates", "")
-    splits = divide(train, validation, test, params.validation_questions, near)
-    return Data(splits, None if dataset.vast else frozenset(ids), contents, source.figures, source.left_out)
+    streams = {"test": source.test, "train": source.train, "validation": source.validation}
+    questions = {split: with_sound_answers(items)[0] for split, items in streams.items() if items is not None}
+    gone: dict[str, list[str]] = {}
+    if getattr(params, "drops_missing_gold", False):
+        questions, gone = drop_missing_gold(questions, ids)
+    near = getattr(params, "near_duplicates", "")
+    train, dev, test = questions["train"], questions.get("validation"), questions["test"]
+    splits = divide(train, dev, test, params.validation_questions, near)
+    return Data(splits, None if dataset.vast else frozenset(ids), contents, gone, source.left_out)
 
 
 def read_split(params: DatasetParams, split: str) -> tuple[list[Question], int]:

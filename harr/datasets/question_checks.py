@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 
@@ -30,6 +30,17 @@ def with_sound_answers(questions: Iterable[Question]) -> tuple[list[Question], i
         changed += len(answers) < len(question.answers)
         sound.append(question if len(answers) == len(question.answers) else replace(question, answers=answers))
     return sound, changed
+
+
+def drop_missing_gold(
+    splits: Mapping[str, Sequence[Question]], passages: Container[str]
+) -> tuple[dict[str, list[Question]], dict[str, list[str]]]:
+    """Return, by split, the questions whose gold passages are all there, and the ids of the others."""
+    kept = {split: [q for q in rows if all(pid in passages for pid in q.gold_ids)] for split, rows in splits.items()}
+    gone = {
+        split: [q.id for q in rows if any(pid not in passages for pid in q.gold_ids)] for split, rows in splits.items()
+    }
+    return kept, {split: ids for split, ids in gone.items() if ids}
 
 
 def count_ungiven(questions: Iterable[Question]) -> int:

@@ -67,7 +67,20 @@ class DocumentsParams(ChunkParams):
     """Folder whose files are read, with all folders in it; those whose names begin with a dot are not."""
 
 
-class JsonlParams(DrawnParams):
+class NamedGoldParams(QuestionsParams):
+    """Questions that name their gold passages, which somebody else may have changed or removed."""
+
+    missing_gold: Literal["refuse", "drop"] | None = None
+    """Treatment of questions with a gold passage that is not in the corpus: the stage ends, or they are left out and
+    counted. With null those of documents are left out, since a passage that is edited has another id."""
+
+    @property
+    def drops_missing_gold(self) -> bool:
+        """Return whether such questions are left out."""
+        return self.missing_gold == "drop"
+
+
+class JsonlParams(DrawnParams, NamedGoldParams):
     """Files of your own, in the shape of docs/data.md: JSON lines, or .json with one list; plain or gzipped."""
 
     dataset: Literal["jsonl"]
@@ -103,6 +116,11 @@ class JsonlParams(DrawnParams):
     def validates(self) -> bool:
         """Return whether there may be validation questions."""
         return bool(self.validation) or super().validates
+
+    @property
+    def drops_missing_gold(self) -> bool:
+        """Return whether such questions are left out."""
+        return self.missing_gold == "drop" or bool(self.documents and self.missing_gold is None)
 
     @property
     def chunks(self) -> ChunkParams | None:
@@ -235,7 +253,7 @@ class MedQuADParams(QuestionsParams, ChunkParams):
         return self
 
 
-class FunctionDatasetParams(QuestionsParams):
+class FunctionDatasetParams(NamedGoldParams):
     """A data set that another package brings."""
 
     dataset: Literal["function"]

@@ -16,6 +16,7 @@ from downloading import questions, run, write_rows
 from hypothesis import given, strategies as st
 
 from harr.corpus.passages import Passages
+from harr.datasets.preview import read_data
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, fold_id
 from harr.params.download import JsonlParams, PeopleParams
@@ -125,6 +126,22 @@ def test_wrong_input_is_one_line_and_changes_nothing(change: dict[str, Any], lin
         run(write(**change))
     assert "\n" not in str(error.value)
     assert before == digests(Path("data"))
+
+
+@pytest.mark.fault(18)
+def test_questions_of_gold_that_is_not_there_are_left_out_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    half, none = {**QUESTION, "supporting": ["p1", "p7"]}, {**OTHER, "id": "q3", "supporting": ["p8"]}
+    train = [{**half, "id": "half"}, {**QUESTION, "answers": ["Ada"], "supporting": [], "question": "Who?"}]
+    params = write(train=train, test=[OTHER, none], missing_gold="drop")
+    data = read_data(params)
+    counts = run(params)
+    assert asked("train") == ["q1"] and asked("test") == ["q2"]
+    assert [counts[f"{split}_questions_without_their_passages"] for split in ("train", "test")] == [1, 1]
+    assert data.gone == {"train": ["half"], "test": ["q3"]} and [q.id for q in data.splits.test] == ["q2"]
+    told = "left out 1 train questions with a gold passage that is not in the corpus (first: 'half')"
+    assert told in capsys.readouterr().out
+    with pytest.raises(CorpusError, match=r"1 supporting ids of train .* \(download\.missing_gold: drop\)$"):
+        run(write(train=train))
 
 
 @pytest.mark.fault(17)
