@@ -293,7 +293,7 @@ def test_a_stage_that_uses_a_key_and_a_token_writes_and_tells_neither(
 
     for secret, value in SECRETS.items():
         monkeypatch.setenv(secret, value)
-    monkeypatch.setattr(milvus_client, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(milvus_client, "FIRST_SECONDS", 0.2)
     small_world(
         tiny,
         download=encyclopaedia(passages=200, train_questions=4, test_questions=4),

@@ -5,6 +5,9 @@ from urllib.request import getproxies, proxy_bypass
 
 from harr.errors import bare
 
+FIRST_SECONDS = 5.0
+"""Number of seconds in which a server that never answered must begin to listen."""
+
 
 def connection_remedy(cause: str, address: str, setting: str) -> str:
     """Return what to do where a server of an address could not be reached.

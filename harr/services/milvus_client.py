@@ -23,10 +23,11 @@ from harr.errors import DamagedFile, ParamsError, ServiceUnavailable, bare
 from harr.io.extras import optional
 from harr.io.retry import retry
 from harr.params.index import IndexParams
-from harr.services.failures import connection_remedy
+from harr.services.failures import FIRST_SECONDS, connection_remedy
 
 REBUILD = "dvc repro -f -s index"
 CONNECT_SECONDS = 120.0
+"""Seconds that a server is waited for which listens, or may; where nobody does, ``FIRST_SECONDS``."""
 WAIT_SECONDS = 600.0
 """Seconds that a server that went away is waited for."""
 SETTLING_SECONDS = 120.0
@@ -179,21 +180,28 @@ def _remove_links(opened: str) -> None:
 
 def _connect_server(params: IndexParams) -> MilvusClient:
     where, token = bare(params.uri), os.environ.get(params.token_variable, "")
+    began = time.monotonic()
+
+    def limit(error: Exception) -> float:
+        return FIRST_SECONDS if "Connection refused" in reason(error) else CONNECT_SECONDS
 
     def tell(error: Exception, number: int) -> None:
         if number == 1:
-            _say(f"no Milvus at {where} yet ({reason(error)}); waiting, at most {CONNECT_SECONDS:.0f} s")
+            _say(f"no Milvus at {where} yet ({reason(error)}); waiting, at most {limit(error):.0f} s")
+
+    def again(error: Exception) -> bool:
+        return _is_failure(error) and not _refuses(error) and time.monotonic() - began < limit(error)
 
     try:
         return retry(
             lambda: _open_server(params.uri, token),
             CONNECT_SECONDS,
-            lambda error: _is_failure(error) and not _refuses(error),
+            again,
             longest=LONGEST_PAUSE,
             tell=tell,
         )
     except FAILURES as error:
-        waited = "" if _refuses(error) else f" within {CONNECT_SECONDS:.0f} s"
+        waited = "" if _refuses(error) else f" within {time.monotonic() - began:.0f} s"
         setting = f"index.uri or the token in ${params.token_variable}"
         remedy = f"correct {setting}" if _refuses(error) else connection_remedy(reason(error), params.uri, setting)
         raise ServiceUnavailable(f"no Milvus at {where}{waited} ({reason(error)}); {remedy}") from None
@@ -310,8 +318,9 @@ def is_folder(where: str) -> bool:
 
 def reason(error: Exception) -> str:
     """Return what an error of Milvus or gRPC says, in one short line without a password."""
-    message = error.details() if isinstance(error, grpc.RpcError) else getattr(error, "message", error)
-    words = bare(str(message)).split()
+    cause = _cause(error)
+    message = cause.details() if isinstance(cause, grpc.RpcError) else getattr(error, "message", error)
+    words = bare(str(message)).rpartition("Failed to connect to remote host: ")[2].split()
     if "stack trace:" in str(message):  # a server that is starting puts the places of its code before the cause
         words = [word for word in words if "/" not in word and word != "trace:" and word != "stack"]
     return " ".join(words)[:300]
@@ -330,9 +339,14 @@ def _is_away(error: Exception) -> bool:
     return code in RESTARTING or bool(getattr(error, "retriable", False)) or code == grpc.StatusCode.UNAVAILABLE
 
 
+def _cause(error: Exception) -> BaseException | None:
+    """Return the error of gRPC below one of pymilvus, which reports all failures to connect the same way."""
+    return error if isinstance(error, grpc.RpcError) else error.__cause__
+
+
 def _refuses(error: Exception) -> bool:
     """Return whether a server is there, and does not take the token."""
-    cause = error if isinstance(error, grpc.RpcError) else error.__cause__  # pymilvus reports all failures the same way
+    cause = _cause(error)
     return isinstance(cause, grpc.RpcError) and cause.code() in REFUSALS
 
 

@@ -15,7 +15,7 @@ from harr.errors import HarrError, ParamsError, ServiceUnavailable, bare, one_li
 from harr.io.retry import is_transient, retry, unavailable
 from harr.params.servers import ServerParams
 from harr.services.bounded import AnswerTooLarge, bounded_client, call_within, retry_after
-from harr.services.failures import connection_remedy
+from harr.services.failures import FIRST_SECONDS, connection_remedy
 
 if TYPE_CHECKING:  # loading it takes half a second, for which only those wait who ask a server
     from openai import APIStatusError, OpenAI
@@ -24,8 +24,6 @@ if TYPE_CHECKING:  # loading it takes half a second, for which only those wait w
 
 GRACE_SECONDS = 1.0
 """What an attempt may take beyond its time-outs, which the client itself should meet."""
-FIRST_SECONDS = 5.0
-"""Number of seconds in which a server that never answered must begin to listen."""
 REST_SECONDS = 30.0
 """Number of seconds in which an address that did not answer is not asked while others are there."""
 TOO_LONG = re.compile(
