@@ -98,9 +98,6 @@ def evaluate_file(
     from harr.evaluate.trec import write_runs
 
     params = with_arms(params, arms) if arms else params
-    if not questions.is_file():
-        what = "is no file" if questions.exists() else "is missing"
-        raise CorpusError(f"--questions {questions} {what}; name a file of questions (README: Your own data)")
     check_out(out, questions)
     question_list = list(read_question_file(questions))
     if len({question.id for question in question_list}) < max(1, len(question_list)):

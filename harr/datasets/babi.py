@@ -182,7 +182,7 @@ def _story_of(row: Row, task: int) -> Story:
 
 def _read_text(path: Path) -> Iterator[Story]:
     if not path.is_file():
-        raise CorpusError(f"{path} is missing; set download in params.yaml to files that exist")
+        raise CorpusError(f"{path} is missing; name files that are there in section download")
     facts: dict[int, str] = {}
     before = 0
     with path.open("rb") as handle:

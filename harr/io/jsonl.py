@@ -118,7 +118,7 @@ def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) ->
     """
     if not path.is_file():
         what = "is no file" if path.exists() else "is missing"
-        raise CorpusError(f"{path} {what}; set download in params.yaml to files that exist")
+        raise CorpusError(f"{path} {what}; name a file that is there, in section download or by --questions")
     if path.name.removesuffix(".gz").endswith(TABLES):
         raise CorpusError(f"{path}: a table; write its rows as JSON lines (.jsonl), an object a line, or as .parquet")
     if path.name.removesuffix(".gz").endswith(".json"):

@@ -16,9 +16,15 @@ def main() -> None:
     if sys.argv[1:2] == ["init"]:
         _init(sys.argv[2:])
     elif Path("flows/cli.py").exists():
-        _tell_other_version()
         sys.path.insert(0, os.getcwd())  # before a repository that is installed by links
-        import_module("flows.cli").main()
+        other = _describe_other_version()
+        print(other, end="", file=sys.stderr)
+        try:
+            import_module("flows.cli").main()
+        except ImportError as error:
+            if not other:
+                raise
+            sys.exit(f"error: {error}")
     elif sys.argv[1:] in (["--help"], ["-h"]):
         print(
             "Usage: harr init [--update] DIR\n\nMake a project. In its folder `harr --help` lists all other commands."
@@ -42,12 +48,10 @@ def _init(words: list[str]) -> None:
         sys.exit(f"error: {error.filename}: cannot be written ({error.strerror}); name another folder")
 
 
-def _tell_other_version() -> None:
-    """Say where the project's code is of another version than the library that it would run with."""
+def _describe_other_version() -> str:
+    """Return a line where the project's code is of another version than the library that it would run with."""
     note = Path(VERSION)
     version = note.read_text().strip() if note.exists() else harr.__version__
-    if version != harr.__version__:
-        print(
-            f"this project is of harr {version}, and {harr.__version__} is installed; run `harr init --update .`",
-            file=sys.stderr,
-        )
+    if version == harr.__version__:
+        return ""
+    return f"this project is of harr {version}, and {harr.__version__} is installed; run `harr init --update .`\n"

@@ -1,12 +1,16 @@
 """The command `harr` in a project's folder: what it prints, and its exit codes."""
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from exported import export_moved
+from projects import make_project
 
 from flows.cli import app
 from harr.io.files import write_json
@@ -16,7 +20,23 @@ HEAVY = ("torch", "prefect", "mlflow", "dvc", "pymilvus", "transformers", "numpy
 COMMANDS = [one.callback.__name__ for one in app.registered_commands if one.callback]
 AWAY = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
 NO_MODEL = "neither models/retriever nor models/adapter holds a model"
+OF_DATA = {"bridge", "diagnose"}
+OF_MODELS = {"ask", "demonstrations", "mteb", "promote", "push", "record", "serve"}
+THERE: dict[str, set[str]] = {"nothing": set(), "git": set(), "index": OF_DATA, "merge": OF_DATA | OF_MODELS}
+"""What ran in a project, and the commands for which what their line names is there then."""
+KEPT = {"data", "models", "params.yaml", "static"}
 Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with an index and a model."""
+    folder = tmp_path_factory.mktemp("merged")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        make_project(links=False)
+        export_moved(Path("models/retriever"), Path("work"))
+    return folder
 
 
 @pytest.fixture
@@ -81,44 +101,61 @@ def test_a_failure_is_exit_1_with_its_fix(place: Path, harr: Run) -> None:
     assert done.returncode == 1 and done.stderr.startswith("error: params.yaml:")
 
 
+LINES: list[tuple[list[str], str]] = [
+    (["report"], "metrics/evaluate.json is missing; run `dvc repro evaluate`"),
+    (["evaluate", "--questions", "mine.jsonl", "--out", "mine.json"], "mine.jsonl is missing; name a file that is"),
+    (["pull", "harr-retriever@champion", "out"], ""),
+    (["record", "--register"], "models/retriever holds no model; run `dvc pull` or `dvc repro`"),
+    *([[name, "--recipe", "smok"], "no recipe 'smok'; there are: "] for name in ("run", "promote", "record")),
+    (["rollback", "--recipe", "smok"], "no recipe 'smok'; there are: "),
+    (["promote"], "registered model harr-smoke has no candidate; run `dvc repro`, or `harr record --register`"),
+    (["rollback"], "registered model harr-smoke has no previous champion to go back to; `harr promote` makes one"),
+    (["rollback", "--to", "3"], "version 3 of harr-smoke was no champion, or is gone; `harr promote` makes one"),
+    (["serve", "--port", "0"], "the registry has no models:/harr-smoke@champion"),
+    (["serve", "--port", "0", "--model", "models/retriever"], "models/retriever is no folder of stage merge; name"),
+    (["ask", "Who?"], f"{NO_MODEL}; run `harr run`, or name one with --model"),
+    (["demonstrations", "--out", "out"], f"{NO_MODEL}; run `harr run`, or name one with --model"),
+    (["lengths"], "evaluation over lengths needs a data set of stories"),
+    (["bridge", "--model", "away"], "data/corpus/manifest.json is missing; run `dvc repro"),
+    (["convert", "away", "out"], "train.method grpo trains no two towers; take a recipe qrag_"),
+    (["mteb", "--tasks", "SciFact"], "models/retriever is no folder; run `dvc repro`, or name --model"),
+    (["push", "--model", "me/mine"], "models/retriever/harr.json is missing, so there is nothing to push; run"),
+    (["push", "--dataset", "me/mine"], "data/filtered/questions.jsonl is missing, so there is nothing to push"),
+    (["replay", "away"], "away holds no searches-*.jsonl; name the folder of `harr serve --log`"),
+    (["stopping", "away"], "away: expected a log eval_seed"),
+    (["diagnose", "--questions", "away.jsonl"], "away.jsonl is missing; name a file that is there"),
+    (["diagnose"], "data/questions/train.jsonl is missing; run `dvc repro index`"),
+    (["questions"], "params.yaml: section plugins.questions: writer is missing"),
+]
+"""What commands say where what they need is not there."""
+
+
 @pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["report"], "metrics/evaluate.json is missing; run `dvc repro evaluate`"),
-        (["evaluate", "--questions", "mine.jsonl", "--out", "mine.json"], "--questions mine.jsonl is missing"),
-        (["pull", "harr-retriever@champion", "out"], ""),
-        (["record", "--register"], "models/retriever holds no model; run `dvc pull` or `dvc repro`"),
-        *([[name, "--recipe", "smok"], "no recipe 'smok'; there are: "] for name in ("run", "promote", "record")),
-        (["rollback", "--recipe", "smok"], "no recipe 'smok'; there are: "),
-        (["promote"], "registered model harr-smoke has no candidate; run `dvc repro`, or `harr record --register`"),
-        (["rollback"], "registered model harr-smoke has no previous champion to go back to; `harr promote` makes one"),
-        (["rollback", "--to", "3"], "version 3 of harr-smoke was no champion, or is gone; `harr promote` makes one"),
-        (["serve", "--port", "0"], "the registry has no models:/harr-smoke@champion"),
-        (["serve", "--port", "0", "--model", "models/retriever"], "models/retriever is no folder of stage merge; name"),
-        (["ask", "Who?"], f"{NO_MODEL}; run `harr run`, or name one with --model"),
-        (["demonstrations", "--out", "out"], f"{NO_MODEL}; run `harr run`, or name one with --model"),
-        (["lengths"], "evaluation over lengths needs a data set of stories"),
-        (["bridge", "--model", "away"], "data/corpus/manifest.json is missing; run `dvc repro"),
-        (["convert", "away", "out"], "train.method grpo trains no two towers; take a recipe qrag_"),
-        (["mteb", "--tasks", "SciFact"], "models/retriever is no folder; run `dvc repro`, or name --model"),
-        (["push", "--model", "me/mine"], "models/retriever/harr.json is missing, so there is nothing to push; run"),
-        (["push", "--dataset", "me/mine"], "data/filtered/questions.jsonl is missing, so there is nothing to push"),
-        (["replay", "away"], "away holds no searches-*.jsonl; name the folder of `harr serve --log`"),
-        (["stopping", "away"], "away: expected a log eval_seed"),
-    ],
+    ("ran", "words", "line"),
+    [(ran, *row) for ran, others in THERE.items() for row in LINES if row[0][0] not in others],
 )
-@pytest.mark.parametrize("ran", ["nothing", "index"])
 def test_what_is_not_there_is_a_line_and_exit_1(
-    words: list[str], line: str, ran: str, place: Path, world: Path, harr: Run
+    ran: str, words: list[str], line: str, place: Path, world: Path, merged: Path, harr: Run
 ) -> None:
-    if ran == "index" and words[0] != "bridge":
-        shutil.copytree(world / "data", "data")
-        shutil.copy(world / "params.yaml", ".")
+    """In a project without git, with it, with an index, and with a model that nobody evaluated or registered."""
+    if ran == "git":
+        subprocess.run(["git", "init", "-q"], check=True)
+    if folder := {"index": world, "merge": merged}.get(ran):
+        for name in KEPT & {*os.listdir(folder)}:
+            (shutil.copytree if (folder / name).is_dir() else shutil.copy)(folder / name, name)
     done = harr(*words)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
     assert done.stderr.startswith(f"error: {line}")
-    assert not Path("out").exists() and not Path("models").exists()
-    assert words != ["report"] or harr("record").stdout == "MLflow has everything\n"
+    assert not Path("out").exists() and Path("models").exists() == (ran == "merge")
+    if words == ["report"]:
+        told = harr("record")
+        line = "error: dvc.lock does not name the parameters" if ran == "merge" else "MLflow has everything\n"
+        assert f"{told.stdout}{told.stderr}".startswith(line)
+
+
+def test_every_command_has_such_a_line() -> None:
+    plugins = {entry.name for entry in entry_points(group="harr.commands")}
+    assert {*COMMANDS} | plugins == {words[0] for words, _ in LINES} | {"doctor", "down", "preview", "status", "up"}
 
 
 @pytest.mark.parametrize("command", ["doctor", "status"])

@@ -62,10 +62,10 @@ def test_questions_and_out_are_looked_at_before_anything_is_played(asked: Path) 
     os.mkfifo(folder / "pipe")
     (folder / "empty.jsonl").touch()
     for questions, place, said in (
-        (folder / "none.jsonl", out, "--questions .*none.jsonl is missing; name a file of questions"),
-        (Path("/dev/zero"), out, "--questions /dev/zero is no file; name a file of questions"),
-        (folder / "pipe", out, "--questions .*pipe is no file; name a file of questions"),
-        (folder, out, "--questions .*folder is no file; name a file of questions"),
+        (folder / "none.jsonl", out, ".*none.jsonl is missing; name a file that is there"),
+        (Path("/dev/zero"), out, "/dev/zero is no file; name a file that is there"),
+        (folder / "pipe", out, ".*pipe is no file; name a file that is there"),
+        (folder, out, ".*folder is no file; name a file that is there"),
         (folder / "empty.jsonl", out, "--questions .*empty.jsonl holds no question"),
         (asked, folder, "--out .*folder is a folder; name another file"),
         (asked, asked, "--out .*q.jsonl is the file of the questions; name another file"),
@@ -76,7 +76,7 @@ def test_questions_and_out_are_looked_at_before_anything_is_played(asked: Path) 
         with pytest.raises(CorpusError, match=said):
             evaluate_file(params, questions, place, None, [])
     assert sorted(os.listdir(asked.parent)) == ["folder", "q.jsonl"]
-    with pytest.raises(CorpusError, match="/dev/zero is no file; set download"):
+    with pytest.raises(CorpusError, match="/dev/zero is no file; name a file"):
         next(read_rows(Path("/dev/zero")))
     with pytest.raises(AssertionError, match="it was played"):
         evaluate_file(params, asked, out, None, ["frozen"])

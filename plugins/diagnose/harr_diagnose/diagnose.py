@@ -89,6 +89,8 @@ def some_questions(file: Path | None, count: int, seed: int, *, given: bool = Fa
     from harr.datasets.local import read_question_file
 
     paths = [file] if file else [path for name in SPLITS if (path := QUESTIONS / name).exists()]
+    if not paths:
+        raise CorpusError(f"{QUESTIONS / SPLITS[-1]} is missing; run `dvc repro index`")
     drawn: list[Question] = []
     used: list[str] = []
     for path in paths:
@@ -99,7 +101,7 @@ def some_questions(file: Path | None, count: int, seed: int, *, given: bool = Fa
             used.append(str(path))
     if not drawn:
         lack = " with passages of its own (evaluate.candidates question)" if given else ""
-        raise CorpusError(f"{file or paths[-1]} holds no question{lack}; name a file of questions with --questions")
+        raise CorpusError(f"{paths[-1]} holds no question{lack}; name a file of questions with --questions")
     return " and ".join(used), drawn
 
 

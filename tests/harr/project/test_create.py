@@ -99,6 +99,25 @@ def test_outside_a_project_and_in_no_folder_one_line(
     assert capsys.readouterr().out.startswith("Usage: harr init ") and [*tmp_path.iterdir()] == [tmp_path / "file"]
 
 
+def test_code_of_another_version_that_does_not_fit_is_told_with_the_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in sys.modules if name.split(".")[0] == "flows"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "argv", ["harr", "status"])
+    write_text(tmp_path / "flows/__init__.py", "")
+    write_text(tmp_path / "flows/cli.py", "from harr.errors import gone\n")
+    with pytest.raises(ImportError):
+        main()
+    write_text(tmp_path / VERSION, "0.0.1\n")
+    with pytest.raises(SystemExit, match=r"^error: cannot import name 'gone' from 'harr\.errors'"):
+        main()
+    line = f"this project is of harr 0.0.1, and {harr.__version__} is installed; run `harr init --update .`\n"
+    assert capsys.readouterr().err == line
+
+
 def test_an_update_replaces_code_and_keeps_settings(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("mine")
     with pytest.raises(ParamsError, match=r"holds params\.yaml already; name a new folder, or `harr init --update"):
