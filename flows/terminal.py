@@ -91,7 +91,7 @@ def status_lines(state: "Status") -> list[str]:
         for one in state.versions
     ]
     return [
-        *section("stages", stages, "dvc.yaml names none"),
+        *([] if state.trouble and not stages else section("stages", stages, "dvc.yaml names none")),
         *([paint("fail") + f"  {state.trouble}", ""] if state.trouble else []),
         *section(
             "corpus", [(state.training,)] if state.training else [], "as it was when training began, or not trained yet"

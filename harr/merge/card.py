@@ -50,6 +50,8 @@ EXAMPLE = Search(
 PASSAGES = ("Ada Brown: She was born in Ashford.", "Acme: A firm in Bath, founded by Ada Brown.")
 QUERIES_ALONE = """\
 Passages are embedded by its base encoder, {base_model}; this model has no tower of documents."""
+OLDER = """\
+It loads in sentence-transformers 5 and newer. Older versions load its folder `query`, which encodes queries alone."""
 
 
 SEARCHES = """\
@@ -138,7 +140,7 @@ def usage(facts: Mapping[str, Any], name: str = HERE) -> str:
     if facts["towers"] == "both":
         code += [f"passages = model.encode_document({json.dumps(list(PASSAGES))})"]
         code += ["print(model.similarity(query, passages))"]
-        suffix = ""
+        suffix = f"\n\n{OLDER}"
     return USAGE.format(code="\n".join(code), state=example_state(facts)) + suffix
 
 

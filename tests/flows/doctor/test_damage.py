@@ -9,6 +9,7 @@ from flows.doctor import servers
 from flows.doctor.examine import examine
 from flows.doctor.finding import BUG
 from flows.status import status
+from flows.terminal import status_lines
 
 LOCK = "stages:\n  download:\n    cmd: a\n    deps:\n    - {}\n"
 UNSENT = [
@@ -43,6 +44,11 @@ OF_DVC: list[tuple[Files, list[tuple[str, str, str]], list[str]]] = [
     ({".dvc/config": "garbage"}, [], ["Invalid line"]),
     ({"dvc.lock": "[1]"}, [], ["expected a dictionary"]),
     ({"dvc.lock": LOCK}, [], ["validation failed"]),
+    (
+        {"dvc.lock": f"<<<<<<< HEAD\n{LOCK}=======\n>>>>>>> other\n"},
+        [],
+        ["'./dvc.lock' is invalid (possible merge conflicts)", "bring it back with git"],
+    ),
     ({"dvc.lock": FOLDER}, [], ["is not a .dvc file", "bring it back with git"]),
     ({"dvc.yaml": "stages: ["}, [], ["'./dvc.yaml' is invalid", "bring it back with git"]),
 ]
@@ -69,6 +75,7 @@ def test_damage_is_a_finding_and_everything_else_is_told(
     assert {"git", "secrets", "disk", "memory"} <= {one.subject for one in findings}
     state = status(project, {})
     assert all(words in state.trouble for words in trouble) and not state.stages
+    assert not [line for line in status_lines(state) if "names none" in line]
     sent = [line for line in state.unfinished if "harr record" in line]
     assert not any(name.startswith("work/mlflow") for name in files) or sent == UNSENT
 

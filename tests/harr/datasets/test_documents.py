@@ -217,6 +217,20 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(folder: Path, capsys
     assert "accepted 1 passages; left out 11, see data/corpus/left_out.txt" in capsys.readouterr().out
 
 
+def test_encodings_that_a_file_names_are_read(folder: Path) -> None:
+    page = '<html><head><meta charset="{0}"></head><body><article><p>{1}</p></article></body></html>'
+    texts = {
+        "windows-1251": "\u0410\u0434\u0430 \u0436\u0438\u0432\u0451\u0442 \u0432 \u0411\u0430\u0442\u0435.",
+        "shift_jis": "\u30a2\u30c0\u306f\u30d0\u30fc\u30b9\u306b\u4f4f\u3080\u3002",
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.HTML").write_bytes(page.format(name, text).encode(name))
+    (folder / "wide.TXT").write_bytes("Gr\u00fc\u00dfe\r\naus Bath.".encode("utf-16"))
+    (folder / "marked.md").write_bytes(b"\xef\xbb\xbf# Ada\r\nShe lives in Bath.\r\n")
+    assert load()["documents"] == 4
+    assert {one.text for one in passages()} == {*texts.values(), "Gr\u00fc\u00dfe aus Bath.", "She lives in Bath."}
+
+
 @pytest.mark.fault(40)
 @pytest.mark.parametrize(
     ("prepare", "line"),

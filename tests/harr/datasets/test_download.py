@@ -10,10 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from digests import digests
 from downloading import questions, run, write_rows
 from hypothesis import given, strategies as st
+from pyarrow import parquet
 
 from harr.corpus.passages import Passages
 from harr.datasets.preview import read_data
@@ -57,6 +59,28 @@ def test_rows_become_passages_and_questions() -> None:
     assert stored.rows_of(["p2", "p9", "p1"]) == {"p2": 1, "p1": 0}
     (question,) = questions("test")
     assert question.gold_ids == ("p2",) and question.candidate_ids == ("p1", "p2")
+
+
+def test_a_title_that_is_null_is_none() -> None:
+    run(write(passages=[{**PASSAGES[0], "title": None}, PASSAGES[1]]))
+    assert Passages.open(Path("data/corpus")).contents(0, 1) == ["Ada Brown founded Acme."]
+
+
+TEXTS = ["Ada Brown founded Acme.", "Acme is in Ashford."]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"id": pa.array([1, 2], pa.int64()), "text": pa.array(TEXTS, pa.large_string())},
+        {"id": pa.array(["1", "2"]).dictionary_encode(), "text": pa.array(TEXTS), "title": pa.nulls(2)},
+    ],
+)
+def test_columns_of_any_type_of_text_are_read(columns: dict[str, pa.Array]) -> None:
+    parquet.write_table(pa.table(columns), "corpus.parquet", compression="zstd")
+    named = {"supporting": [1], "context_ids": [1, "2"]}
+    run_with(write(train=[{**QUESTION, **named}], test=[{**OTHER, **named}]), "corpus.parquet")
+    assert Passages.open(Path("data/corpus")).contents(0, 2) == TEXTS
 
 
 def test_gzip_bom_and_windows_line_ends_are_read() -> None:
@@ -107,6 +131,14 @@ def test_equal_input_gives_equal_bytes_and_a_row_may_be_held_back() -> None:
         ({"passages": [PASSAGES[0], {"id": "p2", "text": " \x00 "}]}, r"passages\.jsonl:2: passage without text"),
         ({"passages": [*PASSAGES, PASSAGES[0]]}, "passage id 'p1' stands twice, as passages 1 and 3"),
         ({"passages": [PASSAGES[0], b"{broken"]}, r"passages\.jsonl:2: not JSON"),
+        (
+            {"passages": [PASSAGES[0], b'\xef\xbb\xbf{"id": "p2"}']},
+            r"passages\.jsonl:2: not JSON \(Unexpected UTF-8 BOM",
+        ),
+        (
+            {"passages": [b'{"id": "p1", "text": "x", "title": NaN}']},
+            r"passages\.jsonl:1: passage without title \(title is nan",
+        ),
         ({"passages": [b"[1, 2]"]}, r"passages\.jsonl:1: a JSON list; expected one object a line"),
         ({"passages": [b'{"id": "\xff"}']}, r"passages\.jsonl:1: not UTF-8; convert the file to UTF-8"),
         ({"passages": []}, "no passages"),

@@ -132,3 +132,9 @@ def test_a_model_with_code_of_its_own_is_refused_in_a_line(kind: str, tiny: str,
         Encoder(folder, max_tokens=32)
     write_json(path, config | {"model_type": "bert", "auto_map": {"AutoModel": "modeling.BertModel"}})
     assert Encoder(folder, max_tokens=32).width == 16, "transformers has this class itself"
+
+
+def test_more_tokens_than_the_model_has_positions_are_refused(tiny: str, tmp_path: Path) -> None:
+    folder = write_model(tmp_path, tiny, *FAMILIES["e5"])
+    with pytest.raises(ModelError, match=r"^max_tokens = 65, but \S+ reads at most 64 tokens; lower it$"):
+        Encoder(folder, max_tokens=65)

@@ -10,6 +10,7 @@ from indexed import write_vectors
 
 from harr.corpus.passages import Passages, write_passages
 from harr.index.build import build_index
+from harr.index.full_text import prepare_text
 from harr.index.passage_index import PassageIndex
 from harr.index.words import WordIndex, build_words, words_of
 from harr.params.index import IndexParams
@@ -87,3 +88,16 @@ def test_gold_comes_first_and_its_name_is_an_answer(language: str, form: str, tm
         assert exact_match(said, [name]) == token_f1(said, [name]) == 1.0
         assert states_answer(text, [said])
         assert not any(states_answer(text, [wrong]) for wrong in golds if wrong != name)
+
+
+def test_a_passage_longer_than_a_field_is_found_by_its_beginning(tmp_path: Path) -> None:
+    """Milvus refuses fields of more than 65,535 bytes, and a cut within a letter is no UTF-8."""
+    long = "first " + "öü" * 60_000 + " last"
+    assert len(prepare_text(long).encode()) == 65_534
+    write_passages([Passage("p0", "other"), Passage("p1", long)], tmp_path / "corpus")
+    passages, vectors = Passages.open(tmp_path / "corpus"), np.eye(2, 8, dtype=np.float32)
+    build_index(
+        passages, write_vectors(tmp_path / "vectors", vectors, "feed"), IndexParams(), tmp_path / "index", tmp_path
+    )
+    with PassageIndex.open(tmp_path / "index", IndexParams(), identity="feed") as milvus:
+        assert milvus.search_text(["first", "last"], 1)[0].tolist() == [[1], [-1]]

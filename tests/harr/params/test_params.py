@@ -196,10 +196,16 @@ def test_what_may_be_a_key_is_refused_and_not_told(key: str, value: Any, line: s
     assert line in str(refused.value) and KEY not in str(refused.value) and "\n" not in str(refused.value)
 
 
+def test_a_file_that_windows_wrote_is_read(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_bytes(b"\xef\xbb\xbf" + yaml.safe_dump(GOOD).replace("\n", "\r\n").encode())
+    assert Params.load(tmp_path / "params.yaml") == load(GOOD, tmp_path)
+
+
 @pytest.mark.fault(20)
 @pytest.mark.parametrize(
     ("text", "line"),
     [
+        ("train:\n\tsteps: 1", "not valid YAML"),
         ("a: [", "not valid YAML"),
         (f"index: {{uri: 'http://root:{KEY}@h', x", "not valid YAML"),
         ("seed: 1\nseed: 2", 'line 2: found duplicate key "seed"'),

@@ -136,6 +136,13 @@ def test_an_update_replaces_code_and_keeps_settings(tmp_path: Path) -> None:
     assert (tmp_path / VERSION).read_text() == f"{harr.__version__}\n"
 
 
+def test_a_project_below_a_repository_is_in_its_git(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    made = create_project(mine := tmp_path / "team/mine")
+    assert BEGIN_GIT not in made and not (mine / ".dvc/config.local").exists()
+    assert not [one for one in check_git(mine) if BEGIN_GIT in one.fix]
+
+
 @pytest.mark.services
 def test_git_that_begins_after_a_run_keeps_nothing_of_dvc_and_dvc_works_with_it(tmp_path: Path) -> None:
     made = create_project(tmp_path)
