@@ -57,13 +57,15 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
     if not (root / "dvc.yaml").exists():
         raise HarrError(f"no dvc.yaml in {root.resolve()}; run this in the folder of a harr project")
     params = Params.load(root / "params.yaml")
-    address = address_of(params, environment)
+
+    def read_mlflow() -> tuple[Any, str]:
+        address = address_of(params, environment)
+        return read_versions(root, address, params), read_manual_move(root, address, params)
+
     begun: dict[str, Future[Any]] = {
         "stages": start_in_background(lambda: stages.read_stages(root)),
         "training": start_in_background(lambda: _since_training(root, params.index.retrain_after)),
-        "MLflow": start_in_background(
-            lambda: (read_versions(root, address, params), read_manual_move(root, address, params))
-        ),
+        "MLflow": start_in_background(read_mlflow),
         "model": start_in_background(lambda: model_here(root, params)),
         "unfinished": start_in_background(lambda: (*list_unfinished(root), *map(str, list_unsent(root)))),
     }

@@ -62,13 +62,17 @@ def _plugin_sections(params: Params) -> list[Finding]:
 
 def _checks_of(params: Params, root: Path, environment: Mapping[str, str]) -> Checks:
     """Return the checks of what params.yaml names."""
-    address = address_of(params, environment)
+
+    def look_at_mlflow() -> list[Finding]:
+        address = address_of(params, environment)
+        found = servers.check_mlflow(address, setting_of(address, environment))
+        return [*found, *check_champion(root, address, params)]
+
     checks: Checks = [
         ("secrets", partial(servers.check_secrets, params, environment)),
         ("disk", partial(machine.check_disk, params, root, free=shutil.disk_usage(root).free)),
         ("memory", machine.check_memory),
-        ("MLflow", partial(servers.check_mlflow, address, setting_of(address, environment))),
-        ("champion", partial(check_champion, root, address, params)),
+        ("MLflow", look_at_mlflow),
     ]
     for server in servers.servers(params):
         for url in server.urls:

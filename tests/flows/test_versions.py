@@ -87,10 +87,19 @@ def test_stores_that_cannot_be_read(tmp_path: Path) -> None:
         ServiceUnavailable, match=r"MLflow at http://127\.0\.0\.1:9 does not answer \(.*; start the server"
     ):
         read_versions(tmp_path, "http://127.0.0.1:9", PARAMS)
-    expected = "foo://x is no address of an MLflow store; set tracking.uri or MLFLOW_TRACKING_URI to http://... or "
+
+
+@pytest.mark.parametrize("address", ["foo://me:secret@x", "./mlruns", "file:///tmp/mlruns", "databricks"])
+def test_an_address_that_is_no_store_is_refused_before_anything_is_noted_for_it(address: str, project: Path) -> None:
+    variable, plain = {"MLFLOW_TRACKING_URI": address}, address.replace("me:secret@", "")
+    told = f"{plain} is no address of an MLflow store; correct the variable MLFLOW_TRACKING_URI: http://... or sqlite:///..."
     with pytest.raises(ParamsError) as caught:
-        read_versions(tmp_path, "foo://me:secret@x", PARAMS)
-    assert str(caught.value) == f"{expected}sqlite:///..."
+        address_of(PARAMS, variable)
+    assert str(caught.value) == told
+    assert f"MLflow: {told}" in status(project, variable).trouble
+
+
+def test_runs_go_where_params_the_environment_or_dvc_says() -> None:
     assert address_of(PARAMS, {}) == "sqlite:///mlflow.db"
     assert address_of(PARAMS, {"MLFLOW_TRACKING_URI": "http://a"}) == "http://a"
     assert address_of(PARAMS, {"DVC_ROOT": str(Path().resolve())}) == "sqlite:///mlflow.db"
