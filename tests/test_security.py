@@ -181,6 +181,11 @@ def test_a_whole_pipeline_reads_no_pickle_and_asks_no_other_machine(workplace: P
             "names '../../other/model.safetensors', which is outside its folder; use a whole model",
         ),
         ("model.safetensors.index.json", "{", "is no index of shards"),
+        (
+            "a.safetensors",
+            "version https://git-lfs.github.com/spec/v1\n",
+            "a pointer of Git LFS in place of the file; run `git",
+        ),
     ],
 )
 def test_a_model_folder_that_is_not_only_weights_is_refused(tmp_path: Path, file: str, content: str, told: str) -> None:

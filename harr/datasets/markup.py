@@ -13,6 +13,7 @@ from typing import Any
 
 from harr.errors import CorpusError, MissingExtra, one_line
 from harr.io.extras import optional
+from harr.io.folders import FETCH, is_pointer
 from harr.io.jsonl import CONTROL
 
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(---|\.\.\.)[ \t]*$", re.DOTALL | re.MULTILINE)
@@ -74,6 +75,8 @@ def _bytes(path: Path) -> bytes:
         raise CorpusError(f"cannot be read ({error.strerror})") from None
     if not data.strip():
         raise CorpusError("empty")
+    if is_pointer(path):
+        raise CorpusError(FETCH)
     return data
 
 

@@ -89,7 +89,7 @@ class Encoder:
         self._static = isinstance(tokenizer, Tokenizer)  # StaticEmbedding: a table of token vectors
         self._tokenizer: Any = PreTrainedTokenizerFast(tokenizer_object=tokenizer) if self._static else tokenizer
         any_length = sys.maxsize if self._static else max_tokens
-        self._reads: int = getattr(self.model.config, "max_position_embeddings", any_length)
+        self._reads: int = getattr(self.model.config, "max_position_embeddings", any_length) - _unused(self.model)
         self.limit(max_tokens)
         modules: list[Any] = list(self.model)
         self.identity = fingerprint(
@@ -326,6 +326,16 @@ def _drop_normalize(model: SentenceTransformer, normalize: bool) -> SentenceTran
         if isinstance(module, Normalize):
             delattr(model, name)
     return model
+
+
+def _unused(model: SentenceTransformer) -> int:
+    """Return how many positions no text reads: RoBERTa and its kin count from behind the padding's."""
+    paddings = [
+        getattr(module, "padding_idx", None)
+        for name, module in model.named_modules()
+        if name.endswith("position_embeddings")
+    ]
+    return max((padding + 1 for padding in paddings if padding is not None), default=0)
 
 
 def _group_by_size(order: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -19,7 +19,7 @@ from harr.embed.embedding_cache import EmbeddingCache, check_cache, embed_passag
 from harr.embed.encoder import Encoder
 from harr.embed.inference import for_inference, is_bert
 from harr.embed.served import ServedEncoder
-from harr.errors import DamagedFile
+from harr.errors import DamagedFile, ModelError
 from harr.io.files import (
     SUMS,
     appears_whole,
@@ -171,6 +171,11 @@ def embed_shard(
     distinct = {text: row for row, text in enumerate(dict.fromkeys(texts[row] for row in new))}
     counts_U = encoder.token_counts(list(distinct), prompt=encoder.passage_prompt)
     vectors_UD = embed_passages(list(distinct), encoder, embedder, params.batch_size, counts_U, on_batch=on_batch)
+    if not np.isfinite(vectors_UD).all():
+        raise ModelError(
+            f"{encoder.name} gives vectors that are no numbers, from passage {start} on; set embed.dtype: float32, or "
+            "encoder.model to another one"
+        )
     on_batch(len(texts) - len(distinct))
     vectors_RD, counts = np.empty((len(texts), encoder.width), np.float32), np.empty(len(texts), np.uint64)
     places_R = [distinct[texts[row]] for row in new]

@@ -4,6 +4,15 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+POINTER = b"version https://git-lfs"
+FETCH = "a pointer of Git LFS in place of the file; run `git lfs pull`"
+
+
+def is_pointer(path: Path) -> bool:
+    """Return whether a file is what Git LFS leaves in place of one that it has not fetched."""
+    with path.open("rb") as handle:
+        return handle.read(len(POINTER)) == POINTER
+
 
 def files_below(folder: Path, refused: Callable[[OSError], object] = lambda error: None) -> Iterator[Path]:
     """Yield the files below a folder in the order of their names, those of a folder before those of the folders in it.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harr.errors import CorpusError, one_line
+from harr.io.folders import FETCH, is_pointer
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """Characters that would act on a terminal."""
@@ -119,6 +120,8 @@ def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) ->
     if not path.is_file():
         what = "is no file" if path.exists() else "is missing"
         raise CorpusError(f"{path} {what}; name a file that is there, in section download or by --questions")
+    if is_pointer(path):
+        raise CorpusError(f"{path}: {FETCH}")
     if path.name.removesuffix(".gz").endswith(TABLES):
         raise CorpusError(f"{path}: a table; write its rows as JSON lines (.jsonl), an object a line, or as .parquet")
     if path.name.removesuffix(".gz").endswith(".json"):

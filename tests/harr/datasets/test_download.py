@@ -31,6 +31,9 @@ QUESTION = {"id": "q1", "question": "Who founded Acme?", "answers": ["Ada Brown"
 OTHER = {**QUESTION, "id": "q2", "question": "Where is Acme?", "supporting": ["p2"], "context_ids": ["p1", "p2"]}
 
 
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 90868376\n"
+
+
 def write(passages: Any = PASSAGES, train: Any = (QUESTION,), test: Any = (OTHER,), **more: Any) -> JsonlParams:
     """Write files of rows (or raw lines) and name them in a section."""
     files = {"passages": passages, "train": train, "test": test}
@@ -204,6 +207,11 @@ def test_questions_of_gold_that_is_not_there_are_left_out_and_counted(capsys: py
             "p.csv",
             lambda: b"id,text\n",
             r"^p\.csv: a table; write its rows as JSON lines \(\.jsonl\), an object a line",
+        ),
+        (
+            "lfs.parquet",
+            lambda: POINTER,
+            r"^lfs\.parquet: a pointer of Git LFS in place of the file; run `git lfs pull`$",
         ),
         ("corpus.parquet", lambda: b"PAR1 no table", r"corpus\.parquet: cannot be read as parquet \(.*\); fetch the"),
     ],

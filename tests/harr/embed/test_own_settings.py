@@ -134,7 +134,14 @@ def test_a_model_with_code_of_its_own_is_refused_in_a_line(kind: str, tiny: str,
     assert Encoder(folder, max_tokens=32).width == 16, "transformers has this class itself"
 
 
-def test_more_tokens_than_the_model_has_positions_are_refused(tiny: str, tmp_path: Path) -> None:
-    folder = write_model(tmp_path, tiny, *FAMILIES["e5"])
-    with pytest.raises(ModelError, match=r"^max_tokens = 65, but \S+ reads at most 64 tokens; lower it$"):
-        Encoder(folder, max_tokens=65)
+@pytest.mark.parametrize(("family", "reads"), [("e5", 64), ("bge-m3", 63)])
+def test_more_tokens_than_the_model_has_positions_are_refused(
+    family: str, reads: int, tiny: str, tmp_path: Path
+) -> None:
+    """RoBERTa and its kin count positions from behind the padding's, which is 0 here and 1 in the models of the hub."""
+    folder = write_model(tmp_path, tiny, *FAMILIES[family])
+    with pytest.raises(
+        ModelError, match=rf"^max_tokens = {reads + 1}, but \S+ reads at most {reads} tokens; lower it$"
+    ):
+        Encoder(folder, max_tokens=reads + 1)
+    assert Encoder(folder, max_tokens=reads).encode(["word " * 100]).shape == (1, 16)

@@ -14,7 +14,7 @@ from harr.corpus.vectors import Vectors
 from harr.embed import shards as embed
 from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
-from harr.errors import DamagedFile
+from harr.errors import DamagedFile, ModelError
 from harr.io.files import finish
 from harr.params.embed import EmbedParams
 from harr.types import Passage
@@ -121,6 +121,18 @@ def test_a_damaged_shard_of_published_vectors_is_made_again_alone(
         (out / name).write_text((out / name).read_text().replace("a", "b"))
         assert stage()["embedded"] >= 0
         assert digests(out) == whole
+
+
+def test_vectors_that_are_no_numbers_end_the_stage_at_the_first_shard(
+    tiny: str, tmp_path: Path, passages: Passages
+) -> None:
+    odd = Encoder(tiny, max_tokens=32)
+    next(odd.model.parameters()).data.fill_(float("nan"))
+    with pytest.raises(
+        ModelError, match=r"gives vectors that are no numbers, from passage 0 on; set embed\.dtype: float32"
+    ):
+        embed_corpus(passages, odd, PARAMS, tmp_path / "out", tmp_path / "work")
+    assert not (tmp_path / "out").exists()
 
 
 def test_resumed_run_keeps_its_dtype(
