@@ -8,6 +8,7 @@ import gc
 import io
 import os
 import pwd
+import re
 import signal
 import sys
 import warnings
@@ -46,13 +47,16 @@ for name, value in SWITCHES.items():
 
 
 def bypass_proxies() -> None:
-    """Have every client, also of a child process, reach this machine directly where a proxy is set: `no_proxy`."""
-    if not any(os.environ.get(name) or os.environ.get(name.upper()) for name in PROXIES):
-        return
+    """Have every client, also of a child process, reach this machine directly where a proxy is set: `no_proxy`.
+
+    httpx makes no client where an address of IPv6 has brackets or a mask there; no client reads a mask of IPv6.
+    """
+    proxied = any(os.environ.get(name) or os.environ.get(name.upper()) for name in PROXIES)
     for name, other in (("no_proxy", "NO_PROXY"), ("NO_PROXY", "no_proxy")):
         hosts = (os.environ.get(name) or os.environ.get(other, "")).split(",")
-        if "*" not in hosts:  # urllib knows a star only where it stands alone
-            os.environ[name] = ",".join(dict.fromkeys(host for host in (*hosts, *LOOPBACK) if host))
+        readable = [re.sub(r"^\s*\[([^]]*)\]\s*$", r"\1", host) for host in hosts if not re.search(r":.*/|\]:", host)]
+        if "*" not in hosts and (proxied or readable != hosts):  # urllib knows a star only where it stands alone
+            os.environ[name] = ",".join(dict.fromkeys(host for host in (*readable, *LOOPBACK) if host))
 
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")

@@ -100,6 +100,10 @@ def test_a_server_elsewhere_is_asked_through_the_proxy(
         ({"http_proxy": NOBODY, "NO_PROXY": "a.example"}, (f"a.example,{OWN}",) * 2),
         ({"http_proxy": NOBODY, "no_proxy": "localhost", "NO_PROXY": ".b"}, ("localhost,127.0.0.1,::1", f".b,{OWN}")),
         ({"http_proxy": NOBODY, "no_proxy": "*"}, ("*", None)),
+        (
+            {"no_proxy": "a.example,[::1],fd07:b51a::/64,[::1]:80,10.0.0.0/8"},
+            ("a.example,::1,10.0.0.0/8,127.0.0.1,localhost", None),
+        ),
     ],
 )
 def test_the_exceptions_of_the_user_stay(
@@ -110,6 +114,7 @@ def test_the_exceptions_of_the_user_stay(
     bypass_proxies()
     bypass_proxies()  # as a child process does
     assert (os.environ.get("no_proxy"), os.environ.get("NO_PROXY")) == expected
+    bounded_client(1.0)
 
 
 @pytest.mark.skipif(find_spec("socksio") is not None, reason="socksio is installed")
@@ -121,6 +126,16 @@ def test_a_socks_proxy_without_its_package_is_one_line(
         bounded_client(1.0)
     gc.collect()
     line = "error: the variable all_proxy names a SOCKS proxy; run `pip install 'httpx[socks]'`, or unset it\n"
+    assert capsys.readouterr().err == line
+
+
+def test_a_file_of_certificates_that_is_missing_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/away/ca.pem")
+    with pytest.raises(SystemExit), errors_in_a_line():
+        bounded_client(1.0)
+    line = "error: /away/ca.pem is missing, which the variable SSL_CERT_FILE names; correct it, or unset it\n"
     assert capsys.readouterr().err == line
 
 

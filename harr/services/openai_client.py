@@ -206,7 +206,8 @@ class Service:
 
     def _refusal(self, at: str, error: "APIStatusError") -> HarrError:
         """Return an HTTP error in the user's words; the key is cut out of the server's text."""
-        where = f"{at}: HTTP {error.status_code} ({one_line(error, 300, secret=self._key)})"
+        said = error if " - " in str(error) else f"{error} - {error.body}"  # a body of FastAPI's has no message
+        where = f"{at}: HTTP {error.status_code} ({one_line(said, 300, secret=self._key)})"
         if is_transient(error.status_code):
             return TooManyRequests(
                 f"{where}, tried for {self._deadline:g} s; look at the server's log, or lower {self._server.place}.concurrency",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from harr.errors import ParamsError
+from harr.errors import ParamsError, one_line
 from harr.params.generator import ServedParams
 from harr.services.openai_client import ContextLengthExceeded, Service
 from harr.types import ContextFull, Generate, PromptTooLong, TruncatedCompletion
@@ -75,10 +75,10 @@ class ServerGenerator:
             return PromptTooLong.of("", error.reason)
         text = _text(reply, raw=bool(request.prompt))
         if text is None:
-            raise ParamsError(
-                f"{self._service.where}: the answer is no completion; "
-                f"{self._params.server.place}.urls must be an OpenAI-compatible address, usually ending in /v1"
-            )
+            remedy = f"{self._params.server.place}.urls must be an OpenAI-compatible address, usually ending in /v1"
+            if said := getattr(reply, "error", None):  # with the status of a success, as gateways send it
+                remedy = f"it says {one_line(said)}"
+            raise ParamsError(f"{self._service.where}: the answer is no completion; {remedy}")
         usage = getattr(reply, "usage", None)
         read, written = (_count(getattr(usage, f"{kind}_tokens", 0)) for kind in ("prompt", "completion"))
         cut_short = (

@@ -215,6 +215,22 @@ def test_what_is_no_completion_is_one_line_and_an_empty_one_is_data() -> None:
     assert player.usage() == dict(zip(COUNTS, (2, 0, 0, 0, 0, 0, 0), strict=True)), "a usage without figures is none"
 
 
+@pytest.mark.parametrize(
+    ("status", "answer", "told"),
+    [
+        (200, {"error": {"message": "model overloaded", "code": 503}}, r"no completion; it says .*model overloaded"),
+        (
+            422,
+            {"detail": [{"loc": ["body", "seed"], "msg": "not permitted"}]},
+            r"HTTP 422 \(.*seed.*not permitted.*\); check",
+        ),
+    ],
+)
+def test_what_a_server_says_of_a_failure_is_told(status: int, answer: dict[str, Any], told: str) -> None:
+    with serving(lambda body, number: (status, answer)) as served, pytest.raises(ParamsError, match=told):
+        generator(served.base_url).complete(ask("a"))
+
+
 def test_the_extra_body_is_sent_and_is_part_of_what_is_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
