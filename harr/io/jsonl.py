@@ -23,8 +23,20 @@ UNSEEN = re.compile("[\u200b\u2060\ufeff]")
 """Characters without width that no word needs."""
 IDS = ("id", "_id", "uid")
 """Keys of ids, by which rows of files that different programs wrote are put together."""
-PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip"}
-"""First bytes of packed files."""
+UNPACK = "unpack it, or pack it by gzip as .jsonl.gz"
+HEADS = {
+    b"\x1f\x8b": "packed by gzip; let its name end in .gz",
+    b"\x28\xb5\x2f\xfd": f"packed by zstd; {UNPACK}",
+    b"BZh": f"packed by bzip2; {UNPACK}",
+    b"\xfd7zXZ": f"packed by xz; {UNPACK}",
+    b"PK\x03\x04": f"packed by zip; {UNPACK}",
+    b"PAR1": "a table of parquet; let its name end in .parquet",
+    b"ARROW1": "a table of Arrow; write its rows as .parquet",
+    b"\xff\xff\xff\xff": "a table of Arrow; write its rows as .parquet",
+    b"[": "a list, not an object a line; let its name end in .json",
+    b"<": "a page of HTML or XML; fetch the file again",
+}
+"""What is wrong with a file of other first bytes than those of an object, and what to do."""
 TABLES = (".csv", ".tsv", ".xlsx")
 LONGEST = 64 << 20
 """Bytes of a line that is read: a small gzip may hold one of gigabytes."""
@@ -185,9 +197,8 @@ def _read_list(path: Path, leave_out: Callable[[CorpusError], None]) -> Iterator
 
 
 def _parse(line: bytes, place: str, *, first: bool) -> dict[str, Any]:
-    if packed := next((name for head, name in PACKED.items() if first and line.startswith(head)), ""):
-        mend = "let its name end in .gz" if packed == "gzip" else "unpack it, or pack it by gzip as .jsonl.gz"
-        raise CorpusError(f"{place}: packed by {packed}; {mend}")
+    if other := next((what for head, what in HEADS.items() if first and line.startswith(head)), ""):
+        raise CorpusError(f"{place}: {other}")
     try:
         row = json.loads(line.decode("utf-8-sig" if first else "utf-8"))
     except UnicodeDecodeError:

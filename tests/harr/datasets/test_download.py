@@ -142,7 +142,7 @@ def test_equal_input_gives_equal_bytes_and_a_row_may_be_held_back() -> None:
             {"passages": [b'{"id": "p1", "text": "x", "title": NaN}']},
             r"passages\.jsonl:1: passage without title \(title is nan",
         ),
-        ({"passages": [b"[1, 2]"]}, r"passages\.jsonl:1: a JSON list; expected one object a line"),
+        ({"passages": [b"[1, 2]"]}, r"passages\.jsonl:1: a list, not an object a line; let its"),
         ({"passages": [b'{"id": "\xff"}']}, r"passages\.jsonl:1: not UTF-8; convert the file to UTF-8"),
         ({"passages": []}, "no passages"),
         ({"train": [{**QUESTION, "supporting": ["p7"]}]}, "1 supporting ids of train .* question 'q1' names 'p7'"),
@@ -208,6 +208,14 @@ def test_questions_of_gold_that_is_not_there_are_left_out_and_counted(capsys: py
             lambda: b"id,text\n",
             r"^p\.csv: a table; write its rows as JSON lines \(\.jsonl\), an object a line",
         ),
+        ("p.jsonl", lambda: b"PAR1\x15", r"p\.jsonl:1: a table of parquet; let its name end in \.parquet$"),
+        ("p.arrow", lambda: b"ARROW1\0\0", r"p\.arrow:1: a table of Arrow; write its rows as \.parquet$"),
+        (
+            "p.jsonl",
+            lambda: b'[\n  {"id": 1}\n]',
+            r"p\.jsonl:1: a list, not an object a line; let its name end in \.json$",
+        ),
+        ("p.jsonl", lambda: b"<!DOCTYPE html>", r"p\.jsonl:1: a page of HTML or XML; fetch the file again$"),
         (
             "lfs.parquet",
             lambda: POINTER,
