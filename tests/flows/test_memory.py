@@ -16,13 +16,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import Qwen3Config, Qwen3Model
 
-from flows.checks import files_check, memory_check
+from flows.checks import TEXT_BYTES, files_check, memory_check
 from harr.datasets.preview import Data, read_data
+from harr.index.kinds import memory_bytes
 from harr.params import Params
 from harr.params.loop import OptimizerParams
 from harr.params.train_facts import LoraParams
+from harr.types import Question
 from tasks.runtime import memory
-from tasks.runtime.memory import Shape, estimate_gpu, estimate_memory, shape_of
+from tasks.runtime.limits import Sizes, written
+from tasks.runtime.memory import WORDS, Shape, estimate_gpu, estimate_memory, shape_of
 
 ROOT = Path(__file__).parents[2]
 MINILM = Shape(weights=22_713_728, width=384, inner=1536, layers=6, queries=384, keys=384)
@@ -157,6 +160,29 @@ def test_too_much_is_a_warning_and_what_is_not_known_is_not_told() -> None:
     assert memory_check(changed(params, {"encoder": {"model": "./nowhere"}}), data, 400, 64e9) == []
     agent = Params.load(ROOT / "recipes/agent_small.yaml")
     assert list(estimate_memory(agent, MINILM, data.splits.train, passages=400, words=40.0)) == ["embed"]
+
+
+QWEN = Shape(595_776_512, width=1024, inner=3072, layers=28, queries=2048, keys=1024, gated=True)
+E5 = Shape(559_890_432, width=1024, inner=4096, layers=24, queries=1024, keys=1024)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "passages"), [("harr_wiki18_0.6b", QWEN, 21_015_324), ("medquad_agent", E5, 20_000)]
+)
+def test_the_page_on_scale_has_what_is_estimated(name: str, shape: Shape, passages: int) -> None:
+    params = Params.load(ROOT / f"recipes/{name}.yaml")
+    questions = [Question("q", "Who was the founder of the firm in Ashford, then?")]
+    size = Sizes(passages, shape.width, round(TEXT_BYTES * passages))
+    memory_of = estimate_memory(params, shape, questions, passages=passages, words=WORDS)
+    on_gpu = "-" if params.language_model_learns else f"{estimate_gpu(params, shape, questions, words=WORDS) / 1e9:.1f}"
+    columns = [
+        f"`{name}`, {passages:,}",
+        ", ".join(f"{count / 1e9:.1f}" for count in (size.text, *written(params, size).values())),
+        ", ".join(f"{count / 1e9:.1f}" for count in memory_of.values()),
+        on_gpu,
+        f"{memory_bytes(params.index, passages, shape.width) / 1e9:.1f}",
+    ]
+    assert f"| {' | '.join(columns)} |" in (ROOT / "docs/scale.md").read_text()
 
 
 def test_files_are_those_that_a_stage_asks_the_disk_for_and_a_server_holds_the_index() -> None:
