@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, metadata
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -309,8 +309,12 @@ def add_plugins(words: Sequence[str] = ()) -> None:
     """
     if not {command.callback.__name__ for command in app.registered_commands if command.callback}.isdisjoint(words[:1]):
         return
-    for entry in sorted(entry_points(group="harr.commands"), key=lambda entry: entry.name):
-        app.command(entry.name)(entry.load())
+    entries = {entry.name: entry for entry in entry_points(group="harr.commands")}
+    for name in sorted(entries):
+        app.command(name)(entries[name].load())
+    word = "".join(words[:1])
+    if word not in entries and word in (metadata("harr").get_all("Provides-Extra") or ()):
+        sys.exit(f"error: no command {word} is installed; run `pip install 'harr[{word}]'`")
 
 
 def main(*words: str) -> None:

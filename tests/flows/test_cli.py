@@ -12,7 +12,7 @@ import pytest
 from exported import export_moved
 from projects import make_project
 
-from flows.cli import app
+from flows.cli import app, main
 from harr.io.files import write_json
 
 ROOT = Path(__file__).parents[2]
@@ -151,6 +151,16 @@ def test_what_is_not_there_is_a_line_and_exit_1(
         told = harr("record")
         line = "error: dvc.lock does not name the parameters" if ran == "merge" else "MLflow has everything\n"
         assert f"{told.stdout}{told.stderr}".startswith(line)
+
+
+def test_a_command_of_a_plugin_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flows.cli.entry_points", lambda group: ())
+    known = [one for one in app.registered_commands if one.name != "stopping"]
+    monkeypatch.setattr(app, "registered_commands", known)
+    with pytest.raises(
+        SystemExit, match=r"^error: no command stopping is installed; run `pip install 'harr\[stopping\]'`$"
+    ):
+        main("stopping", "log")
 
 
 def test_every_command_has_such_a_line() -> None:
