@@ -64,8 +64,8 @@ def promote(params: Params, *, arm: str = "", again: bool = False) -> str:
             past = champions(client, name)
             replay = _replay(client, params, candidate, champion, again=again)
             verdict = judge(client, candidate, champion, past, replay, params.tracking.conditions)
-            if verdict.gains:
-                note(client, candidate)
+            if verdict.gains and not (champion and champion.tags["model"] == candidate.tags["model"]):
+                note(client, candidate)  # the champion itself, as a nightly run evaluates it again, is no attempt
             with uploading("promotion.html"):
                 client.log_text(candidate.run_id, verdict.page, "promotion.html")
             print(f"{table(verdict.conditions, min(width(), 80))}\nkept as promotion.html with run {candidate.run_id}")
