@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
 import torch
 import yaml
@@ -19,7 +20,8 @@ from harr.arms import ARMS as ARM_TABLE
 from harr.embed.encoder import Encoder
 from harr.io.files import digest_of
 from harr.params import Params
-from harr.rag.policies.encoder_adapter import LINK_FEATURES, save_adapter, unfreeze
+from harr.rag.policies.encoder_adapter import LAYERS, LINK_FEATURES, TREES, save_adapter, unfreeze
+from harr.rag.policies.trees import COLUMNS
 from harr.rag.retrieval.links import FEATURES
 from tasks.merge import export_arm, merge_adapter
 from tasks.paths import ADAPTER, ARMS
@@ -67,7 +69,15 @@ def save_term(folder: Path, seed: int) -> None:
 
 
 KINDS = ("bm25", "hybrid", "mention", "frozen", "history", "last_answer", "bm25_all_answers", "infonce", "links_alone")
-"""Arms of every kind besides `trained`: by words, by both, by titles, by vectors, rewriting, and trained."""
+"""Arms of every kind besides `trained`: by words, by both, by titles, by vectors, rewriting, and trained, one of them to trees."""
+
+
+def save_trees(folder: Path) -> None:
+    """Make an adapter's folder one of trees, which rank by chance."""
+    rng = np.random.default_rng(0)
+    data = lightgbm.Dataset(rng.normal(size=(200, len(COLUMNS))), rng.normal(size=200), feature_name=list(COLUMNS))
+    (folder / LAYERS).unlink()
+    (folder / TREES).write_text(lightgbm.train({"num_leaves": 7, "verbose": -1}, data, 5).model_to_string())
 
 
 def export_kinds() -> dict[str, Path]:
@@ -76,10 +86,10 @@ def export_kinds() -> dict[str, Path]:
     settings["evaluate"] = {"arms": [*KINDS, "trained"], "seeds": 1}
     Path("params.yaml").write_text(yaml.safe_dump(settings))
     folders = {kind: Path("kinds", kind) for kind in KINDS}
-    for number, (kind, out) in enumerate(folders.items()):
+    for kind, out in folders.items():
         if ARM_TABLE[kind].trained:
             shutil.copytree(ADAPTER, ARMS / f"{kind}-0")
-            save_term(ARMS / f"{kind}-0", number)
+            save_trees(ARMS / f"{kind}-0") if kind == "infonce" else save_term(ARMS / f"{kind}-0", 2)
         export_arm(Params.load(), kind, out)
     return folders
 
