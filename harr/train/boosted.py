@@ -72,7 +72,7 @@ class Examples:
                 "boosted: no search of the training questions had gold among its candidates, so nothing would be "
                 "learnt; raise retriever.pool, or leave boosted out of evaluate.arms"
             )
-        return optional("lightgbm", "links").Dataset(
+        return optional("lightgbm", "trees").Dataset(
             np.concatenate([table for table, _ in parts]),
             np.concatenate([labels for _, labels in parts]),
             group=[len(labels) for _, labels in parts],
@@ -200,7 +200,7 @@ def _record(
 
 def _grow(examples: Examples, choose_by: Examples, seed: int) -> Any:
     """Return LightGBM's trees, as many as rank the candidates of ``choose_by`` best."""
-    lightgbm = optional("lightgbm", "links")
+    lightgbm = optional("lightgbm", "trees")
     taught = examples.dataset()
     stop = lightgbm.early_stopping(PATIENCE, first_metric_only=True, verbose=False)
     valid = choose_by.dataset(reference=taught)

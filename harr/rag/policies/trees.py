@@ -69,7 +69,7 @@ class Trees:
         Raises:
             ModelError: they are no trees of LightGBM, or ask for columns that this version does not compute.
         """
-        lightgbm = optional("lightgbm", "links")
+        lightgbm = optional("lightgbm", "trees")
         try:
             booster = lightgbm.Booster(model_file=str(folder / TREES))
         except lightgbm.basic.LightGBMError as error:
