@@ -54,7 +54,7 @@ def export_arm(params: Params, name: str, out: Path) -> dict[str, float]:
     from harr.builders.players import arm_params
     from harr.merge.retriever import ExportedTower, merge
 
-    arm = params.evaluate.arm_table.get(name, ARMS[name])
+    arm = {**ARMS, **params.evaluate.arm_table}[name]
     params = arm_params(params, arm)
     adapter = trained_runs(params).get(name, [ADAPTER])[0] if arm.trained else None
     vectors = read_vectors_manifest()

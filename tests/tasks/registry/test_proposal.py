@@ -1,5 +1,6 @@
 """Any arm of the table can be champion: the best one, or another by name; without training, too."""
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import mlflow
 import pytest
 import yaml
-from projects import make_project
+from projects import make_project, train_stand_in
 
 import harr
 from harr.builders.players import open_players
@@ -18,7 +19,7 @@ from harr.services.model_registry import CHAMPION
 from harr.types import Question, Search
 from tasks.evaluation_record import record_game
 from tasks.merge import export_arm
-from tasks.paths import EVALUATION, PLACES
+from tasks.paths import ADAPTER, ARMS as OTHERS, EVALUATION, PLACES
 from tasks.registry.promote import PROMOTED_BY, promote, rollback
 from tasks.registry.register import CANDIDATE
 from tasks.registry.replay import replay_of
@@ -131,3 +132,16 @@ def test_a_champion_of_another_corpus_is_played_as_the_arm_that_it_is(params: Pa
         patch.setattr("tasks.registry.replay.record_game", lambda used: record_game(params))
         rows = replay_of(open_client(params), today, candidate, champion)()
     assert rows == read_jsonl(EVALUATION / f"{arm}.jsonl")
+
+
+def test_an_arm_that_another_package_trains_is_exported_as_any_other(params: Params) -> None:
+    train_stand_in(0.1)
+    settings: Any = yaml.safe_load(Path("params.yaml").read_text())
+    settings["evaluate"] = {"arms": [{"name": "mine", "method": "mine.learn:METHOD"}, "trained"], "seeds": 1}
+    Path("params.yaml").write_text(yaml.safe_dump(settings))
+    own = Params.load()
+    assert own.proposals == ["mine", "trained"]
+    shutil.copytree(ADAPTER, OTHERS / "mine-0")
+    export_arm(own, "mine", Path("kept"))
+    facts = read_json(Path("kept/harr.json"))
+    assert (facts["arm"], facts["trained"]) == ("mine", True)
