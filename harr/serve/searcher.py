@@ -167,20 +167,20 @@ class Searcher:
             answers: list[Answer] = [Answer(now.version)] * len(asks)
             for model in {ask.model for ask in asks}:
                 policy = now.policy if model in TRAINED else now.frozen()
-                dense = policy if isinstance(policy, DensePolicy) else now.frozen()
+                own = policy if isinstance(policy, DensePolicy) else None
                 version = now.version if model in TRAINED else BASE
-                fields = reads(dense.style, dense.history) if dense is policy else ""
+                fields = reads(own.style, own.history) if own else ""
                 positions = [at for at, ask in enumerate(asks) if ask.model == model]
                 searches = [(at, ask.wanted) for at in positions if isinstance((ask := asks[at]).wanted, Search)]
                 texts = [(at, ask.wanted) for at in positions if isinstance((ask := asks[at]).wanted, str)]
                 if searches:
-                    explored = model == "explored" and dense is policy
-                    chosen_by = replace(dense, sampling=self._draws, keep=self._keep) if explored else policy
+                    draws = own if model == "explored" else None
+                    chosen_by = replace(draws, sampling=self._draws, keep=self._keep) if draws else policy
                     retrievals = chosen_by.retrieve([item for _, item in searches])
                     for (at, _), item in zip(searches, retrievals, strict=True):
                         answers[at] = Answer(version, fields, found=item)
                 if texts:
-                    inputs = [text for _, text in texts]
+                    inputs, dense = [text for _, text in texts], own or now.frozen()
                     vectors = dense.encode(inputs) if model in TRAINED else self._documents(dense, inputs)
                     for (at, _), vector in zip(texts, vectors, strict=True):
                         answers[at] = Answer(version, vector=tuple(vector[: dense.vectors.width].tolist()))

@@ -12,6 +12,7 @@ from harr.arms import ARMS
 from harr.builders.players import open_players
 from harr.datasets.download import download
 from harr.errors import IndexMismatch, ModelError
+from harr.io.files import read_json
 from harr.params import Params
 from harr.params.download import FunctionDatasetParams
 from harr.serve.searcher import Ask, Searcher
@@ -80,4 +81,21 @@ def test_an_arm_that_searches_words_draws_nothing_and_leaves_vectors_to_the_base
     assert len(vector.vector) == len(text.vector)
     searcher.load(RETRIEVER, "1")
     assert searcher.answer([Ask("explored", search)])[0].found.logprob is not None
+    searcher.close()
+
+
+@pytest.mark.parametrize("arm", ["bm25", "hybrid"])
+def test_a_search_by_an_arm_that_is_no_policy_does_not_open_the_base_encoder(
+    arm: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder is all that a search needs: the machine may have no other model."""
+    monkeypatch.chdir(shutil.copytree(project, tmp_path / "project"))
+    export_arm(Params.load(), arm, Path("kept"))
+    facts = read_json(Path("kept/harr.json"))
+    monkeypatch.setattr("harr.builders.trained.read_json", lambda path: facts | {"base_model": "elsewhere"})
+    searcher = Searcher(Path(), "float32")
+    searcher.load(Path("kept"), "1")
+    assert best(searcher)
+    with pytest.raises(ModelError, match="elsewhere"):
+        searcher.answer([Ask("champion", "Acme")])
     searcher.close()
