@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 ENOUGH, BETTER_POOL, SIGNAL, SMALL, AMBIGUOUS = 0.9, 0.05, 0.1, 0.05, 0.05
 
@@ -50,6 +50,8 @@ class Figures:
     """Whether supervision comes before the reward (``train.warm_start``)."""
     links: bool = False
     """Whether training brings candidates that no untrained arm has (``retriever.link_features``)."""
+    served: Literal["yes", "added", "no"] = "yes"
+    """Whether `harr promote` takes the best arm: as params.yaml is, once evaluate.arms names it, or never."""
     language_model: bool = False
     """Whether a language model learns, not the retriever."""
     last_run: Mapping[str, float] = field(default_factory=dict)
@@ -76,15 +78,18 @@ def _points(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def _serve(arm: str) -> str:
-    return f"`harr promote --arm {arm}` and `harr serve` serve {arm}"
+def _serve(f: Figures) -> str:
+    if f.served == "no":
+        return ""
+    first = f"; add {f.best} to evaluate.arms, and" if f.served == "added" else ";"
+    return f"{first} `harr promote --arm {f.best}` and `harr serve` serve {f.best}"
 
 
 def _enough(f: Figures) -> str:
     if f.means[f.best] < ENOUGH:
         return ""
     reached = f"without training it reaches {_points(f.means[f.best])} in {f.metric}"
-    return f"{f.best} is enough: {reached}; {_serve(f.best)}"
+    return f"{f.best} is enough: {reached}{_serve(f)}"
 
 
 def _simple(f: Figures) -> str:
@@ -152,7 +157,7 @@ def _test_questions(f: Figures) -> str:
 
 def _train(f: Figures) -> str:
     if f.rule_leads or (f.last_run and f.last_run["gain"] <= 0):
-        return "" if f.means[f.best] >= ENOUGH else f"do not train {f.method} as it stands; {_serve(f.best)}"
+        return "" if f.means[f.best] >= ENOUGH else f"do not train {f.method} as it stands{_serve(f)}"
     if f.means[f.best] >= ENOUGH or (f.all_gold and f.ceiling - f.found < SMALL):
         return ""
     if f.disagreeing < SIGNAL and (not f.warm_start or f.all_right > 0.5):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import pstdev
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from harr.arms import ARMS
 from harr.builders.places import Places
@@ -57,6 +57,8 @@ def diagnose(params: Params, file: Path | None, count: int, out: Path) -> list[s
     with own_mentions(asked) as places:
         episodes, found, rows = play_untrained(params, questions, where, places)
     figures, summary = figures_of(params, questions, episodes, found, rows)
+    served: Literal["added", "no"] = "added" if figures.best in params.proposals else "no"
+    figures = replace(figures, served="yes" if figures.best in asked.proposals else served)
     sentences = [*advice(figures), *notes]
     write_json(
         out / "diagnosis.json",

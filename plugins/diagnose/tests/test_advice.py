@@ -49,6 +49,13 @@ def test_a_rule_speaks_where_its_figures_are_so_and_there_is_always_advice() -> 
             "do not train grpo as it stands; `harr promote --arm last_answer` and",
             "train: grpo",
         ),
+        (
+            {"ambiguous_share": 0.0, "served": "added"},
+            "stands; add last_answer to evaluate.arms, and `harr prom",
+            "; `",
+        ),
+        ({"ambiguous_share": 0.0, "served": "no"}, "do not train grpo as it stands", "harr promote"),
+        ({"means": {"last_answer": 0.95}, "served": "no"}, "last_answer is enough", "harr promote"),
         ({"ambiguous_share": 0.0, "links": True}, "train: grpo", "do not train"),
         ({"ambiguous_share": 0.0, "language_model": True}, "train: grpo", "do not train"),
         ({"ambiguous_share": 0.0, "gain_of_best": {}}, "train: grpo", "do not train"),
