@@ -79,7 +79,7 @@ def judge(
     same = champion is None or champion.tags.get("evaluation") == candidate.tags.get("evaluation")
     again = champion is not None and replay is not None
     arm = arm_of(candidate)
-    began = rules["baseline"] if arm not in ARMS or ARMS[arm].trained else arm
+    began = rules["baseline"] if is_trained(candidate) else arm
     rival, other = (champion, arm_of(champion)) if champion else (candidate, began)
     own = rows_of(client, candidate, arm, began, *rules["untrained"])
     ours = own[arm]
@@ -114,6 +114,12 @@ def judge(
 def arm_of(version: Any) -> str:
     """Return the arm of an evaluation that a version is."""
     return str(version.tags.get("arm", TRAINED))
+
+
+def is_trained(version: Any) -> bool:
+    """Return whether the arm that a version is learnt; one of another package did."""
+    arm = arm_of(version)
+    return arm not in ARMS or ARMS[arm].trained
 
 
 def rules_of(version: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from harr.params import Params
 from harr.report.promotion import table
 from harr.services.model_registry import CHAMPION
 from tasks.registry.attempts import note
-from tasks.registry.gate import Row, arm_of, judge
+from tasks.registry.gate import Row, arm_of, is_trained, judge
 from tasks.registry.history import PREVIOUS, PROMOTED, champions, move
 from tasks.registry.proposal import propose_arm
 from tasks.registry.register import CANDIDATE, ROLLED_BACK
@@ -64,8 +64,10 @@ def promote(params: Params, *, arm: str = "", again: bool = False) -> str:
             past = champions(client, name)
             replay = _replay(client, params, candidate, champion, again=again)
             verdict = judge(client, candidate, champion, past, replay, params.tracking.conditions)
-            if verdict.gains and not (champion and champion.tags["model"] == candidate.tags["model"]):
-                note(client, candidate)  # the champion itself, as a nightly run evaluates it again, is no attempt
+            # No attempt is the champion itself, as a nightly run evaluates it again, nor what has nothing to gain over.
+            same = champion and champion.tags["model"] == candidate.tags["model"]
+            if verdict.gains and not same and (champion or is_trained(candidate)):
+                note(client, candidate)
             with uploading("promotion.html"):
                 client.log_text(candidate.run_id, verdict.page, "promotion.html")
             print(f"{table(verdict.conditions, min(width(), 80))}\nkept as promotion.html with run {candidate.run_id}")

@@ -82,6 +82,7 @@ def test_a_project_begins_with_an_arm_that_nobody_trained_and_any_other_follows(
     assert f"best arm of the table in answer_f1: {best}; `harr promote --arm NAME`" in capsys.readouterr().out
     champion = version()
     assert champion.tags["arm"] == best and version(CANDIDATE) is None, "which names the model in models/"
+    assert not _attempts(), "nothing was to be beaten, so nothing is taken from the level of what is trained"
     assert champion.tags[PROMOTED_BY] and champion.tags["figure"].startswith(f"{best}: answer F1 ")
     assert f"It is the arm {best}, which " in champion.description
     search = Search(Question("", "Who?"), "Who founded the firm?")
@@ -96,7 +97,13 @@ def test_a_project_begins_with_an_arm_that_nobody_trained_and_any_other_follows(
 
     with pytest.raises(PromotionRefused, match="gain: found answer_f1 -0"):
         promote(params, arm="frozen")
+    assert _attempts()
     rollback_and_again(params, best)
+
+
+def _attempts() -> list[str]:
+    tags = open_client(Params.load()).get_registered_model(NAME).tags
+    return [tag for tag in tags if tag.startswith("harr.attempts")]
 
 
 def rollback_and_again(params: Params, best: str) -> None:
