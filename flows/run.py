@@ -8,6 +8,7 @@ from pathlib import Path
 
 from flows.reproduce import reproduce
 from flows.workspace import resolve_recipe, store_variables, workspace
+from harr.arms import TRAINED
 from harr.errors import CorpusError, HarrError, PromotionRefused
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
@@ -78,13 +79,13 @@ def _make_candidate(place: Path, *, by_hand: bool = False) -> str:
 def promote(recipe: str, *, back: bool = False, arm: str = "", again: bool = False, to: str = "") -> tuple[bool, str]:
     """Promote an arm of a recipe or go back; returns whether the champion moved, and what was done or why not.
 
-    For an ``arm`` the stages run that an untrained one needs, unless an evaluation is there.
+    For an ``arm`` the stages run that an untrained one needs, unless an evaluation of ``trained`` is there.
     """
     from tasks.registry.promote import outcome_of
 
     place, params = resolve_recipe(recipe)
     place.mkdir(parents=True, exist_ok=True)
-    if arm and not (place / EVALUATION).exists():
+    if arm and not (place / EVALUATION / f"{TRAINED}.jsonl").exists():
         with workspace(recipe):
             reproduce(["inputs", "download", "embed", "index", "generator"], place, "")
     if not back:

@@ -6,11 +6,11 @@ from statistics import fmean
 from typing import Any
 
 from harr.arms import TRAINED
-from harr.errors import ParamsError, PromotionRefused
+from harr.errors import DamagedFile, ParamsError, PromotionRefused, StaleState
 from harr.io.files import read_jsonl
 from harr.params import Params
 from tasks.evaluate import evaluation_frame, log_nothing, summarise_arms, write_evaluation
-from tasks.evaluation_record import PLAYED, corpus_facts
+from tasks.evaluation_record import PLAYED, check_played, corpus_facts
 from tasks.expectations.process import expect
 from tasks.merge import export_arm, summary, version_tags
 from tasks.paths import EVALUATION, QUESTIONS, WORK
@@ -28,7 +28,8 @@ def propose_arm(params: Params, arm: str = "") -> str:
     """Return the number of the version that an arm is, registered where it is not yet; "" means the candidate.
 
     Without a name it is the best arm of the evaluation here, if the candidate was registered with that. An arm that
-    needs no training is played for it, with the others, where stage evaluate has not run.
+    needs no training is played for it, with the others, where stage evaluate has not run: the first time, and after
+    every change.
 
     Raises:
         ParamsError: there is no such arm, or it cannot be champion.
@@ -41,7 +42,7 @@ def propose_arm(params: Params, arm: str = "") -> str:
     name = arm or best
     if name in ("", TRAINED):
         return ""
-    if not (EVALUATION / PLAYED).exists() and not params.evaluate.arm_table[name].trained:
+    if not params.evaluate.arm_table[name].trained and _is_to_be_played(params, name):
         _play_untrained(params)
     if not (EVALUATION / f"{name}.jsonl").exists():
         raise PromotionRefused(f"{EVALUATION} has no rows of arm {name}; run `dvc repro`")
@@ -102,6 +103,17 @@ def _register(params: Params, arm: str, *, named: bool) -> str:
                 )
             client.delete_model_version_tag(name, version, ROLLED_BACK)
     return version
+
+
+def _is_to_be_played(params: Params, arm: str) -> bool:
+    """Return whether an arm has no rows of what lies here, and no evaluation of ``trained`` would go with them."""
+    if (EVALUATION / f"{TRAINED}.jsonl").exists():
+        return False
+    try:
+        check_played(params)
+    except (DamagedFile, StaleState):
+        return True
+    return not (EVALUATION / f"{arm}.jsonl").exists()
 
 
 def _play_untrained(params: Params) -> None:

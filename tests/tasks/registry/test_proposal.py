@@ -125,6 +125,16 @@ def test_the_gate_asks_the_arm_that_params_yaml_names(params: Params) -> None:
     assert read_json(EVALUATION / "played.json")["rules"]["untrained"] == ["frozen"]
 
 
+def test_an_arm_without_training_is_played_again_after_a_change(params: Params) -> None:
+    promote(asking(params, "frozen"), arm="frozen")
+    settings: Any = yaml.safe_load(Path("params.yaml").read_text())
+    settings["evaluate"]["arms"] = [*ARMS, "history"]
+    Path("params.yaml").write_text(yaml.safe_dump(settings))
+    with pytest.raises(PromotionRefused, match="against champion 1: gain: found answer_f1 "):
+        promote(asking(Params.load(), "history"), arm="history")
+    assert (EVALUATION / "history.jsonl").exists()
+
+
 @pytest.mark.parametrize("arm", ["bm25", "hybrid", "last_answer"])
 def test_a_champion_of_another_corpus_is_played_as_the_arm_that_it_is(params: Params, arm: str) -> None:
     """In place of `trained`, by what its folder says: its weights are not those of today."""
