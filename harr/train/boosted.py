@@ -68,9 +68,10 @@ class Examples:
             (table, labels) for table, labels in zip(self.tables, self.labels, strict=True) if 0 < labels.mean() < 1
         ]
         if not parts:
+            which, lost = ("training", "learnt") if reference is None else ("validation", "chosen by them")
             raise CorpusError(
-                "boosted: no search of the training questions had gold among its candidates, so nothing would be "
-                "learnt; raise retriever.pool, or leave boosted out of evaluate.arms"
+                f"boosted: no search of the {which} questions had gold among its candidates, so nothing would be "
+                f"{lost}; raise retriever.pool, add questions, or leave boosted out of evaluate.arms"
             )
         return optional("lightgbm", "trees").Dataset(
             np.concatenate([table for table, _ in parts]),
@@ -127,6 +128,11 @@ def train(params: ValidatedParams, setup: Setup, out: Path, work: Path, log: Log
     questions = [question for question in setup.questions if question.gold_ids]
     kept = list(setup.validation) or questions[::10]
     taught = questions if setup.validation else [question for place, question in enumerate(questions) if place % 10]
+    if not taught:
+        raise CorpusError(
+            "boosted: one training question with gold passages is too few, since the number of trees is chosen on others "
+            "than they learn from; add questions, or leave boosted out of evaluate.arms"
+        )
     policy = replace(policy, sampling=None, frozen=True)
     setup = replace(setup, retriever=policy)
     validation = Validation.of(params.validation.every, setup, log)

@@ -101,6 +101,11 @@ def test_nothing_to_learn_from_and_other_trees_are_refused(game: Setup, tmp_path
         check_gold([Question("q", "Who?", ("Ada",))])
     with pytest.raises(CorpusError, match=r"no search .* had gold among its candidates.*; raise retriever\.pool"):
         Examples([np.zeros((2, len(COLUMNS)), dtype=np.float32)], [np.zeros(2, dtype=np.int8)]).dataset()
+    table, gold = [np.zeros((2, len(COLUMNS)), dtype=np.float32)], [np.array([1, 0], dtype=np.int8)]
+    with pytest.raises(CorpusError, match="no search of the validation questions had gold"):
+        Examples().dataset(reference=Examples(table, gold).dataset())
+    with pytest.raises(CorpusError, match="one training question with gold passages is too few"):
+        train(PARAMS, replace(game, questions=game.questions[:1]), tmp_path / "a", tmp_path / "w", nothing, 0)
     links = game.policy.link_features.links  # type: ignore[union-attr]
     (tmp_path / TREES).write_text("tree\nversion=v4\n")
     with pytest.raises(ModelError, match=r"trees.txt holds no trees of LightGBM .*; train again"):
