@@ -152,7 +152,7 @@ def example_state(facts: Mapping[str, Any]) -> str:
 def _example(facts: Mapping[str, Any]) -> Search:
     """Return the search of the example, with what the retriever's states show."""
     style = facts["retriever"]["state"]
-    if style == "sep":
+    if style == "sep" and facts.get("pipeline", "pick") == "pick":
         return replace(EXAMPLE, query=EXAMPLE.question.text, hops=(Hop("", PASSAGES[1]),))
     shows_status = facts["statuses"] and style == "json"
     return replace(EXAMPLE, hops=tuple(replace(hop, status=hop.status if shows_status else "") for hop in EXAMPLE.hops))
@@ -164,7 +164,7 @@ def _arguments(search: Search, style: str) -> list[str]:
     question = json.dumps(search.question.text)
     if style == "thought":
         return [question, f"query={json.dumps(search.query)}", f"thought={json.dumps(search.thought)}", *extra]
-    if style == "sep":
+    if not any(hop.query for hop in search.hops):
         return [question, json.dumps([hop.answer for hop in search.hops]), *extra]
     parts = [tuple(filter(None, (hop.query, hop.answer, hop.status))) for hop in search.hops]
     hops = ", ".join(f"({', '.join(map(json.dumps, hop))})" for hop in parts)

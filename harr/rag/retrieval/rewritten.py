@@ -56,15 +56,14 @@ def hidden_parts(state: str, *, writes_queries: bool) -> dict[str, Change]:
     """Return changes that hide each part of a state (``retriever.state``); ``writes_queries``: queries are written.
 
     >>> list(hidden_parts("json", writes_queries=True)), list(hidden_parts("sep", writes_queries=True))
-    (['question', 'history', 'query'], ['history', 'query'])
+    (['question', 'history', 'query'], ['question', 'history', 'query'])
     >>> list(hidden_parts("thought", writes_queries=True)), list(hidden_parts("sep", writes_queries=False))
     (['question', 'thought', 'query'], ['question', 'history'])
     """
     if not writes_queries:
         return {"question": lambda search: _hide_query(_hide_question(search)), "history": _hide_history}
-    question: dict[str, Change] = {"question": _hide_question} if state != "sep" else {}
     context = {"thought": _hide_thought} if state == "thought" else {"history": _hide_history}
-    return question | context | {"query": _hide_query}
+    return {"question": _hide_question, **context, "query": _hide_query}
 
 
 @dataclass

@@ -55,6 +55,12 @@ def test_a_hidden_part_is_empty_in_the_state_and_the_others_stay() -> None:
         "thought": [question, query],
         "query": [question, reasoning, "Query: "],
     }
+    query, question, hop = state_text(SEARCH, style="sep", history=True).split(" [SEP] ", 2)
+    assert hidden("sep", SEARCH) == {
+        "question": [f"{query} [SEP] {hop}"],
+        "history": [f"{query} [SEP] {question}"],
+        "query": [f" [SEP] {question} [SEP] {hop}"],
+    }
     picking = Search(QUESTION, QUESTION.text, (Hop("", "Acme: a firm."),))
     found = hidden("sep", picking, writes_queries=False)
     assert found == {"question": [" [SEP] Acme: a firm."], "history": [QUESTION.text]}, "the query is the question"
