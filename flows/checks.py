@@ -61,7 +61,8 @@ def _gold(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Finding]
         if missing:
             split, question, pid = missing[0]
             what = f"{len(missing):,} of {len(names):,} are no passage; first {pid!r} of {split} question {question!r}"
-            findings.append(fail(field, what, f"mend {field}, add the passages, or remove the questions"))
+            setting = " (download.missing_gold: drop)" if field == "supporting" else ""
+            findings.append(fail(field, what, f"mend {field}, add the passages, or remove the questions{setting}"))
         elif names:
             findings.append(ok(field, f"all {len(names):,} are passages of {len(data.ids):,}"))
     return findings
