@@ -17,6 +17,9 @@ from tasks.runtime.signals import RUNNER
 STOP_SECONDS = 20.0
 """Seconds that a stopped stage may take to leave its shard or step; then it is killed."""
 
+BEFORE_TRAINING = ("inputs", "download", "embed", "index", "generator")
+"""The stages that an arm without training needs."""
+
 
 class StageFailed(HarrError, RuntimeError):
     """`dvc repro` ended with an error, which it has printed."""

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from flows.reproduce import reproduce
+from flows.reproduce import BEFORE_TRAINING, reproduce
 from flows.workspace import resolve_recipe, store_variables, workspace
 from harr.arms import TRAINED
 from harr.errors import CorpusError, HarrError, PromotionRefused
@@ -87,7 +87,7 @@ def promote(recipe: str, *, back: bool = False, arm: str = "", again: bool = Fal
     place.mkdir(parents=True, exist_ok=True)
     if arm and not (place / EVALUATION / f"{TRAINED}.jsonl").exists():
         with workspace(recipe):
-            reproduce(["inputs", "download", "embed", "index", "generator"], place, "")
+            reproduce(BEFORE_TRAINING, place, "")
     if not back:
         keep_candidate(place)
     with enter_folder(place):

@@ -17,12 +17,17 @@ def diagnose(
 ) -> None:
     """Say before training what it could add, and what to do.
 
-    Plays every arm that needs no training, and some rollouts. Needs what stages download, embed and index have made.
+    Plays every arm that needs no training, and some rollouts. Stages download, embed, index and generator are run first
+    where there is no index yet.
     """
+    from flows.reproduce import BEFORE_TRAINING, reproduce
     from harr.params import Params
     from harr_diagnose.diagnose import diagnose
+    from tasks.paths import PLACES
 
     def body() -> None:
+        if questions is None and not PLACES.index.exists():
+            reproduce(BEFORE_TRAINING, Path(), "")
         print(*(f"- {sentence}" for sentence in diagnose(Params.load(), questions, count, out)), sep="\n")
         print(f"page: {(out / 'index.html').resolve()}")
 

@@ -1,7 +1,9 @@
 """`harr diagnose` on a small world: figures, advice and page, from questions that are no test."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import numpy as np
 import pytest
@@ -15,6 +17,17 @@ from harr.params import Params
 from tasks.paths import CORPUS, QUESTIONS
 
 GIVEN = {**SMOKE["retriever"], "candidates": "question"}
+
+
+def test_missing_stages_are_run_first(
+    workplace: Path, harr: Callable[..., CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr("flows.reproduce.reproduce", lambda stages, *others: ran.extend(stages))
+    done = harr("diagnose")
+    assert ran == ["inputs", "download", "embed", "index", "generator"]
+    assert done.returncode == 1 and done.stderr.startswith("error: data/questions/train.jsonl is missing")
+    assert harr("diagnose", "--questions", "away.jsonl").returncode == 1 and len(ran) == 5
 
 
 def test_it_plays_what_needs_no_training_and_says_what_to_do(place: Path, tiny: str) -> None:
