@@ -7,6 +7,7 @@ import socket
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 from harr.io.files import read_json
 from tasks import paths
@@ -27,6 +28,18 @@ def addresses() -> dict[str, str]:
         started = read_json(UP).items()
         return {name: note["page"] for name, note in started if note["page"] and is_alive(note["process"])}
     return {}
+
+
+def log_of(name: str) -> Path:
+    """Return the log of a server or worker that `harr up` started."""
+    return UP.with_name(f"{name.lower().replace(' ', '-')}.log")
+
+
+def list_ended() -> list[str]:
+    """Return the names of what `harr up` started and what has ended since, which nobody stopped by `harr down`."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return [name for name, note in read_json(UP).items() if not is_alive(note["process"])]
+    return []
 
 
 def healthy(url: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from flows import stages
 from flows.doctor.finding import DEADLINE_SECONDS, describe_failure, start_in_background
+from flows.server import list_ended
 from flows.versions import Version, model_here, read_manual_move, read_versions
 from harr.errors import DamagedFile, HarrError, bare
 from harr.io.files import read_state
@@ -70,7 +71,7 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
         "unfinished": start_in_background(lambda: (*list_unfinished(root), *map(str, list_unsent(root)))),
     }
     read: dict[str, Any] = {"stages": (), "training": "", "MLflow": ((), ""), "model": "", "unfinished": ()}
-    trouble = []
+    trouble = [f"{name}: ended without `harr down`; `harr up` starts it again" for name in list_ended()]
     for name, future in begun.items():
         try:
             read[name] = future.result(DEADLINE_SECONDS)

@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from flows.pages import pages_command
-from flows.server import HEARTBEAT, TEMPORARY, UP, addresses, healthy, listens, mlflow_command, prefect_command
+from flows.server import HEARTBEAT, TEMPORARY, UP, addresses, healthy, listens, log_of, mlflow_command, prefect_command
 from harr.errors import HarrError, ServiceUnavailable, one_line
 from harr.io.files import read_json, write_json
 from harr.io.progress import bar, show_parts
@@ -202,7 +202,7 @@ def _answers(url: str) -> bool:
 def _start(started: dict[str, Any], name: str, command: list[str], environment: dict[str, str], page: str = "") -> None:
     """Start a program that outlives this one, with a log of its own; noted before anything else happens."""
     UP.parent.mkdir(parents=True, exist_ok=True)
-    with _log(name).open("ab") as sink:
+    with log_of(name).open("ab") as sink:
         process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
         )
@@ -210,17 +210,15 @@ def _start(started: dict[str, Any], name: str, command: list[str], environment: 
     write_json(UP, started)
 
 
-def _log(name: str) -> Path:
-    return UP.with_name(f"{name.lower().replace(' ', '-')}.log")
-
-
 def _wait_for(started: dict[str, Any], name: str, ready: Callable[[], bool]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not ready():
         if not is_alive(started[name]["process"]):
-            raise ServiceUnavailable(f"the {name} server has ended; see {_log(name)}")
+            raise ServiceUnavailable(f"the {name} server has ended; see {log_of(name)}")
         if time.monotonic() > deadline:
-            raise ServiceUnavailable(f"the {name} server did not answer within {START_SECONDS:.0f} s; see {_log(name)}")
+            raise ServiceUnavailable(
+                f"the {name} server did not answer within {START_SECONDS:.0f} s; see {log_of(name)}"
+            )
         time.sleep(0.2)
 
 

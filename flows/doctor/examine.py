@@ -31,6 +31,7 @@ def examine(root: Path, environment: Mapping[str, str]) -> list[Finding]:
         ("git", partial(machine.check_git, root)),
         ("user", partial(machine.check_user, environment)),
         ("proxy", partial(servers.check_proxies, environment)),
+        ("harr up", servers.check_started),
         ("Prefect", partial(servers.check_prefect, environment)),
     ]
     try:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from flows.doctor.finding import Finding, fail, ok, warn
+from flows.server import list_ended, log_of
 from harr.errors import ServiceUnavailable, bare, one_line
 from harr.params import Params
 from harr.rag.sources.providers import EXA
@@ -51,6 +52,14 @@ def check_proxies(environment: Mapping[str, str]) -> list[Finding]:
 
 def _is_proxy(name: str) -> bool:
     return name.lower() in PROXIES
+
+
+def check_started() -> list[Finding]:
+    """Name the servers and workers of `harr up` that have ended: no run begins on a worker that is gone."""
+    if not (ended := list_ended()):
+        return []
+    logs = ", ".join(str(log_of(name)) for name in ended)
+    return [fail("harr up", f"{', '.join(ended)} ended without `harr down`", f"harr up; see {logs}")]
 
 
 def check_prefect(environment: Mapping[str, str]) -> list[Finding]:

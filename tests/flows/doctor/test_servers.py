@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,11 @@ from serving import running
 from flows.doctor import servers
 from flows.doctor.finding import Finding
 from flows.doctor.servers import check_milvus, check_mlflow, check_model_server, check_prefect
+from flows.server import UP
+from flows.status import status
 from harr.errors import ServiceUnavailable
+from harr.io.files import write_json
+from tasks.tracking.execution import process_name
 
 Serve = Callable[..., str]
 
@@ -56,6 +61,18 @@ def nobody() -> str:
 def prefect(url: str = "") -> Finding:
     (found,) = check_prefect({"PREFECT_API_URL": url} if url else {})
     return found
+
+
+def test_a_worker_that_is_gone_is_named_by_doctor_and_status(workplace: Path) -> None:
+    assert servers.check_started() == []
+    alive, gone = process_name(), process_name().rpartition("-")[0] + "-7"
+    processes = {"Prefect": alive, "worker cpu": gone, "worker gpu": gone}
+    write_json(UP, {name: {"process": process, "page": ""} for name, process in processes.items()})
+    (finding,) = servers.check_started()
+    assert finding.level == "fail" and finding.found == "worker cpu, worker gpu ended without `harr down`"
+    assert finding.fix == "harr up; see .harr/worker-cpu.log, .harr/worker-gpu.log"
+    Path("dvc.yaml").write_text("stages: {}\n")
+    assert "worker cpu: ended without `harr down`; `harr up` starts it again" in status(Path(), {}).trouble
 
 
 def test_prefect_mlflow_and_milvus_answer_or_not(serve: Serve) -> None:
