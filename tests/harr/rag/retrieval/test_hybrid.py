@@ -96,6 +96,7 @@ def test_whatever_an_agent_may_ask_is_searched(setup: Setup) -> None:
     sparse = BM25Retriever(dense.index, dense.passages, k=1, candidates="corpus")
     hybrid = HybridRetriever(dense, sparse, HYBRID, k=2, depth=8)
     odd = ["?", "\x00", "\x1b[2J", "'\"; --", "OR AND NOT", "\u202e\ufeff", "x" * 2000, "🩺" * 2000, "{}[]()*~^"]
-    found = hybrid.retrieve([Search(setup.questions[0], query) for query in [*odd, "Ashford in winter"]])
+    asked = [Question("q", query) for query in [*odd, "Ashford in winter"]]
+    found = hybrid.retrieve([Search(question, question.text) for question in asked])
     assert all(len(retrieval.passages) == 2 for retrieval in found)
     assert found[-1].passages[0].id == "Ashford-winter"
