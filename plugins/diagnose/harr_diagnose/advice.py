@@ -64,6 +64,11 @@ class Figures:
         return self.all_gold.get(self.pool, 1.0)
 
     @property
+    def training_paid(self) -> bool:
+        """Return whether the last run surely passed the best untrained arm."""
+        return self.last_run.get("low", 0.0) > 0
+
+    @property
     def rule_leads(self) -> bool:
         """Return whether an untrained arm is surely ahead of what training begins from, and training brings nothing
         else: no history that later queries need, no links.
@@ -71,7 +76,9 @@ class Figures:
         Of the seven trainings of ours where it was so, none surely passed that arm (README).
         """
         leads = bool(self.gain_of_best) and self.gain_of_best["low"] > 0
-        return leads and not (self.links or self.language_model or self.ambiguous_share >= AMBIGUOUS)
+        return leads and not (
+            self.training_paid or self.links or self.language_model or self.ambiguous_share >= AMBIGUOUS
+        )
 
 
 def _points(share: float) -> str:
@@ -86,7 +93,7 @@ def _serve(f: Figures) -> str:
 
 
 def _enough(f: Figures) -> str:
-    if f.means[f.best] < ENOUGH:
+    if f.means[f.best] < ENOUGH or f.training_paid:
         return ""
     reached = f"without training it reaches {_points(f.means[f.best])} in {f.metric}"
     return f"{f.best} is enough: {reached}{_serve(f)}"

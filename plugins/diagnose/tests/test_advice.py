@@ -24,6 +24,8 @@ TRAIN = Figures(
     needed=260,
 )
 
+PAID = {"last_run": {"gain": 0.1, "low": 0.05, "high": 0.2}}
+
 
 def test_a_rule_speaks_where_its_figures_are_so_and_there_is_always_advice() -> None:
     cases: list[tuple[dict[str, Any], str, str]] = [
@@ -62,10 +64,12 @@ def test_a_rule_speaks_where_its_figures_are_so_and_there_is_always_advice() -> 
         ({"last_run": {"gain": -0.1, "low": -0.2, "high": 0.1}}, "trained did not surely pass the best", "train: grpo"),
         ({"last_run": {"gain": -0.1, "low": -0.2, "high": -0.1}}, "stayed behind the best arm without", "train: grpo"),
         (
-            {"last_run": {"gain": 0.1, "low": 0.05, "high": 0.2}},
+            PAID,
             "passed the best arm without training by +10.0",
             "do not",
         ),
+        ({**PAID, "means": {"last_answer": 0.95, "frozen": 0.3}}, "passed the best arm", "is enough"),
+        ({**PAID, "ambiguous_share": 0.0}, "train: grpo", "do not train"),
     ]
     for changed, said, unsaid in cases:
         text = "\n".join(advice(replace(TRAIN, **changed)))
