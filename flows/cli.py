@@ -69,7 +69,7 @@ def promote(
         bool, Option("--re-evaluate", help="play the champion again, on the candidate's corpus and questions")
     ] = False,
 ) -> None:
-    """Make the best arm the champion, trained or not, if the gate allows it.
+    """Make the best arm the champion, if the gate allows it.
 
     The paired interval of their difference must lie above 0. An arm that needs no training needs no other stage than
     the index, which is made. A champion that played on another corpus or other
