@@ -132,7 +132,7 @@ def mlflow_pages(site: str) -> Pages:
             f"{site}/#/experiments/{experiment}/traces?selectedEvaluationId={trace.info.trace_id}",
             (*hops, "question", "answer", "gold", trace.info.request_preview[:40]),
         ),
-        "mlflow-promotion": (f"{runs}/{version.run_id}/artifacts/promotion.html", ("promotion.html", "merge")),
+        "mlflow-promotion": (f"{runs}/{version.run_id}/artifacts/promotion.html", ("promotion.html", "lineage")),
         "promotion": (Path(gate).resolve().as_uri(), (model, "conditions", "verdict", "frozen", "expectations")),
     }
 
