@@ -11,7 +11,7 @@ from typing import Any
 from flows import stages
 from flows.doctor.finding import DEADLINE_SECONDS, describe_failure, start_in_background
 from flows.server import list_ended
-from flows.versions import Version, model_here, read_manual_move, read_versions
+from flows.versions import Version, model_here, open_registry, read_manual_move, read_versions
 from harr.errors import DamagedFile, HarrError, bare
 from harr.io.files import read_state
 from harr.params import Params
@@ -60,8 +60,8 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
     params = Params.load(root / "params.yaml")
 
     def read_mlflow() -> tuple[Any, str]:
-        address = address_of(params, environment)
-        return read_versions(root, address, params), read_manual_move(root, address, params)
+        client = open_registry(root, address_of(params, environment))
+        return read_versions(client, params), read_manual_move(client, params)
 
     begun: dict[str, Future[Any]] = {
         "stages": start_in_background(lambda: stages.read_stages(root)),

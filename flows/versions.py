@@ -35,23 +35,22 @@ class Version:
     arm: str = ""
 
 
-def read_versions(root: Path, address: str, params: Params) -> tuple[Version, ...]:
-    """Return the versions of the registered model that have an alias; a database file is opened for reading only.
+def read_versions(client: Any, params: Params) -> tuple[Version, ...]:
+    """Return the versions of the registered model that have an alias; ``client`` is of :func:`open_registry`.
 
     Raises:
         DamagedFile: the SQLite file is none.
         ServiceUnavailable: the server does not answer.
     """
-    client = _open(root, address)
     if client is None:
         return ()
     with service():
         return _versions(client, params)
 
 
-def read_manual_move(root: Path, address: str, params: Params) -> str:
-    """Return how somebody moved the alias champion past the gate; "" where nobody did, or as :func:`read_versions`."""
-    client = _open(root, address)
+def read_manual_move(client: Any, params: Params) -> str:
+    """Return how somebody moved the alias champion past the gate, "" where nobody did; otherwise as
+    :func:`read_versions`."""
     if client is None:
         return ""
     with service():
@@ -61,14 +60,19 @@ def read_manual_move(root: Path, address: str, params: Params) -> str:
 def check_champion(root: Path, address: str, params: Params) -> list[Finding]:
     """Look whether the gate let the champion through; nothing where MLflow does not answer, which is another finding."""
     try:
-        moved, _, mend = read_manual_move(root, address, params).partition("; ")
+        moved, _, mend = read_manual_move(open_registry(root, address), params).partition("; ")
     except HarrError:
         return []
     return [warn("champion", moved, mend)] if moved else [ok("champion", "as promotions left it")]
 
 
-def _open(root: Path, address: str) -> Any:
-    """Return MLflow's client, of a file for reading only; None without a file."""
+def open_registry(root: Path, address: str) -> Any:
+    """Return MLflow's client, of a file for reading only; None without a file.
+
+    Raises:
+        DamagedFile: the SQLite file is none.
+        ServiceUnavailable: the server does not answer.
+    """
     if address.startswith("sqlite:///"):
         path = root / address.removeprefix("sqlite:///")
         if not path.exists() or not path.stat().st_size:

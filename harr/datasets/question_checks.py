@@ -36,10 +36,12 @@ def drop_missing_gold(
     splits: Mapping[str, Sequence[Question]], passages: Container[str]
 ) -> tuple[dict[str, list[Question]], dict[str, list[str]]]:
     """Return, by split, the questions whose gold passages are all there, and the ids of the others."""
-    kept = {split: [q for q in rows if all(pid in passages for pid in q.gold_ids)] for split, rows in splits.items()}
-    gone = {
-        split: [q.id for q in rows if any(pid not in passages for pid in q.gold_ids)] for split, rows in splits.items()
-    }
+
+    def is_whole(question: Question) -> bool:
+        return all(pid in passages for pid in question.gold_ids)
+
+    kept = {split: [q for q in rows if is_whole(q)] for split, rows in splits.items()}
+    gone = {split: [q.id for q in rows if not is_whole(q)] for split, rows in splits.items()}
     return kept, {split: ids for split, ids in gone.items() if ids}
 
 

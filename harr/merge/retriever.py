@@ -57,7 +57,8 @@ def merge(
 
     With ``documents`` it holds two towers, ``query`` and ``document``, each a whole model folder, combined by
     sentence-transformers' ``Router``; else it is the model of queries. Without ``queries`` it holds no model: words are
-    searched alone. harr.json holds that of the queries' adapter and ``facts``. The folder is reloaded from disk and compared with the adapters on probe texts before it is published.
+    searched alone. harr.json holds that of the queries' adapter and ``facts``. The folder is reloaded from disk and
+    compared with the adapters on probe texts before it is published.
 
     Returns:
         The lowest and mean cosine between adapter and merged model, and the number of probes; those of the documents'

@@ -23,12 +23,13 @@ from harr.io.files import draft, write_json
 from harr.io.progress import bar
 from harr.params.train_facts import ValidatedParams
 from harr.rag.policies.dense import DensePolicy
+from harr.rag.policies.link_features import Candidates
 from harr.rag.policies.trees import COLUMNS, Trees, describe_candidates
 from harr.rag.retrieval.links import Links
 from harr.rag.rollout import play
 from harr.rag.setup import Setup
 from harr.rag.validation import Validation
-from harr.types import Log, Question, Search
+from harr.types import Log, Question
 
 ROUNDS = 2
 """Gold passages are picked in the first round, the trees pick in the others."""
@@ -93,23 +94,18 @@ class Recorder:
     trees: Trees | None
     examples: Examples = field(default_factory=Examples)
 
-    def score(
-        self,
-        searches: Sequence[Search],
-        pool_BN: NDArray[np.int64],
-        cosines_BN: NDArray[np.float32],
-        features_BNF: NDArray[np.float32],
-    ) -> NDArray[np.float32]:
-        """Return the scores of all candidates, (B, N), and keep their columns and labels."""
+    def score(self, candidates: Candidates) -> NDArray[np.float32]:
+        """Return the scores, (B, N), and keep the columns and labels of all candidates."""
+        pool_BN, searches = candidates.pool_BN, candidates.searches
         gold_of = [[self.gold[pid] for pid in one.question.gold_ids if pid in self.gold] for one in searches]
         is_gold_BN = np.stack([np.isin(pool_N, rows) for pool_N, rows in zip(pool_BN, gold_of, strict=True)])
-        table_BNC, size_B = describe_candidates(searches, cosines_BN, features_BNF), (pool_BN >= 0).sum(-1)
+        table_BNC, size_B = describe_candidates(candidates), (pool_BN >= 0).sum(-1)
         for table_NC, is_gold_N, size in zip(table_BNC, is_gold_BN, size_B, strict=True):
             self.examples.tables.append(table_NC[:size])
             self.examples.labels.append(is_gold_N[:size].astype(np.int8))
         if self.trees:
-            return self.trees.score(searches, pool_BN, cosines_BN, features_BNF)
-        return cosines_BN + 4 * is_gold_BN.astype(np.float32)  # above the range of a cosine
+            return self.trees.score(candidates)
+        return candidates.cosines_BN + 4 * is_gold_BN.astype(np.float32)  # above the range of a cosine
 
 
 def train(params: ValidatedParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, Any]]:

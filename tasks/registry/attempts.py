@@ -2,10 +2,11 @@
 
 Of many equal candidates one in forty beats the champion by luck where each is tested at one-sided 2.5 %. So the level
 is spent: the j-th different candidate that is compared on the same questions is tested at ``ALPHA / (j (j + 1))``,
-divided by the number of arms that it was the best of. That sums to ALPHA over all that may come. It is alpha-spending for tests that arrive one by one, the online Bonferroni
-procedure (Foster and Stine 2008, "Alpha-investing"; for the family-wise error Tian and Ramdas 2021, arXiv 1910.04900):
-by the union bound the chance that any candidate without merit is promoted is at most ALPHA, whatever their number. It
-holds as far as candidates are not fitted to the test questions; a verdict reveals only yes or no.
+divided by the number of arms that it was the best of. That sums to ALPHA over all that may come. It is alpha-spending
+for tests that arrive one by one, the online Bonferroni procedure (Foster and Stine 2008, "Alpha-investing"; for the
+family-wise error Tian and Ramdas 2021, arXiv 1910.04900): by the union bound the chance that any candidate without
+merit is promoted is at most ALPHA, whatever their number. It holds as far as candidates are not fitted to the test
+questions; a verdict reveals only yes or no.
 """
 
 import json

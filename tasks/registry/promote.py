@@ -43,8 +43,9 @@ def outcome_of(
 def promote(params: Params, *, arm: str = "", again: bool = False) -> str:
     """Move ``champion`` to an arm of the table, or the candidate, if the gate lets it through; returns what was done.
 
-    Without an ``arm`` it is the best one (:func:`tasks.registry.proposal.propose_arm`). The conditions are printed, and kept as ``promotion.html`` with the candidate's run, refused or not. A champion of
-    another game is played on the candidate's first, and one of the same game where this is asked for (``again``).
+    Without an ``arm`` it is the best one (:func:`tasks.registry.proposal.propose_arm`). The conditions are printed, and
+    kept as ``promotion.html`` with the candidate's run, refused or not. A champion of another game is played on the
+    candidate's first, and one of the same game where this is asked for (``again``).
 
     Raises:
         PromotionRefused: no candidate, or a condition of the gate does not hold.

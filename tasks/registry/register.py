@@ -1,7 +1,7 @@
 """New versions in the MLflow registry, and the alias ``candidate``, which names the model in models/.
 
-A version is an arm of an evaluation, and carries a model that MLflow loads, the rows of its evaluation, its figures and its fingerprints. The same
-model with the same evaluation is one version, however often it is registered.
+A version is an arm of an evaluation, and carries a model that MLflow loads, the rows of its evaluation, its figures
+and its fingerprints. The same model with the same evaluation is one version, however often it is registered.
 """
 
 import hashlib

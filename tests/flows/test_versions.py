@@ -12,7 +12,7 @@ from flows.doctor.finding import ok, warn
 from flows.server import mlflow_command
 from flows.status import status
 from flows.terminal import status_lines
-from flows.versions import Version, check_champion, read_manual_move, read_versions
+from flows.versions import Version, check_champion, open_registry, read_manual_move, read_versions
 from harr.errors import DamagedFile, ParamsError, ServiceUnavailable
 from harr.io.files import digest_of, write_json
 from harr.params import Params
@@ -48,7 +48,7 @@ def seen(versions: tuple[Version, ...]) -> set[tuple[object, ...]]:
 
 
 def test_versions_of_the_file(written: Path) -> None:
-    versions = seen(read_versions(written, "sqlite:///mlflow.db", PARAMS))
+    versions = seen(read_versions(open_registry(written, "sqlite:///mlflow.db"), PARAMS))
     assert versions == {("champion", "1", "a", 0.75, 2), ("candidate", "2", "b", 0.75, 2)}
 
 
@@ -59,10 +59,10 @@ def test_a_server_says_the_same(written: Path, monkeypatch: pytest.MonkeyPatch) 
     server = server_of(written, mlflow_command)
     try:
         server.start()
-        found = read_versions(written, f"http://127.0.0.1:{server.port}", PARAMS)
+        found = read_versions(open_registry(written, f"http://127.0.0.1:{server.port}"), PARAMS)
     finally:
         server.stop()
-    assert seen(found) == seen(read_versions(written, "sqlite:///mlflow.db", PARAMS))
+    assert seen(found) == seen(read_versions(open_registry(written, "sqlite:///mlflow.db"), PARAMS))
 
 
 def test_a_model_in_models_that_is_no_version(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,11 +82,11 @@ def test_a_model_in_models_that_is_no_version(project: Path, monkeypatch: pytest
 def test_stores_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_text("no database, but long enough to be looked at as one" * 20)
     with pytest.raises(DamagedFile, match=r"is damaged \(file is not a database\)"):
-        read_versions(tmp_path, "sqlite:///mlflow.db", PARAMS)
+        read_versions(open_registry(tmp_path, "sqlite:///mlflow.db"), PARAMS)
     with pytest.raises(
         ServiceUnavailable, match=r"MLflow at http://127\.0\.0\.1:9 does not answer \(.*; start the server"
     ):
-        read_versions(tmp_path, "http://127.0.0.1:9", PARAMS)
+        read_versions(open_registry(tmp_path, "http://127.0.0.1:9"), PARAMS)
 
 
 @pytest.mark.parametrize("address", ["foo://me:secret@x", "./mlruns", "file:///tmp/mlruns", "databricks"])
@@ -110,9 +110,9 @@ def test_a_champion_that_went_past_the_gate_is_named(written: Path) -> None:
     """By `harr status` and `harr doctor`: MLflow's page, its pencil and its button Promote, ask nothing."""
     address, line = "sqlite:///mlflow.db", "the alias was moved by hand to version 1, and no version was ever promoted"
     back = "`harr rollback --to N` names the champion"
-    assert read_manual_move(written, address, PARAMS) == f"{line}; {back}"
+    assert read_manual_move(open_registry(written, address), PARAMS) == f"{line}; {back}"
     assert check_champion(written, address, PARAMS) == [warn("champion", line, back)]
     client = MlflowClient(f"sqlite:///{written}/mlflow.db")
     client.set_registered_model_tag(NAME, "harr.champions", '["2", "1"]')
-    assert read_manual_move(written, address, PARAMS) == ""
+    assert read_manual_move(open_registry(written, address), PARAMS) == ""
     assert check_champion(written, address, PARAMS) == [ok("champion", "as promotions left it")]

@@ -19,7 +19,7 @@ from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
 from harr.index.passage_index import PassageIndex
 from harr.rag.policies import plackett_luce
-from harr.rag.policies.link_features import CandidateScorer, LinkFeatures
+from harr.rag.policies.link_features import Candidates, CandidateScorer, LinkFeatures
 from harr.rag.policies.state import StateFormat, separator_of
 from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
 from harr.rag.retrieval.links import SourceRows
@@ -98,7 +98,7 @@ class DensePolicy:
             pool_BN = pad(pools)
             scores_BN = self._scores(states_UD[state_of], pool_BN)
             if self.link_features and features_BNF is not None:
-                scores_BN = self.link_features.score(searches, pool_BN, scores_BN, features_BNF)
+                scores_BN = self.link_features.score(Candidates(searches, pool_BN, scores_BN, features_BNF))
             chosen = self._choose(searches, states, pool_BN, scores_BN, features_BNF)
             return chosen if source_rows is None or self.sampling else self._add_sources(chosen, searches, source_rows)
 

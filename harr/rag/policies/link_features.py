@@ -6,6 +6,7 @@ the vectors' own ranking, and learn by the same loss. A hidden layer was no bett
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -21,19 +22,26 @@ from harr.rag.retrieval.links import FEATURES, Links
 from harr.types import Search
 
 
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What competes in B searches for their places, padded to N candidates each."""
+
+    searches: Sequence[Search]
+    pool_BN: NDArray[np.int64]
+    """Rows of the candidates; -1 is padding."""
+    cosines_BN: NDArray[np.float32]
+    """Similarity of state and candidate; that of padding is minus infinity."""
+    features_BNF: NDArray[np.float32]
+    """``FEATURES`` of the candidates; those of padding are meaningless."""
+
+
 class CandidateScorer(Protocol):
     """Scores candidates by their similarity to the state and their features."""
 
     links: Links
 
-    def score(
-        self,
-        searches: Sequence[Search],
-        pool_BN: NDArray[np.int64],
-        cosines_BN: NDArray[np.float32],
-        features_BNF: NDArray[np.float32],
-    ) -> NDArray[np.float32]:
-        """Return the scores of candidates, (B, N); that of padding (row -1) is minus infinity, as its cosine."""
+    def score(self, candidates: Candidates) -> NDArray[np.float32]:
+        """Return the scores, (B, N); that of padding is minus infinity, as its cosine."""
         ...
 
 
@@ -53,18 +61,10 @@ class LinkFeatures(torch.nn.Module):
         """Return the term of every candidate, (B, N), in nats."""
         return features_BNF @ self.weights
 
-    def score(
-        self,
-        searches: Sequence[Search],
-        pool_BN: NDArray[np.int64],
-        cosines_BN: NDArray[np.float32],
-        features_BNF: NDArray[np.float32],
-    ) -> NDArray[np.float32]:
-        """Return the scores of candidates by vector and term, (B, N), in units of the cosine, without gradient."""
-        scores_BN: NDArray[np.float32] = cosines_BN + self.temperature * (
-            features_BNF @ self.weights.detach().cpu().numpy()
-        )
-        return scores_BN
+    def score(self, candidates: Candidates) -> NDArray[np.float32]:
+        """Return the scores by vector and term, (B, N), in units of the cosine, without gradient."""
+        term_BN: NDArray[np.float32] = candidates.features_BNF @ self.weights.detach().cpu().numpy()
+        return candidates.cosines_BN + self.temperature * term_BN
 
     def save(self, folder: Path) -> None:
         """Write the weights, by the names of their features, into the folder of an adapter."""

@@ -2,8 +2,9 @@
 
 There are four styles: ``json`` is HARR's (three labelled lines, arXiv 2602.03645), ``lines`` is the same in about
 half the tokens (a line per hop, without its status), ``sep`` is Q-RAG's (question and picked passages joined by
-[SEP], arXiv 2511.07328; where the query is another, it is first, and hops are queries with their answers), and ``thought`` replaces the hops by the agent's text right before the search, with
-AgentIR's labels (arXiv 2603.04384, which has no question before them).
+[SEP], arXiv 2511.07328; where the query is another, it is first, and hops are queries with their answers), and
+``thought`` replaces the hops by the agent's text right before the search, with AgentIR's labels (arXiv 2603.04384,
+which has no question before them).
 """
 
 import json

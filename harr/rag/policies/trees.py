@@ -3,7 +3,6 @@
 The trees are LambdaMART's (LightGBM), learnt from gold passages; the encoder stays as it is (``harr/train/boosted.py``).
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,8 @@ from harr.errors import ModelError
 from harr.io.extras import optional
 from harr.io.files import write_text
 from harr.rag.policies.encoder_adapter import TREES
+from harr.rag.policies.link_features import Candidates
 from harr.rag.retrieval.links import FEATURES, Links
-from harr.types import Search
 
 if TYPE_CHECKING:
     from lightgbm import Booster
@@ -44,18 +43,11 @@ class Trees:
         """Take the links and the trees."""
         self.links, self.booster = links, booster
 
-    def score(
-        self,
-        searches: Sequence[Search],
-        pool_BN: NDArray[np.int64],
-        cosines_BN: NDArray[np.float32],
-        features_BNF: NDArray[np.float32],
-    ) -> NDArray[np.float32]:
-        """Return the scores of all candidates, (B, N); padding, whose cosine is minus infinity, keeps that."""
-        is_candidate_BN = pool_BN >= 0
-        table_RC = describe_candidates(searches, cosines_BN, features_BNF)[is_candidate_BN]
-        scores_BN = cosines_BN.copy()
-        scores_BN[is_candidate_BN] = self.booster.predict(table_RC) + TIE * cosines_BN[is_candidate_BN]
+    def score(self, candidates: Candidates) -> NDArray[np.float32]:
+        """Return the scores, (B, N); padding, whose cosine is minus infinity, keeps that."""
+        is_candidate_BN, scores_BN = candidates.pool_BN >= 0, candidates.cosines_BN.copy()
+        table_RC = describe_candidates(candidates)[is_candidate_BN]
+        scores_BN[is_candidate_BN] = self.booster.predict(table_RC) + TIE * scores_BN[is_candidate_BN]
         return scores_BN
 
     def save(self, folder: Path) -> None:
@@ -79,12 +71,11 @@ class Trees:
         return cls(links, booster)
 
 
-def describe_candidates(
-    searches: Sequence[Search], cosines_BN: NDArray[np.float32], features_BNF: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def describe_candidates(candidates: Candidates) -> NDArray[np.float32]:
     """Return the ``COLUMNS`` of every candidate, (B, N, C); those of padding are meaningless."""
+    cosines_BN = candidates.cosines_BN
     ranks_BN = np.argsort(np.argsort(-cosines_BN, axis=-1, kind="stable"), axis=-1)
-    picks_B1 = np.array([[len(search.exclude_ids)] for search in searches])
+    picks_B1 = np.array([[len(search.exclude_ids)] for search in candidates.searches])
     finite_BN = np.where(np.isfinite(cosines_BN), cosines_BN, -1.0)
     columns = (
         finite_BN,
@@ -92,4 +83,4 @@ def describe_candidates(
         1.0 / (1 + ranks_BN),
         np.broadcast_to(picks_B1, finite_BN.shape),
     )
-    return np.concatenate([features_BNF, np.stack(columns, axis=-1)], axis=-1, dtype=np.float32)
+    return np.concatenate([candidates.features_BNF, np.stack(columns, axis=-1)], axis=-1, dtype=np.float32)

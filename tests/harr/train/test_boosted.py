@@ -17,7 +17,7 @@ from harr.params.embed import EncoderParams
 from harr.params.train import BoostedParams
 from harr.rag.pipelines.pick import pick
 from harr.rag.policies.encoder_adapter import TREES
-from harr.rag.policies.link_features import LinkFeatures
+from harr.rag.policies.link_features import Candidates, LinkFeatures
 from harr.rag.policies.trees import COLUMNS, Trees, describe_candidates
 from harr.rag.retrieval.links import FEATURES, Links
 from harr.rag.retrieval.passage_graph import PassageGraph
@@ -79,7 +79,7 @@ def test_the_columns_of_a_candidate_are_its_features_and_its_place_by_cosine() -
     features_BNF = np.arange(6 * len(FEATURES), dtype=np.float32).reshape(2, 3, len(FEATURES))
     question = Question("q", "Who?")
     searches = [Search(question, "Who?"), Search(question, "Who?", (), frozenset({"a", "b"}))]
-    table_BNC = describe_candidates(searches, cosines_BN, features_BNF)
+    table_BNC = describe_candidates(Candidates(searches, np.zeros((2, 3), dtype=np.int64), cosines_BN, features_BNF))
     assert table_BNC.shape == (2, 3, len(COLUMNS)) and np.array_equal(table_BNC[..., : len(FEATURES)], features_BNF)
     assert table_BNC[0, :2, -4:].tolist() == [[0.5, 0.25, 0.5, 0.0], [0.75, 0.0, 1.0, 0.0]]
     assert table_BNC[1, 2, -4:].tolist() == [0.125, 0.125, 0.5, 2.0]
@@ -90,7 +90,8 @@ def test_gold_comes_first_and_a_picked_one_is_no_label(game: Setup) -> None:
     recorder = Recorder(links, gold, None)
     search = Search(Question("q", "Who?", (), ("a", "b")), "Who?", (), frozenset({"b"}))
     pool_BN, cosines_BN = np.array([[5, 7, -1]]), np.array([[0.9, -0.5, -np.inf]], dtype=np.float32)
-    scores_BN = recorder.score([search], pool_BN, cosines_BN, np.zeros((1, 3, len(FEATURES)), dtype=np.float32))
+    features_BNF = np.zeros((1, 3, len(FEATURES)), dtype=np.float32)
+    scores_BN = recorder.score(Candidates([search], pool_BN, cosines_BN, features_BNF))
     assert scores_BN.tolist() == [[pytest.approx(0.9), 3.5, -np.inf]]
     assert [labels.tolist() for labels in recorder.examples.labels] == [[0, 1]]
     assert [table.shape for table in recorder.examples.tables] == [(2, len(COLUMNS))]
