@@ -1,5 +1,6 @@
 """What tests need that start a real server: to wait until it listens, to stop it for a while, and Milvus."""
 
+import json
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 
 from flows.server import listens
 
@@ -54,6 +56,17 @@ def until(condition: Callable[[], Any], seconds: float = 200, pause: float = 0.1
     while not (value := condition()) and time.monotonic() < deadline:
         time.sleep(pause)
     return value
+
+
+def ask(url: str, body: Any = None) -> Any:
+    """Prefect's answer; where its SQLite is locked (503) it is asked again, as Prefect's own client does."""
+    again = urllib3.Retry(
+        20, connect=0, read=0, status_forcelist=[503], allowed_methods=None, backoff_factor=0.2, backoff_max=2
+    )
+    method, headers = "GET" if body is None else "POST", {"Connection": "close"}
+    answer = urllib3.request(method, url, json=body, headers=headers, retries=again, timeout=60)
+    assert answer.status < 400, f"{answer.status} {url}: {answer.data[:500]!r}"
+    return json.loads(answer.data or b"null")
 
 
 def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, seconds: float = 200) -> None:

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from servers import Server, server_of, until
+from servers import Server, ask, server_of, until
 
 from flows.agents import run_on_agent
 from flows.commits import repository
@@ -96,11 +95,7 @@ class Site:
 
     def ask(self, path: str, body: Any = None) -> Any:
         """Prefect's answer."""
-        data = None if body is None else json.dumps(body).encode()
-        address = f"{self.environment['PREFECT_API_URL']}/{path}"
-        request = urllib.request.Request(address, data, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.loads(answer.read() or b"null")
+        return ask(f"{self.environment['PREFECT_API_URL']}/{path}", body)
 
     def start(self, deployment: str, **parameters: Any) -> str:
         """Start a run of a deployment."""

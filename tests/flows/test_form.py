@@ -1,18 +1,15 @@
 """The form of a deployment in Prefect, filled in and submitted in a browser: the recipe chosen becomes a parameter."""
 
-import json
 import re
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browsing import Page, browser, chromium
-from servers import Server, server_of, until
+from servers import Server, ask, server_of, until
 
 from flows.server import healthy, prefect_command
 
@@ -49,11 +46,7 @@ def site(tmp_path: Path) -> Iterator[Server]:
 
 def runs(server: Server) -> list[dict[str, Any]]:
     """The flow runs that Prefect knows."""
-    address = f"{server.environment['PREFECT_API_URL']}/flow_runs/filter"
-    request = urllib.request.Request(address, b"{}", {"Content-Type": "application/json"})
-    with closing(urllib.request.urlopen(request, timeout=60)) as answer:
-        found: list[dict[str, Any]] = json.load(answer)
-        return found
+    return list(ask(f"{server.environment['PREFECT_API_URL']}/flow_runs/filter", {}))
 
 
 def submitted(page: Page) -> bool:

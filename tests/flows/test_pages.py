@@ -6,22 +6,19 @@ screenshots are kept in work/screenshots.
 """
 
 import html
-import json
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from browsing import Page, browser, chromium
 from PIL import Image
-from servers import server_of, until
+from servers import ask, server_of, until
 
 from flows.server import healthy, mlflow_command, prefect_command
 
@@ -85,13 +82,6 @@ def sites(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
                 server.signal(signal.SIGTERM)
                 until(lambda server=server: server.process.poll() is not None, 20)
             server.stop()
-
-
-def ask(url: str, body: Any) -> Any:
-    """Prefect's answer."""
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
 
 
 def prefect_pages(site: str) -> Pages:

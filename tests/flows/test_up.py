@@ -9,8 +9,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from uuid import UUID
 
 import psutil
 import pytest
-from servers import free_port, until
+from servers import ask, free_port, until
 
 from harr.io.files import read_json
 from tasks.tracking.execution import pid_of
@@ -86,24 +84,9 @@ class Place:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(gone)}
         return {**kept, "TMPDIR": str(self.folder / "tmp")}
 
-    def send(self, path: str, body: Any = None) -> bytes:
-        """Prefect's answer, as it comes."""
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self.url}/{path}", data, {"Content-Type": "application/json"})
-        for _ in range(20):
-            try:
-                with urllib.request.urlopen(request, timeout=60) as answer:
-                    content: bytes = answer.read()
-                    return content
-            except urllib.error.HTTPError as error:
-                if error.code != 503:  # SQLite is locked: asked again, as Prefect's own client does
-                    raise
-                time.sleep(1)
-        raise TimeoutError(path)
-
     def ask(self, path: str, body: Any = None) -> Any:
         """Prefect's answer."""
-        return json.loads(self.send(path, body))
+        return ask(f"{self.url}/{path}", body)
 
     def runs(self, flow: str) -> list[dict[str, Any]]:
         """The flow runs of a flow, the latest first."""
@@ -172,7 +155,7 @@ def test_a_worker_picks_up_a_scheduled_run_by_itself(place: Place) -> None:
     """With SQLAlchemy 2.1 the scheduler of Prefect 3.8 dies silently: no run is ever scheduled."""
     assert until(lambda: (place.folder / "tiny.txt").exists(), SECONDS)
     deployment = place.ask("deployments/name/tiny/often")["id"]
-    place.send(f"deployments/{deployment}/pause_deployment", {})  # the later tests need the machine
+    place.ask(f"deployments/{deployment}/pause_deployment", {})  # the later tests need the machine
     assert until(lambda: "Completed" in [run["state_name"] for run in place.runs("tiny")], SECONDS)
 
 
@@ -204,7 +187,7 @@ def test_a_cancelled_run_stops_its_stage_between_two_units(place: Place) -> None
     """As the button in Prefect does it."""
     run = scheduled(place)
     began = time.monotonic()
-    place.send(f"flow_runs/{run}/set_state", {"state": {"type": "CANCELLING", "name": "Cancelling"}})
+    place.ask(f"flow_runs/{run}/set_state", {"state": {"type": "CANCELLING", "name": "Cancelling"}})
     assert until(lambda: not naps(place), 60)
     assert time.monotonic() - began < 30, "the worker looks every few seconds"
     assert (place.folder / "ended").read_text() == (place.folder / "begun").read_text()
