@@ -10,7 +10,7 @@ from harr.compute import distributed
 from harr.datasets.world.people_player import Scripted
 from harr.errors import ModelError, one_line
 from harr.io.files import fingerprint
-from harr.io.model_folder import UNLOADABLE
+from harr.io.model_folder import UNLOADABLE, language_model_path
 from harr.params.functions import function_of
 from harr.params.generator import (
     FunctionGeneratorParams,
@@ -143,7 +143,7 @@ def _open_generator(
 
 def language_model_folder(section: GeneratorSection, places: Places) -> Path:
     """Return the folder of a local model's files; a place that does not exist for a model that has none."""
-    return places.generator if section.taught or section.kind != "local" else Path(section.model).expanduser()
+    return places.generator if section.taught or section.kind != "local" else language_model_path(section.model)
 
 
 def base_folder(section: GeneratorSection, places: Places) -> Path:
@@ -152,7 +152,7 @@ def base_folder(section: GeneratorSection, places: Places) -> Path:
         case "trained":
             return places.generator / "base"
         case "local":
-            return Path(section.model).expanduser()
+            return language_model_path(section.model)
     return places.generator
 
 
@@ -175,7 +175,7 @@ def language_model_facts(section: GeneratorSection, places: Places) -> LanguageM
         name, settings = section.tokenizer, section.extra_body.get("chat_template_kwargs", {})
     else:
         name, settings = str(language_model_folder(section, places)), settings_of(section)
-    folder = Path(name).expanduser()
+    folder = language_model_path(name)
 
     @cache
     def tokenizer() -> Any:

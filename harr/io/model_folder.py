@@ -42,6 +42,17 @@ CODE = {".py", ".pyc", ".so", ".dll", ".dylib", ".exe", ".sh"}
 PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".dill"}
 
 
+def fetched_folder(name: str) -> Path:
+    """Return where `harr fetch-model` puts a language model."""
+    return Path("~/.cache/harr/models").expanduser() / name
+
+
+def language_model_path(name: str) -> Path:
+    """Return the path of a language model by the name that params.yaml has: a folder, or that of a fetched model."""
+    folder, fetched = Path(name).expanduser(), fetched_folder(name)
+    return fetched if "/" not in name and not folder.is_dir() and fetched.is_dir() else folder
+
+
 def find_folder(name: str, parameter: str = "encoder.model") -> Path:
     """Return the checked local folder of a model; a hub model is downloaded without pickles and code.
 

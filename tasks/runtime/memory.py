@@ -16,7 +16,7 @@ from typing import Any
 from huggingface_hub import snapshot_download
 
 from harr.errors import HarrError
-from harr.io.model_folder import PACKAGED, find_folder
+from harr.io.model_folder import PACKAGED, find_folder, language_model_path
 from harr.params import Params
 from harr.params.loop import OptimizerParams
 from harr.types import Question
@@ -68,10 +68,10 @@ class Shape:
 
 def shape_of(model: str) -> Shape | None:
     """Return the shape of a model that is on this machine; None of one that is not, or names no layers."""
-    folder = Path(model).expanduser()
+    folder = language_model_path(model)
     try:
         if model == PACKAGED or folder.is_dir():
-            folder = find_folder(model)
+            folder = find_folder(PACKAGED if model == PACKAGED else str(folder))
         else:
             name = model if "/" in model else f"sentence-transformers/{model}"
             folder = Path(snapshot_download(name, local_files_only=True))

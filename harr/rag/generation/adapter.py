@@ -9,7 +9,7 @@ from transformers.utils.hub import cached_file
 
 from harr.compute.tensors import trained_weights
 from harr.io.files import write_json
-from harr.io.model_folder import settle_adapter
+from harr.io.model_folder import language_model_path, settle_adapter
 from harr.params.train_facts import LoraParams
 
 BLOCKS, BLOCK = 256, 64 * 1024
@@ -58,7 +58,7 @@ def base_identity(name: str) -> str:
     ``name`` is a folder or a cached hub name; "" if neither exists. Files of up to 16 MiB are read whole, of larger
     ones the size, the header and evenly spread blocks, which takes milliseconds a file.
     """
-    folder = Path(name).expanduser()
+    folder = language_model_path(name)
     if not folder.is_dir():
         try:
             folder = Path(str(cached_file(name, "config.json", local_files_only=True))).parent

@@ -23,7 +23,7 @@ from harr.compute import distributed
 from harr.compute.batching import auto_batch
 from harr.errors import ModelError, one_line
 from harr.io.files import check_sums, read_json
-from harr.io.model_folder import UNLOADABLE, check_loadable
+from harr.io.model_folder import UNLOADABLE, check_loadable, language_model_path
 from harr.rag.generation.adapter import base_identity
 from harr.rag.generation.chat_template import add_settings, keep_turns
 from harr.rag.generation.decoding import Draw, StopRows, TokenTexts
@@ -256,7 +256,7 @@ def load_model(
         DamagedFile: a file of a folder that harr wrote changed since.
     """
     bits = {"quantization_config": nf4()} if quantization == "nf4" and _can_quantize() else {}
-    folder = Path(name).expanduser()
+    folder = language_model_path(name)
     check_sums(folder, "dvc repro -f")
     if (folder / "adapter_config.json").exists():
         check_loadable(folder)
@@ -269,7 +269,10 @@ def load_model(
             )
         check_loadable(folder)
     elif folder.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
-        raise ModelError(f"model folder {name} does not exist; set generator.model to a folder or a cached hub name")
+        fetch = "" if "/" in name else f", or run `harr fetch-model {name}` (plug-in smollm2)"
+        raise ModelError(
+            f"model folder {name} does not exist; set generator.model to a folder or a cached hub name{fetch}"
+        )
     place = str(folder) if folder.is_dir() else name
     cuda = torch.cuda.is_available()
     device = distributed.device() or ("cuda" if cuda else "cpu")  # of several GPUs this process's own, from now on

