@@ -13,7 +13,7 @@ from typer.main import get_command
 from flows.cli import add_plugins, app
 from harr.params import Params
 
-OUTSIDE = [ROOT / name for name in ("README.md", "SECURITY.md", "results/older.md")]
+OUTSIDE = [ROOT / name for name in ("README.md", "SECURITY.md", "AGENTS.md", "results/older.md")]
 """Pages that are not of the site."""
 PAGES = [*OUTSIDE, *(ROOT / name for name in ("CONTRIBUTING.md", "recipes/README.md")), *(ROOT / "docs").glob("*.md")]
 PAGES += ROOT.glob("plugins/*/README.md")
