@@ -18,7 +18,8 @@ class ServerGenerator:
     Failed attempts are tried again as :class:`harr.services.openai_client.Service` says. Every request carries the same
     ``seed``, so equal requests of a batch are sent once. A prompt that is longer than the model reads gets an empty
     completion (:class:`harr.types.PromptTooLong`), which is counted and ends no run. A prompt that leaves less room
-    than requested is counted as ``no_room``: vLLM then writes what fits, which only its count of tokens shows.
+    than requested is counted as ``no_room``: vLLM then writes what fits, which only its count of tokens shows. A reply
+    of several tokens without text is counted as ``no_text``: a model that thought aloud to its limit.
     """
 
     def __init__(self, params: ServedParams, *, seed: int = 0, name: str = "generator") -> None:
@@ -27,7 +28,8 @@ class ServerGenerator:
         self._seed = seed
         self._limited = bool({"max_tokens", "max_completion_tokens"} & params.extra_body.keys())
         self._service = Service(name, server=params.server, model=params.model)
-        self._usage: Counter[str] = Counter(requests=0, prompt_tokens=0, completion_tokens=0, too_long=0, no_room=0)
+        counted = ("requests", "prompt_tokens", "completion_tokens", "too_long", "no_room", "no_text")
+        self._usage = Counter(dict.fromkeys(counted, 0))
         self._lock = threading.Lock()
 
     def usage(self) -> dict[str, float]:
@@ -84,8 +86,9 @@ class ServerGenerator:
         cut_short = (
             isinstance(text, TruncatedCompletion) and not self._limited and 0 < written < self._params.max_tokens
         )
+        counts = {"prompt_tokens": read, "completion_tokens": written}
         with self._lock:
-            self._usage.update(requests=1, prompt_tokens=read, completion_tokens=written, no_room=int(cut_short))
+            self._usage.update(requests=1, **counts, no_room=int(cut_short), no_text=int(not text and written > 1))
         if cut_short:
             room = f"room for {written} of {self._params.max_tokens} tokens after {read}"
             return ContextFull.of(text, f"{self._service.where}: {room}")

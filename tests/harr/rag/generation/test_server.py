@@ -18,7 +18,7 @@ from harr.types import Generate, TruncatedCompletion
 from tasks.paths import PLACES
 from tests.serving import asking
 
-COUNTS = ("requests", "retries", "timeouts", "prompt_tokens", "completion_tokens", "too_long", "no_room")
+COUNTS = ("requests", "retries", "timeouts", "prompt_tokens", "completion_tokens", "too_long", "no_room", "no_text")
 OPENAI = {
     "message": "This model's maximum context length is 4096 tokens. However, your messages resulted in 5012 tokens.",
     "type": "invalid_request_error",
@@ -175,7 +175,9 @@ def test_a_prompt_that_is_too_long_is_data() -> None:
         found = player.complete(asked)
     assert found == [""] * 2 * count + [f"echo {number}" for number in range(2 * count + 1)]
     assert [isinstance(text, TruncatedCompletion) for text in found] == [text == "" for text in found]
-    assert player.usage() == dict(zip(COUNTS, (len(asked), 0, 0, 0, 0, 2 * count, 0), strict=True)), "none asked twice"
+    assert player.usage() == dict(zip(COUNTS, (len(asked), 0, 0, 0, 0, 2 * count, 0, 0), strict=True)), (
+        "none asked twice"
+    )
 
 
 def test_other_refusals_end_the_stage() -> None:
@@ -212,7 +214,18 @@ def test_what_is_no_completion_is_one_line_and_an_empty_one_is_data() -> None:
     with serving(lambda body, number: (200, chat(None if number == 1 else "") | {"usage": {}})) as served:
         player = generator(served.base_url, concurrency=1)
         assert player.complete(ask("a", "b")) == ["", ""]
-    assert player.usage() == dict(zip(COUNTS, (2, 0, 0, 0, 0, 0, 0), strict=True)), "a usage without figures is none"
+    assert player.usage() == dict(zip(COUNTS, (2, 0, 0, 0, 0, 0, 0, 0), strict=True)), "a usage without figures is none"
+
+
+@pytest.mark.fault(11)
+def test_a_reply_that_was_all_thought_is_counted() -> None:
+    """A model that thinks aloud up to its limit: content is null, and only the tokens tell it from a terse one."""
+    thought = chat(None) | {"usage": {"prompt_tokens": 9, "completion_tokens": 64}}
+    terse = chat("") | {"usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+    with serving(lambda body, number: (200, thought if number == 1 else terse)) as served:
+        player = generator(served.base_url, concurrency=1)
+        assert player.complete(ask("a", "b")) == ["", ""]
+    assert (player.usage()["no_text"], player.usage()["completion_tokens"]) == (1.0, 65.0)
 
 
 @pytest.mark.parametrize(
@@ -281,4 +294,4 @@ def test_raw_text_goes_to_completions_with_stop_strings_and_seed() -> None:
     assert [isinstance(reply, TruncatedCompletion) for reply in found] == [True, False, True], "a limit is told"
     assert len(served.bodies) == 2, "an equal request is asked once"
     assert (served.bodies[0]["stop"], served.bodies[0]["seed"]) == (["</search>"], 7)
-    assert player.usage() == dict(zip(COUNTS, (2, 0, 0, 6, 4, 0, 0), strict=True))
+    assert player.usage() == dict(zip(COUNTS, (2, 0, 0, 6, 4, 0, 0, 0), strict=True))
