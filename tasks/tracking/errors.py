@@ -10,7 +10,8 @@ from typing import Any
 from harr.errors import DamagedFile, HarrError, ServiceUnavailable, bare, one_line
 from harr.services.failures import connection_remedy
 
-BROKEN = re.compile("file is not a database|database disk image is malformed")
+BROKEN = re.compile(r"file is not a database|database disk image is malformed|no such (table|column): [\w.]+")
+OTHER_VERSION = re.compile(r"out-of-date database schema (\(.+?\))")
 ANSWERED = re.compile(r"failed with error code (\d+)|response body was not in a valid JSON format")
 """How MLflow's client says that a server did answer; without a number: with what is no MLflow."""
 CAUSE = re.compile(r"Caused by \w+\([\"']?|>: |connection: ")
@@ -31,14 +32,19 @@ def service() -> Iterator[None]:
     Raises:
         ServiceUnavailable: the server does not answer, or its store is busy or may not be written.
         DamagedFile: its store is broken.
-        Refused: it says no.
+        Refused: it says no, or its store is another program's.
     """
     with ASKING:
+        from alembic.util import CommandError
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import DatabaseError
 
         try:
             yield
+        except CommandError as error:
+            raise Refused(
+                f"MLflow makes no store of this database: {error}; name another in tracking.uri or MLFLOW_TRACKING_URI"
+            ) from None
         except (MlflowException, DatabaseError) as error:
             raise _as_ours(error) from None
 
@@ -57,6 +63,11 @@ def _as_ours(error: Any) -> Exception:
         return ServiceUnavailable(
             "the MLflow store, mlflow.db or what tracking.uri names, cannot be written; give the right to write "
             "there and run the same command again"
+        )
+    if other := OTHER_VERSION.search(message):
+        return Refused(
+            f"the MLflow store is of another MLflow {other[1]}; copy it and run `mlflow db upgrade` with its address, or "
+            "install the newer MLflow that wrote it"
         )
     if error.error_code == "TEMPORARILY_UNAVAILABLE":  # the database behind it, or mlflow.db itself
         return ServiceUnavailable(f"the MLflow store is busy or away ({message.splitlines()[0]})")

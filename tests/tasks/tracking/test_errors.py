@@ -1,8 +1,10 @@
 """What a server's no, or not now, does to a stage: a real MLflow client against a server that answers as told."""
 
 import http.server
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +113,38 @@ def test_a_store_that_cannot_be_written_or_read_is_one_line(stored: Path, capfd:
     told = r"the MLflow store, mlflow.db or what tracking.uri names, is damaged \(file is not a database\); restore"
     with pytest.raises(DamagedFile, match=told), service():
         client_of(f"sqlite:///{stored}/other.db").search_experiments()
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "said"),
+    [
+        (
+            "UPDATE alembic_version SET version_num = 'cc1f77228345'",
+            Refused,
+            r"is of another MLflow \(found version cc1f77228345, but expected \w+\); copy it and run `mlflow db upgrade`",
+        ),
+        (
+            "DROP TABLE experiments; DROP TABLE alembic_version; CREATE TABLE alembic_version (version_num TEXT);"
+            "INSERT INTO alembic_version VALUES ('v3.2.0.a')",
+            Refused,
+            r"^MLflow makes no store of this database: Can't locate revision identified by 'v3\.2\.0\.a'; name another",
+        ),
+        (
+            "ALTER TABLE experiments RENAME COLUMN workspace TO other",
+            DamagedFile,
+            r"is damaged \(no such column: experiments\.",
+        ),
+    ],
+)
+def test_a_store_of_another_version_or_program_is_one_line(
+    change: str, kind: type[Exception], said: str, stored: Path
+) -> None:
+    """Optuna, say, keeps the version of its tables in a table of the same name."""
+    with closing(sqlite3.connect("mlflow.db")) as store:
+        store.executescript(change)
+    with pytest.raises(kind, match=said) as caught, service():
+        client_of(f"sqlite:///{stored}/mlflow.db").search_experiments()
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
