@@ -81,12 +81,16 @@ def dvc_status(root: Path, *stages: str) -> dict[str, Any]:
     try:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise InUse(f"a stage begins or ends, or DVC hashes: no answer in {SECONDS} s; ask later") from None
+        raise InUse(
+            f"no answer in {SECONDS} s: DVC hashes, another command of DVC is at work, or this file system has no locks; "
+            "ask later"
+        ) from None
     lines = done.stderr.split("\n")
     if done.returncode and "is busy" in lines[0]:
         raise InUse("a stage has just begun, and DVC compares nothing in that moment; ask again")
     if done.returncode:
         message = one_line("\n".join(lines[-2:] if "Traceback" in done.stderr else lines), 300).removeprefix("ERROR: ")
+        message = message.partition(" Having any troubles?")[0]
         raise HarrError(f"dvc status: {message}; {_remedy(message)}")
     changes: dict[str, Any] = json.loads(done.stdout)
     return changes
@@ -96,6 +100,8 @@ def _remedy(message: str) -> str:
     """Return what to do about an error of DVC, by its own words."""
     if "not a git repository" in message:
         return "git init, or `dvc config --local core.no_scm true`"
+    if re.search(r"Permission denied: '.*/dvc(/repo.*)?'", message):  # another user made /var/tmp/dvc
+        return "get the right to write there, or `dvc config --local core.site_cache_dir FOLDER`"
     return MEND if re.search(r"dvc\.(yaml|lock)|config file", message) else "do what DVC says"
 
 

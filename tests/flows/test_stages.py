@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.stages import dvc_status, read_stages
-from harr.errors import HarrError
+from harr.errors import HarrError, InUse
 
 pytestmark = pytest.mark.services
 STAGES = """
@@ -84,6 +84,10 @@ def test_a_frozen_stage_is_no_fresh_one(place: Path) -> None:
     ("said", "remedy"),
     [
         ("unexpected error - 'getpwuid(): uid not found: 12345'", "do what DVC says"),
+        (
+            "unexpected error - [Errno 13] Permission denied: '/var/tmp/dvc/repo/6e'",
+            "get the right to write there, or `dvc config --local core.site_cache_dir FOLDER`",
+        ),
         ("/x is not a git repository", "git init, or `dvc config --local core.no_scm true`"),
         ("'./dvc.yaml' is invalid.", "bring it back with git (`git checkout` it), or correct it by hand"),
     ],
@@ -91,11 +95,21 @@ def test_a_frozen_stage_is_no_fresh_one(place: Path) -> None:
 def test_a_remedy_follows_from_what_dvc_says(
     said: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failed = subprocess.CompletedProcess([], 255, "", f"ERROR: {said}\n")
+    failed = subprocess.CompletedProcess([], 255, "", f"ERROR: {said}\nHaving any troubles? Hit us up at https://...\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(HarrError) as told:
         dvc_status(tmp_path)
     assert str(told.value) == f"dvc status: {said}; {remedy}"
+
+
+def test_a_status_that_does_not_come_is_put_down_to_no_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DVC waits for its lock alike where another has it and where the file system has none (NFS, Lustre)."""
+    monkeypatch.setattr("flows.stages.SECONDS", 0)
+    told = (
+        "no answer in 0 s: DVC hashes, another command of DVC is at work, or this file system has no locks; ask later"
+    )
+    with pytest.raises(InUse, match=told):
+        dvc_status(tmp_path)
 
 
 def test_a_folder_without_dvc_or_git(tmp_path: Path) -> None:
