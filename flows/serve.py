@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import os
 import signal
@@ -44,7 +45,7 @@ def serve(
         ParamsError: the address is reached from elsewhere and there is no token, or the port is taken.
         HarrError: there is no such model or index, or an observer refuses.
     """
-    token = os.environ.get(token_variable, "").strip()
+    token, host = os.environ.get(token_variable, "").strip(), host.strip("[]")
     loopback = is_loopback(host)
     if not (loopback or token or stdio):
         raise ParamsError(
@@ -100,7 +101,11 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         listener.bind((host, port))
     except OSError as error:
-        raise ParamsError(f"--host {host} --port {port} cannot be had ({error.strerror}); name another port") from None
+        listener.close()
+        other = "port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "host"
+        raise ParamsError(
+            f"--host {host} --port {port} cannot be had ({error.strerror}); name another {other}"
+        ) from None
     return listener
 
 

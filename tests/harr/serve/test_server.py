@@ -22,7 +22,9 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from projects import export_kinds, register
 
+from flows.serve import _bind
 from harr.corpus.passages import read_questions
+from harr.errors import ParamsError
 from harr.params import Params
 from harr.params.servers import ServerParams
 from harr.rag.sources.retrieve import RetrieveClient
@@ -229,6 +231,16 @@ def test_a_champion_of_every_kind_is_followed_without_a_failed_request_and_outli
         half.close()
     # What was asked is answered; a client that asks a server that is gone is told so by its machine.
     assert all(isinstance(one, httpx.NetworkError | httpx.RemoteProtocolError) for one in load.failures), load.failures
+
+
+def test_an_address_that_cannot_be_had_says_which_part_to_change(project: Path) -> None:
+    with _bind("::1", 0) as taken:
+        taken.listen()
+        port = taken.getsockname()[1]
+        told = f"--host ::1 --port {port} cannot be had (Address already in use); name another port"
+        assert told in ended(project, "--host", "[::1]", "--port", str(port)), "in brackets, as in an address"
+    with pytest.raises(ParamsError, match=r"\(Cannot assign requested address\); name another host"):
+        _bind("192.0.2.1", 0)
 
 
 def test_a_port_that_is_taken_is_one_line_and_who_has_it_answers_a_pipeline(project: Path, server: Running) -> None:
