@@ -154,6 +154,12 @@ ARMS = {
         trained=True,
         overrides={"learns": "link_features"},
     ),
+    "query_adapter": Arm(
+        "was trained the same way with a frozen encoder: only a linear map of its vector learns",
+        "purple P",
+        trained=True,
+        overrides={"learns": "query_adapter"},
+    ),
     "no_positions": Arm(
         "was trained without the positions of passages",
         "purple v",

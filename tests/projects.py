@@ -21,6 +21,7 @@ from harr.embed.encoder import Encoder
 from harr.io.files import digest_of
 from harr.params import Params
 from harr.rag.policies.encoder_adapter import LAYERS, LINK_FEATURES, TREES, save_adapter, unfreeze
+from harr.rag.policies.query_adapter import QueryAdapter
 from harr.rag.policies.trees import COLUMNS
 from harr.rag.retrieval.links import FEATURES
 from tasks.merge import export_arm, merge_adapter
@@ -68,8 +69,10 @@ def save_term(folder: Path, seed: int) -> None:
     save_file({name: torch.tensor(one) for name, one in zip(FEATURES, weights, strict=True)}, folder / LINK_FEATURES)
 
 
-KINDS = ("bm25", "hybrid", "mention", "frozen", "history", "last_answer", "bm25_all_answers", "infonce", "links_alone")
-"""Arms of every kind besides `trained`: by words, by both, by titles, by vectors, rewriting, and trained, one of them to trees."""
+TRAINED_KINDS = ("infonce", "links_alone", "query_adapter")
+KINDS = ("bm25", "hybrid", "mention", "frozen", "history", "last_answer", "bm25_all_answers", *TRAINED_KINDS)
+"""Arms of every kind besides `trained`: by words, by both, by titles, by vectors, rewriting; and trained: to trees, to a
+term beside the vector, to a map of the vector."""
 
 
 def save_trees(folder: Path) -> None:
@@ -78,6 +81,18 @@ def save_trees(folder: Path) -> None:
     data = lightgbm.Dataset(rng.normal(size=(200, len(COLUMNS))), rng.normal(size=200), feature_name=list(COLUMNS))
     (folder / LAYERS).unlink()
     (folder / TREES).write_text(lightgbm.train({"num_leaves": 7, "verbose": -1}, data, 5).model_to_string())
+
+
+def save_map(folder: Path) -> None:
+    """Make an adapter's folder one of a map, which turns the vector a little, and a term beside the vector."""
+    (folder / LAYERS).unlink()
+    adapter = QueryAdapter(48)
+    adapter.weight.data += 0.05 * adapter.weight.data.roll(1, 0)
+    adapter.save(folder)
+    save_term(folder, 3)
+
+
+SAVED = {"infonce": save_trees, "links_alone": lambda folder: save_term(folder, 2), "query_adapter": save_map}
 
 
 def export_kinds() -> dict[str, Path]:
@@ -89,7 +104,7 @@ def export_kinds() -> dict[str, Path]:
     for kind, out in folders.items():
         if ARM_TABLE[kind].trained:
             shutil.copytree(ADAPTER, ARMS / f"{kind}-0")
-            save_trees(ARMS / f"{kind}-0") if kind == "infonce" else save_term(ARMS / f"{kind}-0", 2)
+            SAVED[kind](ARMS / f"{kind}-0")
         export_arm(Params.load(), kind, out)
     return folders
 

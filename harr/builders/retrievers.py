@@ -32,6 +32,7 @@ from harr.params.sources import MilvusParams, SourceParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.encoder_adapter import TREES
 from harr.rag.policies.link_features import CandidateScorer, LinkFeatures
+from harr.rag.policies.query_adapter import QueryAdapter
 from harr.rag.policies.trees import Trees
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.retrieval.bm25 import BM25Retriever
@@ -178,7 +179,10 @@ def dense_policy(
         fusion=fusion_of(section.search, section.fusion, section.weights),
         pick_tokens=section.pick_tokens,
         link_features=link_features,
-        frozen=section.learns == "link_features",
+        frozen=section.learns != "all",
+        query_adapter=QueryAdapter(encoder.width).to(encoder.model.device)
+        if section.learns == "query_adapter" and seed is not None
+        else None,
     )
 
 

@@ -1,7 +1,7 @@
 """An encoder for inference alone: BERT without a library's layers between its matrix products.
 
 For a few short texts a library's overhead, such as laying out weights again, costs as much as the products. Only BERT
-with mean pooling is computed this way.
+with mean pooling is computed this way, with or without a linear map of its vector (Dense).
 """
 
 import time
@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from sentence_transformers.sentence_transformer.modules import Dense
 from torch import Tensor
 from torch.nn.functional import normalize, scaled_dot_product_attention
 
@@ -31,6 +32,7 @@ class InferenceEncoder(Encoder):
         self.__dict__ |= vars(encoder)
         [transformer, *_] = encoder.model
         self._bert = _Bert(transformer.auto_model, dtype)
+        self._map = next((module.linear.weight.detach() for module in encoder.model if type(module) is Dense), None)
 
     def forward(
         self, texts: Sequence[str], *, prompt: str = "", max_tokens: int | None = None, multiple: int = 0
@@ -41,7 +43,8 @@ class InferenceEncoder(Encoder):
         prompted = [prompt + text for text in texts]
         ids = self._tokenizer(prompted, truncation=True, max_length=self._check_length(max_tokens or self.max_tokens))
         with torch.inference_mode():
-            return self._bert(ids["input_ids"], multiple or STEP)
+            vectors_BD = self._bert(ids["input_ids"], multiple or STEP)
+            return vectors_BD if self._map is None else normalize(vectors_BD @ self._map.T, dim=-1)
 
 
 class _Bert:
@@ -111,7 +114,7 @@ def is_bert(encoder: Encoder) -> bool:
     """Return whether an encoder is BERT with mean pooling on a CPU."""
     modules: list[Any] = list(encoder.model)
     model: Any = getattr(modules[0], "auto_model", None)
-    names = [type(module).__name__ for module in modules]
+    names = [type(module).__name__ for module in modules if type(module) is not Dense]
     if type(model).__name__ != "BertModel" or names not in ([*STACK], [*STACK[:2]]):
         return False
     pooling = modules[1].get_config_dict()

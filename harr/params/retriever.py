@@ -20,9 +20,9 @@ class RetrieverParams(Section):
     link_features: bool = False
     """Whether passages that are linked to the query and to earlier picks compete with the nearest, and a small learnt
     term of what is known of each candidate is added to the vector (``harr/rag/policies/link_features.py``)."""
-    learns: Literal["all", "link_features"] = "all"
-    """Which weights train: those of the encoder and of the term, or of the term alone, which takes a
-    fraction of the time, since no state is encoded twice."""
+    learns: Literal["all", "query_adapter", "link_features"] = "all"
+    """Which weights train: those of the encoder and of the term; or, in a fraction of the time, since no state is
+    encoded twice, those of a linear map of its vector and of the term, or of the term alone."""
     search: Literal["dense", "sparse", "hybrid"] = "dense"
     """Ranking that says which passages are nearest: by vector, by BM25 of the query's words, or by both, fused by rank.
     A retriever that learns draws its pool from this ranking, and then scores and chooses by vectors; one that does not

@@ -46,6 +46,11 @@ def retriever_ranks_as_it_learns(params: "Params") -> None:
             f"retriever.encoder reads states for vectors that stay, and train.method {train.method} trains both "
             "towers; leave it out"
         )
+    if retriever.learns != "all" and (train.positions or train.learns == LANGUAGE_MODEL):
+        raise ValueError(
+            f"retriever.learns {retriever.learns} is for a query encoder over vectors that stay; with train.method "
+            f"{train.method} leave it out"
+        )
     if params.merge.towers == "query" and train.positions:
         raise ValueError(f"merge.towers query leaves out a tower that train.method {train.method} trains; leave it out")
     fields = RetrieverParams.model_fields

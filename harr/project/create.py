@@ -9,16 +9,7 @@ from harr.io.files import write_text
 
 SETTINGS = (".dvc/config", ".dvcignore", ".gitignore", "params.yaml", "prefect.yaml")
 """What a person edits; an update leaves it alone."""
-CODE = (
-    ".dvc/.gitignore",
-    "AGENTS.md",
-    "constraints.txt",
-    "dvc.yaml",
-    "flows",
-    "params.schema.json",
-    "recipes",
-    "tasks",
-)
+CODE = tuple(".dvc/.gitignore AGENTS.md constraints.txt dvc.yaml flows params.schema.json recipes tasks".split())
 """What belongs to a version of harr."""
 PACKED = Path(__file__).with_name("files")
 """Where the wheel has both (pyproject.toml, `force-include`)."""

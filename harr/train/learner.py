@@ -98,7 +98,7 @@ class Learner:
             accelerator = Accelerator(mixed_precision=PRECISION[params.optimizer.precision])
         # One switch for the whole process: an interrupted training of TRL leaves it off, and then no optimizer steps.
         accelerator.sync_gradients = True
-        adapter = adapter or begin(policy.encoder, params.lora, seed)
+        adapter = adapter or policy.query_adapter or begin(policy.encoder, params.lora, seed)
         if params.optimizer.precision == "bfloat16":
             for encoder in policy.encoders:
                 prepare_for_bfloat16(encoder.model)
@@ -110,7 +110,7 @@ class Learner:
         side_modules = _side_groups(params, policy, head, head_rate)
         heads = torch.nn.ModuleList(part for part, _ in side_modules) if side_modules else None
         groups = [{"params": trained, "rate": params.optimizer.learning_rate, "warm_rate": params.warm_rate}]
-        if policy.frozen:
+        if policy.frozen and adapter is not policy.query_adapter:
             groups.clear()
         for part, rate in side_modules:  # a warm start does not train the method's own head
             groups.append({"params": list(part.parameters()), "rate": rate, "warm_rate": rate * (part is not head)})
@@ -201,7 +201,8 @@ class Learner:
         if not states:
             return self.vectors([""])[:0]
         if self.policy.frozen:
-            return torch.from_numpy(self.dense.encode(states)).to(self.policy.encoder.model.device)
+            vectors_UD = torch.from_numpy(self.dense.encode_plainly(states)).to(self.policy.encoder.model.device)
+            return self.dense.query_adapter(vectors_UD) if self.dense.query_adapter else vectors_UD
         return self.policy.encoder.forward(states, prompt=self.policy.prompt, max_tokens=self.policy.max_tokens)
 
     @property

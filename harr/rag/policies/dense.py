@@ -20,6 +20,7 @@ from harr.embed.encoder import Encoder
 from harr.index.passage_index import PassageIndex
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.link_features import Candidates, CandidateScorer, LinkFeatures
+from harr.rag.policies.query_adapter import QueryAdapter
 from harr.rag.policies.state import StateFormat, separator_of
 from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
 from harr.rag.retrieval.links import SourceRows
@@ -46,6 +47,7 @@ class DensePolicy:
         link_features: further sources of candidates, and a small term that is added to the score of each, or trees that
             score it.
         frozen: whether the encoder never changes, so that states are encoded once.
+        query_adapter: a map of the vectors of states that learns over a frozen encoder.
     """
 
     encoder: Encoder
@@ -65,6 +67,7 @@ class DensePolicy:
     pick_tokens: int = 0
     link_features: CandidateScorer | None = None
     frozen: bool = False
+    query_adapter: QueryAdapter | None = None
     _cache: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
     @property
@@ -134,7 +137,16 @@ class DensePolicy:
         return retrievals
 
     def encode(self, states: Sequence[str]) -> NDArray[np.float32]:
-        """Return unit vectors of states, (U, D), without gradient; those of a frozen encoder are cached."""
+        """Return unit vectors of states, (U, D), without gradient."""
+        vectors_UD = self.encode_plainly(states)
+        if self.query_adapter is None:
+            return vectors_UD
+        with torch.no_grad():
+            device = self.query_adapter.weight.device
+            return self.query_adapter(torch.from_numpy(vectors_UD).to(device)).cpu().numpy()
+
+    def encode_plainly(self, states: Sequence[str]) -> NDArray[np.float32]:
+        """Return the encoder's own vectors of states, (U, D), without gradient; those of a frozen one are cached."""
         encode = partial(self.encoder.encode, prompt=self.prompt, max_tokens=self.max_tokens)
         if not self.frozen or not states:  # the share of one process may be empty
             return encode(states)

@@ -14,6 +14,7 @@ from harr.io.extras import optional
 from harr.io.files import check_sums, read_json, write_json
 from harr.io.model_folder import settle_adapter
 from harr.params.train_facts import LoraParams
+from harr.rag.policies.query_adapter import QUERY_ADAPTER, QueryAdapter, put_on
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -71,10 +72,13 @@ def _layers(encoder: Encoder) -> Any:
 def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> None:
     """Write the trained weights, and harr.json, which names their base.
 
-    An adapter is adapter_model.safetensors and adapter_config.json; trained layers are layers.safetensors.
+    An adapter is adapter_model.safetensors and adapter_config.json; trained layers are layers.safetensors, and a map of
+    the vector query_adapter.safetensors.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "harr.json", {"base": encoder.identity, "base_model": encoder.name})
+    if isinstance(adapter, QueryAdapter):
+        return adapter.save(folder)
     if not isinstance(adapter, optional("peft", "pipeline").PeftModel):
         weights = {path: weight.detach().contiguous() for path, weight in trained_weights(adapter).items()}
         save_file(weights, folder / LAYERS)
@@ -87,7 +91,7 @@ def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> No
 
 
 def load_adapter(encoder: Encoder, folder: Path) -> "PeftModel | None":
-    """Load a saved adapter, or trained layers, into the encoder they were trained from; return the adapter, if any.
+    """Load a saved adapter, layers or map into the encoder that it was trained from; return the adapter, if any.
 
     With trees alone the encoder stays as it is.
 
@@ -96,7 +100,7 @@ def load_adapter(encoder: Encoder, folder: Path) -> "PeftModel | None":
         DamagedFile: one of its files changed.
     """
     check_sums(folder, "dvc repro -f -s train")
-    kinds = [name for name in ("adapter_model.safetensors", LAYERS, TREES) if (folder / name).exists()]
+    kinds = [name for name in ("adapter_model.safetensors", LAYERS, QUERY_ADAPTER, TREES) if (folder / name).exists()]
     if not kinds or not (folder / "harr.json").exists():
         raise ModelError(f"{folder} holds no adapter (adapter_model.safetensors, harr.json); run `dvc repro train`")
     base = read_json(folder / "harr.json")["base"]
@@ -106,6 +110,9 @@ def load_adapter(encoder: Encoder, folder: Path) -> "PeftModel | None":
             "set encoder in params.yaml to the one it was trained from, or run `dvc repro -f -s train`"
         )
     if kinds == [TREES]:
+        return None
+    if kinds == [QUERY_ADAPTER]:
+        put_on(encoder, folder)
         return None
     layers = _layers(encoder)
     if LAYERS in kinds:

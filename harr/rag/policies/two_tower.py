@@ -94,9 +94,8 @@ class TwoTowerPolicy:
         """Return whether the encoder never changes; both towers learn."""
         return False
 
-    @property
-    def link_features(self) -> None:
-        """Return nothing: values go by vectors and positions alone."""
+    link_features = query_adapter = None
+    """Nothing learns besides the towers: values go by vectors and positions alone."""
 
     @property
     def encoder(self) -> Encoder:

@@ -84,6 +84,8 @@ encoder: {query_prompt: "Instruct: Find it\nQuery: "}
 pipeline: {name: react, shows: passages, reader_sees: history}
     -> reader_sees is for shows: answer; the agent itself reads the passages; leave it out
 retriever: {learns: link_features} -> trains the term of retriever\.link_features, which is not set; set that, too
+retriever: {learns: query_adapter}, pipeline: {name: search_r1}, generator: {kind: local, model: m}, train: {method: agent}, evaluate: {arms: [base, trained]}
+    -> retriever.learns query_adapter is for a query encoder over vectors that stay; with train.method agent leave it out
 evaluate: {arms: [links_alone, trained]}
     -> the arm links_alone learns by the features of retriever\.link_features, which is not set; set that, or leave it
 retriever: {link_features: true}, evaluate: {arms: [boosted, trained]} -> the arm boosted plays pipeline pick; leave it

@@ -14,6 +14,7 @@ import pytest
 import torch
 from letters import nothing
 from pretended_gpu import forget_accelerator
+from query_adapters import with_query_adapter
 from runs import go_on, killed_at, same, timeless, weights
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -54,6 +55,7 @@ COMMON: dict[str, Any] = {
 GRPO = GRPOParams(method="grpo", **COMMON)
 KINDS = {
     "grpo": GRPO,
+    "grpo-map": GRPOParams(method="grpo", kl_weight=1e-3, **COMMON),
     "ppo": PPOParams(method="ppo", kl_weight=1e-3, **COMMON),
     "ppo-critic": PPOParams(method="ppo", critic="encoder", kl_estimator="k3", kl_weight=1e-3, **COMMON),
     "pqn": PQNParams(method="pqn", **COMMON),
@@ -64,7 +66,14 @@ KINDS = {
 @pytest.fixture
 def game(fresh: Fresh, towers: Callable[..., Setup]) -> Callable[[str], Setup]:
     """The untrained game of a kind."""
-    return lambda kind: towers("relative", picks=2) if kind.startswith("pqn") else fresh()
+
+    def make(kind: str) -> Setup:
+        if kind.startswith("pqn"):
+            return towers("relative", picks=2)
+        setup = fresh()
+        return with_query_adapter(setup) if kind == "grpo-map" else setup
+
+    return make
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,7 +88,7 @@ def test_a_killed_run_ends_with_the_same_weights(kind: str, game: Callable[[str]
     found = weights(tmp_path / "whole")
     assert found.keys() == weights(tmp_path / "parts").keys() and same(found, weights(tmp_path / "parts"))
     assert all(0 < row["play_seconds"] < row["seconds"] for row in whole)
-    assert all(("without_advantage" in row) == (kind == "grpo") for row in whole), "others compare no rollouts"
+    assert all(("without_advantage" in row) == kind.startswith("grpo") for row in whole), "others compare no rollouts"
     assert not any("head" in name or "critic" in name for name in found), "what learns beside is not exported"
 
 
