@@ -63,7 +63,7 @@ class Arm:
     @property
     def needs_links(self) -> bool:
         """Return whether it learns by the features of ``retriever.link_features``."""
-        return "learns" in self.overrides or self.method == "boosted"
+        return self.overrides.get("learns") == "link_features" or self.method == "boosted"
 
     @property
     def can_be_served(self) -> bool:

@@ -251,6 +251,11 @@ def test_an_agent_is_compared_with_what_it_was(tmp_path: Path) -> None:
     assert "At most 4 searches are made." in next(game).prompt  # type: ignore[union-attr]
 
 
+def test_a_map_of_the_vector_needs_no_links(tmp_path: Path) -> None:
+    params = load({**GAME, "train": {"method": "grpo"}, "evaluate": {"arms": ["query_adapter", "trained"]}}, tmp_path)
+    assert params.evaluate.arm_table["query_adapter"].overrides == {"learns": "query_adapter"}
+
+
 def test_what_can_be_scored_is_taken(tmp_path: Path) -> None:
     assert set(TERM_NAMES) == {*TERMS, *STEP_TERMS, *BATCHED} and set(COSTS) <= set(TERMS)
     for section in (
