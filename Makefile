@@ -14,7 +14,7 @@ PIP := $(VENV)/bin/python -m pip
 # Pages that a person writes; the other two are generated.
 PAGES = $(filter-out docs/parameters.md recipes/README.md,$(shell git ls-files '*.md'))
 PLUGINS = $(wildcard plugins/*/)
-INSTALL = $(if $(UV),$(UV) pip install --python $(VENV)/bin/python $(TORCH:%=--torch-backend=%),$(PIP) install)
+INSTALL = $(if $(UV),$(UV) pip install --python $(VENV)/bin/python $(TORCH:%=--torch-backend=%),$(PIP) install --quiet)
 
 .PHONY: help run test services soak format lint types docs smoke vllm up down
 

@@ -40,7 +40,6 @@ class Status:
 
     stages: tuple[StageStatus, ...]
     model: str
-    headline: str
     versions: tuple[Version, ...]
     stray: str
     moved: str
@@ -82,7 +81,6 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
     return Status(
         stages=tuple(_stage(stage, root) for stage in read["stages"]),
         model=params.tracking.registered_model,
-        headline=params.headline,
         versions=versions,
         stray=_describe_stray(versions, read["model"], trained_folder(params)[1]),
         moved=moved,

@@ -84,7 +84,7 @@ def status_lines(state: "Status") -> list[str]:
         (
             one.alias,
             f"version {one.number}, {one.arm}",
-            "" if one.figure is None else f"{state.headline} {one.figure:.3f} (n {one.n})",
+            one.figure,
             f"index {one.index}" if one.index else "",
             moment(one.created),
         )

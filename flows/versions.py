@@ -4,16 +4,18 @@ import contextlib
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 from urllib.parse import quote
 
 from flows.doctor.finding import Finding, ok, warn
 from flows.doctor.servers import check_mlflow
 from harr.errors import HarrError
+from harr.evaluate.tables import level
 from harr.io.files import digest_of, read_jsonl
 from harr.params import Params
 from tasks.paths import trained_folder
-from tasks.registry.gate import arm_of
+from tasks.registry.gate import arm_of, rules_of
 from tasks.registry.history import describe_alias
 from tasks.tracking.client import client_of
 from tasks.tracking.errors import look_up, service
@@ -21,15 +23,14 @@ from tasks.tracking.errors import look_up, service
 
 @dataclass(frozen=True)
 class Version:
-    """A registered model version that an alias names, and its headline figure over ``n`` questions."""
+    """A registered model version that an alias names, and the mean of the metric that decides."""
 
     alias: str
     number: str
     run: str
     index: str
     created: float
-    figure: float | None = None
-    n: int = 0
+    figure: str = ""
     model: str = ""
     """The hash of its files."""
     arm: str = ""
@@ -88,21 +89,21 @@ def _versions(client: Any, params: Params) -> tuple[Version, ...]:
     model, versions = look_up(client.get_registered_model, name), []
     for alias, number in sorted(model.aliases.items()) if model else ():
         version = client.get_model_version(name, number)
-        arm = arm_of(version)
-        figures = _figures(client, version.run_id or "", arm, params.headline)
-        figure = sum(figures) / len(figures) if figures else None
+        figure = _figure(client, version)
         index, created = version.tags.get("index", ""), version.creation_timestamp / 1000
-        facts = alias, str(number), version.run_id or "", index, created, figure, len(figures)
-        versions.append(Version(*facts, version.tags.get("model", ""), arm))
+        facts = alias, str(number), version.run_id or "", index, created, figure
+        versions.append(Version(*facts, version.tags.get("model", ""), arm_of(version)))
     return tuple(versions)
 
 
-def _figures(client: Any, run: str, arm: str, headline: str) -> list[float]:
-    """Return the figures that promotion compares, one a question; none where the rows cannot be had."""
+def _figure(client: Any, version: Any) -> str:
+    """Return the mean of the metric that decides, over how many questions; "" where the rows cannot be had."""
     with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as folder:
-        rows = read_jsonl(Path(client.download_artifacts(run, f"evaluation/{arm}.jsonl", folder)))
-        return [float(row[headline]) for row in rows if row.get(headline) is not None]
-    return []
+        file, metric = f"evaluation/{arm_of(version)}.jsonl", rules_of(version)["metric"]
+        rows = read_jsonl(Path(client.download_artifacts(version.run_id, file, folder)))
+        values = [float(row[metric]) for row in rows if row.get(metric) is not None]
+        return f"{level(metric, fmean(values))} (n {len(values)})"
+    return ""
 
 
 def model_here(root: Path, params: Params) -> str:

@@ -57,8 +57,6 @@ class Arm:
     """``package.module:name`` of a retriever of another package."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the retriever, method or player of another package."""
-    before: str = ""
-    """Its name in the report if it is the baseline."""
 
     @property
     def needs_links(self) -> bool:
@@ -110,7 +108,6 @@ ARMS = {
         "is the untrained encoder and sees the current query only",
         "blue o",
         history=False,
-        before="the frozen retriever",
     ),
     **_rewriting("is the untrained encoder reading", "", "", "brown"),
     **_rewriting("is full-text search of", "bm25_", "sparse", "slate"),
@@ -171,14 +168,12 @@ ARMS = {
         "grey s",
         learner="language_model",
         untaught=True,
-        before="the untrained language model",
     ),
     "warmstart": Arm(
         "is the language model taught by examples, with which training by reward begins",
         "blue o",
         learner="language_model",
         taught=True,
-        before="its warm start",
     ),
     "few_shot": Arm(
         "is the same model shown the best set of demonstrations",

@@ -77,12 +77,11 @@ def game(params: Params) -> dict[str, Any]:
 
 
 def rules(params: Params) -> dict[str, Any]:
-    """Return how a comparison of the rows is made: by which metric, against which arms, with which draws."""
+    """Return how a comparison of the rows is made: against which arms, with which draws."""
     from harr.evaluate.summary import is_untrained
 
     table, asked = params.evaluate.arm_table, params.tracking.baseline
     return {
-        "metric": params.headline,
         "baseline": params.baseline,
         "untrained": [asked] if asked else [name for name in table if is_untrained(name, table)],
         "arms": len(params.proposals),

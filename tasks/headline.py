@@ -6,7 +6,17 @@ from collections.abc import Iterator
 
 from harr.arms import ARMS, TRAINED
 from harr.evaluate.summary import Summary, flat_rows, headline, headlines, parts_of, rival_of
-from harr.evaluate.tables import comparisons, describe_silent_arms, is_share, label, percent, plain, spread, table
+from harr.evaluate.tables import (
+    comparisons,
+    describe_silent_arms,
+    is_share,
+    label,
+    level,
+    table,
+    verdict,
+    warm_start_words,
+    with_interval,
+)
 
 
 def headline_figures(summary: Summary) -> dict[str, float]:
@@ -42,14 +52,13 @@ def headline_words(summary: Summary) -> str:
         before, cell, other = f"{setting}: " if setting else "", part["arms"][TRAINED][lead], rival_of(part, lead, ARMS)
         count = len(cell["seeds"])
         on = f"on {cell['n']} questions" + (f", {count} run{'s' if count > 1 else ''}" if count else "")
-        points, write = (" points of ", spread) if is_share(lead) else (" of ", plain)
+        of = f"{' points' * is_share(lead)} of {label(lead)} ["
         if not (gain := comparisons(part, lead)[0].get(other)):
-            level = f"{percent(cell['mean'])} %" if is_share(lead) else f"{cell['mean']:.3f}"
-            lines.append(f"{before}{TRAINED} has {level} {label(lead)} {on}.")
+            lines.append(f"{before}{TRAINED} has {level(lead, cell['mean'])} {on}.")
             continue
-        verdict = "beats" if gain["low"] > 0 else "stays behind" if gain["high"] < 0 else "is not told apart from"
-        words = write(gain, "gain", "+.1f" if is_share(lead) else "+.3f").replace(" [", f"{points}{label(lead)} [")
-        lines.append(f"{before}{TRAINED} {verdict} {other}, the best arm without training: {words} {on}.")
+        words = with_interval(lead, gain, "gain").replace(" [", of)
+        sentence = f"{before}{TRAINED} {verdict(gain)} {other}, the best arm without training: {words} {on}."
+        lines.append(f"{sentence} {warm_start_words(part, lead)}".strip())
     return "\n".join([*lines, *describe_silent_arms(summary)])
 
 
@@ -78,8 +87,8 @@ def arm_figures(summary: Summary) -> dict[str, float]:
     for arm, metrics in summary["arms"].items():
         for name, cell in metrics.items():
             if arm == TRAINED or name in leads:
-                figures[f"{arm}.{name}"] = cell["mean"]
+                figures[f"{arm}/{name}"] = cell["mean"]
                 if name in leads and len(cell["seeds"]) > 1:
                     ends = {"min": min(cell["seeds"]), "max": max(cell["seeds"])}
-                    figures |= {f"{arm}.{name}.seeds_{end}": value for end, value in ends.items()}
+                    figures |= {f"{arm}/{name}.seeds_{end}": value for end, value in ends.items()}
     return figures

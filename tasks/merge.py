@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from harr.arms import ARMS, TRAINED, Arm
 from harr.errors import ServiceUnavailable, StaleState
+from harr.evaluate.summary import headline
 from harr.io.files import draft, fingerprint, read_state, write_json
 from harr.io.model_folder import FORMAT
 from harr.params import Params
 from harr.params.embed import EncoderParams
 from harr.params.reward import metric_name
 from tasks.common import filter_suite, read_vectors_manifest
+from tasks.evaluation_outputs import summary_here
 from tasks.evaluation_record import check_played, content_of, same_game
 from tasks.paths import ADAPTER, EVALUATION, LANGUAGE_MODEL, LOCK, METRICS, RETRIEVER, WORK, trained_folder
 from tasks.runtime.stage import main
@@ -170,24 +172,12 @@ def register_model(run: Run, params: Params) -> str:
         check_settings(params, but="merge")
     kind, folder = trained_folder(params)
     tags = version_tags(params, folder)
-    return register(run, params, kind, folder, EVALUATION, tags, summary(), proposes=not is_try_out())
+    return register(run, params, kind, folder, EVALUATION, tags, summary_here(), proposes=not is_try_out())
 
 
 def is_try_out() -> bool:
     """Return whether `dvc exp run` works, here or in a folder of its own."""
     return "DVC_EXP_BASELINE_REV" in os.environ
-
-
-def summary() -> dict[str, Any]:
-    """Return the figures of the evaluation, with the contrasts of ``trained``.
-
-    Raises:
-        DamagedFile: stage evaluate left none, or they are damaged.
-    """
-    again = "run `dvc repro -f -s evaluate`"
-    figures = read_state(METRICS / "evaluate.json", again, arms=dict, paired=dict)
-    # The contrasts of several settings stand with each of them.
-    return figures if "settings" in figures else {**figures, "contrasts": read_state(METRICS / "contrasts.json", again)}
 
 
 def version_tags(params: Params, folder: Path) -> dict[str, str]:
@@ -206,6 +196,7 @@ def version_tags(params: Params, folder: Path) -> dict[str, str]:
             "; run `dvc repro`, or `dvc checkout` for what was there"
         )
     thresholds = params.tracking.model_dump(mode="json", include={"min_questions", "conditions"})
+    thresholds["metric"] = params.tracking.metric or headline(summary_here())
     return {
         "corpus": record["corpus"],
         "passages": str(record["passages"]),

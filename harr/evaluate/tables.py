@@ -218,6 +218,44 @@ def spread(values: Mapping[str, float], centre: str, form: str = ".1f") -> str:
     return f"{middle} [{low}, {high}]"
 
 
+def verdict(gain: Mapping[str, float]) -> str:
+    """Return what the interval of a gain says of an arm and the other that it is compared with.
+
+    >>> verdict({"low": 0.1, "high": 0.2}), verdict({"low": -0.1, "high": 0.2})
+    ('beats', 'cannot be told apart from')
+    """
+    return "beats" if gain["low"] > 0 else "stays behind" if gain["high"] < 0 else "cannot be told apart from"
+
+
+def warm_start_words(summary: Summary, lead: str) -> str:
+    """Return in a sentence what the warm start gained and what training by reward gained after it; "" without one."""
+    first = summary["paired"].get("warm_start", {}).get(lead)
+    then = comparisons(summary, lead)[0].get("warm_start")
+    if not first or not then:
+        return ""
+    gains = [with_interval(lead, gain, "gain") + " points" * is_share(lead) for gain in (first, then)]
+    return f"The warm start gained {gains[0]} over {baseline_of(summary)}, and training by reward {gains[1]} over that."
+
+
+def level(metric: str, value: float) -> str:
+    """Return a mean in words.
+
+    >>> level("ndcg_at_10", 0.315), level("searches", 2.0)
+    ('31.5 % nDCG@10', '2.000 searches')
+    """
+    return f"{f'{percent(value)} %' if is_share(metric) else f'{value:.3f}'} {label(metric)}"
+
+
+def with_interval(metric: str, values: Mapping[str, float], centre: str) -> str:
+    """Return a mean or gain with its interval: of a share in percent or points, otherwise as a plain number.
+
+    >>> with_interval("recall", {"mean": 0.5, "low": 0.25, "high": 0.75}, "mean")
+    '50.0 [25.0, 75.0]'
+    """
+    sign = "+" if centre == "gain" else ""
+    return spread(values, centre, f"{sign}.1f") if is_share(metric) else plain(values, centre, f"{sign}.3f")
+
+
 def plain(values: Mapping[str, float], centre: str, form: str) -> str:
     """Return a mean or gain with its interval, as plain numbers.
 

@@ -21,7 +21,7 @@ from harr.params.generator import GeneratorParams
 from harr.params.index import IndexParams
 from harr.params.pipeline import PipelineParams
 from harr.params.retriever import RetrieverParams
-from harr.params.reward import RewardParams, max_weight, metric_name
+from harr.params.reward import RewardParams
 from harr.params.rule_words import LANGUAGE_MODEL
 from harr.params.rules import RULES
 from harr.params.servers import ServerParams, resolve_servers
@@ -105,14 +105,6 @@ class Params(Section):
         if not self.language_model_learns:
             return "frozen"
         return "warmstart" if self.generator.taught and "warmstart" in self.train.arms else "base"
-
-    @property
-    def headline(self) -> str:
-        """Return the metric that decides a promotion: tracking.metric, or the reward's term of the largest
-        weight, of equal ones the first by name."""
-        largest = {name: max_weight(weights) for name, weights in self.reward.terms.items()}
-        leading = min(largest, key=lambda name: (-largest[name], name))
-        return self.tracking.metric or metric_name(leading, judged=self.reward.judge is not None)
 
     def of_plugin(self, name: str, section: type[SomeSection]) -> SomeSection:
         """Return the section of a plug-in, ``plugins.<name>``, as its type; where it is missing, of defaults.

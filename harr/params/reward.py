@@ -131,15 +131,6 @@ def _several(weights: float | WeightParams | tuple[WeightParams, ...]) -> tuple[
     return weights if isinstance(weights, tuple) else (weights,)
 
 
-def max_weight(weights: float | WeightParams | tuple[WeightParams, ...]) -> float:
-    """Return the largest weight that a term has at any step.
-
-    >>> max_weight((WeightParams(weight=0.2, start=0, end=30), WeightParams(weight=0.5, start=30)))
-    0.5
-    """
-    return max(w if isinstance(w, float | int) else w.weight for w in _several(weights))
-
-
 def metric_name(term: str, *, judged: bool) -> str:
     """Return the name of a term in metrics: without a judge ``semantic`` is answer F1, and says so.
 

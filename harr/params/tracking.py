@@ -37,8 +37,8 @@ class TrackingParams(Section):
     registered_model: RegistryName = "harr-retriever"
     """Name of the model in MLflow's registry."""
     metric: Metric = ""
-    """Metric that decides a promotion, a measure maybe as ir-measures names it (``nDCG@10``); if empty, the term of
-    reward.terms with the largest weight, of equal ones the first by name."""
+    """Metric that decides a promotion, a measure maybe as ir-measures names it (``nDCG@10``); if empty, the one that leads
+    the table of arms."""
     baseline: str = ""
     """Arm of evaluate.arms that a champion may not be behind; if empty, the best that needs no training."""
     min_questions: Positive = 100

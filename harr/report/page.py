@@ -11,8 +11,8 @@ from typing import Any
 from markupsafe import Markup
 
 from harr.arms import ARMS, TRAINED, Arm
-from harr.evaluate.summary import Summary, baseline_of, headline, is_untrained, parts_of
-from harr.evaluate.tables import comparisons, label, percent, runs, spread
+from harr.evaluate.summary import Summary, baseline_of, headline, parts_of, rival_of
+from harr.evaluate.tables import comparisons, label, percent, runs, spread, verdict, warm_start_words
 from harr.io.files import write_text
 from harr.rag.validation import best_point, leading_metric
 from harr.report.arms_table import AUDITS, arms_part, format_gain, reward_gain
@@ -63,7 +63,7 @@ def write_report(
         "page.html.j2",
         **_style_and_script(),
         lead=_describe_lead(summary, lead, arms),
-        **_describe_start(baseline),
+        what="a language model" if ARMS.get(baseline, Arm("")).learner == "language_model" else "a retriever",
         reward=reward_gain(summary),
         metric=label(lead),
         once=len(_seeds(summary, lead)) < 2,
@@ -83,13 +83,6 @@ def _style_and_script() -> dict[str, str]:
     """Return the page's style and script, and the hash by which a browser knows the script."""
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     return {"style": Markup(STYLE), "script": Markup(SCRIPT), "digest": digest}
-
-
-def _describe_start(baseline: str) -> dict[str, str]:
-    """Return what learns, and what it was before."""
-    arm = ARMS.get(baseline, Arm("", before=baseline))
-    what = "a language model" if arm.learner == "language_model" else "a retriever"
-    return {"what": what, "baseline": baseline, "before": arm.before}
 
 
 def _training(curve: Sequence[Mapping[str, Any]], signal: str) -> dict[str, Any]:
@@ -131,22 +124,31 @@ def _validation(curve: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _describe_lead(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> dict[str, Any]:
-    """Return what the first sentence says: the trained arm against its baseline, or no claim at all; no mixture of
-    settings has one."""
+    """Return what the first sentence says: the trained arm against the best without training, or where there is
+    none its baseline, or no claim at all; no mixture of settings has one."""
     sizes = sorted({int(metrics[lead]["n"]) for metrics in summary["arms"].values() if lead in metrics})
     compared, basis = comparisons(summary, lead)
     baseline, seeds = baseline_of(summary), _seeds(summary, lead)
     facts: dict[str, Any] = {"n": _range(sizes), "claim": "", "mixed": "settings" in summary}
-    if baseline not in compared or TRAINED not in summary["arms"] or facts["mixed"]:
+    if TRAINED not in summary["arms"] or facts["mixed"]:
         return facts
-    gain = compared[baseline]
-    before, after = (percent(summary["arms"][arm][lead]["mean"]) for arm in (baseline, TRAINED))
-    claim = "raised" if gain["low"] > 0 else "lowered" if gain["high"] < 0 else "did not measurably change"
-    means = {arm: summary["arms"][arm][lead]["mean"] for arm in compared if is_untrained(arm, arms)}
-    best = max(means, key=means.__getitem__, default=baseline)
-    rival = {"arm": best, "mean": percent(means[best]), **format_gain(compared[best])} if best != baseline else {}
-    figures = {"before": before, "after": after, "rival": rival, "basis": basis, "runs": runs(seeds)}
-    return facts | {"claim": claim} | figures | format_gain(gain)
+    best = rival_of({"arms": {arm: summary["arms"][arm] for arm in compared}}, lead, arms)
+    rival = best or baseline
+    if rival not in compared:
+        return facts
+    means = {arm: percent(summary["arms"][arm][lead]["mean"]) for arm in (rival, TRAINED)}
+    before = {"arm": baseline, **format_gain(compared[baseline])} if baseline in compared and baseline != rival else {}
+    return facts | {
+        "claim": verdict(compared[rival]),
+        "rival": rival,
+        "untrained": bool(best),
+        "means": means,
+        "before": before,
+        "warm_start": warm_start_words(summary, lead),
+        "basis": basis,
+        "runs": runs(seeds),
+        **format_gain(compared[rival]),
+    }
 
 
 def _seeds(summary: Summary, lead: str) -> list[float]:

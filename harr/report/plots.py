@@ -130,7 +130,7 @@ def draw_learning_curve(rows: Rows, signal: str = "reward") -> Figure:
     top.set_title(f"{'Accuracy' if prefers else 'Reward'} while training (n = {len(rows)} steps)")
     top.set_ylabel("of tokens (SFT), of pairs (IPO)" if prefers else "mean reward")
     top.set_ylim(min(0.0, reward.min(initial=0.0)), max(1.0, reward.max(initial=1.0)) * 1.02)
-    top.legend(loc="upper left" if _is_low_left(reward) else "lower right")
+    figure.legend(loc="outside lower center", ncols=2)
     if prefers:
         bottom.plot(steps, [row["loss"] for row in rows], color=ORANGE, linewidth=1.4)
         bottom.set_yscale("symlog", linthresh=1.0)  # nats a token of SFT, squared nats of IPO
@@ -143,11 +143,6 @@ def draw_learning_curve(rows: Rows, signal: str = "reward") -> Figure:
     bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.align_ylabels()
     return figure
-
-
-def _is_low_left(values: NDArray[Any]) -> bool:
-    """Return True where a curve leaves the upper left corner free."""
-    return float(values[: len(values) // 3 + 1].max(initial=0.0)) < 0.6
 
 
 def smooth(values: NDArray[Any], window: int) -> NDArray[Any]:
@@ -168,6 +163,9 @@ def draw_filter(rows: Rows) -> Figure:
     """Draw the figure of :func:`filter_histogram`."""
     centres, kept, dropped = _bars(rows)
     figure = Figure(figsize=(5.8, 3.3), layout="constrained")
+    if not (kept + dropped).any():
+        figure.text(0.5, 0.5, "No question was played by the filter, so none has a reward.", ha="center")
+        return figure
     axes = figure.subplots()
     width = float(centres[1] - centres[0]) * 0.86
     axes.bar(centres, kept, width, color=GREEN, label=f"kept ({kept.sum():,})")
@@ -325,7 +323,7 @@ def inline(figure: Figure) -> Markup:
     """Return a figure as SVG in the colours and font of a page; made by us, so it is not escaped."""
     text = re.sub(r"<metadata>.*?</metadata>", "", svg(figure), flags=re.DOTALL)
     for name, colour in COLOURS.items():
-        text = text.replace(colour, f"var(--{name})")
+        text = text.replace(colour, f"var(--{name}, {colour})")
     return Markup(text[text.index("<svg") :].replace("<svg ", '<svg role="img" ', 1))
 
 

@@ -69,14 +69,10 @@ class Verdict:
     @property
     def page(self) -> str:
         """The verdict as one HTML page; every text is escaped and nothing is loaded from elsewhere."""
-        from harr.evaluate.tables import is_share, label, plain, spread
+        from harr.evaluate.tables import label, with_interval
 
-        texts = {  # points where the metric is a share, else the plain number
-            name: spread(gain, "gain", "+.1f") if is_share(name) else plain(gain, "gain", "+.2f")
-            for name, gain in self.gains.items()
-        }
         rows = [
-            (label(name), texts[name], int(gain["n"]), "up" if gain["low"] > 0 else "level")
+            (label(name), with_interval(name, gain, "gain"), int(gain["n"]), "up" if gain["low"] > 0 else "level")
             for name, gain in self.gains.items()
         ]
         return render(

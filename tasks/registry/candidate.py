@@ -3,7 +3,8 @@
 from harr.errors import CorpusError
 from harr.io.files import SUMS, check_sums, digest_of
 from harr.params import Params
-from tasks.merge import summary, version_tags
+from tasks.evaluation_outputs import summary_here
+from tasks.merge import version_tags
 from tasks.paths import EVALUATION, trained_folder
 from tasks.registry.register import CANDIDATE, find_registered, propose, register, results_of
 from tasks.tracking.client import open_client
@@ -51,7 +52,7 @@ def keep_candidate(params: Params, *, by_hand: bool = False) -> str:
             same = before and str(before.version) == str(existing.version)
             return "" if same else f"candidate of {name} is version {existing.version}: the model in {folder}"
     check_settings(params)
-    tags, figures = version_tags(params, folder), summary()
+    tags, figures = version_tags(params, folder), summary_here()
     with tracked_run("register", params) as run:
         version = register(run, params, kind, folder, EVALUATION, tags, figures)
         run.tag(version=version)

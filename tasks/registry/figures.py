@@ -1,11 +1,10 @@
 """What a person reads of a registered version: figures with intervals and n, as tags, and a description."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from harr.arms import ARMS, TRAINED
 from harr.evaluate.summary import Summary, baseline_of, rival_of
-from harr.evaluate.tables import comparisons, is_share, label, p_value, plain, runs, spread, table
+from harr.evaluate.tables import comparisons, label, p_value, runs, table, with_interval
 from harr.services.model_registry import SCHEME
 from tasks.headline import headline_words, plain_name, scored_parts
 
@@ -40,12 +39,12 @@ def figure_tags(summary: Summary, own: str) -> dict[str, str]:
         gains = comparisons(part, lead)[0] if own == TRAINED else {}
         for name, arm in _arms(part, lead, own).items():
             cell = part["arms"][arm][lead]
-            line = f"{arm}: {label(lead)} {_with_interval(lead, cell, 'mean')}, n {cell['n']}"
+            line = f"{arm}: {label(lead)} {with_interval(lead, cell, 'mean')}, n {cell['n']}"
             line += f", {runs(cell['seeds'])}" if cell["seeds"] else ""
             if arm in gains:
                 gain = gains[arm]
                 once = f", p {p_value(gain)}" if "p" in gain else ""
-                line += f"; {TRAINED} gains {_with_interval(lead, gain, 'gain')}{once}"
+                line += f"; {TRAINED} gains {with_interval(lead, gain, 'gain')}{once}"
             tags[plain_name(f"{before}{name}")] = line
     return tags
 
@@ -77,8 +76,3 @@ def _arms(part: Summary, lead: str, own: str) -> dict[str, str]:
         "figure of the best simple arm": rival_of(part, lead, ARMS),
     }
     return {name: arm for name, arm in arms.items() if lead in part["arms"].get(arm, {})}
-
-
-def _with_interval(metric: str, cell: Mapping[str, Any], centre: str) -> str:
-    sign = "+" if centre == "gain" else ""
-    return spread(cell, centre, f"{sign}.1f") if is_share(metric) else plain(cell, centre, f"{sign}.3f")

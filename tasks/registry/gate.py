@@ -16,6 +16,7 @@ from typing import Any
 
 from harr.arms import ARMS, TRAINED
 from harr.errors import DamagedFile, IndexMismatch, ParamsError, PromotionRefused
+from harr.evaluate.tables import is_share, label, with_interval
 from harr.io.files import fingerprint, read_json, read_jsonl, sha256
 from harr.params.functions import function_of
 from harr.report.promotion import Condition, Verdict
@@ -228,13 +229,16 @@ def _gain(metric: str, gains: Gains, lacking: Sequence[str], *, first: bool) -> 
     if lacking:
         return Condition("gain", "; ".join(lacking), needed, False)
     if metric not in gains:
-        state = f"not measured in {metric}, which decides; it has {', '.join(gains)}"
+        state = f"not measured in {label(metric)}, which decides; it has {', '.join(gains)}"
         return Condition("gain", state, needed, False)
     gain = gains[metric]
     if first:
-        return Condition("gain", f"no champion, and nothing was trained: {metric} measured", needed, True)
-    state = f"{metric} {gain['gain']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
-    return Condition("gain", state, needed, gain["low"] > 0)
+        return Condition("gain", f"no champion, and nothing was trained: {label(metric)} measured", needed, True)
+    return Condition("gain", _words(metric, gain), needed, gain["low"] > 0)
+
+
+def _words(metric: str, gain: Mapping[str, float]) -> str:
+    return f"{label(metric)} {with_interval(metric, gain, 'gain')}{' points' * is_share(metric)}"
 
 
 def _gains(draws: Mapping[str, Any], ours: list[Row], theirs: list[Row]) -> Gains:
@@ -257,7 +261,7 @@ def _untrained(
     gain = gains_over(theirs).get(metric)
     if gain is None:
         return Condition("best untrained arm", "none was played", needed, True)
-    state = f"{best}: {metric} {gain['gain']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
+    state = f"{best}: {_words(metric, gain)}"
     return Condition("best untrained arm", state, needed, gain["gain"] >= 0)
 
 
@@ -287,8 +291,8 @@ def _same_rules(rules: Mapping[str, Any], champion: Any | None) -> Condition:
         before = rules_of(champion)["metric"] if champion else rules["metric"]
     except PromotionRefused:
         before = rules["metric"]
-    needed = f"{before}, which decided for the champion (tracking.metric)"
-    return Condition("metric", rules["metric"], needed, rules["metric"] == before)
+    needed = f"{label(before)}, which decided for the champion (tracking.metric)"
+    return Condition("metric", label(rules["metric"]), needed, rules["metric"] == before)
 
 
 def _expectations(candidate: Any) -> Condition:

@@ -7,12 +7,15 @@ from typing import Any
 
 from harr.arms import TRAINED
 from harr.errors import DamagedFile, ParamsError, PromotionRefused, StaleState
+from harr.evaluate.summary import headline
+from harr.evaluate.tables import label
 from harr.io.files import read_jsonl
 from harr.params import Params
 from tasks.evaluate import evaluation_frame, log_nothing, summarise_arms, write_evaluation
+from tasks.evaluation_outputs import summary_here
 from tasks.evaluation_record import PLAYED, check_played, corpus_facts
 from tasks.expectations.process import expect
-from tasks.merge import export_arm, summary, version_tags
+from tasks.merge import export_arm, version_tags
 from tasks.paths import EVALUATION, QUESTIONS, WORK
 from tasks.play import draw_test_questions, play_arms
 from tasks.registry.register import CANDIDATE, ROLLED_BACK, register, results_of
@@ -57,8 +60,9 @@ def _best_here(params: Params) -> str:
         candidate = look_up(open_client(params).get_model_version_by_alias, params.tracking.registered_model, CANDIDATE)
     if candidate and candidate.tags.get("results") != results_of(params, EVALUATION):
         return ""
-    best = best_arm(params.headline, {arm: _read_rows(arm) for arm in params.proposals})
-    print(f"best arm of the table in {params.headline}: {best}; `harr promote --arm NAME` proposes another")
+    metric = params.tracking.metric or headline(summary_here())
+    best = best_arm(metric, {arm: _read_rows(arm) for arm in params.proposals})
+    print(f"best arm of the table in {label(metric)}: {best}; `harr promote --arm NAME` proposes another")
     return best
 
 
@@ -88,7 +92,7 @@ def _register(params: Params, arm: str, *, named: bool) -> str:
         check_settings(params)
     export_arm(params, arm, folder)
     try:
-        tags, figures = version_tags(params, folder), summary()
+        tags, figures = version_tags(params, folder), summary_here()
         with tracked_run("register", params) as run:
             version = register(run, params, "retriever", folder, EVALUATION, tags, figures, proposes=False)
             run.tag(version=version)

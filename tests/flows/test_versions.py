@@ -21,6 +21,7 @@ from tasks.tracking.client import address_of
 ROOT = Path(__file__).parents[2]
 PARAMS = Params.load(ROOT / "recipes/smoke.yaml")
 NAME = PARAMS.tracking.registered_model
+RULES = '{"metric": "answer_f1", "baseline": "frozen", "resamples": 200, "seed": 0, "min_questions": 1}'
 
 
 @pytest.fixture(scope="module")
@@ -38,18 +39,23 @@ def written(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Path
     client.create_registered_model(NAME)
     for alias, index in (("champion", "a"), ("candidate", "b")):
         source = f"{folder}/mlruns/{child}/artifacts/retriever"
-        version = client.create_model_version(NAME, source, child, {"index": index}, await_creation_for=0).version
+        version = client.create_model_version(
+            NAME, source, child, {"index": index, "rules": RULES}, await_creation_for=0
+        ).version
         client.set_registered_model_alias(NAME, alias, version)
     return folder
 
 
 def seen(versions: tuple[Version, ...]) -> set[tuple[object, ...]]:
-    return {(one.alias, one.number, one.index, one.figure, one.n) for one in versions}
+    return {(one.alias, one.number, one.index, one.figure) for one in versions}
 
 
 def test_versions_of_the_file(written: Path) -> None:
     versions = seen(read_versions(open_registry(written, "sqlite:///mlflow.db"), PARAMS))
-    assert versions == {("champion", "1", "a", 0.75, 2), ("candidate", "2", "b", 0.75, 2)}
+    assert versions == {
+        ("champion", "1", "a", "75.0 % answer F1 (n 2)"),
+        ("candidate", "2", "b", "75.0 % answer F1 (n 2)"),
+    }
 
 
 @pytest.mark.services

@@ -175,7 +175,7 @@ def test_a_version_is_of_what_lies_here_and_a_champion_is_played_again_on_it(ran
     assert int(second.version) == 2, "other thresholds"
     with pytest.raises(PromotionRefused, match=r"version 2 was played on another game than is here"):
         promote(loose.model_copy(update={"seed": 1}), arm="trained", again=True)
-    with pytest.raises(PromotionRefused, match=r"against champion 1: gain: found answer_f1 \+0\.000"):
+    with pytest.raises(PromotionRefused, match=r"against champion 1: gain: found answer F1 \+0\.0"):
         promote(loose, arm="trained", again=True)
     rows = read_jsonl(Path(client.download_artifacts(second.run_id, "gate/champion-1.jsonl")))
     for again, row in zip(rows, read_jsonl(EVALUATION / "trained.jsonl"), strict=True):

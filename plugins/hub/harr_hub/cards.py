@@ -9,7 +9,7 @@ from huggingface_hub import EvalResult
 from harr import __version__
 from harr.arms import TRAINED
 from harr.evaluate.summary import Summary, baseline_of, headline, parts_of
-from harr.evaluate.tables import comparisons, is_share, label, p_value, plain, runs, spread
+from harr.evaluate.tables import comparisons, label, p_value, runs, spread, with_interval
 from harr.merge.card import LANGUAGE_MODEL_USAGE, model_card, plain_facts, purpose, usage
 
 EVALUATION = """## Evaluation
@@ -181,7 +181,7 @@ def _compared(summary: Summary) -> str:
 def _metrics(summary: Summary) -> str:
     """Return all metrics of ``trained`` in one setting, as a Markdown table."""
     rows = [
-        _row(label(metric), spread(found, "mean") if is_share(metric) else plain(found, "mean", ".3f"), found["n"])
+        _row(label(metric), with_interval(metric, found, "mean"), found["n"])
         for metric, found in summary["arms"].get(TRAINED, {}).items()
     ]
     return "\n".join([_row("metric", "mean [95 %]", "n"), "|---|---|---|", *rows])

@@ -12,25 +12,7 @@ from harr.errors import ParamsError
 from harr.params import Params
 from harr.params.fields import Section
 from harr.params.generator import ServedParams
-from harr.params.train import GRPOParams
 from tasks.inputs.stages import READS
-
-
-def test_the_headline_is_the_term_that_decides(tmp_path: Path) -> None:
-    params = load(GOOD, tmp_path)
-    assert isinstance(params.train, GRPOParams) and params.headline == "answer_f1"
-    weights = [{"weight": 0.2, "end": 30}, {"weight": 0.5, "start": 30}]
-    for section, headline in (
-        ({"terms": {"semantic": weights}}, "semantic_f1"),
-        ({"terms": {"semantic": weights}, "judge": SERVER}, "semantic"),
-        ({"terms": {"recall": 0.5, "answer_f1": 1.0}}, "answer_f1"),
-        ({"terms": {"answer_f1": 1.0, "recall": 0.5}}, "answer_f1"),
-        ({"terms": {"recall": 1, "answer_f1": 1}}, "answer_f1"),
-    ):
-        text = yaml.safe_dump({**GOOD, "reward": section}, sort_keys=False)
-        assert load(text, tmp_path).headline == headline, section
-        assert load({**GOOD, "reward": section, "tracking": {"metric": "recall"}}, tmp_path).headline == "recall"
-
 
 LONG = "a" * 300
 KEY = "sk-proj-0123456789-abcdef"

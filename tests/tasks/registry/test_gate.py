@@ -83,7 +83,7 @@ def test_rows_that_cannot_be_compared_are_named(case: str, store: Store) -> None
 def test_the_metric_that_decides_is_that_of_the_champion(store: Store) -> None:
     before = store.add("1", {"trained": answered(0.9, 0.4)})
     other = store.add("2", {"trained": answered(0.1, 0.9)}, rules=json.dumps(RULES | {"metric": "answer_f1"}))
-    assert "metric: found answer_f1, needed recall, which decided for the champion" in refusal(store, other, before)
+    assert "metric: found answer F1, needed recall, which decided for the champion" in refusal(store, other, before)
 
 
 @pytest.mark.parametrize("tag", ["", "no json", "[]", '{"metric": 3}'])
@@ -140,14 +140,14 @@ def test_a_candidate_that_a_rule_beats_is_refused_with_the_rule_s_name_and_lead(
     """It beats the champion, or its own frozen arm, and full-text search beats it; a ceiling may do so."""
     rules = json.dumps(RULES | {"untrained": ["frozen", "bm25", "hybrid"]})
     arms = BETTER | {"bm25": answered(1.0, 0.2), "hybrid": answered(0.5, 0.5), "oracle_query": answered(1.0, 1.0)}
-    behind = "best untrained arm: found bm25: recall -0.100 [-0.100, -0.100], needed a gain that is not below 0"
+    behind = "best untrained arm: found bm25: recall -10.0 [-10.0, -10.0] points, needed a gain that is not below 0"
     loses = store.add("2", arms, rules=rules)
     before = store.add("1", {"trained": answered(0.6, 0.6)})
     for champion in (None, before):
         assert behind in refusal(store, loses, champion)
     equal = store.add("3", arms | {"bm25": answered(0.9, 0.2)}, rules=rules)
     verdict = judge(store, equal, before, ["1"])
-    assert verdict.refusal == "" and "bm25: recall +0.000" in verdict.page
+    assert verdict.refusal == "" and "bm25: recall +0.0 " in verdict.page
     other = store.add("4", arms | {"bm25": answered(0.95, 0.2)}, rules=json.dumps(RULES | {"untrained": ["frozen"]}))
     assert refusal(store, other) == "", "what the rules do not name as untrained is not asked"
 
@@ -174,7 +174,7 @@ def test_every_candidate_on_the_same_questions_is_held_to_a_stricter_level(store
         attempts.note(store, candidate)
         attempts.note(store, candidate)
         told.append(verdict.refusal)
-    assert told[0] == "" and "gain: found recall +0.094" in told[11]
+    assert told[0] == "" and "gain: found recall +9.4" in told[11]
     assert "attempt" not in told[attempts.MOST - 1]
     assert "attempt: found number 21 on these questions" in told[-1] and "needed at most 20" in told[-1]
     fresh = store.add("fresh", {"trained": lucky}, questions="others")
@@ -186,7 +186,7 @@ def test_a_champion_of_another_game_is_compared_where_it_was_played_again(store:
     after = store.add("2", {"trained": answered(0.8, 0.8)})
     assert "same game: found another" in refusal(store, after, before)
     assert refusal(store, after, before, lambda: answered(0.3, 0.3)) == ""
-    assert "gain: found recall -0.100" in refusal(store, after, before, lambda: answered(0.9, 0.9))
+    assert "gain: found recall -10.0" in refusal(store, after, before, lambda: answered(0.9, 0.9))
 
 
 @pytest.mark.fault(28)

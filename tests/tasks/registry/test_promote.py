@@ -45,7 +45,7 @@ def params(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
 def told_rules(params: Params, **other: Any) -> str:
     """The tag by which a version says how it is compared."""
     kept = params.tracking.model_dump(mode="json", include={"min_questions"})
-    return json.dumps(rules(params) | kept | other)
+    return json.dumps(rules(params) | {"metric": "answer_f1"} | kept | other)
 
 
 def with_conditions(params: Params, conditions: dict[str, Any]) -> Params:
@@ -94,12 +94,10 @@ def test_the_first_champion_must_beat_its_own_frozen_arm(params: Params) -> None
     with pytest.raises(PromotionRefused, match="no candidate"):
         promote(params)
     add(params, right=5)
-    with pytest.raises(
-        PromotionRefused, match=r"frozen .* gain: found answer_f1 \+0\.025 .* interval that lies above 0"
-    ):
+    with pytest.raises(PromotionRefused, match=r"frozen .* gain: found answer F1 \+2\.5 .* interval that lies above 0"):
         promote(params)
     second = add(params, right=24)
-    assert "answer_f1 +0.500" in promote(params)
+    assert "answer F1 +50.0" in promote(params)
     assert champion(params) == second
     with pytest.raises(PromotionRefused, match="champion already;"):
         promote(params)
@@ -116,13 +114,13 @@ def test_a_worse_candidate_is_refused_and_a_better_one_can_be_rolled_back(params
     first = add(params, right=20)
     promote(params)
     add(params, right=12)
-    with pytest.raises(PromotionRefused, match=rf"against champion {first}: gain: found answer_f1 -0\.200") as refused:
+    with pytest.raises(PromotionRefused, match=rf"against champion {first}: gain: found answer F1 -20\.0") as refused:
         promote(params)
     told = next(line for line in (ROOT / ".ci/smoke").read_text().splitlines() if "grep" in line and "refusal" in line)
     assert told.split('"')[1] in str(refused.value), "the refusal that .ci/smoke accepts"
     assert champion(params) == first
     third = add(params, right=32)
-    assert f"against champion {first}: answer_f1 +0.300" in promote(params)
+    assert f"against champion {first}: answer F1 +30.0" in promote(params)
     assert champion(params) == third
     fourth = add(params, right=24)
     assert rollback(params) == f"rolled back: champion of harr-smoke is version {first} (was version {third})"
@@ -330,7 +328,7 @@ def test_a_server_on_postgresql_with_its_files_in_s3(
     first = add(params, right=12)
     assert promote(params).startswith(f"promoted: version {first}")
     second = add(params, right=36)
-    assert f"against champion {first}: answer_f1 +0.600" in promote(params)
+    assert f"against champion {first}: answer F1 +60.0" in promote(params)
     assert (champion(params), champion(params, PREVIOUS)) == (second, first)
     assert "all 10 conditions hold" in page_of(params, second)
     assert pull("models:/harr-smoke@champion", Path("pulled")).startswith(f"pulled version {second} of harr-smoke")

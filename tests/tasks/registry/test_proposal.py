@@ -66,7 +66,7 @@ def test_a_project_begins_with_an_arm_that_nobody_trained_and_any_other_follows(
     ):
         promote(params, arm="oracle_query")
     with pytest.raises(
-        PromotionRefused, match=r"best untrained arm: found \w+: answer_f1 -0\.\d+ .* not below 0"
+        PromotionRefused, match=r"best untrained arm: found \w+: answer F1 -\d+\.\d .* not below 0"
     ) as lead:
         promote(params, arm="frozen")
     shown = capsys.readouterr().out
@@ -79,7 +79,7 @@ def test_a_project_begins_with_an_arm_that_nobody_trained_and_any_other_follows(
     assert promote(params).startswith(
         f"promoted: version 2 of {NAME} ({best}) against no champion yet: no champion, and"
     )
-    assert f"best arm of the table in answer_f1: {best}; `harr promote --arm NAME`" in capsys.readouterr().out
+    assert f"best arm of the table in answer F1: {best}; `harr promote --arm NAME`" in capsys.readouterr().out
     champion = version()
     assert champion.tags["arm"] == best and version(CANDIDATE) is None, "which names the model in models/"
     assert not _attempts(), "nothing was to be beaten, so nothing is taken from the level of what is trained"
@@ -95,7 +95,7 @@ def test_a_project_begins_with_an_arm_that_nobody_trained_and_any_other_follows(
         passage.id for passage in wanted.passages
     ]
 
-    with pytest.raises(PromotionRefused, match="gain: found answer_f1 -0"):
+    with pytest.raises(PromotionRefused, match="gain: found answer F1 -"):
         promote(params, arm="frozen")
     assert _attempts()
     rollback_and_again(params, best)
@@ -130,7 +130,7 @@ def test_an_arm_without_training_is_played_again_after_a_change(params: Params) 
     settings: Any = yaml.safe_load(Path("params.yaml").read_text())
     settings["evaluate"]["arms"] = [*ARMS, "history"]
     Path("params.yaml").write_text(yaml.safe_dump(settings))
-    with pytest.raises(PromotionRefused, match="against champion 1: gain: found answer_f1 "):
+    with pytest.raises(PromotionRefused, match="against champion 1: gain: found answer F1 "):
         promote(asking(Params.load(), "history"), arm="history")
     assert (EVALUATION / "history.jsonl").exists()
 
