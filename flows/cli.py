@@ -107,7 +107,9 @@ def rollback(
 
 @app.command()
 def preview(
-    split: Annotated[Literal["train", "validation", "test"], Option()] = "train",
+    split: Annotated[
+        Literal["train", "validation", "test", "passages"], Option(help="passages: their ids and titles, a line each")
+    ] = "train",
     examples: Annotated[int, Option(min=0, metavar="N", help="show the first N questions")] = 3,
     export: Annotated[Path | None, Option(metavar="FILE", help="also write the questions as JSON lines")] = None,
     passages: Annotated[
@@ -128,13 +130,17 @@ def preview(
     from flows.checks import checks, files_check, memory_check
     from flows.terminal import check_lines, preview_lines, show
     from harr.corpus.passages import write_questions
-    from harr.datasets.preview import preview, read_data
+    from harr.datasets.preview import preview, read_data, read_passages
     from harr.params import Params
     from tasks.runtime.limits import memory_limit
 
     if export and export.exists():
         raise CorpusError(f"{export} exists and is left as it is; name another file")
     params = Params.load()
+    if split == "passages":
+        for passage in read_passages(params.download):
+            print(passage.id, passage.title, sep="  ")
+        return
     data = read_data(params.download)
     questions, left_out = data.splits.of(split)
     if export:
@@ -253,6 +259,7 @@ def record(
     register: Annotated[
         bool, Option("--register", help="there must be a model, also one that was rolled back")
     ] = False,
+    prune: Annotated[bool, Option("--prune", help="delete versions without alias that were never champion")] = False,
 ) -> None:
     """Report to MLflow what it has not received yet.
 
@@ -261,7 +268,9 @@ def record(
     """
     from flows.run import record_runs
 
-    run_command(lambda: print(*record_runs(recipe, register=register) or ["MLflow has everything"], sep="\n"))
+    run_command(
+        lambda: print(*record_runs(recipe, register=register, prune=prune) or ["MLflow has everything"], sep="\n")
+    )
 
 
 @app.command()

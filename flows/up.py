@@ -40,6 +40,8 @@ CANCEL_SECONDS = 45.0
 SILENT_SECONDS = 95
 """Seconds without a heartbeat of a run until it counts as crashed."""
 POOLS = ("cpu", "gpu")
+WORK = {"Prefect": "/runs", "MLflow": "/#/experiments?workflowType=machine_learning"}
+"""Where on a server the work is seen; the first page of MLflow is on language models."""
 PARTS = ("servers", "deployments", "workers", "harr serve")
 
 
@@ -80,7 +82,7 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int, pages_port: int) ->
     finally:
         progress.close()
     for name, page in addresses().items():
-        print(f"{name:<8} {page}")
+        print(f"{name:<8} {page}{WORK.get(name, '')}")
     print(f"workers  cpu, gpu ({f'{limit} GPUs' if limit else 'no GPU is visible: on the CPU'}); logs in .harr")
 
 

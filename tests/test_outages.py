@@ -58,7 +58,7 @@ def test_mlflow(stored: Path, tiny: str) -> None:
         told += subprocess.run(command, env={**os.environ, **own}, check=True, capture_output=True, text=True).stdout
         assert "reported to MLflow: stage embed" in told
         runs = {one.data.tags.get("harr.stage"): one for one in MlflowClient(uri).search_runs(["1"])}
-        assert runs["embed"].info.status == "FINISHED" and runs["embed"].data.metrics["embed.embedded"] == 200
+        assert runs["embed"].info.status == "FINISHED" and runs["embed"].data.metrics["embed/embedded"] == 200
     finally:
         mlflow.stop()
 

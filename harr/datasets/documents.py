@@ -1,8 +1,9 @@
 """A folder of documents as they are, cut into passages under their headings."""
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from harr.datasets.chunks import Spans, chunks
@@ -24,7 +25,8 @@ def documents(params: JsonlParams, section: DocumentsParams) -> Source:
 
     A passage stands under one heading; its title is the path of headings to it. Its id is ``<path>#<hash of its
     text>``: it stays where other parts of the document change, and a passage that is changed has another one, so that
-    no question keeps a gold passage that says something else. A file that cannot be read is left out and named.
+    no question keeps a gold passage that says something else. A question may name ``<path>`` or ``<path>#<heading>`` in
+    place of ids, which are then those of all passages there: passages are read before questions. A file that cannot be read is left out and named.
 
     Raises:
         CorpusError: the folder is missing, or no file in it can be read; or a file of questions is missing.
@@ -32,7 +34,15 @@ def documents(params: JsonlParams, section: DocumentsParams) -> Source:
     """
     figures: dict[str, float] = {}
     left_out: list[str] = []
+    places: dict[str, list[str]] = defaultdict(list)
     train, validation, test = read_own_questions(params)
+
+    def passages() -> Iterator[Passage]:
+        for passage in _passages(section, left_out, figures):
+            name, heading = passage.id.rpartition("#")[0], passage.title.rpartition(BETWEEN)[2]
+            places[name].append(passage.id)
+            places[f"{name}#{heading}"].append(passage.id)
+            yield passage
 
     def require_files(questions: Iterable[Question], split: str, files: Sequence[str]) -> Iterator[Question]:
         for file in files:
@@ -40,10 +50,12 @@ def documents(params: JsonlParams, section: DocumentsParams) -> Source:
                 raise CorpusError(
                     f"download.{split}: {file} is missing; write questions with `harr questions`, or name your own"
                 )
-        yield from questions
+        for question in questions:
+            gold = (pid for place in question.gold_ids for pid in places.get(place, (place,)))
+            yield question if question.grades else replace(question, gold_ids=tuple(dict.fromkeys(gold)))
 
     return Source(
-        passages=_passages(section, left_out, figures),
+        passages=passages(),
         train=require_files(train, "train", params.train),
         test=require_files(test, "test", params.test),
         validation=None if validation is None else require_files(validation, "validation", params.validation),

@@ -1,14 +1,14 @@
 """Show what would be trained on, before anything is embedded: `harr preview`."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harr.datasets import dataset_of
 from harr.datasets.question_checks import drop_missing_gold, with_sound_answers
 from harr.datasets.splits import Splits, divide
 from harr.params.download import DatasetParams
-from harr.types import Question
+from harr.types import Passage, Question
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,16 @@ def read_data(params: DatasetParams) -> Data:
     return Data(splits, None if dataset.vast else frozenset(ids), contents, gone, source.left_out)
 
 
+def read_passages(params: DatasetParams) -> Iterable[Passage]:
+    """Return the passages of a data set; no questions are wanted for that.
+
+    Raises:
+        CorpusError: a file is missing or damaged, or a row is wrong.
+    """
+    dataset, section = dataset_of(params)
+    return (dataset.preview or dataset.load)(section).passages
+
+
 def read_split(params: DatasetParams, split: str) -> tuple[list[Question], int]:
     """Return the questions of ``split`` (:func:`read_data`), and how many stage download would leave out of it.
 
@@ -98,7 +108,7 @@ def preview(params: DatasetParams, split: str, questions: Sequence[Question], le
         levels=_counts([question.level for question in questions]),
         kinds=_counts([question.kind for question in questions]),
         examples=[
-            {"id": question.id, "question": question.text, "answers": list(question.answers)}
+            {"id": question.id, "question": question.text, "answers": list(question.answers or question.gold_ids)}
             for question in questions[:examples]
         ],
     )

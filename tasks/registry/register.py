@@ -169,13 +169,13 @@ def _find_missing(client: Any, run_id: str, kind: str, folder: Path) -> set[str]
     if kind == "retriever":
         files.add(f"{kind}/MLmodel")
     with uploading(str(folder)):
-        return files - set(_artifacts(client, run_id, kind))
+        return files - {file.path for file in list_files(client, run_id, kind)}
 
 
-def _artifacts(client: Any, run_id: str, folder: str) -> Iterator[str]:
-    """Yield the paths of all files of a run in a folder and those below it."""
+def list_files(client: Any, run_id: str, folder: str = "") -> Iterator[Any]:
+    """Yield all files of a run in a folder and those below it, as MLflow describes them."""
     for file in client.list_artifacts(run_id, folder):
-        yield from _artifacts(client, run_id, file.path) if file.is_dir else [file.path]
+        yield from list_files(client, run_id, file.path) if file.is_dir else [file]
 
 
 def _rows(params: Params, evaluation: Path) -> dict[str, Path]:

@@ -133,7 +133,7 @@ def look_up(ask: Callable[..., Any], *names: str) -> Any | None:
         raise
 
 
-def done_once(make: Callable[..., Any], *names: str, **values: str) -> bool:
+def done_once(make: Callable[..., Any], *names: str, **values: Any) -> bool:
     """Return whether the store did something that it does only once; False where another was first."""
     from mlflow.exceptions import MlflowException
 

@@ -95,10 +95,14 @@ def read_report(path: Path) -> Report:
     return Report(**{name: values[name] for name in kinds})
 
 
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Tag by which MLflow's page of an experiment opens at its runs, not at traces."""
+
+
 def open_run(client: Any, report: Report) -> Any:
     """Return MLflow's run of a report: found by its tag, else made under the parent of its execution."""
     if client.get_experiment_by_name(report.experiment) is None:
-        done_once(client.create_experiment, report.experiment)
+        done_once(client.create_experiment, report.experiment, tags=KIND)
     entry = client.get_experiment_by_name(report.experiment)
     experiment = entry.experiment_id
     if entry.lifecycle_stage == "deleted":

@@ -92,7 +92,7 @@ class Run:
     def record(self, stage: str, figures: Mapping[str, float]) -> None:
         """Write the stage's own figures to metrics/<stage>.json for DVC, and report them."""
         write_json(METRICS / f"{stage}.json", {name: round(float(v), 6) for name, v in figures.items()})
-        self.log(0, {f"{stage}.{name}": value for name, value in figures.items()})
+        self.log(0, {f"{stage}/{name}": value for name, value in figures.items()})
 
     def dataset(self, name: str, path: Path, context: str) -> None:
         """Report an input by name, place and hash."""

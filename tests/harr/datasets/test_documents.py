@@ -11,6 +11,7 @@ import pytest
 from downloading import passages, questions, run, write_rows
 
 from harr.datasets.markup import read_parts
+from harr.datasets.preview import read_passages
 from harr.datasets.tokens import token_spans
 from harr.errors import CorpusError, MissingExtra
 from harr.params.download import JsonlParams
@@ -184,6 +185,24 @@ def test_questions_of_passages_that_changed_are_left_out_and_equal_passages_are_
     write_rows("train.jsonl", [{"id": "q", "question": "Who is Bob?", "answer": "Ada"}])
     figures = load()
     assert [pid.partition("~")[2] for pid in stored()] == ["", "2"] and figures["equal_passages_left_out"] == 2
+
+
+def test_questions_written_by_hand_name_a_document_or_a_heading(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "a.md").write_text("# A\nAda lives in Bath.\n## B\nBob lives in Ayr.")
+    (folder / "b.md").write_text("# C\nCleo lives in Ely.")
+    listed = [(passage.id, passage.title) for passage in read_passages(own_documents())]
+    ids = {title: pid for pid, title in listed}
+    assert list(ids) == ["A", "A > B", "C"], "before there is any file of questions"
+    asked = [("q1", ["a.md"]), ("q2", ["a.md#B", "b.md"]), ("q3", [ids["C"]]), ("q4", ["a.md#Nothing"])]
+    write_rows("train.jsonl", [{"id": q, "question": f"Who {q}?", "supporting": gold} for q, gold in asked])
+    load()
+    gold = {question.id: question.gold_ids for question in questions("train")}
+    assert gold == {"q1": (ids["A"], ids["A > B"]), "q2": (ids["A > B"], ids["C"]), "q3": (ids["C"],)}
+    assert "left out 1 train questions with a gold passage that is not in the corpus (first: 'q4')" in (
+        capsys.readouterr().out
+    )
 
 
 @pytest.mark.fault(40)

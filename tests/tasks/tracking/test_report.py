@@ -237,7 +237,7 @@ def test_a_server_that_stops_mid_run_gets_everything_later(
     assert {one.info.status for one in client.search_runs(["1"])} == {"FINISHED"}
     losses = client.get_metric_history(runs["train"].info.run_id, "loss")
     assert [(point.step, point.value) for point in losses][:2] == [(0, 3.0), (1, 2.0)] and len(losses) == 3
-    assert runs["train"].data.tags["version"] == "7" and runs["train"].data.metrics["train.steps"] == 3.0
+    assert runs["train"].data.tags["version"] == "7" and runs["train"].data.metrics["train/steps"] == 3.0
     assert runs["arms"].data.params["train.steps"] == "3"
     assert runs["arms"].info.start_time < runs["evaluate"].info.start_time
     for folder, path in {"plots": "plots/curve.svg", "more": "more/a.txt"}.items():
