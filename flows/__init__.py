@@ -12,6 +12,7 @@ SWITCHES = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # a flow's lines are printed by themselves
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "PREFECT_SERVER_UI_V2_ENABLED": "false",  # its pages ask amplitude.com, whatever the switch of analytics says
 }
 
 for name, value in SWITCHES.items():

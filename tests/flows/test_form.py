@@ -1,5 +1,6 @@
 """The form of a deployment in Prefect, filled in and submitted in a browser: the recipe chosen becomes a parameter."""
 
+import json
 import re
 import subprocess
 import sys
@@ -60,6 +61,15 @@ def submitted(page: Page) -> bool:
     done = bool(re.search("Upcoming", page.text()))
     assert done or until(lambda: REFUSED not in page.text(), 60), "the page takes its notes away after a while"
     return done
+
+
+def test_the_first_page_asks_nobody_else(site: Server, tmp_path: Path) -> None:
+    (tmp_path / "profile").mkdir()
+    with browser(tmp_path / "profile") as page:
+        page.size(1400, 1000)
+        page.open(f"http://127.0.0.1:{site.port}/", "Deployments", "Switch to V2 UI")
+        script = "JSON.stringify(performance.getEntriesByType('resource').map(e => new URL(e.name).host))"
+        assert {host for host in json.loads(page.run(script)) if host} == {f"127.0.0.1:{site.port}"}
 
 
 def test_the_form_offers_the_recipes_and_starts_the_one_that_is_chosen(site: Server, tmp_path: Path) -> None:

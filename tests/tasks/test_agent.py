@@ -112,7 +112,7 @@ def test_an_agent_goes_through_all_stages(world: Path, tiny: str) -> None:
         number = register_model(run, params)
     version = open_client(params).get_model_version(params.tracking.registered_model, number)
     assert version.tags["kind"] == "language_model" and version.source.endswith("/language_model")
-    with pytest.raises(PromotionRefused, match=r"against its own arm warmstart .*: gain: found answer_f1"):
+    with pytest.raises(PromotionRefused, match=r"against its own arm warmstart .*: gain: found answer F1"):
         promote(params)
 
 

@@ -167,7 +167,7 @@ def test_a_version_is_of_what_lies_here_and_a_champion_is_played_again_on_it(ran
     assert first.tags["corpus"] == Passages.open(CORPUS).identity
     assert first.tags["index"] == read_json(VECTORS / "manifest.json")["identity"]
     assert first.tags["questions"] == sha256(QUESTIONS / "test.jsonl")
-    with pytest.raises(PromotionRefused, match=r"against its own arm frozen .*: gain: found answer_f1"):
+    with pytest.raises(PromotionRefused, match=r"against its own arm frozen .*: gain: found answer F1"):
         promote(params, arm="trained")
     history.move(client, name, "1", [])
     loose = params.model_copy(update={"tracking": params.tracking.model_copy(update={"min_questions": 4})})
