@@ -53,8 +53,10 @@ def machine_fault(error: Exception) -> str:
     'data/vectors/x: the disk is full; what is finished is kept; '
     >>> machine_fault(ModuleNotFoundError("No module named 'prefect'", name="prefect"))
     "package prefect is not installed; run `pip install 'harr[pipeline]'`"
-    >>> machine_fault(ModuleNotFoundError("No module named 'lxml_html_clean'", name="lxml_html_clean"))
-    'package lxml_html_clean is not installed; run `pip install lxml-html-clean`'
+    >>> machine_fault(ModuleNotFoundError("No module named 'mcp.server'", name="mcp.server"))
+    "package mcp.server is not installed; run `pip install 'harr[serve]'`"
+    >>> machine_fault(ModuleNotFoundError("No module named 'no_such'", name="no_such"))
+    'package no_such is not installed; run `pip install no-such`'
     >>> machine_fault(ValueError("no"))
     ''
     """
@@ -82,10 +84,12 @@ def machine_fault(error: Exception) -> str:
 
 
 def _install(module: str) -> str:
-    """Return what to install for a module: the extra of the pipeline where that brings it, else its package."""
+    """Return what to install for a module: an extra that brings it, the pipeline's before others, else its package."""
     package = module.split(".")[0].replace("_", "-")
+    extras: set[str] = set()
     with contextlib.suppress(metadata.PackageNotFoundError):
         for line in metadata.requires("harr") or ():
-            if re.match(rf"{re.escape(package)}\b(?!-)", line) and "pipeline" in line:
-                return "'harr[pipeline]'"
-    return package
+            if re.match(rf"{re.escape(package)}\b(?!-)", line):
+                extras.update(re.findall(r"extra == ['\"](\w+)['\"]", line))
+    best = min(extras - {"dev"}, key=lambda extra: (extra != "pipeline", extra), default="")
+    return f"'harr[{best}]'" if best else package
