@@ -61,7 +61,12 @@ class Arm:
     @property
     def needs_links(self) -> bool:
         """Return whether it learns by the features of ``retriever.link_features``."""
-        return self.overrides.get("learns") == "link_features" or self.method == "boosted"
+        return self.overrides.get("learns") == "link_features" or self.grows_trees
+
+    @property
+    def grows_trees(self) -> bool:
+        """Return whether boosted trees score its candidates."""
+        return self.method in ("boosted", "stacked")
 
     @property
     def can_be_served(self) -> bool:
@@ -138,6 +143,13 @@ ARMS = {
         "ink P",
         trained=True,
         method="boosted",
+    ),
+    "stacked": Arm(
+        "ranks by boosted trees over the scores of an encoder that was trained by reward, each question scored by one that "
+        "had not learnt from it",
+        "ink D",
+        trained=True,
+        method="stacked",
     ),
     "warm_start": Arm(
         "is the trained model after its supervised warm start, before any reward",

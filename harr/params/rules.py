@@ -168,8 +168,9 @@ def arms_go_with_the_method(params: "Params") -> None:
         raise ValueError(
             f"{linked[0]} learns by the features of retriever.link_features, which is not set; set that, or leave it out"
         )
-    if "boosted" in evaluate.arm_table and params.pipeline.name not in BoostedParams.plays:
-        raise ValueError(f"the arm boosted plays pipeline {either(BoostedParams.plays)}; leave it out")
+    grown = [name for name, arm in evaluate.arm_table.items() if arm.grows_trees]
+    if grown and params.pipeline.name not in BoostedParams.plays:
+        raise ValueError(f"the arm {grown[0]} plays pipeline {either(BoostedParams.plays)}; leave it out")
     if evaluate.pass_at and train.prefers:
         raise ValueError(f"evaluate.pass_at samples what answers; leave it out for train.method {train.method}")
     if evaluate.reader and not params.pipeline.read_later:

@@ -16,7 +16,7 @@ from harr.params.train_facts import LoraParams, ValidatedParams
 
 UNTRAINED = tuple(name for name, arm in ARMS.items() if arm.learner == "retriever" and not arm.trained)
 """The arms of a retriever that nothing trains."""
-RETRIEVERS = (*UNTRAINED, *"rl_no_history infonce boosted warm_start links_alone query_adapter trained".split())
+RETRIEVERS = (*UNTRAINED, *"rl_no_history infonce boosted stacked warm_start links_alone query_adapter trained".split())
 """The arms that a retriever is compared with after training."""
 
 

@@ -108,6 +108,10 @@ class Recorder:
         return candidates.cosines_BN + 4 * is_gold_BN.astype(np.float32)  # above the range of a cosine
 
 
+Part = tuple[Sequence[Question], DensePolicy]
+"""Questions, and the policy whose encoder scores their candidates."""
+
+
 def train(params: ValidatedParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, Any]]:
     """Grow trees from gold passages and write them to ``out``; minutes, so it begins anew when it was stopped.
 
@@ -117,34 +121,73 @@ def train(params: ValidatedParams, setup: Setup, out: Path, work: Path, log: Log
         CorpusError: no question has gold among its candidates.
         ParamsError: there are no link features.
     """
+    policy = linked_policy(setup)
+    taught, kept = split_questions(setup)
+    policy = replace(policy, sampling=None, frozen=True)
+    trees, history = grow_trees(params, setup, [(taught, policy)], (kept, policy), log, seed)
+    with draft(work / "trees", out) as folder:
+        trees.save(folder)
+        write_json(folder / "harr.json", {"base": policy.encoder.identity, "base_model": policy.encoder.name})
+    return history
+
+
+def linked_policy(setup: Setup) -> DensePolicy:
+    """Return the policy of ``setup``, which ranks by link features.
+
+    Raises:
+        ParamsError: it does not.
+    """
     policy = setup.policy
     if not isinstance(policy, DensePolicy) or policy.link_features is None:
         raise ParamsError("boosted ranks by the features of retriever.link_features; set that, or leave boosted out")
-    links = policy.link_features.links
+    return policy
+
+
+def split_questions(setup: Setup) -> tuple[list[Question], list[Question]]:
+    """Return the questions that trees learn from, and those that choose their number.
+
+    Raises:
+        CorpusError: there is only one.
+    """
     questions = [question for question in setup.questions if question.gold_ids]
-    kept = list(setup.validation) or questions[::10]
-    taught = questions if setup.validation else [question for place, question in enumerate(questions) if place % 10]
+    if setup.validation:
+        return questions, list(setup.validation)
+    taught = [question for place, question in enumerate(questions) if place % 10]
     if not taught:
         raise CorpusError(
             "boosted: one training question with gold passages is too few, since the number of trees is chosen on others "
             "than they learn from; add questions, or leave boosted out of evaluate.arms"
         )
-    policy = replace(policy, sampling=None, frozen=True)
-    setup = replace(setup, retriever=policy)
-    validation = Validation.of(params.validation.every, setup, log)
+    return taught, questions[::10]
+
+
+def grow_trees(
+    params: ValidatedParams, setup: Setup, taught: Sequence[Part], kept: Part, log: Log, seed: int
+) -> tuple[Trees, list[dict[str, Any]]]:
+    """Return the trees that learn from the searches of ``taught``, their number chosen by ``kept``, and a row per round.
+
+    Validation plays the policy of ``kept``.
+    """
+    served = kept[1]
+    assert served.link_features
+    links = served.link_features.links
+    validation = Validation.of(params.validation.every, replace(setup, retriever=served), log)
     if validation:
         validation.begin()
     learn_from, choose_by, history = Examples(), Examples(), []
     trees: Trees | None = None
     for step in range(ROUNDS):
         began = time.perf_counter()
-        reward = _record(setup, policy, taught, trees, learn_from, f"round {step + 1}")
-        _record(setup, policy, kept, trees, choose_by, "validation")
-        trees = Trees(links, _grow(learn_from, choose_by, seed))
-        policy.link_features = trees
+        rewards = [
+            reward
+            for questions, policy in taught
+            for reward in _record(setup, policy, questions, trees, learn_from, f"round {step + 1}")
+        ]
+        _record(setup, served, kept[0], trees, choose_by, "validation")
+        served.link_features = trees = Trees(links, _grow(learn_from, choose_by, seed))
         row = {
             "step": step,
-            "reward_mean": reward,
+            "reward_mean": fmean(rewards),
             "zero_std_share": 0.0,
             "searches": float(len(learn_from.tables)),
             "trees": float(trees.booster.num_trees()),
@@ -155,10 +198,7 @@ def train(params: ValidatedParams, setup: Setup, out: Path, work: Path, log: Log
         log(step, {name: value for name, value in row.items() if isinstance(value, float)})
         history.append(row)
     assert trees
-    with draft(work / "trees", out) as folder:
-        trees.save(folder)
-        write_json(folder / "harr.json", {"base": policy.encoder.identity, "base_model": policy.encoder.name})
-    return history
+    return trees, history
 
 
 def check_gold(questions: Sequence[Question]) -> None:
@@ -185,8 +225,8 @@ def describe(params: ValidatedParams) -> dict[str, str]:
 
 def _record(
     setup: Setup, policy: DensePolicy, questions: Sequence[Question], trees: Trees | None, examples: Examples, name: str
-) -> float:
-    """Play questions by the trees, or gold first without them; add what was ranked, and return the mean reward."""
+) -> list[float]:
+    """Play questions by the trees, or gold first without them; add what was ranked, and return the rewards."""
     ids = {pid for question in questions for pid in question.gold_ids}
     assert policy.link_features
     recorder = Recorder(policy.link_features.links, policy.passages.rows_of(ids), trees, examples)
@@ -197,7 +237,7 @@ def _record(
             episodes = play(questions[first : first + TOGETHER], setup.pipeline, retriever, setup.generator)
             rewards += setup.reward.totals(setup.reward.score(episodes), 0)
             progress.update(len(episodes))
-    return fmean(rewards)
+    return rewards
 
 
 def _grow(examples: Examples, choose_by: Examples, seed: int) -> Any:

@@ -89,6 +89,8 @@ retriever: {learns: query_adapter}, pipeline: {name: search_r1}, generator: {kin
 evaluate: {arms: [links_alone, trained]}
     -> the arm links_alone learns by the features of retriever\.link_features, which is not set; set that, or leave it
 retriever: {link_features: true}, evaluate: {arms: [boosted, trained]} -> the arm boosted plays pipeline pick; leave it
+evaluate: {arms: [stacked, trained]}
+    -> the arm stacked learns by the features of retriever\.link_features, which is not set; set that, or leave it
 pipeline: {name: pick}, generator: {kind: none}, train: {method: boosted}, evaluate: {arms: [frozen, trained]}
     -> train.method boosted learns by the features of retriever\.link_features, which is not set; set that, or leave it
 retriever: {pick_tokens: 64} -> pick_tokens is for state: sep \(found json\); leave it out

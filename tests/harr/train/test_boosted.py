@@ -1,5 +1,7 @@
 """Boosted trees learn from gold passages which features count, and rank the same when they are read again."""
 
+from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,8 +16,9 @@ from harr.index.mentions import Mentions
 from harr.index.words import WordIndex
 from harr.merge.retriever import ExportedTower, merge
 from harr.params.embed import EncoderParams
-from harr.params.train import BoostedParams
+from harr.params.train import BoostedParams, GRPOParams
 from harr.rag.pipelines.pick import pick
+from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.encoder_adapter import TREES
 from harr.rag.policies.link_features import Candidates, LinkFeatures
 from harr.rag.policies.trees import COLUMNS, Trees, describe_candidates
@@ -23,10 +26,14 @@ from harr.rag.retrieval.links import FEATURES, Links
 from harr.rag.retrieval.passage_graph import PassageGraph
 from harr.rag.rollout import play
 from harr.rag.setup import Setup
-from harr.train.boosted import Examples, Recorder, check_gold, train
+from harr.train import grpo, stacked
+from harr.train.boosted import Examples, Recorder, check_gold, grow_trees, train
 from harr.types import Episode, Question, Search
 
 PARAMS = BoostedParams(method="boosted")
+GRPO = GRPOParams(
+    method="grpo", steps=2, questions_per_step=4, group_size=4, optimizer={"learning_rate": 1e-2}, lora={"rank": 8}
+)
 
 
 @pytest.fixture
@@ -72,6 +79,43 @@ def test_trees_learn_what_the_vectors_get_wrong_and_the_encoder_stays(game: Setu
 def test_without_validation_a_tenth_of_the_questions_chooses_the_number_of_trees(game: Setup, tmp_path: Path) -> None:
     rows = train(PARAMS, game, tmp_path / "adapter", tmp_path / "work", nothing, 0)
     assert rows[0]["searches"] == 18
+
+
+def test_stacked_trees_learn_from_scores_of_the_encoder_that_learnt_from_other_questions(
+    game: Setup, tiny: str, tmp_path: Path
+) -> None:
+    game = replace(game, questions=game.questions[:12], validation=game.questions[12:16])
+    base = game.policy.encoder.encode(["a state"])
+    rows = stacked.train(GRPO, game, tmp_path / "both", tmp_path / "work", nothing, 0)
+    assert [row["searches"] for row in rows] == [12, 24] and np.array_equal(
+        game.policy.encoder.encode(["a state"]), base
+    )
+
+    def learn(name: str, questions: Sequence[Question]) -> DensePolicy:
+        """The policy that GRPO alone makes of these questions."""
+        term = LinkFeatures(game.policy.link_features.links, game.policy.temperature)  # type: ignore[union-attr]
+        policy = replace(game.policy, encoder=deepcopy(game.policy.encoder), link_features=term, _cache={})
+        run = replace(game, questions=questions, retriever=policy, identity=name)
+        grpo.train(GRPO, run, tmp_path / name, tmp_path / "alone", nothing, 0)
+        encoder = trained_encoder(EncoderParams(model=tiny, max_tokens=64), tmp_path / name)
+        return replace(policy, encoder=encoder, sampling=None, frozen=True, _cache={})
+
+    halves = game.questions[::2], game.questions[1::2]
+    learnt = [learn(f"half-{number}", half) for number, half in enumerate(halves)]
+    kept = game.validation, learn("every", game.questions)
+    crossed, naive = (
+        grow_trees(GRPO, game, list(zip(halves, order, strict=True)), kept, nothing, 0)[0]
+        for order in (learnt[::-1], learnt)
+    )
+    text = (tmp_path / "both" / TREES).read_text()
+    assert text == crossed.booster.model_to_string() != naive.booster.model_to_string()
+    names = {path.name for path in (tmp_path / "both").iterdir()}
+    assert names == {"adapter_config.json", "adapter_model.safetensors", "harr.json", "sha256sums.txt", TREES}
+    section = EncoderParams(model=tiny, max_tokens=64)
+    served, alone, half = (
+        trained_encoder(section, tmp_path / name).encode(["a state"]) for name in ("both", "every", "half-0")
+    )
+    assert np.array_equal(served, alone) and not np.array_equal(served, half)
 
 
 def test_the_columns_of_a_candidate_are_its_features_and_its_place_by_cosine() -> None:

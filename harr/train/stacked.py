@@ -1,0 +1,69 @@
+"""Trees over the scores of an encoder that was trained by reward: stacked generalization (Wolpert 1992).
+
+An encoder ranks the questions it learnt from better than others, so trees that learn from those trust it too much.
+Therefore it is trained three times: on either half of the questions, where it scores the other half for the trees to
+learn from, and on all, where the trees play.
+"""
+
+import shutil
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harr.io.files import SUMS, draft
+from harr.params.train import GRPOParams, PPOParams
+from harr.rag.policies.dense import DensePolicy
+from harr.rag.policies.encoder_adapter import LINK_FEATURES, load_adapter
+from harr.rag.policies.link_features import LinkFeatures
+from harr.rag.setup import Setup
+from harr.train import grpo, ppo
+from harr.train.boosted import grow_trees, linked_policy, split_questions
+from harr.types import Log
+
+
+def train(
+    params: GRPOParams | PPOParams, setup: Setup, out: Path, work: Path, log: Log, seed: int
+) -> list[dict[str, Any]]:
+    """Train the encoder as ``train.method`` does, grow trees over its scores, and write both to ``out``.
+
+    A row is a round of the trees (:func:`harr.train.boosted.train`). The three trainings of the encoder are kept under
+    ``work``, so that a stopped run continues with the next.
+
+    Raises:
+        CorpusError: no question has gold among its candidates.
+        ParamsError: there are no link features.
+    """
+    policy = linked_policy(setup)
+    questions, kept = split_questions(setup)
+    first, second, every = questions[::2], questions[1::2], questions
+    folders = {name: work / "stacked" / name for name in ("first_half", "second_half", "all")}
+    for (name, folder), part in zip(folders.items(), (first, second, every), strict=True):
+        run = replace(setup, questions=part, identity=f"{setup.identity} {name}", retriever=_begin(policy))
+        if isinstance(params, GRPOParams):
+            grpo.train(params, run, folder, work, log, seed)
+        else:
+            ppo.train(params, run, folder, work, log, seed)
+    of_first, of_second, of_all = (_read(policy, folder) for folder in folders.values())
+    taught = [(first, of_second), (second, of_first)]
+    trees, history = grow_trees(params, setup, taught, (kept, of_all), log, seed)
+    with draft(work / "trees", out) as folder:
+        unread = shutil.ignore_patterns(SUMS, LINK_FEATURES)
+        shutil.copytree(folders["all"], folder, ignore=unread, dirs_exist_ok=True)
+        trees.save(folder)
+    return history
+
+
+def _begin(policy: DensePolicy) -> DensePolicy:
+    """Return an untrained policy like this one, with an encoder of its own."""
+    assert policy.link_features
+    term = LinkFeatures(policy.link_features.links, policy.temperature)
+    return replace(policy, encoder=deepcopy(policy.encoder), link_features=term, _cache={})
+
+
+def _read(policy: DensePolicy, folder: Path) -> DensePolicy:
+    """Return a policy like this one with the encoder that was trained in ``folder``, which learns no more."""
+    encoder = deepcopy(policy.encoder)
+    if adapter := load_adapter(encoder, folder):
+        adapter.merge_and_unload()
+    return replace(policy, encoder=encoder, sampling=None, frozen=True, _cache={})
