@@ -55,10 +55,10 @@ def train(
 
 
 def _begin(policy: DensePolicy) -> DensePolicy:
-    """Return an untrained policy like this one, with an encoder of its own."""
+    """Return an untrained policy like this one, with an encoder of its own that learns, whatever ``retriever.learns``."""
     assert policy.link_features
-    term = LinkFeatures(policy.link_features.links, policy.temperature)
-    return replace(policy, encoder=deepcopy(policy.encoder), link_features=term, _cache={})
+    term, encoder = LinkFeatures(policy.link_features.links, policy.temperature), deepcopy(policy.encoder)
+    return replace(policy, encoder=encoder, link_features=term, query_adapter=None, frozen=False, _cache={})
 
 
 def _read(policy: DensePolicy, folder: Path) -> DensePolicy:
@@ -66,4 +66,4 @@ def _read(policy: DensePolicy, folder: Path) -> DensePolicy:
     encoder = deepcopy(policy.encoder)
     if adapter := load_adapter(encoder, folder):
         adapter.merge_and_unload()
-    return replace(policy, encoder=encoder, sampling=None, frozen=True, _cache={})
+    return replace(policy, encoder=encoder, sampling=None, query_adapter=None, frozen=True, _cache={})
