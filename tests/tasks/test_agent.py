@@ -98,7 +98,7 @@ def test_an_agent_goes_through_all_stages(world: Path, tiny: str) -> None:
         assert metrics["reward"]["mean"] == pytest.approx(total, abs=1e-5) and metrics["reward"]["n"] == 6
     assert set(found["paired"]) == {"base", "trained"} and len(found["arms"]["trained"]["reward"]["seeds"]) == 2
     assert set(read_json(Path("metrics/contrasts.json"))) == {"trained-base", "trained-warmstart"}
-    assert "its warm start" in Path("reports/index.html").read_text()
+    assert "points over <b>warmstart</b>" in Path("reports/index.html").read_text()
     assert ran.merged["logit_difference_max"] < 1e-3
     assert read_json(Path("models/retriever/untrained.json"))["encoder"]["model"] == tiny
     check_merged("models/generator")

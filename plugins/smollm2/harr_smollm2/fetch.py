@@ -103,10 +103,16 @@ def _check(name: str, what: str, found: str, expected: str) -> None:
 def _convert(gguf: Path, folder: Path) -> str:
     """Write a GGUF as bfloat16 safetensors with its tokenizer; return the SHA-256 of the weights in order of names."""
     print("converting it to safetensors")
-    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    dense = GgufConfig(dequantize=True)
+    tokenizer = AutoTokenizer.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, local_files_only=True, trust_remote_code=False
+    )
     model = AutoModelForCausalLM.from_pretrained(
-        gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16, quantization_config=dense
+        gguf.parent,
+        gguf_file=gguf.name,
+        dtype=torch.bfloat16,
+        quantization_config=GgufConfig(dequantize=True),
+        local_files_only=True,
+        trust_remote_code=False,
     )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

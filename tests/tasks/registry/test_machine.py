@@ -93,7 +93,7 @@ class Project(RuleBasedStateMachine):
             patch(registration, name, lambda *given, **named: "")
         patch(candidate, "tracked_run", lambda stage, params: nullcontext(Reported(client)))
         patch(candidate, "check_settings", lambda params: None)
-        patch(candidate, "summary", dict)
+        patch(candidate, "summary_here", dict)
         patch(merge, "revisions", dict)
         patch(merge, "count_expectations", lambda params, trained: {"corpus": 5.0})
         patch(replay, "fetch", self.fetched)
