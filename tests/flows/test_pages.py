@@ -117,7 +117,7 @@ def mlflow_pages(site: str) -> Pages:
             f"{site}/#/models/{model}/versions/{version.version}",
             (model, "harr.Retriever.load", "arm"),
         ),
-        "mlflow-run": (f"{runs}/{run.info.run_id}", ("evaluate", "trained.answer_f1", "frozen.answer_f1")),
+        "mlflow-run": (f"{runs}/{run.info.run_id}", ("evaluate", "trained/answer_f1", "frozen/answer_f1")),
         "mlflow-trace": (
             f"{site}/#/experiments/{experiment}/traces?selectedEvaluationId={trace.info.trace_id}",
             (*hops, "question", "answer", "gold", trace.info.request_preview[:40]),
