@@ -4,6 +4,7 @@ from typing import Any
 
 from harr.errors import DamagedFile, HarrError
 from harr.io.files import read_state
+from harr.params import Params
 from tasks.evaluation_record import describe_corpus
 from tasks.paths import METRICS
 
@@ -22,6 +23,13 @@ def summary_here() -> dict[str, Any]:
     if (contrasts := METRICS / "contrasts.json").exists():
         summary["contrasts"] = read_state(contrasts, AGAIN)
     return summary
+
+
+def deciding_metric(params: Params) -> str:
+    """Return the metric that decides a promotion: tracking.metric, or the one that leads the table of arms."""
+    from harr.evaluate.summary import headline
+
+    return params.tracking.metric or headline(summary_here())
 
 
 def show(width: int = 100, *, markdown: bool = False) -> str:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from harr.arms import ARMS, TRAINED, Arm
 from harr.errors import ServiceUnavailable, StaleState
-from harr.evaluate.summary import headline
 from harr.io.files import draft, fingerprint, read_state, write_json
 from harr.io.model_folder import FORMAT
 from harr.params import Params
 from harr.params.embed import EncoderParams
 from harr.params.reward import metric_name
 from tasks.common import filter_suite, read_vectors_manifest
-from tasks.evaluation_outputs import summary_here
+from tasks.evaluation_outputs import deciding_metric, summary_here
 from tasks.evaluation_record import check_played, content_of, same_game
 from tasks.paths import ADAPTER, EVALUATION, LANGUAGE_MODEL, LOCK, METRICS, RETRIEVER, WORK, trained_folder
 from tasks.runtime.stage import main
@@ -196,7 +195,7 @@ def version_tags(params: Params, folder: Path) -> dict[str, str]:
             "; run `dvc repro`, or `dvc checkout` for what was there"
         )
     thresholds = params.tracking.model_dump(mode="json", include={"min_questions", "conditions"})
-    thresholds["metric"] = params.tracking.metric or headline(summary_here())
+    thresholds["metric"] = deciding_metric(params)
     return {
         "corpus": record["corpus"],
         "passages": str(record["passages"]),

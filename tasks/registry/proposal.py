@@ -7,12 +7,11 @@ from typing import Any
 
 from harr.arms import TRAINED
 from harr.errors import DamagedFile, ParamsError, PromotionRefused, StaleState
-from harr.evaluate.summary import headline
 from harr.evaluate.tables import label
 from harr.io.files import read_jsonl
 from harr.params import Params
 from tasks.evaluate import evaluation_frame, log_nothing, summarise_arms, write_evaluation
-from tasks.evaluation_outputs import summary_here
+from tasks.evaluation_outputs import deciding_metric, summary_here
 from tasks.evaluation_record import PLAYED, check_played, corpus_facts
 from tasks.expectations.process import expect
 from tasks.merge import export_arm, version_tags
@@ -60,7 +59,7 @@ def _best_here(params: Params) -> str:
         candidate = look_up(open_client(params).get_model_version_by_alias, params.tracking.registered_model, CANDIDATE)
     if candidate and candidate.tags.get("results") != results_of(params, EVALUATION):
         return ""
-    metric = params.tracking.metric or headline(summary_here())
+    metric = deciding_metric(params)
     best = best_arm(metric, {arm: _read_rows(arm) for arm in params.proposals})
     print(f"best arm of the table in {label(metric)}: {best}; `harr promote --arm NAME` proposes another")
     return best

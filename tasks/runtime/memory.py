@@ -71,7 +71,7 @@ def shape_of(model: str) -> Shape | None:
     folder = language_model_path(model)
     try:
         if model == PACKAGED or folder.is_dir():
-            folder = find_folder(PACKAGED if model == PACKAGED else str(folder))
+            folder = find_folder(str(folder))
         else:
             name = model if "/" in model else f"sentence-transformers/{model}"
             folder = Path(snapshot_download(name, local_files_only=True))
