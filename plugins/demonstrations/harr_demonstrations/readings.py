@@ -25,9 +25,9 @@ from harr.types import Episode, Generate, Retrieval, Search
 from harr_demonstrations.choose import Row
 from tasks.paths import PLACES, QUESTIONS
 
-UNTOLD = "unknown"
+UNKNOWN = "unknown"
 """What the prompt of pipeline pick has the reader write where the passages do not tell."""
-UNTOLD_EVERY = 3
+ANSWERED = 3
 """Number of examples with an answer for one without at most: a reader that is taught more of those gives up early."""
 
 
@@ -90,23 +90,24 @@ def write_readings(params: Params, count: int, out: Path) -> list[str]:
         raise CorpusError(f"{QUESTIONS / 'train.jsonl'} holds no question with an answer")
     pipeline = build_pipeline(params.pipeline, params.generator, PLACES)
     arms = {"gold": retriever_arm("harr_demonstrations.readings:Gold", {}), "frozen": ARMS["frozen"]}
-    episodes: dict[str, list[Episode]] = {}
+    readings: dict[str, Row] = {}
     with open_players(params, PLACES, questions, candidates=params.evaluate.candidates[0]) as player:
         for name, arm in arms.items():
             game = Game(name, pipeline, player(arm, None), Silent())
-            episodes[name] = game.play(questions, batch_size=params.evaluate.batch_size)
-    readings = list({json.dumps(row): row for name in arms for row in map(reading_of, episodes[name])}.values())
-    told = [row for row in readings if row["messages"][-1]["content"] != UNTOLD]
-    untold = [row for row in readings if row["messages"][-1]["content"] == UNTOLD][: len(told) // UNTOLD_EVERY]
-    write_text(out, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in told + untold))
+            rows = map(reading_of, game.play(questions, batch_size=params.evaluate.batch_size))
+            readings |= {json.dumps(row, ensure_ascii=False): row for row in rows}
+    answered = [line for line, row in readings.items() if row["messages"][-1]["content"] != UNKNOWN]
+    unknown = [line for line, row in readings.items() if row["messages"][-1]["content"] == UNKNOWN]
+    unknown = unknown[: len(answered) // ANSWERED]
+    write_text(out, "".join(f"{line}\n" for line in answered + unknown))
     return [
-        f"written: {len(told)} examples with an answer and {len(untold)} without, of {len(questions)} questions, to {out}",
+        f"written: {len(answered)} examples with an answer and {len(unknown)} without, of {len(questions)} questions, to {out}",
         f"set generator.warmstart.demonstrations: {out}",
     ]
 
 
 def reading_of(episode: Episode) -> Row:
-    """Return the conversation that ends an episode, with what should be answered: a gold answer, or ``UNTOLD``.
+    """Return the conversation that ends an episode, with what should be answered: a gold answer, or ``UNKNOWN``.
 
     Passages tell an answer where all gold is among them, or where they state it as whole words; "yes" and "no" stand
     anywhere and need the gold.
@@ -114,5 +115,5 @@ def reading_of(episode: Episode) -> Row:
     answers = episode.question.answers
     shown = "\n".join(passage.content for step in episode.steps for passage in step.retrieval.passages)
     stated = not {"yes", "no"} & {answer.lower() for answer in answers} and states_answer(shown, answers)
-    answer = answers[0] if stated or all_gold(episode) else UNTOLD
+    answer = answers[0] if stated or all_gold(episode) else UNKNOWN
     return {"messages": [*map(dict, episode.turns[-1].request.messages), {"role": "assistant", "content": answer}]}

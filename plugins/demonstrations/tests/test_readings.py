@@ -38,17 +38,17 @@ def test_examples_have_answers_that_their_passages_tell(params: Params) -> None:
     lines = write_readings(params, 40, Path("reading.jsonl"))
     rows = [row.values["messages"] for row in read_rows(Path("reading.jsonl"))]
     answers = {question.text: question.answers for question in read_questions(QUESTIONS / "train.jsonl")}
-    told = 0
+    answered = 0
     for system, user, assistant in rows:
         assert [part["role"] for part in (system, user, assistant)] == ["system", "user", "assistant"]
         passages, _, asked = user["content"].removeprefix("Sentences:\n").rpartition("\nQuestion: ")
         golds = answers[asked.removesuffix("\nAnswer:")]
         assert assistant["content"] in (golds[0], "unknown")
-        told += assistant["content"] != "unknown"
+        answered += assistant["content"] != "unknown"
         assert states_answer(passages, golds) == (assistant["content"] != "unknown"), passages
-    assert told >= 25 and 0 < len(rows) - told <= told // 3, "two picks hold the gold of most questions"
+    assert answered >= 25 and 0 < len(rows) - answered <= answered // 3, "two picks hold the gold of most questions"
     assert lines[0] == (
-        f"written: {told} examples with an answer and {len(rows) - told} without, of 24 questions, to reading.jsonl"
+        f"written: {answered} examples with an answer and {len(rows) - answered} without, of 24 questions, to reading.jsonl"
     )
     with pytest.raises(CorpusError, match=r"reading\.jsonl exists and is left as it is"):
         write_readings(params, 40, Path("reading.jsonl"))
