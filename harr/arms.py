@@ -13,7 +13,7 @@ TRAINED = "trained"
 """The arm that is what stage train made; all others are compared with it."""
 Rewriting = Literal["", "last_answer", "first_answer", "all_answers", "question_query", "oracle_query"]
 """The rules of ``harr/rag/retrieval/rewritten.py``, by name; empty: none."""
-Ranking = Literal["", "dense", "sparse", "hybrid", "mention", "reranked"]
+Ranking = Literal["", "dense", "sparse", "hybrid", "mention", "reranked", "gold", "nothing"]
 """A ranking that is returned as it is; empty: that of the encoder."""
 
 
@@ -71,7 +71,12 @@ class Arm:
     @property
     def can_be_served(self) -> bool:
         """Return whether it searches a corpus without gold, a server, or code of another package."""
-        return not (self.ceiling or self.function or self.search == "reranked")
+        return not (self.ceiling or self.function or self.search in ("reranked", "nothing"))
+
+    @property
+    def reads_words(self) -> bool:
+        """Return whether it searches by full text."""
+        return self.search in ("sparse", "hybrid", "mention")
 
     @property
     def reads_vectors(self) -> bool:
@@ -123,6 +128,10 @@ ARMS = {
     ),
     "hybrid": Arm("fuses the rankings of both", "olive h", search="hybrid"),
     "rerank": Arm("reorders the pool of retriever.search by evaluate.reranker", "ink H", search="reranked"),
+    "gold": Arm("finds the gold passages first: a ceiling", "olive *", search="gold", ceiling=True),
+    "nothing": Arm(
+        "finds nothing, so that the language model answers from memory: a floor", "grey v", search="nothing"
+    ),
     "history": Arm("is the same encoder reading the finished hops as well", "orange ^"),
     "thought": Arm(
         "is the same encoder reading the question and, in place of the hops, what the agent wrote before the query",

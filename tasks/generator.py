@@ -1,12 +1,15 @@
 """Stage generator: the language model that plays, where this project trains it itself."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from harr.io.files import draft, finish, write_json
 from harr.params import Params
 from harr.params.functions import function_of
+from harr.params.generator import GOLD
 from harr.types import Log
-from tasks.paths import GENERATOR, WORK
+from tasks.paths import CORPUS, GENERATOR, QUESTIONS, WORK
 from tasks.runtime.stage import main
 from tasks.tracking.run import Run
 
@@ -22,10 +25,20 @@ def make_generator(params: Params, log: Log) -> dict[str, float]:
     if section.kind == "local" and section.warmstart:
         from harr.generator.warmstart import train_warmstart
 
-        return train_warmstart(section, GENERATOR, work, log, params.seed)
+        readings = read_gold(params) if section.warmstart.demonstrations == GOLD else ()
+        return train_warmstart(section, GENERATOR, work, log, params.seed, readings)
     with draft(work / "note", GENERATOR) as note:
         write_json(note / "generator.json", section.model_dump(mode="json"))
     return {"trained": 0.0}
+
+
+def read_gold(params: Params) -> Sequence[Mapping[str, Any]]:
+    """Return what a reader should answer to the training questions."""
+    from harr.corpus.passages import Passages, read_questions
+    from harr.generator.readings import make_readings
+
+    questions, picks = read_questions(QUESTIONS / "train.jsonl"), getattr(params.pipeline, "picks", 0)
+    return make_readings(questions, Passages.open(CORPUS), picks, params.seed)
 
 
 def generator(params: Params, run: Run) -> None:

@@ -33,6 +33,7 @@ from harr.index.corpus import Corpus
 from harr.params import Params
 from harr.params.loop import OptimizerParams
 from harr.params.retriever import RetrieverParams
+from harr.rag.retrieval.bounds import BOUNDS
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.router import open_sources
 from harr.types import Generator, Question, Retriever
@@ -79,6 +80,12 @@ def _function(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
     return function_retriever(arm.function, arm.settings, base, section, *parts)
 
 
+def _bound(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
+    section = contest.section(arm)
+    base = fixed_retriever(section, section.search, contest.answering, contest.corpus, contest.candidates)
+    return BOUNDS[arm.search](base, contest.corpus.passages, section.k)
+
+
 def _sources(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
     parts = contest.section(arm), contest.answering, contest.corpus, contest.candidates
     return with_rewriting(source_retrievers(contest.params.sources, contest.web, *parts), arm)
@@ -110,6 +117,7 @@ def _of_ours(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
 
 SEARCHERS: Sequence[tuple[Callable[[Contest, Arm, Path | None], object], Make]] = (
     (lambda contest, arm, trained: arm.function, _function),
+    (lambda contest, arm, trained: arm.search in BOUNDS, _bound),
     (lambda contest, arm, trained: contest.params.sources, _sources),
     (lambda contest, arm, trained: contest.search(arm) == "reranked" and contest.params.evaluate.reranker, _reranked),
     (lambda contest, arm, trained: trained and action_folder(trained), _towers),

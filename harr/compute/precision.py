@@ -36,6 +36,11 @@ def multiplies_bfloat16() -> bool:
     return any(capabilities.get(name, False) for name in KERNELS)
 
 
+def is_fast_bfloat16(dtype: torch.dtype) -> bool:
+    """Return whether weights of this format are in bfloat16, and the machine multiplies it."""
+    return dtype == torch.bfloat16 and multiplies_bfloat16()
+
+
 def halve_frozen(model: torch.nn.Module) -> None:
     """Put the frozen linear layers of a model that learns under autocast in bfloat16, in place.
 

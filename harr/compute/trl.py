@@ -20,7 +20,7 @@ from trl.trainer.sft_trainer import SFTTrainer
 
 from harr.compute import distributed
 from harr.compute.checkpoints import Checkpoints
-from harr.compute.precision import multiplies_bfloat16
+from harr.compute.precision import is_fast_bfloat16, multiplies_bfloat16
 from harr.errors import HarrError
 from harr.io.progress import bar, should_stop, stoppable
 from harr.params.generator import WarmstartParams
@@ -259,7 +259,7 @@ def row_settings(
     callback: StepCallback, params: WarmstartParams | LeReTParams, rows_per_step: int, **more: Any
 ) -> dict[str, Any]:
     """Return TRL's settings for training on given rows: it neither cuts nor shuffles nor writes."""
-    cuda = torch.cuda.is_available()
+    cuda, stored = torch.cuda.is_available(), callback.learning.model.config.dtype
     return {
         "output_dir": str(callback.learning.checkpoints.folder / "trl"),
         "max_steps": max(1, callback.steps - callback.done),
@@ -268,7 +268,7 @@ def row_settings(
         "gradient_accumulation_steps": rows_per_step // params.rows_per_pass // distributed.count(),
         "train_sampling_strategy": "sequential",
         CHECKPOINTING: params.gradient_checkpointing,
-        "bf16": cuda and multiplies_bfloat16(),
+        "bf16": multiplies_bfloat16() if cuda else is_fast_bfloat16(stored),
         "use_cpu": not cuda,
         "seed": callback.seed,
         **QUIET,

@@ -8,7 +8,7 @@ A line of a file of demonstrations is one of two:
   learnt. Each piece is encoded by itself, as the texts of model and environment are when the model plays.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,15 @@ def read_demonstrations(path: Path, language_model: LanguageModel) -> list[Token
         raise CorpusError(
             f"{path} is missing; set generator.warmstart.demonstrations to a file of JSON lines, or to a function that makes traces"
         )
-    rows = [_encode_row(row, language_model) for row in read_rows(path)]
+    rows = encode_rows(read_rows(path), language_model)
     if not rows:
         raise CorpusError(f"{path} holds no demonstration; expected a JSON object a line, with messages or pieces")
     return rows
+
+
+def encode_rows(rows: Iterable[Row], language_model: LanguageModel) -> list[Tokens]:
+    """Return demonstrations as tokens, in order; raises as :func:`read_demonstrations`."""
+    return [_encode_row(row, language_model) for row in rows]
 
 
 def make_demonstrations(params: WarmstartParams, seed: int, language_model: LanguageModel) -> list[Tokens]:

@@ -5,6 +5,7 @@ TRL has the loss and the loop; only the tokens that the model has to write have 
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -12,8 +13,9 @@ from harr.compute.checkpoints import Checkpoints
 from harr.compute.tensors import trained_weights
 from harr.compute.trl import Learning, StepCallback, Tokens, run_sft
 from harr.errors import CorpusError
-from harr.generator.demonstrations import make_demonstrations, read_demonstrations
+from harr.generator.demonstrations import encode_rows, make_demonstrations, read_demonstrations
 from harr.io.files import draft, fingerprint, note_published
+from harr.io.jsonl import Row
 from harr.io.resume import open_work
 from harr.params.fields import is_dotted
 from harr.params.generator import LocalParams
@@ -25,10 +27,13 @@ WARMUP = 0.05
 """Share of the updates in which the learning rate rises."""
 
 
-def train_warmstart(section: LocalParams, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
+def train_warmstart(
+    section: LocalParams, out: Path, work: Path, log: Log, seed: int, readings: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, float]:
     """Train ``section.model`` on demonstrations, merge its LoRA, and publish the whole model in the folder ``out``.
 
-    A killed run resumes after its last checkpoint and ends with the same weights.
+    They are ``readings``, where there are any (:mod:`harr.generator.readings`). A killed run resumes after its last
+    checkpoint and ends with the same weights.
 
     Returns:
         The number of demonstrations, and of those that were too long; all tokens and those with a loss; loss and token
@@ -41,11 +46,12 @@ def train_warmstart(section: LocalParams, out: Path, work: Path, log: Log, seed:
     assert params
     loaded, tokenizer = load_model(name, chat_template_kwargs=template)
     language_model, precision = LanguageModel(loaded, tokenizer, name=name), loaded.dtype
-    rows = (
-        make_demonstrations(params, seed, language_model)
-        if is_dotted(params.demonstrations)
-        else read_demonstrations(Path(params.demonstrations).expanduser(), language_model)
-    )
+    if readings:
+        rows = encode_rows([Row(values, f"reading {n}") for n, values in enumerate(readings, 1)], language_model)
+    elif is_dotted(params.demonstrations):
+        rows = make_demonstrations(params, seed, language_model)
+    else:
+        rows = read_demonstrations(Path(params.demonstrations).expanduser(), language_model)
     usable = _drop_long_rows(rows, min(params.max_length, language_model.room))
     steps = params.steps or -(-len(usable) * params.epochs // params.rows_per_step)
     model = begin(loaded, params.lora, seed)

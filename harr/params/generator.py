@@ -95,12 +95,17 @@ class SampledParams(GeneratorFacts):
     """Number of completions that are written together; halved where the GPU is full."""
 
 
+GOLD = "gold"
+"""The demonstrations that are made of the gold of training questions."""
+
+
 class WarmstartParams(Section):
     """Demonstrations that stage ``generator`` teaches the model before it plays (supervised, TRL)."""
 
     demonstrations: PathOrName
     """File of demonstrations: JSON lines ``{"messages": [...]}`` or ``{"pieces": [[text, learnt], ...]}``
-    (``harr/generator/demonstrations.py``); or a function ``package.module:name`` that makes traces of search_r1, e.g.
+    (``harr/generator/demonstrations.py``); the word ``gold``: what the reader of pipeline pick should answer to the
+    training questions from their gold passages and from wrong ones; or a function ``package.module:name`` that makes traces of search_r1, e.g.
     ``harr_encyclopaedia.traces:make_traces``."""
     traces: Positive = 2000
     """Number of traces that the function makes."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from harr.arms import ARMS, TRAINED
-from harr.params.generator import GeneratorParams
+from harr.params.generator import GOLD, GeneratorParams
 from harr.params.pipeline import PipelineFacts, PipelineParams
 from harr.params.rule_words import LANGUAGE_MODEL, either, members, methods, tag
 from harr.params.rules_retriever import RETRIEVER_RULES
@@ -47,6 +47,16 @@ def traces_are_of_the_pipeline(params: "Params") -> None:
         raise ValueError(
             f"generator.warmstart.demonstrations names a function: traces are made for pipeline {traced} with template "
             f"{template}; set pipeline so, or name a file of demonstrations"
+        )
+
+
+def readings_are_for_a_reader(params: "Params") -> None:
+    """Examples of reading teach what reads."""
+    warmstart = getattr(params.generator, "warmstart", None)
+    if warmstart and warmstart.demonstrations == GOLD and not getattr(params.pipeline, "reader", False):
+        raise ValueError(
+            f"generator.warmstart.demonstrations {GOLD} teaches the reader of pipeline pick; set pipeline: {{name: pick, "
+            "reader: true}, or name a file of demonstrations"
         )
 
 
@@ -300,6 +310,7 @@ RULES: tuple[Callable[["Params"], None], ...] = (
     generator_is_needed,
     script_knows_the_pipeline,
     traces_are_of_the_pipeline,
+    readings_are_for_a_reader,
     chunks_fit_the_encoder,
     a_state_has_one_query,
     *RETRIEVER_RULES,

@@ -16,7 +16,7 @@ def index_has_what_is_searched(params: "Params") -> None:
     """The BM25 index exists where it is searched, and the settings of a search are read."""
     retriever, search = params.retriever, params.retriever.search
     arms = params.evaluate.arm_table.items()
-    by_words = {name: arm.search for name, arm in arms if arm.search not in ("", "reranked")}
+    by_words = {name: arm.search for name, arm in arms if arm.reads_words}
     if (by_words or search != "dense") and not params.index.full_text:
         what = f"the arm {min(by_words)}" if by_words else f"retriever.search {search}"
         raise ValueError(f"{what} needs the BM25 index; set index.full_text: true")

@@ -18,7 +18,7 @@ READS: dict[str, tuple[str, ...]] = {
     "download": ("download",),
     "embed": ("encoder", "embed"),
     "index": ("index", "retriever.pool"),
-    "generator": ("seed", "generator", "retriever.k"),
+    "generator": ("seed", "generator", "retriever.k", "pipeline.picks"),
     "filter": (*RETRIEVAL, "filter", "train.method", "train.function"),
     "train": (*RETRIEVAL, "train"),
     "arms": (*RETRIEVAL, "filter", "train", "evaluate.arms", "evaluate.seeds"),

@@ -21,6 +21,7 @@ from transformers import (
 
 from harr.compute import distributed
 from harr.compute.batching import auto_batch
+from harr.compute.precision import is_fast_bfloat16
 from harr.errors import ModelError, one_line
 from harr.io.files import check_sums, read_json
 from harr.io.model_folder import UNLOADABLE, check_loadable, language_model_path
@@ -279,13 +280,15 @@ def load_model(
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         tokenizer = load_tokenizer(place, chat_template_kwargs)
-        dtype = torch.bfloat16 if bits else "auto" if cuda else torch.float32
+        dtype = torch.bfloat16 if bits else "auto"
         model: Any = AutoModelForCausalLM.from_pretrained(place, use_safetensors=True, dtype=dtype, **bits, **local)
     except UNLOADABLE as error:
         raise ModelError(
             f"generator {name!r} cannot be loaded: {one_line(error, 300)}; set generator.model to a folder with a "
             "tokenizer and safetensors, or download it first"
         ) from None
+    if not (cuda or is_fast_bfloat16(model.dtype)):
+        model = model.float()
     return model.to(device).eval(), tokenizer
 
 

@@ -1,11 +1,11 @@
 """Pick passages one after the other; a language model may read them at the end (the game of Q-RAG, arXiv
 2511.07328)."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from harr.rag.pipelines.replies import passages_text, prompt, short_answer
-from harr.types import Hop, Outcome, Passage, Question, Request, Search
+from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Search
 
 
 def pick(question: Question, *, picks: int, depth: int = 0, reader: bool = False) -> Generator[Request, Any, Outcome]:
@@ -33,6 +33,12 @@ def pick(question: Question, *, picks: int, depth: int = 0, reader: bool = False
     if not reader:
         return Outcome(hops=hops)
     place = {name: number for number, name in enumerate(question.candidate_ids)}
-    text, escaped = passages_text(sorted(picked, key=lambda passage: place.get(passage.id, 0)))
-    reply: str = yield prompt("pick", question, (), passages=text)
+    request, escaped = reading_request(question, sorted(picked, key=lambda passage: place.get(passage.id, 0)))
+    reply: str = yield request
     return Outcome(short_answer(reply), hops, escaped=escaped)
+
+
+def reading_request(question: Question, passages: Sequence[Passage]) -> tuple[Generate, int]:
+    """Return what the reader is asked, and how many control tags were escaped in the passages."""
+    text, escaped = passages_text(passages)
+    return prompt("pick", question, (), passages=text), escaped

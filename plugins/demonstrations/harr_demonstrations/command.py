@@ -10,7 +10,6 @@ from tasks.runtime.command import run_command
 
 def demonstrations(
     out: Annotated[Path, Option(help="new file of demonstrations, for generator.warmstart.demonstrations")],
-    gold: Annotated[bool, Option("--gold", help="examples of reading from gold answers, for pipeline pick")] = False,
     model: Annotated[
         str, Option(help="the teacher: a folder, a name, or package.module:name (default: what this project trained)")
     ] = "",
@@ -27,8 +26,7 @@ def demonstrations(
     """Write the best episodes of a teacher for a warm start.
 
     Any model plays the pipeline of params.yaml. Without --model it is the one that this project trained: rejection
-    sampling. Duplicates and leaks are dropped and counted. With --gold nothing plays: a reader learns to answer from
-    passages, or that they do not tell. Needs what stages embed and index have made.
+    sampling. Duplicates and leaks are dropped and counted. Needs what stages embed and index have made.
     """
 
     def body() -> None:
@@ -36,10 +34,6 @@ def demonstrations(
         from harr_demonstrations.write import Teaching, teacher_of, write_demonstrations
 
         params = Params.load()
-        if gold:
-            from harr_demonstrations.readings import write_readings
-
-            return print(*write_readings(params, count, out), sep="\n")
         teacher = teacher_of(params, model, base_url, tokenizer, temperature, max_tokens)
         teaching = Teaching(samples, each, at_least, count)
         print(*write_demonstrations(params, teacher, teaching, questions, out), sep="\n")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-ENOUGH, BETTER_POOL, SIGNAL, SMALL, AMBIGUOUS = 0.9, 0.05, 0.1, 0.05, 0.05
+ENOUGH, BETTER_POOL, SIGNAL, SMALL, AMBIGUOUS, READS = 0.9, 0.05, 0.1, 0.05, 0.05, 0.2
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,10 @@ class Figures:
     last_run: Mapping[str, float] = field(default_factory=dict)
     """Gain of ``trained`` over the best untrained arm in the evaluation that is here: gain, low, high; empty without
     one."""
+
+    reader: Mapping[str, float] = field(default_factory=dict)
+    """Answer F1 that the reader gains by the gold passages over none at all: gain, low, high; and what it has with
+    ``gold`` and with ``nothing``. Empty where nobody answers."""
 
     @property
     def ceiling(self) -> float:
@@ -146,6 +150,21 @@ def _signal(f: Figures) -> str:
     )
 
 
+def _reader(f: Figures) -> str:
+    if not f.reader:
+        return ""
+    gain, low, high = (_points(f.reader[name]) for name in ("gain", "low", "high"))
+    reads = (
+        f"the reader's answer F1 is {_points(f.reader['gold'])} with the gold passages and "
+        f"{_points(f.reader['nothing'])} without any, {gain} [{low}, {high}] apart"
+    )
+    if f.reader["high"] < READS:
+        return (
+            f"take a better reader, or reward recall of gold passages: {reads}, so answers hardly tell what was found"
+        )
+    return f"answers tell what was found: {reads}"
+
+
 def _history(f: Figures) -> str:
     if f.ambiguous_share < AMBIGUOUS:
         return ""
@@ -187,6 +206,7 @@ RULES: tuple[Callable[[Figures], str], ...] = (
     _last_run,
     _pool,
     _signal,
+    _reader,
     _history,
     _test_questions,
     _train,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 DEPTHS = (1, 2, 4)
 """Depths at which gold is looked for, in pools."""
+READER = ("gold", "nothing")
+"""The arms that say how well a reader reads, and what it knows."""
 ROLLED_OUT = 64
 """Maximum number of questions of which rollouts are compared."""
 SPLITS = ("validation.jsonl", "train.jsonl")
@@ -221,6 +223,10 @@ def figures_of(
         default=scores[best],
     )
     gain = contrast([rows[best]], [rows[dense]], resamples=resamples, seed=seed)[lead] if best != dense else {}
+    reader: dict[str, float] = {}
+    if all("answer_f1" in summary["arms"].get(name, {}) for name in READER):
+        reader = contrast([rows[READER[0]]], [rows[READER[1]]], resamples=resamples, seed=seed)["answer_f1"]
+        reader |= {name: summary["arms"][name]["answer_f1"]["mean"] for name in READER}
     tests = len(read_questions(QUESTIONS / "test.jsonl"))
     pool = params.retriever.pool
     by_share = lead == "ndcg_at_10"  # where a question has much gold, nobody finds all of it
@@ -245,6 +251,7 @@ def figures_of(
         detectable=detectable_gain(differences, min(tests, params.evaluate.max_questions or tests)),
         needed=questions_needed(differences, 0.05),
         by_share=by_share,
+        reader=reader,
         **others,
     )
     return figures, summary

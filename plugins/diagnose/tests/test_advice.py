@@ -24,6 +24,7 @@ TRAIN = Figures(
     needed=260,
 )
 
+READS = {"gain": 0.3, "low": 0.2, "high": 0.4, "gold": 0.5, "nothing": 0.2}
 PAID = {"last_run": {"gain": 0.1, "low": 0.05, "high": 0.2}}
 
 
@@ -42,6 +43,9 @@ def test_a_rule_speaks_where_its_figures_are_so_and_there_is_always_advice() -> 
         ({"disagreeing": 0.0, "all_right": 0.9, "warm_start": True}, "add hard questions", "train: grpo"),
         ({"by_share": True}, "the pool holds 35.0 % of the gold beyond", "questions the pool"),
         ({"by_share": True, "all_gold": {30: 0.5, 60: 0.6}}, "60.0 % of the gold is among the nearest", "all gold"),
+        ({"reader": READS}, "answers tell what was found: the reader's answer F1 is 50.0 with", "better reader"),
+        ({"reader": READS | {"high": 0.19}}, "take a better reader, or reward recall of gold", "answers tell"),
+        ({}, "train: grpo", "reader"),
         ({"ambiguous_share": 0.01}, "do not train", "read the history"),
         ({"detectable": 0.08}, "5 points need about 260", "is enough"),
         ({"all_gold": {}}, "train: grpo", "the pool holds"),

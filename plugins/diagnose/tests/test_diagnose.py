@@ -39,7 +39,9 @@ def test_it_plays_what_needs_no_training_and_says_what_to_do(place: Path, tiny: 
     assert {"frozen", "bm25", "hybrid", "last_answer", "oracle_query"} <= set(figures["arms"])
     assert not figures["arms"].keys() & {"trained", "infonce", "rl_no_history"}
     assert "best_by_kind" in figures["arms"], "questions of several kinds"
-    ceilings = ("oracle_query", "bm25_oracle_query", "best_by_kind")
+    reader = figures["reader"]
+    assert 0 < reader["gain"] == pytest.approx(reader["gold"] - reader["nothing"], abs=1e-3)
+    ceilings = ("oracle_query", "bm25_oracle_query", "gold", "best_by_kind")
     assert figures["best"] not in ceilings
     assert figures["found"] == max(
         own["all_gold"]["mean"] for name, own in figures["arms"].items() if name not in ceilings

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from harr_lm_supervision import lrat, replug
+from harr_lm_supervision import labels, lrat, replug
 from harr_lm_supervision.lrat import LratParams, LratPolicy, preferred
 from harr_lm_supervision.policy import policy_of
 from harr_lm_supervision.replug import ReplugParams, ReplugPolicy, passage_rewards
@@ -22,14 +22,16 @@ from harr.params.loop import OptimizerParams
 from harr.params.train import ArmTrainParams, FunctionTrainParams, GRPOParams, PPOParams
 from harr.params.train_facts import LoraParams
 from harr.rag.rollout import play
+from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train import infonce
-from harr.types import Episode, Passage, Question, Retrieval, Search, Step
+from harr.types import Episode, Generate, Passage, Question, Retrieval, Search, Step
 from tasks.arms import train_arms
 from tasks.filter import filter_training_questions
 
 REPLUG, LRAT = "harr_lm_supervision.replug:METHOD", "harr_lm_supervision.lrat:METHOD"
 METHODS = {REPLUG: replug.METHOD, LRAT: lrat.METHOD}
+LABELS = "harr_lm_supervision.labels:"
 ARMS = [
     {"name": "replug", "method": REPLUG, "settings": {"target_temperature": 0.03}},
     {"name": "lrat", "method": LRAT, "settings": {"learning_rate": 1e-4}},
@@ -169,6 +171,31 @@ def test_both_are_trained_as_arms(place: Path, tiny: str) -> None:
     figures = train_arms(params, nothing)
     assert figures["runs"] == 2 and figures["replug-0.reward_last_10"] >= 0 and figures["lrat-0.reward_last_10"] >= 0
     assert all(Path(f"models/arms/{name}-0/adapter_model.safetensors").exists() for name in ("replug", "lrat"))
+
+
+@pytest.mark.parametrize("name", ["GOLD_REWARD", "ANSWER_STRINGS"])
+def test_what_is_told_the_gold_or_looks_for_answers_does_not_hear_the_reader(
+    name: str, setup: Setup, tmp_path: Path
+) -> None:
+    """Rewards are of gold alone; without gold the positives are passages that state an answer."""
+    run = GRPOParams(method="grpo", steps=3, questions_per_step=4, group_size=4, states_per_pass=4)
+    section = ArmTrainParams.of(run, LABELS + name, {})
+    passages = {passage.id: passage for passage in setup.policy.passages.take(range(len(setup.policy.passages)))}
+    questions = [replace(asked, answers=(passages[asked.gold_ids[-1]].text,)) for asked in setup.questions]
+    game = replace(setup, questions=questions, reward=Reward({"answer_f1": 1.0}))
+    rows = method_of(section).train(section, game, tmp_path / "adapter", tmp_path / "work", nothing, 0)
+    assert (tmp_path / "adapter" / "adapter_model.safetensors").exists()
+    if name == "GOLD_REWARD":
+        assert all(row["reward_mean"] > 0 for row in rows), "recall of gold"
+        with pytest.raises(ParamsError, match="trains an arm; name it in evaluate"):
+            labels.GOLD_REWARD.train(alone(LABELS + name), game, tmp_path / "a", tmp_path / "w", nothing, 0)
+    else:
+        assert all(row["reward_mean"] == 0 and row["answer_positives"] > 0 for row in rows)
+    assert labels.SilentReader().complete([Generate(), Generate()]) == ["", ""]
+
+
+def alone(function: str) -> FunctionTrainParams:
+    return FunctionTrainParams(method="function", function=function, learns="retriever", steps=3)
 
 
 @pytest.mark.parametrize(

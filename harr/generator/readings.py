@@ -1,0 +1,75 @@
+"""Examples of reading: what a language model should answer from passages, or that they do not tell.
+
+They teach the reader of pipeline ``pick``, before the retriever learns from its answers: the gold passages of every
+training question, and for some of them passages of which one at least is wrong. A wrong one is given with the question
+(``context_ids``), or is gold of another question that shares many of its words.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harr.corpus.passages import Passages
+from harr.errors import CorpusError
+from harr.rag.pipelines.pick import reading_request
+from harr.rag.scoring.text import states_answer
+from harr.types import Passage, Question
+
+UNKNOWN = "unknown"
+"""What the prompt of pipeline pick has the reader write where the passages do not tell."""
+WRONG_EVERY = 3
+"""Every so many questions one is shown again with a wrong passage: a reader that sees more of these gives up early."""
+LOOKED_AT = 200
+"""Maximum number of gold passages of other questions that are compared with a question's words."""
+
+
+def make_readings(questions: Sequence[Question], passages: Passages, shown: int, seed: int) -> list[dict[str, Any]]:
+    """Return conversations, ``{"messages": [...]}``, each with ``shown`` passages, or as many as there are.
+
+    Raises:
+        CorpusError: no question has both answers and gold passages.
+    """
+    rng = random.Random(seed)
+    known = [question for question in questions if question.answers and question.gold_ids]
+    if not known:
+        raise CorpusError(
+            "generator.warmstart.demonstrations gold: no training question has both answers and supporting passages; "
+            "name a file of demonstrations, or a model that reads well as it is"
+        )
+    rows = passages.rows_of({pid for question in known for pid in (*question.gold_ids, *question.candidate_ids)})
+    by_id = dict(zip(rows, passages.take(list(rows.values())), strict=True))
+    golds = sorted({pid for question in known for pid in question.gold_ids})
+    readings = []
+    for number, question in enumerate(known):
+        gold, wrong = list(question.gold_ids), _wrong_ids(question, by_id, golds, rng)
+        kinds = [gold + wrong]
+        if number % WRONG_EVERY == 0 and wrong:
+            rng.shuffle(gold)
+            kinds.append(gold[: rng.randrange(len(gold))] + wrong)
+        for ids in kinds:
+            cut = ids[:shown]
+            rng.shuffle(cut)
+            readings.append(_reading(question, [by_id[pid] for pid in cut]))
+    return readings
+
+
+def _wrong_ids(question: Question, by_id: Mapping[str, Passage], golds: Sequence[str], rng: random.Random) -> list[str]:
+    """Return ids of passages that are not gold for a question, those likeliest to be taken for it first."""
+    given = [pid for pid in question.candidate_ids if pid not in question.gold_ids]
+    if given:
+        return rng.sample(given, len(given))
+    words = {*question.text.lower().split()}
+    others = [pid for pid in rng.sample(golds, min(LOOKED_AT, len(golds))) if pid not in question.gold_ids]
+    return sorted(others, key=lambda pid: -len(words & {*by_id[pid].content.lower().split()}))
+
+
+def _reading(question: Question, passages: Sequence[Passage]) -> dict[str, Any]:
+    """Return a conversation that ends with the first answer if the passages tell it, else with ``UNKNOWN``.
+
+    They tell it where all gold is among them, or where they state an answer (:func:`states_answer`).
+    """
+    ids, text = {passage.id for passage in passages}, "\n".join(passage.content for passage in passages)
+    is_told = ids.issuperset(question.gold_ids) or states_answer(text, question.answers)
+    answer = question.answers[0] if is_told else UNKNOWN
+    request, _ = reading_request(question, passages)
+    return {"messages": [*map(dict, request.messages), {"role": "assistant", "content": answer}]}

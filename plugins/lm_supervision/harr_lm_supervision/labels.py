@@ -1,0 +1,67 @@
+"""The trainings that a run rewarded for answers is compared with: one is told the gold, one looks for answers.
+
+``GOLD_REWARD`` trains as the run does, rewarded for the share of the gold passages that it finds, so that it says what
+the reader's mistakes cost. ``ANSWER_STRINGS`` is InfoNCE with the passages that state an answer as positives, which is
+DPR's rule where no passage is marked (arXiv 2004.04906, section 4.1). Neither needs the reader, which is not asked.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harr.builders.methods import METHODS, Method
+from harr.errors import ParamsError
+from harr.params.train import ArmTrainParams, FunctionTrainParams
+from harr.rag.scoring.reward import Reward
+from harr.rag.setup import Setup
+from harr.train import infonce
+from harr.types import Generate, Log
+
+
+class SilentReader:
+    """A reader that is never heard."""
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        """Return an empty completion per request."""
+        return [""] * len(requests)
+
+    def usage(self) -> Mapping[str, float]:
+        """Return no usage."""
+        return {}
+
+
+def train_by_gold_reward(
+    section: FunctionTrainParams, setup: Setup, out: Path, work: Path, log: Log, seed: int
+) -> list[dict[str, Any]]:
+    """Train the retriever as ``trained`` is, but rewarded for recall; arguments and result are those of a method."""
+    run = _run_of(section)
+    unread = replace(setup, generator=SilentReader(), reward=Reward({"recall": 1.0}))
+    return METHODS[run.method].train(run, unread, out, work, log, seed)
+
+
+def train_by_answer_strings(
+    section: FunctionTrainParams, setup: Setup, out: Path, work: Path, log: Log, seed: int
+) -> list[dict[str, Any]]:
+    """Train the retriever by InfoNCE as if no question had gold; arguments and result are those of a method.
+
+    Raises:
+        CorpusError: no question has an answer that a passage could state.
+    """
+    unlabelled = [replace(question, gold_ids=()) for question in setup.questions]
+    unread = replace(setup, generator=SilentReader(), questions=unlabelled)
+    return infonce.train(_run_of(section), unread, out, work, log, seed)
+
+
+def _run_of(section: FunctionTrainParams) -> Any:
+    """Return section ``train`` of the run.
+
+    Raises:
+        ParamsError: the method trains the run itself.
+    """
+    if not isinstance(section, ArmTrainParams):
+        raise ParamsError(f"{section.function} trains an arm; name it in evaluate.arms, not in train.function")
+    return section.run
+
+
+GOLD_REWARD, ANSWER_STRINGS = Method(train_by_gold_reward), Method(train_by_answer_strings)
