@@ -9,6 +9,7 @@ from typing import Any
 
 from harr.io.files import fingerprint, publish, write_json
 from harr.params import Params
+from harr.params.reward import RewardParams
 from harr.types import Log
 from tasks.common import forget
 from tasks.paths import ADAPTER, ARMS, FILTERED, PLACES, QUESTIONS, VALIDATION, WORK
@@ -72,8 +73,10 @@ def train_each(
         tell(f"arm {name}, seed {seed}")
         run_params = arm_params(params, arm)
         run_questions = questions if arm.history or params.filter.keep == "all" else filter_own_questions(run_params)
+        method, section = methods[name]
+        if not method.rewarded and getattr(params.pipeline, "reader", False):
+            run_params = without_reader(run_params)
         with open_setup(run_params, PLACES, run_questions, history=arm.history, validation=VALIDATION) as setup:
-            method, section = methods[name]
             history = method.train(section, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
             count = len(setup.questions)
             if run_questions != questions:
@@ -85,6 +88,12 @@ def train_each(
         steps += len(history)
         log(steps, {name: value for name, value in figures.items() if name.startswith(folder.name)})
     return figures | {"runs": float(len(runs)), "steps": float(steps)}, runs_told
+
+
+def without_reader(params: Params) -> Params:
+    """Return the parameters of a pick that nobody reads, rewarded for the gold that it finds."""
+    pipeline = params.pipeline.model_copy(update={"reader": False})
+    return params.model_copy(update={"pipeline": pipeline, "reward": RewardParams(terms={"recall": 1.0})})
 
 
 def run_figures(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -54,6 +54,7 @@ class Method:
         describe: section ``train`` as facts for the model card and the report; ``method`` is the first.
         figure: the meaning of ``reward_mean`` in its rows. ``accuracy`` is of predictions: of tokens in even, pairs in
             odd phases (``phase`` of a row).
+        rewarded: whether it learns from rewards; if not, no reader is asked about what was picked.
         check: refuses questions that the method could not learn from, before any is played.
         settings: the class that its ``settings`` of params.yaml are read as; what does not fit is refused before
             anything is played.
@@ -63,6 +64,7 @@ class Method:
     prepare: Prepare = filter_questions
     describe: Callable[[Any], dict[str, str]] = describe_steps
     figure: Literal["reward", "accuracy"] = "reward"
+    rewarded: bool = True
     check: Callable[[Sequence[Question]], None] | None = None
     settings: type[Section] | None = None
 
@@ -97,8 +99,8 @@ METHODS = {
     "grpo": Method(grpo.train),
     "ppo": Method(ppo.train),
     "pqn": Method(pqn.train),
-    "infonce": Method(infonce.train, check=infonce.check_labels),
-    "boosted": Method(boosted.train, describe=boosted.describe, check=boosted.check_gold),
+    "infonce": Method(infonce.train, rewarded=False, check=infonce.check_labels),
+    "boosted": Method(boosted.train, describe=boosted.describe, rewarded=False, check=boosted.check_gold),
     "stacked": Method(stacked.train, check=boosted.check_gold),
     "agent": Method(_train_agent, describe=_describe_agent),
     "leret": Method(_train_leret, collect_preferences, _describe_leret, figure="accuracy"),

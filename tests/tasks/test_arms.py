@@ -11,6 +11,8 @@ from harr.builders.methods import Method
 from harr.corpus.passages import write_questions
 from harr.errors import CorpusError
 from harr.params import Params
+from harr.params.pipeline import PickParams
+from harr.params.reward import RewardParams
 from harr.types import Question
 from tasks.arms import train_each
 from tasks.trained_runs import trained_runs
@@ -76,3 +78,24 @@ def test_an_arm_that_cannot_learn_is_refused_before_any_is_trained(workplace: Pa
     with pytest.raises(CorpusError, match=r"^infonce: none of 1 training questions .*leave infonce out of"):
         train_each(params, lambda step, values: None, told.append)
     assert told == []
+
+
+def test_what_learns_from_gold_asks_no_reader(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = params_with(workplace, arms=("infonce", "rl_no_history", "trained"), seeds=1)
+    picks = {"pipeline": PickParams(name="pick", reader=True), "reward": RewardParams(terms={"answer_f1": 1.0})}
+    params = base.model_copy(update=picks | {"filter": base.filter.model_copy(update={"keep": "all"})})
+    opened: list[tuple[bool, list[str]]] = []
+
+    @contextmanager
+    def setup(params: Any, *others: object, **named: object) -> Any:
+        opened.append((params.pipeline.reader, list(params.reward.terms)))
+        yield SimpleNamespace(questions=[1, 2, 3])
+
+    def learn(*others: object) -> list[dict[str, float]]:
+        return [{"reward_mean": 1.0, "zero_std_share": 0.25}]
+
+    made = {"infonce": Method(learn, rewarded=False), "rl_no_history": Method(learn)}
+    monkeypatch.setattr("harr.builders.setup.open_setup", setup)
+    monkeypatch.setattr("harr.builders.methods.arm_method", lambda params, name: (made[name], params.train))
+    train_each(params, lambda step, values: None, print)
+    assert opened == [(False, ["recall"]), (True, ["answer_f1"])]
