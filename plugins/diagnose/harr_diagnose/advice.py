@@ -59,8 +59,9 @@ class Figures:
     one."""
 
     reader: Mapping[str, float] = field(default_factory=dict)
-    """Answer F1 that the reader gains by the gold passages over none at all: gain, low, high; and what it has with
-    ``gold`` and with ``nothing``. Empty where nobody answers."""
+    """Answer F1 that the reader gains by the gold passages over none at all: gain, low, high; what it has with ``gold``
+    and with ``nothing``; and the shares of questions that it answers ``from_memory`` and only ``with_gold``, with an F1
+    of a half at least. Empty where nobody answers."""
 
     @property
     def ceiling(self) -> float:
@@ -156,7 +157,9 @@ def _reader(f: Figures) -> str:
     gain, low, high = (_points(f.reader[name]) for name in ("gain", "low", "high"))
     reads = (
         f"the reader's answer F1 is {_points(f.reader['gold'])} with the gold passages and "
-        f"{_points(f.reader['nothing'])} without any, {gain} [{low}, {high}] apart"
+        f"{_points(f.reader['nothing'])} without any, {gain} [{low}, {high}] apart; it answers "
+        f"{_points(f.reader['from_memory'])} % of the questions from memory and {_points(f.reader['with_gold'])} % only "
+        "with the gold"
     )
     if f.reader["high"] < READS:
         return (

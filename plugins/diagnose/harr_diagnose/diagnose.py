@@ -26,6 +26,8 @@ DEPTHS = (1, 2, 4)
 """Depths at which gold is looked for, in pools."""
 READER = ("gold", "nothing")
 """The arms that say how well a reader reads, and what it knows."""
+RIGHT = 0.5
+"""Answer F1 from which an answer counts as right."""
 ROLLED_OUT = 64
 """Maximum number of questions of which rollouts are compared."""
 SPLITS = ("validation.jsonl", "train.jsonl")
@@ -227,6 +229,9 @@ def figures_of(
     if all("answer_f1" in summary["arms"].get(name, {}) for name in READER):
         reader = contrast([rows[READER[0]]], [rows[READER[1]]], resamples=resamples, seed=seed)["answer_f1"]
         reader |= {name: summary["arms"][name]["answer_f1"]["mean"] for name in READER}
+        reader |= share_of_readers(
+            [row["answer_f1"] for row in rows["nothing"]], [row["answer_f1"] for row in rows["gold"]]
+        )
     tests = len(read_questions(QUESTIONS / "test.jsonl"))
     pool = params.retriever.pool
     by_share = lead == "ndcg_at_10"  # where a question has much gold, nobody finds all of it
@@ -277,6 +282,17 @@ def last_gain() -> dict[str, float]:
 def _is_rival(name: str) -> bool:
     """Return whether an arm is one that can be had: no ceiling, and no choice made with the answers."""
     return name in ARMS and not ARMS[name].ceiling
+
+
+def share_of_readers(nothing: Sequence[float], gold: Sequence[float]) -> dict[str, float]:
+    """Return the shares of questions that are answered from memory, and only with the gold, of the answer F1 of both.
+
+    >>> share_of_readers([1.0, 0.0, 0.4, 0.0], [1.0, 1.0, 0.6, 0.0])
+    {'from_memory': 0.25, 'with_gold': 0.5}
+    """
+    right = [(one >= RIGHT, other >= RIGHT) for one, other in zip(nothing, gold, strict=True)]
+    memory, read = sum(one for one, _ in right), sum(other and not one for one, other in right)
+    return {"from_memory": memory / len(right), "with_gold": read / len(right)}
 
 
 def _share(rows: Sequence[tuple[str, float]]) -> float:

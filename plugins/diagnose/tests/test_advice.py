@@ -24,7 +24,7 @@ TRAIN = Figures(
     needed=260,
 )
 
-READS = {"gain": 0.3, "low": 0.2, "high": 0.4, "gold": 0.5, "nothing": 0.2}
+READS = {"gain": 0.3, "low": 0.2, "high": 0.4, "gold": 0.5, "nothing": 0.2, "from_memory": 0.1, "with_gold": 0.4}
 PAID = {"last_run": {"gain": 0.1, "low": 0.05, "high": 0.2}}
 
 
@@ -44,6 +44,11 @@ def test_a_rule_speaks_where_its_figures_are_so_and_there_is_always_advice() -> 
         ({"by_share": True}, "the pool holds 35.0 % of the gold beyond", "questions the pool"),
         ({"by_share": True, "all_gold": {30: 0.5, 60: 0.6}}, "60.0 % of the gold is among the nearest", "all gold"),
         ({"reader": READS}, "answers tell what was found: the reader's answer F1 is 50.0 with", "better reader"),
+        (
+            {"reader": READS},
+            "it answers 10.0 % of the questions from memory and 40.0 % only with the gold",
+            "better reader",
+        ),
         ({"reader": READS | {"high": 0.19}}, "take a better reader, or reward recall of gold", "answers tell"),
         ({}, "train: grpo", "reader"),
         ({"ambiguous_share": 0.01}, "do not train", "read the history"),
