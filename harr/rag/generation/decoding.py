@@ -91,7 +91,8 @@ class StopRows(StoppingCriteria):
     """A stopping criterion: a row is done when its new text holds one of its stop strings, or has its length.
 
     It ends a batch of many rows when half of them have ended: the others continue with rows of other batches, so that
-    no finished row is computed on while it waits for its neighbours.
+    no finished row is computed on while it waits for its neighbours. They are read again there, so that is done only
+    where they may yet write more than they have read.
 
     Args:
         texts: of the model's tokenizer.
@@ -137,6 +138,7 @@ class StopRows(StoppingCriteria):
         for row, count in enumerate(self._written):
             self.done[row] = self.done[row] or count + new >= self._max_tokens
         ended_count = sum(done or has_ended for done, has_ended in zip(self.done, self._ended, strict=True))
-        if len(last) >= MANY_ROWS and 2 * ended_count >= len(last):
+        to_come = self._max_tokens - min(self._written) - new
+        if len(last) >= MANY_ROWS and 2 * ended_count >= len(last) and to_come > self._width:
             return torch.ones(len(last), dtype=torch.bool, device=input_ids.device)
         return torch.tensor(self.done, device=input_ids.device)

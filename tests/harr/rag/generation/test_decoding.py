@@ -5,7 +5,7 @@ import torch
 from tokenizers import ByteLevelBPETokenizer
 from transformers import PreTrainedTokenizerFast
 
-from harr.rag.generation.decoding import Draw, StopRows, TokenTexts
+from harr.rag.generation.decoding import MANY_ROWS, Draw, StopRows, TokenTexts
 
 
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
@@ -42,3 +42,13 @@ def test_a_stop_string_is_found_at_the_token_that_completes_it(stop: str) -> Non
     for size in range(1, len(ids) + 1):
         never, done, without = criterion(torch.tensor([ids[:size]] * 3), None).tolist()
         assert done == (stop in tokenizer.decode(ids[:size])) and not never and not without
+
+
+@pytest.mark.parametrize(("width", "ends"), [(1, True), (9, False)])
+def test_a_batch_of_which_half_has_ended_ends_where_rows_may_write_more_than_they_read(width: int, ends: bool) -> None:
+    tokenizer = bytewise("a search")
+    end = tokenizer("z")["input_ids"][0]
+    criterion = StopRows(TokenTexts(tokenizer), width, [()] * MANY_ROWS, max_tokens=10, ends={end})
+    ids_BT = torch.full((MANY_ROWS, width + 1), end)
+    ids_BT[: MANY_ROWS // 2, -1] = tokenizer("a")["input_ids"][0]
+    assert criterion(ids_BT, None).tolist() == [ends] * MANY_ROWS
