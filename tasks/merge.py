@@ -93,7 +93,7 @@ def loading_facts(
     ``retriever`` is that section, ``encoder`` what reads ``states`` in the shape of its section, with its prompts
     written out; with ``statuses`` a finished hop says FOUND or not.
     """
-    single = getattr(params.pipeline, "picks", 0) == 1
+    reads_untrained_hops = arm.trained and arm.reads_history and getattr(params.pipeline, "picks", 0) == 1
     elsewhere = {"encoder", "function", "settings"} | ({"weights"} if params.retriever.fusion == "rrf" else set())
     prompts = {prompt: getattr(encoder, prompt) for prompt in ("query_prompt", "plain_prompt", "passage_prompt")}
     return {
@@ -107,7 +107,7 @@ def loading_facts(
         "pipeline": params.pipeline.name,
         **(
             {"trained_on": "single searches: it reads earlier ones, which no training showed it"}
-            if single and arm.trained
+            if reads_untrained_hops
             else {}
         ),
         "statuses": params.pipeline.tells_status,

@@ -59,10 +59,11 @@ class Ask:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The passages, or the vector of a text; ``version``: of the model; ``reads``: the fields of its states, empty
-    where it writes none."""
+    where it writes none; ``trained_on``: what its training lacked, from harr.json."""
 
     version: str
     reads: str = ""
+    trained_on: str = ""
     found: Retrieval | None = None
     vector: tuple[float, ...] = ()
 
@@ -75,6 +76,7 @@ class Serving:
     policy: Retriever
     frozen: Callable[[], DensePolicy]
     statuses: bool
+    trained_on: str
     version: str
     folder: Path
     since: float
@@ -168,7 +170,7 @@ class Searcher:
             for model in {ask.model for ask in asks}:
                 policy = now.policy if model in TRAINED else now.frozen()
                 own = policy if isinstance(policy, DensePolicy) else None
-                version = now.version if model in TRAINED else BASE
+                version, trained_on = (now.version, now.trained_on) if model in TRAINED else (BASE, "")
                 fields = reads(own.style, own.history) if own else ""
                 positions = [at for at, ask in enumerate(asks) if ask.model == model]
                 searches = [(at, ask.wanted) for at in positions if isinstance((ask := asks[at]).wanted, Search)]
@@ -178,7 +180,7 @@ class Searcher:
                     chosen_by = replace(draws, sampling=self._draws, keep=self._keep) if draws else policy
                     retrievals = chosen_by.retrieve([item for _, item in searches])
                     for (at, _), item in zip(searches, retrievals, strict=True):
-                        answers[at] = Answer(version, fields, found=item)
+                        answers[at] = Answer(version, fields, trained_on, found=item)
                 if texts:
                     inputs, dense = [text for _, text in texts], own or now.frozen()
                     vectors = dense.encode(inputs) if model in TRAINED else self._documents(dense, inputs)
@@ -223,7 +225,8 @@ class Searcher:
         policy = open_retriever(facts, section, place, corpus, self.project, self._cast)
         policy.retrieve([Search(Question("", "warm"), "warm")])
         frozen = cache(partial(self._frozen, facts, section, place, corpus))
-        return Serving(corpus, policy, frozen, facts["statuses"], version, place, time.time())
+        trained_on = facts.get("trained_on", "")
+        return Serving(corpus, policy, frozen, facts["statuses"], trained_on, version, place, time.time())
 
     def _cast(self, encoder: Encoder) -> Encoder:
         if self._dtype == "auto":

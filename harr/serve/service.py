@@ -70,6 +70,8 @@ class RetrieverService:
             "model": body.model,
             "version": answer.version,
         }
+        if search.hops and answer.trained_on:
+            response["trained_on"] = answer.trained_on
         name = self._log_search(self.log, search, answer, retrieval) if self.log else ""
         for observer in self.observers.values():
             observer.answered(Answered(name, body, answer.version, retrieval))

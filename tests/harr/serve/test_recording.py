@@ -25,7 +25,7 @@ def client(policy: DensePolicy, recording: Recording | None) -> TestClient:
     searcher = Searcher(Path(), explore_after=recording.explore_after if recording else 0)
     corpus = cast(Corpus, SimpleNamespace(passages=policy.passages, index=policy.index, vectors=policy.vectors))
     greedy = replace(policy, sampling=None)
-    searcher.serving = Serving(corpus, greedy, lambda: greedy, False, "7", Path(), 0.0)
+    searcher.serving = Serving(corpus, greedy, lambda: greedy, False, "", "7", Path(), 0.0)
     service = RetrieverService(searcher, Follower("x", Path(), Path(), searcher.load), room=100, recording=recording)
     return TestClient(application(service), base_url="http://127.0.0.1")
 

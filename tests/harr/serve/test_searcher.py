@@ -1,21 +1,26 @@
 """A corpus that the stages made anew is opened with the next load, and what is half made is left alone."""
 
+import asyncio
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from encyclopaedia import encyclopaedia
 from indexed import index_world
 
-from harr.arms import ARMS
+from harr.arms import ARMS, TRAINED
 from harr.builders.players import open_players
 from harr.datasets.download import download
 from harr.errors import IndexMismatch, ModelError
 from harr.io.files import read_json
 from harr.params import Params
 from harr.params.download import FunctionDatasetParams
+from harr.serve.bodies import SearchBody
+from harr.serve.follower import Follower
 from harr.serve.searcher import Ask, Searcher
+from harr.serve.service import RetrieverService
 from harr.types import Question, Search
 from tasks.merge import export_arm
 from tasks.paths import CORPUS, PLACES, QUESTIONS, RETRIEVER, WORK
@@ -82,6 +87,32 @@ def test_an_arm_that_searches_words_draws_nothing_and_leaves_vectors_to_the_base
     searcher.load(RETRIEVER, "1")
     assert searcher.answer([Ask("explored", search)])[0].found.logprob is not None
     searcher.close()
+
+
+def test_hops_that_no_training_had_are_named_in_the_answer_and_in_the_card(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shutil.copytree(project, tmp_path / "project"))
+    own = yaml.safe_load(Path("params.yaml").read_text())
+    own |= {"pipeline": {"name": "pick", "picks": 1}, "generator": {"kind": "none"}, "reward": {"terms": {"mrr": 1.0}}}
+    Path("params.yaml").write_text(yaml.safe_dump(own))
+    export_arm(Params.load(), TRAINED, Path("single"))
+    note = "single searches: it reads earlier ones, which no training showed it"
+    assert f"| trained_on | {note} |" in Path("single/README.md").read_text()
+    searcher = Searcher(Path(), "float32")
+    service = RetrieverService(searcher, Follower("x", Path(), Path(), searcher.load), room=10)
+    hop = {"query": "Who founded Acme?", "answer": "Ada Brown"}
+    bodies = [{"query": "Where?", "hops": [hop]}, {"query": "Where?"}]
+    bodies.append(bodies[0] | {"model": "frozen"})
+
+    async def notes() -> list[str | None]:
+        return [(await service.search(SearchBody.model_validate(body))).get("trained_on") for body in bodies]
+
+    searcher.load(Path("single"), "1")
+    assert asyncio.run(notes()) == [note, None, None]
+    searcher.load(RETRIEVER, "2")
+    assert asyncio.run(notes()) == [None, None, None], "it was trained on hops"
+    service.close()
 
 
 @pytest.mark.parametrize("arm", ["bm25", "hybrid"])
