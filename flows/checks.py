@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from flows.doctor.finding import Finding, fail, ok, warn
+from harr.characters import statable_answers, states_answer
 from harr.datasets.preview import Data
 from harr.index.kinds import memory_bytes
 from harr.params import Params
 from harr.params.pipeline import PipelineFacts
 from harr.params.reward import OF_ANSWERS, OF_GOLD
-from harr.rag.scoring.text import statable_answers, states_answer
 from harr.types import Question
 from tasks.runtime.limits import Sizes, format_bytes, written
 from tasks.runtime.memory import WORDS, estimate_memory, gpu_shortage, shape_of

@@ -6,7 +6,7 @@ compared, and in pairs of neighbouring signs where words are searched for (as Lu
 
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from unicodedata import normalize
 
@@ -92,3 +92,24 @@ def normalise(text: str) -> str:
         words = (_PUNCTUATION.sub("", word) if _NOT_ENGLISH.search(word) else word for word in text.split())
         text = _SIGNS.sub(r" \g<0> ", " ".join(words))
     return " ".join(_ARTICLES.sub(" ", text).split())
+
+
+def states_answer(text: str, golds: Sequence[str]) -> bool:
+    """Return whether a text holds a gold answer as whole words, which DPR takes as evidence (arXiv 2004.04906).
+
+    Answers that are yes, no, or empty after normalisation do not count.
+
+    >>> states_answer("Born in the city of Bath.", ["Bath"]), states_answer("Bathsheba", ["Bath"])
+    (True, False)
+    """
+    words = f" {normalise(text)} "
+    return any(f" {gold} " in words for gold in statable_answers(golds))
+
+
+def statable_answers(golds: Sequence[str]) -> list[str]:
+    """Return the normalised answers that a text can state: those that are neither empty nor yes or no.
+
+    >>> statable_answers(["The Baths", "Yes", "a"])
+    ['baths']
+    """
+    return [gold for gold in map(normalise, golds) if gold not in ("", "yes", "no")]

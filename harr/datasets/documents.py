@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from harr.characters import states_answer
 from harr.datasets.chunks import Spans, chunks
 from harr.datasets.local import read_own_questions
 from harr.datasets.markup import KINDS, Part, read_parts
@@ -26,7 +27,8 @@ def documents(params: JsonlParams, section: DocumentsParams) -> Source:
     A passage stands under one heading; its title is the path of headings to it. Its id is ``<path>#<hash of its
     text>``: it stays where other parts of the document change, and a passage that is changed has another one, so that
     no question keeps a gold passage that says something else. A question may name ``<path>`` or ``<path>#<heading>`` in
-    place of ids, which are then those of all passages there: passages are read before questions. A file that cannot be read is left out and named.
+    place of ids, since passages are read before questions: gold are the passages there that state its answer, or all.
+    A file that cannot be read is left out and named.
 
     Raises:
         CorpusError: the folder is missing, or no file in it can be read; or a file of questions is missing.
@@ -34,15 +36,20 @@ def documents(params: JsonlParams, section: DocumentsParams) -> Source:
     """
     figures: dict[str, float] = {}
     left_out: list[str] = []
-    places: dict[str, list[str]] = defaultdict(list)
+    places: dict[str, list[Passage]] = defaultdict(list)
     train, validation, test = read_own_questions(params)
 
     def passages() -> Iterator[Passage]:
         for passage in _passages(section, left_out, figures):
             name, heading = passage.id.rpartition("#")[0], passage.title.rpartition(BETWEEN)[2]
-            places[name].append(passage.id)
-            places[f"{name}#{heading}"].append(passage.id)
+            places[name].append(passage)
+            places[f"{name}#{heading}"].append(passage)
             yield passage
+
+    def find_gold(place: str, answers: Sequence[str]) -> list[str]:
+        there = places.get(place, ())
+        stating = [passage for passage in there if states_answer(passage.text, answers)]
+        return [passage.id for passage in stating or there] or [place]
 
     def require_files(questions: Iterable[Question], split: str, files: Sequence[str]) -> Iterator[Question]:
         for file in files:
@@ -51,7 +58,7 @@ def documents(params: JsonlParams, section: DocumentsParams) -> Source:
                     f"download.{split}: {file} is missing; write questions with `harr questions`, or name your own"
                 )
         for question in questions:
-            gold = (pid for place in question.gold_ids for pid in places.get(place, (place,)))
+            gold = (pid for place in question.gold_ids for pid in find_gold(place, question.answers))
             yield question if question.grades else replace(question, gold_ids=tuple(dict.fromkeys(gold)))
 
     return Source(

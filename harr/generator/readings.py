@@ -9,10 +9,10 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harr.characters import states_answer
 from harr.corpus.passages import Passages
 from harr.errors import CorpusError
 from harr.rag.pipelines.pick import reading_request
-from harr.rag.scoring.text import states_answer
 from harr.types import Passage, Question
 
 UNKNOWN = "unknown"

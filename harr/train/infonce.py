@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from harr.characters import statable_answers, states_answer
 from harr.compute import distributed
 from harr.corpus.passages import Passages
 from harr.errors import CorpusError
 from harr.params.train import InfoNCEParams, PolicyParams
 from harr.rag.policies.dense import unique
 from harr.rag.retrieval.hybrid import pad
-from harr.rag.scoring.text import statable_answers, states_answer
 from harr.rag.setup import Setup
 from harr.train.batch import StateFeatures, StepRollouts, features_by_state, play_step, shares
 from harr.train.learner import Learner

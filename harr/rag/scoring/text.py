@@ -41,27 +41,6 @@ def substring_match(answer: str, golds: Sequence[str]) -> float:
     return float(any(gold in normalised or normalised in gold for gold in gold_texts))
 
 
-def states_answer(text: str, golds: Sequence[str]) -> bool:
-    """Return whether a text holds a gold answer as whole words, which DPR takes as evidence (arXiv 2004.04906).
-
-    Answers that are yes, no, or empty after normalisation do not count.
-
-    >>> states_answer("Born in the city of Bath.", ["Bath"]), states_answer("Bathsheba", ["Bath"])
-    (True, False)
-    """
-    words = f" {normalise(text)} "
-    return any(f" {gold} " in words for gold in statable_answers(golds))
-
-
-def statable_answers(golds: Sequence[str]) -> list[str]:
-    """Return the normalised answers that a text can state: those that are neither empty nor yes or no.
-
-    >>> statable_answers(["The Baths", "Yes", "a"])
-    ['baths']
-    """
-    return [gold for gold in map(normalise, golds) if gold not in ("", "yes", "no")]
-
-
 def rouge_l(answer: str, golds: Sequence[str]) -> float:
     """Return ROUGE-L: F of the longest common subsequence of words, the best over ``golds`` (Lin 2004).
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from harr.characters import states_answer
 from harr.evaluate.play import Game
 from harr.evaluate.summary import contrast
 from harr.rag.scoring.terms import answer_f1
-from harr.rag.scoring.text import states_answer
 from harr.types import Episode, Passage, Question, Retrieval, Search
 
 SAMPLE = 50

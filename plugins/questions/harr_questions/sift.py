@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harr.characters import normalise
+from harr.characters import normalise, states_answer
 from harr.io.files import fingerprint
-from harr.rag.scoring.text import states_answer, token_f1
+from harr.rag.scoring.text import token_f1
 from harr.types import Passage
 
 LONGEST_ANSWER = 12

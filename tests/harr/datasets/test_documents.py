@@ -196,10 +196,13 @@ def test_questions_written_by_hand_name_a_document_or_a_heading(
     ids = {title: pid for pid, title in listed}
     assert list(ids) == ["A", "A > B", "C"], "before there is any file of questions"
     asked = [("q1", ["a.md"]), ("q2", ["a.md#B", "b.md"]), ("q3", [ids["C"]]), ("q4", ["a.md#Nothing"])]
-    write_rows("train.jsonl", [{"id": q, "question": f"Who {q}?", "supporting": gold} for q, gold in asked])
+    rows = [{"id": q, "question": f"Who {q}?", "supporting": gold} for q, gold in asked]
+    rows.append({"id": "q5", "question": "Who q5?", "answer": "Bob", "supporting": ["a.md", "b.md"]})
+    write_rows("train.jsonl", rows)
     load()
     gold = {question.id: question.gold_ids for question in questions("train")}
-    assert gold == {"q1": (ids["A"], ids["A > B"]), "q2": (ids["A > B"], ids["C"]), "q3": (ids["C"],)}
+    both = (ids["A > B"], ids["C"])
+    assert gold == {"q1": (ids["A"], ids["A > B"]), "q2": both, "q3": (ids["C"],), "q5": both}, "where Bob is named"
     assert "left out 1 train questions with a gold passage that is not in the corpus (first: 'q4')" in (
         capsys.readouterr().out
     )

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from indexed import write_vectors
 
+from harr.characters import states_answer
 from harr.corpus.passages import Passages, write_passages
 from harr.index.build import build_index
 from harr.index.full_text import prepare_text
 from harr.index.passage_index import PassageIndex
 from harr.index.words import WordIndex, build_words, words_of
 from harr.params.index import IndexParams
-from harr.rag.scoring.text import exact_match, states_answer, token_f1
+from harr.rag.scoring.text import exact_match, token_f1
 from harr.types import Passage
 
 CORPORA = {  # a passage and a question, each with a place for a name; names; an answer as a model writes it
