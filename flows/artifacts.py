@@ -12,7 +12,8 @@ from prefect.runtime import flow_run
 
 from harr.errors import bare
 from harr.params import Params
-from tasks.paths import CHECKS, METRICS, REPORT
+from tasks.expectations.process import data_docs, words_of
+from tasks.paths import METRICS, REPORT
 
 
 def with_progress(stages: Sequence[str]) -> Iterator[str]:
@@ -38,7 +39,8 @@ def show_results(params: Params, servers: Mapping[str, str], home: Path, verdict
     """
     if flow_run.id:
         parts = [_verdict(verdict) if verdict else "", _arms(), _links(params, servers, home)]
-        create_markdown_artifact("\n\n".join(part for part in parts if part), key="results")
+        said = verdict.partition("\n")[0] or "what the arms reached, and where to look"
+        create_markdown_artifact("\n\n".join(part for part in parts if part), key="results", description=said)
 
 
 def _verdict(text: str) -> str:
@@ -60,8 +62,7 @@ def _arms() -> str:
 def _links(params: Params, servers: Mapping[str, str], home: Path) -> str:
     """Return links to the pages, if `harr up` serves them (else where they lie), and to the run in MLflow."""
     pages = {"Report": REPORT} if REPORT.exists() else {}
-    for suite in sorted(CHECKS.glob("*")):
-        pages[f"Checks of {suite.name}"] = max(suite.glob("**/*.html"), default=suite)
+    pages |= {f"Checks of {words_of(suite)}": Path(page) for suite, page in data_docs().items()}
     lines = [_link(name, page.resolve(), servers.get("Pages", ""), home) for name, page in pages.items()]
     with contextlib.suppress(OSError, LookupError):
         lines.insert(0, f"- [Run in MLflow]({_mlflow_page(params, params.tracking.uri or servers.get('MLflow', ''))})")

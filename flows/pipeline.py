@@ -42,9 +42,19 @@ def bring_up_to_date(stage: str, place: Path, pool: str = "") -> None:
     reproduce([stage], place, str(flow_run.id), print)
 
 
-@flow(name="pipeline", flow_run_name="pipeline ({recipe})", log_prints=True)
-def pipeline(recipe: Recipe = AS_IT_STANDS, promote: bool = False, agents: dict[Stage, str] | None = None) -> None:
+def name_run() -> str:
+    """Return the name of a run as the form had it, with its recipe, which is there already where a run is tried again."""
+    name, recipe = flow_run.name, f" ({flow_run.parameters['recipe']})"
+    return f"{name.removesuffix(recipe)}{recipe}"
+
+
+@flow(name="pipeline", flow_run_name=name_run, log_prints=True)
+def pipeline(
+    recipe: Recipe = AS_IT_STANDS, promote: bool = False, agents: dict[Stage, str] | None = None
+) -> State[str] | None:
     """Bring every stage up to date, in DVC's order.
+
+    A run that leaves the champion as it is has not failed: its state is Kept, and says why.
 
     Args:
         recipe: a file of recipes/, which runs in a folder of its own (.harr/runs); or this folder's params.yaml.
@@ -54,7 +64,9 @@ def pipeline(recipe: Recipe = AS_IT_STANDS, promote: bool = False, agents: dict[
     with workspace(recipe) as place:
         for stage in with_progress(run.stages()):
             bring_up_to_date(stage, place, (agents or {}).get(stage, ""))
-        _show(place, run.finish(place, promote=promote))
+        moved, verdict = run.finish(place, promote=promote)
+        _show(place, verdict)
+    return _kept(verdict) if verdict and not moved else None
 
 
 @flow(name="stage", flow_run_name="{stage} ({recipe})", log_prints=True)
@@ -88,9 +100,13 @@ def promotion(
     """
     moved, message = run.promote(recipe, back=back, again=again, to=to)
     if not moved:
-        return Completed(name="Kept", message=f"kept: {message}", data=message)
+        return _kept(f"kept: {message}")
     print(message)
     return None
+
+
+def _kept(verdict: str) -> State[str]:
+    return Completed(name="Kept", message=verdict, data=verdict)
 
 
 def _show(place: Path, verdict: str = "") -> None:

@@ -40,21 +40,21 @@ def run_recipe(recipe: str, promote: bool, again: bool = False) -> None:
             print(end_of_run(params))
 
 
-def finish(place: Path, *, promote: bool) -> str:
-    """See that the alias candidate names the model in models/, and promote it if asked to; returns what the gate says.
+def finish(place: Path, *, promote: bool) -> tuple[bool, str]:
+    """See that the alias candidate names the model in models/, and promote it if asked to.
 
-    A refusal is an answer, not a failure.
+    A refusal is an answer, not a failure. Returns whether the champion moved, and what the gate says.
     """
     from tasks.registry.promote import outcome_of
 
     keep_candidate(place)
     if not promote:
-        return ""
+        return False, ""
     with enter_folder(place):
         moved, message = outcome_of("promote", Params.load())
     verdict = message if moved else f"kept: {message}"
     print(verdict)
-    return verdict
+    return moved, verdict
 
 
 def keep_candidate(place: Path) -> None:

@@ -7,7 +7,7 @@ from harr.params import Params
 from tasks.common import read_vectors_manifest
 from tasks.evaluation_outputs import AGAIN, PLAYS, summary_here
 from tasks.evaluation_record import corpus_facts, describe_corpus
-from tasks.expectations.process import data_docs
+from tasks.expectations.process import data_docs, words_of
 from tasks.filter_outputs import statistics_rows, write_preferences_page
 from tasks.paths import EVALUATION, METRICS, OCCLUSION, PLOTS, REPORT, STATS
 from tasks.runtime.stage import main
@@ -55,7 +55,7 @@ def draw_report(params: Params) -> dict[str, float]:
 def _links(params: Params) -> dict[str, str]:
     """Return the names and addresses of the other pages."""
     links = {"Preferences between queries": write_preferences_page().name} if params.train.prefers else {}
-    return links | {f"Checks of {suite}": f"../{page}" for suite, page in data_docs().items()}
+    return links | {f"Checks of {words_of(suite)}": f"../{page}" for suite, page in data_docs().items()}
 
 
 def _describe_groups() -> dict[str, str]:

@@ -67,8 +67,10 @@
     return make("section", { class: "play" }, head, items.length ? make("ol", {}, ...items) : make("p", { class: "soft" }, "never searched"),
       text(answer) === null ? null : make("p", { class: "said" }, make("span", { class: "soft" }, "answer: "), make("b", {}, text(answer) || "none")));
   };
+  const titles = Object.fromEntries(data.passages.map(([id, title]) => [id, title]));
+  const answers = data.questions.some((one) => one.gold.length), golds = answers ? "gold answer" : "gold passages";
+  const named = (one) => one.ids.slice(0, 3).map((id) => titles[id] || id).concat(one.ids.length > 3 ? "…" : []);
   const opened = (question) => {
-    const titles = Object.fromEntries(data.passages.map(([id, title]) => [id, title]));
     const gold = question.ids.map((id) => (titles[id] ? `${titles[id]} (${id})` : id));
     return make("tr", { class: "opened" }, make("td", { colspan: 5, class: "whole" },
       gold.length ? make("p", { class: "goldlist" }, make("span", { class: "soft" }, "gold passages: "), gold.join(", ")) : null,
@@ -92,7 +94,7 @@
     count,
     make("table", { id: "q-table", class: "cards" },
       make("caption", {}, `${data.metric} of every question${data.share ? ", in percent" : ""}. Open one to read both arms side by side.`),
-      make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "question"), make("th", { scope: "col" }, "gold answer"),
+      make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "question"), make("th", { scope: "col" }, golds),
         heads.a, heads.b, make("th", { scope: "col" }, "change"))), body),
     make("div", { class: "pager" }, back, where, next));
 
@@ -117,7 +119,7 @@
         make("th", { scope: "row" }, make("button", { type: "button", class: "question", "aria-expanded": String(here),
           on: { click: () => { set({ open: here ? "" : one.id }); focus(one.id); } } }, one.text),
         make("small", {}, [one.id, one.kind].filter(Boolean).join(" · "))),
-        make("td", { "data-label": "gold answer" }, one.gold.join(" / ") || "–"),
+        make("td", { "data-label": golds }, (answers ? one.gold : named(one)).join(" / ") || "–"),
         make("td", { class: "number", "data-label": state.a }, number(score(one, state.a))),
         make("td", { class: "number", "data-label": state.b }, number(score(one, state.b))),
         make("td", { "data-label": "change", class: moved > 0 ? "up" : moved < 0 ? "down" : "" }, number(moved, true)));

@@ -63,7 +63,7 @@ def write_report(
         "page.html.j2",
         **_style_and_script(),
         lead=_describe_lead(summary, lead, arms),
-        what="a language model" if ARMS.get(baseline, Arm("")).learner == "language_model" else "a retriever",
+        what="A language model" if ARMS.get(baseline, Arm("")).learner == "language_model" else "A retriever",
         reward=reward_gain(summary),
         metric=label(lead),
         once=len(_seeds(summary, lead)) < 2,

@@ -78,3 +78,12 @@ def data_docs() -> dict[str, str]:
         for folder in sorted(CHECKS.glob("*"))
         if any(folder.rglob("*.html"))
     }
+
+
+def words_of(suite: str) -> str:
+    """Return the name of a suite for people: what it checks.
+
+    >>> words_of("all_kept"), words_of("corpus")
+    ('kept questions', 'corpus')
+    """
+    return "kept questions" if suite in ("all_kept", "filtered") else suite

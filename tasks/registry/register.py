@@ -148,7 +148,8 @@ def _make(
         done_once(run.client.create_registered_model, name, description=DESCRIPTIONS[kind])
     environment = hashlib.sha256(installed.encode()).hexdigest()
     source = f"{run.client.get_run(run.run_id).info.artifact_uri}/{kind}"
-    all_tags = {**facts, "environment": environment, **figure_tags(summary, facts.get("arm", TRAINED))}
+    arm = facts.get("arm", TRAINED)  # first, since MLflow's table of versions shows the first tags
+    all_tags = {"arm": arm, **figure_tags(summary, arm), **facts, "environment": environment}
     version = run.client.create_model_version(name, source, run_id=run.run_id, tags=all_tags, await_creation_for=0)
     what = f"By harr {__version__}: a {'retriever' if kind == 'retriever' else 'language model'}. "
     what += purpose(plain_facts(read_json(folder / "harr.json"))) if kind == "retriever" else ""

@@ -131,8 +131,8 @@ def _make(client: Any, experiment: str, report: Report) -> Any:
     if parents and report.status == "RUNNING":
         client.update_run(parents[0].info.run_id, status="RUNNING")
     if not parents:
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(report.begun / 1000))
-        name = f"pipeline ({report.recipe}) {when}"
+        when = time.strftime("%m-%d %H:%M", time.localtime(report.begun / 1000))
+        name = f"{when} {report.recipe}"  # MLflow cuts names after some 20 characters
         tags = {"harr.execution": report.execution, "mlflow.runName": name, **report.revisions}
         parents = [client.create_run(experiment, start_time=report.begun, tags=tags)]
         _log_params(client, parents[0], report.params)
@@ -181,18 +181,19 @@ def _writes(client: Any, run: Any, report: Report) -> Iterator[tuple[str, Callab
     """Yield what is to be sent, with a name for each."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, RunTag
 
-    key = run.info.run_id
+    key, parent = run.info.run_id, run.data.tags["mlflow.parentRunId"]
     yield "figures", partial(send_points, client, key, report.points)
     if report.headline:
         points = [Metric(name, value, report.begun, 0) for name, value in report.headline.items()]
-        tags, parent = [RunTag(NOTE, report.note)], run.data.tags["mlflow.parentRunId"]
+        tags = [RunTag(NOTE, report.note)]
         yield "headline", partial(client.log_batch, parent, metrics=points, tags=tags)
     if report.tags:
         yield "tags", partial(client.log_batch, key, tags=[RunTag(*tag) for tag in report.tags.items()])
     for name, digest, path, context in report.datasets:
         data = Dataset(name=name, digest=digest, source_type="local", source=json.dumps({"uri": path}))
         source = DatasetInput(data, [InputTag("mlflow.data.context", context)])
-        yield f"data set {name}", partial(client.log_inputs, key, [source])
+        for reader in (key, parent):
+            yield f"data set {name}", partial(client.log_inputs, reader, [source])
     for path, folder, digest in report.artifacts:
         yield "artifact", partial(_upload, client, key, Path(path), folder, digest)
     if report.traces:

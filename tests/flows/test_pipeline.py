@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -14,7 +15,7 @@ import yaml
 from servers import until
 
 from flows.artifacts import _links
-from flows.pipeline import one_stage, promotion
+from flows.pipeline import name_run, one_stage, pipeline, promotion
 from flows.reproduce import StageFailed, reproduce
 from flows.run import run_promotion, run_recipe
 from flows.workspace import workspace as prepare
@@ -100,10 +101,20 @@ def test_a_promotion_that_keeps_the_champion_is_complete(
     monkeypatch.setattr(gate, lambda *_, **more: (True, "promoted: version 2"))
     assert promotion.fn() is None and "promoted: version 2" in capsys.readouterr().out
     monkeypatch.setattr(gate, lambda what, params, **more: (False, f"no {what}"))
-    state = promotion.fn()
-    assert state and state.is_completed() and (state.name, state.message) == ("Kept", "kept: no promote")
+    for name, instead in (("stages", list), ("keep_candidate", print)):
+        monkeypatch.setattr(f"flows.run.{name}", instead)
+    for state in (promotion.fn(), pipeline.fn(promote=True)):
+        assert state and state.is_completed() and (state.name, state.message) == ("Kept", "kept: no promote")
+    assert pipeline.fn() is None
     with pytest.raises(PromotionRefused, match="no rollback"):
         run_promotion("params.yaml", back=True)
+
+
+def test_a_run_keeps_the_name_that_the_form_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("rate 2e-4", "rate 2e-4 (smoke)"):  # the second time after a try that failed
+        run = SimpleNamespace(name=name, parameters={"recipe": "smoke"})
+        monkeypatch.setattr("flows.pipeline.flow_run", run)
+        assert name_run() == "rate 2e-4 (smoke)"
 
 
 @pytest.mark.fault(31)

@@ -117,6 +117,14 @@ def test_a_question_opens_with_two_arms_side_by_side(page: Path) -> None:
     assert "gold passages: " in text and "gold60b" in text
 
 
+def test_questions_without_answers_show_the_titles_of_their_gold(page: Path, tmp_path: Path) -> None:
+    questions = re.sub(r'"gold":\["Ada"\]', '"gold":[]', page.read_text(encoding="utf-8"))
+    (tmp_path / "retrieval.html").write_text(questions, encoding="utf-8")
+    text = dom(tmp_path / "retrieval.html", "#q?find=number+7+").split('id="browser">')[1]
+    assert '<th scope="col">gold passages</th>' in text
+    assert re.findall(r'data-label="gold passages">(.*?)<', text)[0] == f"{'A' * 60} / gold7b"
+
+
 def test_texts_of_passages_stay_texts(page: Path) -> None:
     text = dom(page, "#q?open=q0")
     assert "<title>harr report: people</title>" in text and "<img" not in text

@@ -76,7 +76,7 @@ def words(text: str) -> str:
 def test_the_first_sentence_states_the_gain_its_interval_n_and_seed(plain: str) -> None:
     text = words(plain)
     assert "Training beats frozen, the best arm without training: answer F1 90.0 % against 10.0 %, +80.0 [+" in text
-    assert "What was trained a retriever, by grpo; steps 4 On what people, pipeline unknown; tested on 30" in text
+    assert "What was trained A retriever, by grpo; steps 4 On what people, pipeline unknown; tested on 30" in text
     assert "24 better , 0 worse , 6 the same with trained than with frozen" in text
     assert "n = 30 test questions, p = 0.01;" in text  # 2 of 201
     assert "Intervals are over 2 seeds and all questions." in text and "of trained 2: 90.0 to 90.0 %" in text

@@ -113,6 +113,8 @@ def test_a_version_says_its_figures_with_intervals_and_so_does_the_parent_run(
 ) -> None:
     merged(params, "one", monkeypatch)
     found = version(params)
+    figures = ["figure", "figure before training", "figure of the best simple arm"]
+    assert list(found.tags)[:4] == ["arm", *figures], "MLflow shows the first"
     assert found.tags["figure"].startswith("trained: answer F1 60.0 [") and found.tags["figure"].endswith(
         ", n 40, 1 run"
     )
