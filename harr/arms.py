@@ -70,8 +70,8 @@ class Arm:
 
     @property
     def can_be_served(self) -> bool:
-        """Return whether it searches a corpus without gold, a server, or code of another package."""
-        return not (self.ceiling or self.function or self.search in ("reranked", "nothing"))
+        """Return whether it searches a corpus without gold and without a server."""
+        return not (self.ceiling or self.search in ("reranked", "nothing"))
 
     @property
     def reads_words(self) -> bool:

@@ -285,6 +285,11 @@ class Retrieval:
     reached: frozenset[str] | None = field(default=None, compare=False)
     reached_by: Mapping[str, frozenset[str]] = field(default_factory=dict, compare=False)
 
+    @property
+    def scored(self) -> list[tuple[Passage, float | None]]:
+        """Return each passage with its score, None where the retriever has none of its own."""
+        return list(zip(self.passages, self.scores or [None] * len(self.passages), strict=True))
+
 
 @dataclass(frozen=True, slots=True)
 class Step:

@@ -103,6 +103,7 @@ def loading_facts(
         "search": arm.search,
         "query": arm.query,
         "history": arm.reads_history,
+        **({"function": arm.function, "settings": arm.settings} if arm.function else {}),
         "dataset": params.download.dataset,
         "pipeline": params.pipeline.name,
         **(
@@ -206,6 +207,7 @@ def version_tags(params: Params, folder: Path) -> dict[str, str]:
         "rules": json.dumps({**record["rules"], **thresholds}, sort_keys=True),
         "expectations": json.dumps(count_expectations(params, trained=facts.get("trained", True))),
         "arm": facts.get("arm", TRAINED),
+        "trained": str(facts.get("trained", True)),
         "params": fingerprint(params.model_dump(mode="json")),
         **revisions(),
     }

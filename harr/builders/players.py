@@ -15,7 +15,6 @@ from harr.builders.places import Places
 from harr.builders.retrievers import (
     arm_retriever,
     fixed_retriever,
-    function_retriever,
     open_corpus,
     reranked_retriever,
     retriever_function,
@@ -74,10 +73,7 @@ Make = Callable[[Contest, Arm, Path | None], Retriever]
 
 
 def _function(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
-    section = contest.section(arm)
-    parts = contest.base, contest.corpus, contest.candidates
-    base = fixed_retriever(section, section.search, *parts)
-    return function_retriever(arm.function, arm.settings, base, section, *parts)
+    return arm_retriever(arm, contest.section(arm), contest.base, contest.corpus, contest.candidates)
 
 
 def _bound(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:

@@ -90,6 +90,11 @@ def arm_retriever(
     ``encoder`` reads its queries or states, None where it reads words alone; ``trained`` is as in :func:`dense_policy`.
     """
     searcher: Retriever
+    if arm.function:
+        assert encoder
+        parts = section, encoder, corpus, candidates
+        base = fixed_retriever(section, section.search, encoder, corpus, candidates)
+        return function_retriever(arm.function, arm.settings, base, *parts)
     if arm.search:
         searcher = fixed_retriever(section, arm.search, encoder, corpus, candidates)
     else:

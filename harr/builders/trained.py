@@ -16,7 +16,7 @@ from typing import Any
 from harr.arms import Arm
 from harr.builders.encoder import trained_encoder
 from harr.builders.places import Places
-from harr.builders.retrievers import arm_retriever, open_corpus
+from harr.builders.retrievers import arm_retriever, open_corpus, retriever_function
 from harr.embed.encoder import Encoder
 from harr.errors import IndexMismatch, ModelError, ParamsError, one_line
 from harr.index.corpus import Corpus
@@ -60,6 +60,7 @@ class TrainedRetriever:
             IndexMismatch: the index is of another encoder.
             DamagedFile: a file changed since it was written.
             ServiceUnavailable: Milvus or MLflow does not answer.
+            ParamsError: it is a retriever of another package, which is not here.
         """
         project = Path(index if isinstance(index, str | Path) else ".").expanduser().resolve()
         registered = is_registered(folder)
@@ -228,12 +229,14 @@ def read_facts(folder: Path) -> tuple[dict[str, Any], RetrieverParams]:
 
 def arm_of(facts: Mapping[str, Any]) -> Arm:
     """Return the record of the arm that a folder is of, as far as it says how the arm searches."""
-    return Arm("", **{name: facts[name] for name in ("trained", "search", "query", "history")})
+    other = {name: facts[name] for name in ("function", "settings") if name in facts}
+    return Arm("", **{name: facts[name] for name in ("trained", "search", "query", "history")}, **other)
 
 
 def searches_words(facts: Mapping[str, Any], section: RetrieverParams) -> bool:
-    """Return whether a retriever asks the full-text index; ``facts`` and ``section`` are of :func:`read_facts`."""
-    return (facts["search"] or section.search) != "dense"
+    """Return whether a retriever asks the full-text index, as one of another package may; ``facts`` and ``section`` are
+    of :func:`read_facts`."""
+    return "function" in facts or (facts["search"] or section.search) != "dense"
 
 
 def open_retriever(
@@ -250,9 +253,12 @@ def open_retriever(
 
     Raises:
         IndexMismatch: another encoder embedded the passages.
+        ParamsError: it is of another package, which is not here.
     """
     _check_vectors(corpus, facts, folder, project)
     arm = arm_of(facts)
+    if arm.function:
+        retriever_function(arm.function, str(folder / "harr.json"))
     encoder = None
     if arm.reads_vectors:
         encoder = prepare(trained_encoder(EncoderParams(model=str(folder), **facts["encoder"]), folder))

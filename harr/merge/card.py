@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from huggingface_hub import ModelCardData
 
-from harr.arms import ARMS
+from harr.arms import ARMS, retriever_arm
 from harr.rag.policies.state import state_text
 from harr.types import Hop, Question, Search
 
@@ -176,7 +176,8 @@ def purpose(facts: Mapping[str, Any]) -> str:
     or two towers."""
     base = facts["base_model"]
     if not facts.get("trained", True):
-        return f"It is the arm {facts['arm']}, which {ARMS[facts['arm']].says}; nothing was trained."
+        arm = ARMS.get(facts["arm"]) or retriever_arm(facts["function"], {})
+        return f"It is the arm {facts['arm']}, which {arm.says}; nothing was trained."
     if "positions" not in facts:
         return (
             "`encode_query` reads states for an index that was built with the base encoder,\n"

@@ -94,7 +94,7 @@ class Params(Section):
 
     @property
     def proposals(self) -> list[str]:
-        """Return the arms that can be champion: those that search the corpus by what harr itself has, and no ceiling."""
+        """Return the arms that can be champion: those that search the corpus without a server, and no ceiling."""
         if self.language_model_learns or self.sources or self.train.positions:
             return ["trained"]
         return [name for name, arm in self.evaluate.arm_table.items() if arm.can_be_served]

@@ -114,10 +114,8 @@ def _describe_body(kind: Any) -> dict[str, Any]:
 
 def _hits(answer: Answer, scored: bool) -> list[dict[str, Any]]:
     assert answer.found is not None
-    documents = [document_of_passage(passage) for passage in answer.found.passages]
-    if not scored:
-        return documents
-    return [{"document": document, "score": s} for document, s in zip(documents, answer.found.scores, strict=True)]
+    hits = [(document_of_passage(passage), score) for passage, score in answer.found.scored]
+    return [{"document": document, "score": score} if scored else document for document, score in hits]
 
 
 def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

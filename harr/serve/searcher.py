@@ -139,7 +139,7 @@ class Searcher:
             raise ParamsError("no model is loaded yet")
         if searches_words(facts, section) and isinstance(now.corpus.index, VectorScan):
             raise ModelError(
-                f"{folder} searches by words ({facts['search'] or section.search}), and next to a model that searches "
+                f"{folder} searches by words ({facts.get('function') or facts['search'] or section.search}), and next to a model that searches "
                 "by vectors alone no words are open"
             )
         return self._serving(facts, section, place, now.corpus, version)

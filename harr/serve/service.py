@@ -63,9 +63,8 @@ class RetrieverService:
         assert retrieval is not None
         if retrieval.kept == len(retrieval.passages):
             retrieval = replace(retrieval, pool=(), logprob=None, kept=0)  # nothing was drawn
-        hits = zip(retrieval.passages, retrieval.scores, strict=True)
         response = {
-            "passages": [_passage(passage, score) for passage, score in hits],
+            "passages": [_passage(passage, score) for passage, score in retrieval.scored],
             "state": retrieval.state,
             "model": body.model,
             "version": answer.version,
@@ -128,6 +127,7 @@ class RetrieverService:
         return self.searcher.answer(asks)
 
 
-def _passage(passage: Passage, score: float) -> dict[str, Any]:
-    fields = {"id": passage.id, "title": passage.title, "text": passage.text, "score": round(score, 6)}
+def _passage(passage: Passage, score: float | None) -> dict[str, Any]:
+    rounded = None if score is None else round(score, 6)
+    fields = {"id": passage.id, "title": passage.title, "text": passage.text, "score": rounded}
     return fields | ({"source": passage.source} if passage.source else {})

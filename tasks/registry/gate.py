@@ -118,9 +118,9 @@ def arm_of(version: Any) -> str:
 
 
 def is_trained(version: Any) -> bool:
-    """Return whether the arm that a version is learnt; one of another package did."""
+    """Return whether the arm that a version is learnt; of one of another package its tag says so."""
     arm = arm_of(version)
-    return arm not in ARMS or ARMS[arm].trained
+    return ARMS[arm].trained if arm in ARMS else version.tags.get("trained") != "False"
 
 
 def rules_of(version: Any) -> dict[str, Any]:

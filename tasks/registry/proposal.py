@@ -122,7 +122,8 @@ def _is_to_be_played(params: Params, arm: str) -> bool:
 def _play_untrained(params: Params) -> None:
     """Play the arms of the table that need no training, where stage evaluate has not."""
     table = params.evaluate.arm_table
-    untrained = tuple(arm for arm in params.evaluate.arms if arm in params.proposals and not table[arm].trained)
+    trained = [name for name, arm in table.items() if arm.trained or name not in params.proposals]
+    untrained = tuple(arm for arm in params.evaluate.arms if getattr(arm, "name", arm) not in trained)
     own = params.model_copy(update={"evaluate": params.evaluate.model_copy(update={"arms": untrained})})
     rows, episodes = play_arms(own, draw_test_questions(params, QUESTIONS / "test.jsonl"), log_nothing, model=None)
     figures = {**summarise_arms(own, rows), **expect("evaluation", evaluation_frame(rows)), "corpus": corpus_facts()}

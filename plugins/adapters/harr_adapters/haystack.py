@@ -51,9 +51,7 @@ class HaystackRetriever:
         assert self._opened
         found = ask(self._opened, query, question, hops or (), self.top_k if top_k is None else top_k)
         documents = [
-            Document(
-                id=one.id, content=one.content, meta={"title": one.title, "source": one.source}, score=float(score)
-            )
-            for one, score in zip(found.passages, found.scores, strict=True)
+            Document(id=one.id, content=one.content, meta={"title": one.title, "source": one.source}, score=score)
+            for one, score in found.scored
         ]
         return {"documents": documents}

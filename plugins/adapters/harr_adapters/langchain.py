@@ -36,9 +36,9 @@ class LangChainRetriever(BaseRetriever):
             Document(
                 id=passage.id,
                 page_content=passage.content,
-                metadata={"id": passage.id, "title": passage.title, "source": passage.source, "score": float(score)},
+                metadata={"id": passage.id, "title": passage.title, "source": passage.source, "score": score},
             )
-            for passage, score in zip(found.passages, found.scores, strict=True)
+            for passage, score in found.scored
         ]
 
     async def _aget_relevant_documents(

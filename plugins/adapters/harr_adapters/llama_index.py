@@ -40,7 +40,7 @@ class LlamaIndexRetriever(BaseRetriever):
                     excluded_embed_metadata_keys=["title", "source"],
                     excluded_llm_metadata_keys=["title", "source"],
                 ),
-                score=float(score),
+                score=score,
             )
-            for passage, score in zip(found.passages, found.scores, strict=True)
+            for passage, score in found.scored
         ]

@@ -1,6 +1,8 @@
 """Any arm of the table can be champion: the best one, or another by name; without training, too."""
 
+import asyncio
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,12 +11,17 @@ import mlflow
 import pytest
 import yaml
 from projects import make_project, train_stand_in
+from stages import ROOT
 
 import harr
 from harr.builders.players import open_players
 from harr.errors import ParamsError, PromotionRefused
-from harr.io.files import read_json, read_jsonl, write_json
+from harr.io.files import read_json, read_jsonl, write_json, write_text
 from harr.params import Params
+from harr.serve.bodies import SearchBody
+from harr.serve.follower import Follower
+from harr.serve.searcher import Searcher
+from harr.serve.service import RetrieverService
 from harr.services.model_registry import CHAMPION
 from harr.types import Question, Search
 from tasks.evaluation_record import record_game
@@ -162,3 +169,37 @@ def test_an_arm_that_another_package_trains_is_exported_as_any_other(params: Par
     export_arm(own, "mine", Path("kept"))
     facts = read_json(Path("kept/harr.json"))
     assert (facts["arm"], facts["trained"]) == ("mine", True)
+
+
+def test_a_retriever_of_another_package_is_promoted_and_served_where_its_module_is(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = Path("package/own_retriever.py")
+    write_text(module, (ROOT / "examples/own_retriever.py").read_text())
+    monkeypatch.syspath_prepend(module.parent.resolve())
+    arm = {"name": "moved", "retriever": "own_retriever:Rocchio", "settings": {"weight": 0.5}}
+    settings: Any = yaml.safe_load(Path("params.yaml").read_text())
+    settings["evaluate"]["arms"] = ["frozen", arm, "trained"]
+    Path("params.yaml").write_text(yaml.safe_dump(settings))
+    own = asking(Params.load(), "moved")
+    assert promote(own, arm="moved").startswith(f"promoted: version 1 of {NAME} (moved) against no champion yet")
+    assert "It is the arm moved, which is the retriever own_retriever:Rocchio;" in version().description
+    search = Search(Question("", "Who?"), "Who founded the firm?")
+    with open_players(own, PLACES, [], candidates="corpus") as player:
+        [wanted] = player(own.evaluate.arm_table["moved"], None).retrieve([search])
+        assert wanted != player(own.evaluate.arm_table["frozen"], None).retrieve([search])[0]
+    with harr.Retriever.load(f"models:/{NAME}@champion", index=".") as retriever:
+        assert retriever.search([search]) == [wanted.passages]
+    [folder] = Path(".harr/registry").glob(f"{NAME}-1-*")
+    assert not list(folder.rglob("*.py")), "its name and settings, and no code"
+    searcher = Searcher(Path(), "float32")
+    service = RetrieverService(searcher, Follower("x", Path(), Path(), searcher.load), room=10)
+    searcher.load(folder, "1")
+    found = asyncio.run(service.search(SearchBody(question="Who?", query="Who founded the firm?")))["passages"]
+    assert [(one["id"], one["score"]) for one in found] == [(one.id, None) for one in wanted.passages]
+    module.unlink()
+    monkeypatch.delitem(sys.modules, "own_retriever")
+    with pytest.raises(ParamsError, match=r"/harr\.json: own_retriever:Rocchio cannot be imported \(.*PYTHONPATH\?$"):
+        searcher.load(folder, "2")
+    assert searcher.serving and searcher.serving.version == "1"
+    service.close()
