@@ -225,13 +225,6 @@ def figures_of(
         default=scores[best],
     )
     gain = contrast([rows[best]], [rows[dense]], resamples=resamples, seed=seed)[lead] if best != dense else {}
-    reader: dict[str, float] = {}
-    if all("answer_f1" in summary["arms"].get(name, {}) for name in READER):
-        reader = contrast([rows[READER[0]]], [rows[READER[1]]], resamples=resamples, seed=seed)["answer_f1"]
-        reader |= {name: summary["arms"][name]["answer_f1"]["mean"] for name in READER}
-        reader |= share_of_readers(
-            [row["answer_f1"] for row in rows["nothing"]], [row["answer_f1"] for row in rows["gold"]]
-        )
     tests = len(read_questions(QUESTIONS / "test.jsonl"))
     pool = params.retriever.pool
     by_share = lead == "ndcg_at_10"  # where a question has much gold, nobody finds all of it
@@ -256,10 +249,24 @@ def figures_of(
         detectable=detectable_gain(differences, min(tests, params.evaluate.max_questions or tests)),
         needed=questions_needed(differences, 0.05),
         by_share=by_share,
-        reader=reader,
+        reader=reader_gain(params, rows, summary),
         **others,
     )
     return figures, summary
+
+
+def reader_gain(params: Params, rows: Mapping[str, list[dict[str, Any]]], summary: "Summary") -> dict[str, float]:
+    """Return the answer F1 that gold passages give the reader over none, both, and the shares of questions that it
+    answers; {} where nobody answers."""
+    from harr.evaluate.summary import contrast
+
+    if any("answer_f1" not in summary["arms"].get(name, {}) for name in READER):
+        return {}
+    gold, nothing = ([rows[name]] for name in READER)
+    gain = contrast(gold, nothing, resamples=params.evaluate.resamples, seed=params.seed)["answer_f1"]
+    means = {name: summary["arms"][name]["answer_f1"]["mean"] for name in READER}
+    scores = {name: [row["answer_f1"] for row in rows[name]] for name in READER}
+    return gain | means | share_of_readers(scores["nothing"], scores["gold"])
 
 
 def describe_training(params: Params) -> dict[str, Any]:
