@@ -88,7 +88,8 @@ def export_arm(params: Params, name: str, out: Path) -> dict[str, float]:
 def loading_facts(
     params: Params, states: EncoderParams, encoder: "Encoder", name: str = TRAINED, arm: Arm = ARMS[TRAINED]
 ) -> dict[str, Any]:
-    """Return what a user of the retriever needs to search as the arm did; no address, and no path.
+    """Return what a user of the retriever needs to search as the arm did; no address, and no path, unless the settings
+    of a retriever of another package hold one.
 
     ``retriever`` is that section, ``encoder`` what reads ``states`` in the shape of its section, with its prompts
     written out; with ``statuses`` a finished hop says FOUND or not.
