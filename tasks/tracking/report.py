@@ -189,6 +189,8 @@ def _writes(client: Any, run: Any, report: Report) -> Iterator[tuple[str, Callab
         yield "headline", partial(client.log_batch, parent, metrics=points, tags=tags)
     if report.tags:
         yield "tags", partial(client.log_batch, key, tags=[RunTag(*tag) for tag in report.tags.items()])
+    if version := report.tags.get("version"):  # MLflow lists a registered model at the run that has its files alone
+        yield "version", partial(client.set_tag, parent, "version", version)
     for name, digest, path, context in report.datasets:
         data = Dataset(name=name, digest=digest, source_type="local", source=json.dumps({"uri": path}))
         source = DatasetInput(data, [InputTag("mlflow.data.context", context)])

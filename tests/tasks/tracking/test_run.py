@@ -61,10 +61,12 @@ def test_stages_are_children_of_one_run_with_params_figures_and_inputs(client: M
     with tracked_run("evaluate", params) as run:
         run.headline({"answer_f1": 0.5}, "trained is better")
     with tracked_run("merge", params) as run:
-        pass
-    assert runs(client)["pipeline"].data.tags["mlflow.note.content"] == "trained is better"
-    for run in ("download", "pipeline"):
-        (given,) = found[run].inputs.dataset_inputs
+        run.tag(version="3")
+    found = runs(client)
+    assert found["pipeline"].data.tags["mlflow.note.content"] == "trained is better"
+    assert found["pipeline"].data.tags["version"] == found["merge"].data.tags["version"] == "3"
+    for stage in ("download", "pipeline"):
+        (given,) = found[stage].inputs.dataset_inputs
         assert given.dataset.digest == digest_of(Path("questions.jsonl"))[:32]
 
 
