@@ -91,6 +91,7 @@ def test_the_form_offers_the_recipes_and_starts_the_one_that_is_chosen(site: Ser
         page.picture(ROOT / "work/screenshots/prefect-form.png")
         assert not runs(site)
         assert until(lambda: submitted(page), 120)
-        page.wait("Next Run", "2 Parameters")
+        page.wait("Next Run", "3 Parameters")
     (run,) = runs(site)
-    assert run["parameters"] == {"recipe": "own_data", "promote": False} and run["state_type"] == "SCHEDULED"
+    assert run["parameters"] == {"recipe": "own_data", "promote": False, "agents": None}
+    assert run["state_type"] == "SCHEDULED"
