@@ -12,6 +12,7 @@ from typing import Any
 
 from harr.builders.methods import METHODS, Method
 from harr.errors import ParamsError
+from harr.io.files import fingerprint
 from harr.params.train import ArmTrainParams, FunctionTrainParams
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
@@ -36,7 +37,7 @@ def train_by_gold_reward(
 ) -> list[dict[str, Any]]:
     """Train the retriever as ``trained`` is, but rewarded for recall; arguments and result are those of a method."""
     run = _run_of(section)
-    unread = replace(setup, generator=SilentReader(), reward=Reward({"recall": 1.0}))
+    unread = replace(_unread(setup, "gold"), reward=Reward({"recall": 1.0}))
     return METHODS[run.method].train(run, unread, out, work, log, seed)
 
 
@@ -49,7 +50,7 @@ def train_by_answer_strings(
         CorpusError: no question has an answer that a passage could state.
     """
     unlabelled = [replace(question, gold_ids=()) for question in setup.questions]
-    unread = replace(setup, generator=SilentReader(), questions=unlabelled)
+    unread = replace(_unread(setup, "answer strings"), questions=unlabelled)
     return infonce.train(_run_of(section), unread, out, work, log, seed)
 
 
@@ -62,6 +63,11 @@ def _run_of(section: FunctionTrainParams) -> Any:
     if not isinstance(section, ArmTrainParams):
         raise ParamsError(f"{section.function} trains an arm; name it in evaluate.arms, not in train.function")
     return section.run
+
+
+def _unread(setup: Setup, labels: str) -> Setup:
+    """Return the game with a silent reader; unfinished work of ``trained``, which has other labels, is not taken for its."""
+    return replace(setup, generator=SilentReader(), identity=fingerprint([setup.identity, labels]))
 
 
 GOLD_REWARD, ANSWER_STRINGS = Method(train_by_gold_reward), Method(train_by_answer_strings)

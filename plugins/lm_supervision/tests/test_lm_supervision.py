@@ -194,6 +194,23 @@ def test_what_is_told_the_gold_or_looks_for_answers_does_not_hear_the_reader(
     assert labels.SilentReader().complete([Generate(), Generate()]) == ["", ""]
 
 
+def test_finished_work_of_trained_is_not_taken_for_theirs(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    games: list[str] = []
+
+    def train(params: Any, game: Setup, *others: object) -> list[dict[str, Any]]:
+        games.append(game.identity)
+        return []
+
+    monkeypatch.setattr(labels, "METHODS", {"grpo": Method(train)})
+    monkeypatch.setattr(labels.infonce, "train", train)
+    for method in (labels.GOLD_REWARD, labels.ANSWER_STRINGS):
+        section = ArmTrainParams.of(GRPOParams(method="grpo"), f"{LABELS}GOLD_REWARD", {})
+        method.train(section, setup, tmp_path, tmp_path, nothing, 0)
+    assert len({setup.identity, *games}) == 3
+
+
 def alone(function: str) -> FunctionTrainParams:
     return FunctionTrainParams(method="function", function=function, learns="retriever", steps=3)
 
