@@ -9,6 +9,8 @@ from harr.types import Retrieval, Retriever, Search
 class GoldRetriever:
     """A retriever that finds the gold passages first, then what another one finds.
 
+    Where a search returns fewer than there are, a later hop begins with the next ones.
+
     Args:
         base: the other one.
         passages: the corpus.
@@ -23,10 +25,12 @@ class GoldRetriever:
         rows = self._passages.rows_of(name for search in searches for name in search.question.gold_ids)
         retrievals = []
         for search, others in zip(searches, self._base.retrieve(searches), strict=True):
-            left = [name for name in search.question.gold_ids if name not in search.exclude_ids]
+            gold, k = search.question.gold_ids, search.k or self._k
+            start = len(search.hops) * k % max(1, len(gold))
+            left = [name for name in (*gold[start:], *gold[:start]) if name not in search.exclude_ids]
             rest = [passage for passage in others.passages if passage.id not in left]
             first = self._passages.take([rows[name] for name in left])
-            retrievals.append(Retrieval((*first, *rest)[: search.k or self._k]))
+            retrievals.append(Retrieval((*first, *rest)[:k]))
         return retrievals
 
 

@@ -8,7 +8,7 @@ from stages import world_params
 from harr.arms import ARMS
 from harr.builders.players import open_players
 from harr.corpus.passages import read_questions
-from harr.types import Search
+from harr.types import Hop, Search
 from tasks.paths import PLACES, QUESTIONS
 
 
@@ -25,5 +25,9 @@ def test_gold_is_found_first_and_nothing_is_found(place: Path, tiny: str) -> Non
             assert ids == [*wanted, *rest][:4]
         (retrieval,) = gold.retrieve([replace(searches[0], exclude_ids=frozenset(searches[0].question.gold_ids))])
         assert retrieval.passages and not set(searches[0].question.gold_ids) & {p.id for p in retrieval.passages}
+        two = next(search for search in searches if len(search.question.gold_ids) == 2)
+        hops = [replace(two, k=1, hops=(Hop("", ""),) * count) for count in range(3)]
+        found = [passage.id for retrieval in gold.retrieve(hops) for passage in retrieval.passages]
+        assert found == [*two.question.gold_ids, two.question.gold_ids[0]], "one gold passage a hop"
         assert not any(retrieval.passages for retrieval in empty.retrieve(searches))
     assert ARMS["gold"].ceiling and not ARMS["nothing"].can_be_served
