@@ -54,7 +54,7 @@ class Method:
         describe: section ``train`` as facts for the model card and the report; ``method`` is the first.
         figure: the meaning of ``reward_mean`` in its rows. ``accuracy`` is of predictions: of tokens in even, pairs in
             odd phases (``phase`` of a row).
-        rewarded: whether it learns from rewards; if not, no reader is asked about what was picked.
+        rewarded: whether it learns from the run's rewards; if not, no reader is asked about what was picked.
         check: refuses questions that the method could not learn from, before any is played.
         settings: the class that its ``settings`` of params.yaml are read as; what does not fit is refused before
             anything is played.

@@ -5,7 +5,6 @@ the reader's mistakes cost. ``ANSWER_STRINGS`` is InfoNCE with the passages that
 DPR's rule where no passage is marked (arXiv 2004.04906, section 4.1). Neither needs the reader, which is not asked.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,19 +16,7 @@ from harr.params.train import ArmTrainParams, FunctionTrainParams
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train import infonce
-from harr.types import Generate, Log
-
-
-class SilentReader:
-    """A reader that is never heard."""
-
-    def complete(self, requests: Sequence[Generate]) -> list[str]:
-        """Return an empty completion per request."""
-        return [""] * len(requests)
-
-    def usage(self) -> Mapping[str, float]:
-        """Return no usage."""
-        return {}
+from harr.types import Log
 
 
 def train_by_gold_reward(
@@ -37,8 +24,8 @@ def train_by_gold_reward(
 ) -> list[dict[str, Any]]:
     """Train the retriever as ``trained`` is, but rewarded for recall; arguments and result are those of a method."""
     run = _run_of(section)
-    unread = replace(_unread(setup, "gold"), reward=Reward({"recall": 1.0}))
-    return METHODS[run.method].train(run, unread, out, work, log, seed)
+    told = replace(setup, identity=_identity(setup, "gold"), reward=Reward({"recall": 1.0}))
+    return METHODS[run.method].train(run, told, out, work, log, seed)
 
 
 def train_by_answer_strings(
@@ -50,8 +37,8 @@ def train_by_answer_strings(
         CorpusError: no question has an answer that a passage could state.
     """
     unlabelled = [replace(question, gold_ids=()) for question in setup.questions]
-    unread = replace(_unread(setup, "answer strings"), questions=unlabelled)
-    return infonce.train(_run_of(section), unread, out, work, log, seed)
+    game = replace(setup, identity=_identity(setup, "answer strings"), questions=unlabelled)
+    return infonce.train(_run_of(section), game, out, work, log, seed)
 
 
 def _run_of(section: FunctionTrainParams) -> Any:
@@ -65,9 +52,10 @@ def _run_of(section: FunctionTrainParams) -> Any:
     return section.run
 
 
-def _unread(setup: Setup, labels: str) -> Setup:
-    """Return the game with a silent reader; unfinished work of ``trained``, which has other labels, is not taken for its."""
-    return replace(setup, generator=SilentReader(), identity=fingerprint([setup.identity, labels]))
+def _identity(setup: Setup, labels: str) -> str:
+    """Return an identity by which unfinished work of ``trained``, which has other labels, is not taken for the arm's."""
+    return fingerprint([setup.identity, labels])
 
 
-GOLD_REWARD, ANSWER_STRINGS = Method(train_by_gold_reward), Method(train_by_answer_strings)
+GOLD_REWARD = Method(train_by_gold_reward, rewarded=False)
+ANSWER_STRINGS = Method(train_by_answer_strings, rewarded=False)
