@@ -11,6 +11,7 @@ from harr.errors import ModelError
 from harr.io.files import read_json, write_json
 from harr.merge import language_model
 from harr.merge.language_model import merge_language_model as merge
+from harr.rag.generation import local_model
 from harr.rag.generation.adapter import base_identity
 from harr.rag.generation.local_model import LocalGenerator, load_model
 from harr.types import Generate
@@ -49,6 +50,19 @@ def test_a_whole_model_is_copied(tmp_path: Path) -> None:
     write_json(folder / "harr.json", {"base_model": "other", "kind": "language_model"})
     assert merge(folder, tmp_path / "language_model", tmp_path / "work", facts={})["logit_difference_max"] == 0.0
     assert says(tmp_path / "language_model") == says(folder)
+
+
+def test_on_a_cpu_a_base_in_bfloat16_is_merged_in_32_bits(
+    adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By products in 16 bits its logits would differ by more than may be."""
+    monkeypatch.setattr(local_model, "is_fast_bfloat16", lambda dtype: dtype == torch.bfloat16)
+    load_model(str(tmp_path / "letters"))[0].to(torch.bfloat16).save_pretrained(tmp_path / "letters")
+    known = read_json(adapter / "harr.json")
+    write_json(adapter / "harr.json", known | {"base": base_identity(known["base_model"])})
+    assert load_model(str(adapter))[0].dtype == torch.bfloat16
+    assert merge(adapter, tmp_path / "out", tmp_path / "work", facts={})["logit_difference_max"] < 1e-3
+    assert load_model(str(tmp_path / "out"))[0].dtype == torch.float32
 
 
 def test_a_model_that_differs_is_not_written(adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
