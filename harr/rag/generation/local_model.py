@@ -38,8 +38,8 @@ class LocalGenerator:
     """A generator that runs ``model``, one that is loaded, or a folder or a cached hub name; nothing is downloaded.
 
     At temperature 0 the most likely token is taken. Else the random numbers of a request follow from
-    ``seed`` and its text, not from the batch: the same request always gets the same completion.
-    A prompt that is too long loses its beginning.
+    ``seed`` and its text, not from the batch: in 32 bits the same request always gets the same completion; in 16 bits
+    the shape of its batch may change one. A prompt that is too long loses its beginning.
 
     Raises:
         ModelError: the model is missing, holds no safetensors, or needs code of its own.
