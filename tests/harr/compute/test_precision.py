@@ -12,19 +12,38 @@ from harr.compute.checkpoints import Checkpoints
 from harr.compute.trl import row_settings
 from harr.params.train import GRPOParams, LeReTParams
 
+FORMATS = (torch.bfloat16, torch.float32, torch.float16)
+
+
+def callback_of(folder: Path, stored: torch.dtype) -> Any:
+    """What ``row_settings`` looks at, of a model that is stored in this format."""
+    model = SimpleNamespace(config=SimpleNamespace(dtype=stored))
+    return SimpleNamespace(
+        learning=SimpleNamespace(checkpoints=Checkpoints(folder), model=model), steps=1, done=0, seed=0
+    )
+
 
 def test_a_gpu_that_emulates_bfloat16_trains_a_language_model_in_float32(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    callback: Any = SimpleNamespace(
-        learning=SimpleNamespace(checkpoints=Checkpoints(tmp_path)), steps=1, done=0, seed=0
-    )
+    callback = callback_of(tmp_path, torch.float32)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for emulates in (True, False):
         monkeypatch.setattr(
             torch.cuda, "is_bf16_supported", lambda including_emulation=True, e=emulates: including_emulation or not e
         )
         assert row_settings(callback, LeReTParams(method="leret"), 8)["bf16"] is not emulates
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_processor_trains_in_bfloat16_what_is_stored_so_where_it_multiplies_it(
+    fast: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": fast})
+    params = LeReTParams(method="leret")
+    uses = {stored: row_settings(callback_of(tmp_path, stored), params, 8)["bf16"] for stored in FORMATS}
+    assert uses == {torch.bfloat16: fast, torch.float32: False, torch.float16: False}
 
 
 def test_frozen_layers_are_halved_and_the_products_stay() -> None:
