@@ -77,7 +77,8 @@ def train_each(
         if not method.rewarded and getattr(params.pipeline, "reader", False):
             run_params = without_reader(run_params)
         with open_setup(run_params, PLACES, run_questions, history=arm.history, validation=VALIDATION) as setup:
-            history = method.train(section, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
+            work = RUNS / name  # of its own: arms that differ in their method alone have one identity
+            history = method.train(section, setup, DRAFT / folder.name, work, lambda step, values: None, seed)
             count = len(setup.questions)
             if run_questions != questions:
                 tell(f"arm {name} learnt from {count} questions that its own rollouts disagree on")

@@ -11,7 +11,6 @@ from typing import Any
 
 from harr.builders.methods import METHODS, Method
 from harr.errors import ParamsError
-from harr.io.files import fingerprint
 from harr.params.train import ArmTrainParams, FunctionTrainParams
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
@@ -24,8 +23,7 @@ def train_by_gold_reward(
 ) -> list[dict[str, Any]]:
     """Train the retriever as ``trained`` is, but rewarded for recall; arguments and result are those of a method."""
     run = _run_of(section)
-    told = replace(setup, identity=_identity(setup, "gold"), reward=Reward({"recall": 1.0}))
-    return METHODS[run.method].train(run, told, out, work, log, seed)
+    return METHODS[run.method].train(run, replace(setup, reward=Reward({"recall": 1.0})), out, work, log, seed)
 
 
 def train_by_answer_strings(
@@ -37,8 +35,7 @@ def train_by_answer_strings(
         CorpusError: no question has an answer that a passage could state.
     """
     unlabelled = [replace(question, gold_ids=()) for question in setup.questions]
-    game = replace(setup, identity=_identity(setup, "answer strings"), questions=unlabelled)
-    return infonce.train(_run_of(section), game, out, work, log, seed)
+    return infonce.train(_run_of(section), replace(setup, questions=unlabelled), out, work, log, seed)
 
 
 def _run_of(section: FunctionTrainParams) -> Any:
@@ -50,11 +47,6 @@ def _run_of(section: FunctionTrainParams) -> Any:
     if not isinstance(section, ArmTrainParams):
         raise ParamsError(f"{section.function} trains an arm; name it in evaluate.arms, not in train.function")
     return section.run
-
-
-def _identity(setup: Setup, labels: str) -> str:
-    """Return an identity by which unfinished work of ``trained``, which has other labels, is not taken for the arm's."""
-    return fingerprint([setup.identity, labels])
 
 
 GOLD_REWARD = Method(train_by_gold_reward, rewarded=False)

@@ -26,7 +26,7 @@ from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train import infonce
 from harr.types import Episode, Passage, Question, Retrieval, Search, Step
-from tasks.arms import train_arms
+from tasks.arms import train_arms, train_each
 from tasks.filter import filter_training_questions
 
 REPLUG, LRAT = "harr_lm_supervision.replug:METHOD", "harr_lm_supervision.lrat:METHOD"
@@ -194,20 +194,24 @@ def test_what_is_told_the_gold_or_looks_for_answers_asks_no_reader(name: str, se
 
 
 def test_finished_work_of_trained_is_not_taken_for_theirs(
-    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    games: list[str] = []
+    games: list[tuple[str, Path]] = []
 
-    def train(params: Any, game: Setup, *others: object) -> list[dict[str, Any]]:
-        games.append(game.identity)
-        return []
+    def train(params: Any, game: Setup, out: Path, work: Path, *others: object) -> list[dict[str, Any]]:
+        games.append((game.identity, work))
+        return [{"reward_mean": 1.0, "zero_std_share": 0.0}]
 
-    monkeypatch.setattr(labels, "METHODS", {"grpo": Method(train)})
+    ours = {"grpo": Method(train), "infonce": Method(train)}
+    monkeypatch.setattr("harr.builders.methods.METHODS", ours)
+    monkeypatch.setattr(labels, "METHODS", ours)
     monkeypatch.setattr(labels.infonce, "train", train)
-    for method in (labels.GOLD_REWARD, labels.ANSWER_STRINGS):
-        section = ArmTrainParams.of(GRPOParams(method="grpo"), f"{LABELS}GOLD_REWARD", {})
-        method.train(section, setup, tmp_path, tmp_path, nothing, 0)
-    assert len({setup.identity, *games}) == 3
+    named = [{"name": name.lower(), "method": LABELS + name} for name in ("GOLD_REWARD", "ANSWER_STRINGS")]
+    arms = ["frozen", *named, "infonce", "trained"]
+    params = world_params(tiny, evaluate={**SMOKE["evaluate"], "arms": arms, "seeds": 2})
+    filter_training_questions(params, nothing)
+    train_each(params, nothing, print)
+    assert len(games) == 7 and len({*games}) == 4, "seeds share a folder, arms do not"
 
 
 def alone(function: str) -> FunctionTrainParams:
