@@ -6,7 +6,8 @@ training question, and for some of them passages of which one at least is wrong.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from harr.characters import states_answer
@@ -39,9 +40,10 @@ def make_readings(questions: Sequence[Question], passages: Passages, shown: int,
     rows = passages.rows_of({pid for question in known for pid in (*question.gold_ids, *question.candidate_ids)})
     by_id = dict(zip(rows, passages.take(list(rows.values())), strict=True))
     golds = sorted({pid for question in known for pid in question.gold_ids})
+    words_of = cache(lambda pid: frozenset(by_id[pid].content.lower().split()))
     readings = []
     for number, question in enumerate(known):
-        gold, wrong = list(question.gold_ids), _wrong_ids(question, by_id, golds, rng)
+        gold, wrong = list(question.gold_ids), _wrong_ids(question, words_of, golds, rng)
         kinds = [gold + wrong]
         if number % WRONG_EVERY == 0 and wrong:
             rng.shuffle(gold)
@@ -53,14 +55,16 @@ def make_readings(questions: Sequence[Question], passages: Passages, shown: int,
     return readings
 
 
-def _wrong_ids(question: Question, by_id: Mapping[str, Passage], golds: Sequence[str], rng: random.Random) -> list[str]:
+def _wrong_ids(
+    question: Question, words_of: Callable[[str], frozenset[str]], golds: Sequence[str], rng: random.Random
+) -> list[str]:
     """Return ids of passages that are not gold for a question, those likeliest to be taken for it first."""
     given = [pid for pid in question.candidate_ids if pid not in question.gold_ids]
     if given:
         return rng.sample(given, len(given))
     words = {*question.text.lower().split()}
     others = [pid for pid in rng.sample(golds, min(LOOKED_AT, len(golds))) if pid not in question.gold_ids]
-    return sorted(others, key=lambda pid: -len(words & {*by_id[pid].content.lower().split()}))
+    return sorted(others, key=lambda pid: -len(words & words_of(pid)))
 
 
 def _reading(question: Question, passages: Sequence[Passage]) -> dict[str, Any]:
