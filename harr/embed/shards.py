@@ -96,7 +96,10 @@ def embed_corpus(
 def _start_manifest(out: Path, passages: Passages, encoder: Encoder, params: EmbedParams, dtype: str) -> dict[str, Any]:
     """Return the manifest of new work; it fixes the dtype, so that a resumed run keeps it."""
     if dtype == "auto":
-        dtype = _dtype_before(out, passages, encoder) or _choose_dtype(passages, encoder, params.batch_size)
+        is_sized = any(True for _ in encoder.model.parameters())  # one without weights computes nothing here
+        dtype = _dtype_before(out, passages, encoder) or (
+            _choose_dtype(passages, encoder, params.batch_size) if is_sized else "float32"
+        )
     return _header(passages, encoder, dtype)
 
 

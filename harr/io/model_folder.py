@@ -6,6 +6,7 @@ A folder holds weights in safetensors, and texts about them; nothing that runs o
 import os.path
 from collections.abc import Callable
 from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -110,7 +111,7 @@ def _checked(folder: Path) -> Path:
     if (folder / "adapter_config.json").exists():
         raise ModelError(f"model folder {folder} holds an adapter, not a whole model; merge it into its base first")
     for kind, _ in _modules(folder):
-        if not kind.startswith(KNOWN_MODULES):
+        if not kind.startswith(KNOWN_MODULES) and kind not in _package_modules():
             raise ModelError(f"model folder {folder} asks for code of its own ({kind}); use a model without")
     first = _modules(folder)[0][1]
     if not any(first.glob("*.safetensors")):
@@ -149,6 +150,17 @@ def file_hashes(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): sha256(path) for path in paths}
 
 
+@cache
+def _package_modules() -> dict[str, EntryPoint]:
+    """Return the modules that installed packages bring (docs/extend.md), by the class that modules.json names."""
+    return {f"{point.module}.{point.attr}": point for point in entry_points(group="harr.modules")}
+
+
+def needs_package(folder: Path) -> bool:
+    """Return whether a model has a module of an installed package, which sentence-transformers itself does not import."""
+    return any(module in _package_modules() for module, _ in _modules(folder))
+
+
 def load_safely(kind: Callable[..., Model], name: str, folder: Path, device: str | None) -> Model:
     """Return a model of sentence-transformers from a checked folder: float32, eval mode, safetensors, no code.
 
@@ -157,6 +169,8 @@ def load_safely(kind: Callable[..., Model], name: str, folder: Path, device: str
     """
     _check_stock(folder)
     try:
+        if needs_package(folder):
+            return _assemble(kind, folder, device)
         model: Any = kind(
             str(folder),
             device=device,
@@ -166,6 +180,21 @@ def load_safely(kind: Callable[..., Model], name: str, folder: Path, device: str
         )
     except UNLOADABLE as error:
         raise ModelError(f"model {name!r} in {folder} cannot be loaded: {one_line(error, 300)}") from None
+    loaded: Model = model.eval()
+    return loaded
+
+
+def _assemble(kind: Callable[..., Model], folder: Path, device: str | None) -> Model:
+    """Return a model of which an installed package has a module; sentence-transformers itself would import none."""
+    from sentence_transformers.sentence_transformer import modules as stock
+
+    points = _package_modules()
+    parts = [
+        (points[module].load() if module in points else getattr(stock, module.rpartition(".")[2])).load(str(place))
+        for module, place in _modules(folder)
+    ]
+    prompts = read_json(folder / "config_sentence_transformers.json")["prompts"]
+    model: Any = kind(modules=parts, device=device, prompts=prompts)
     loaded: Model = model.eval()
     return loaded
 

@@ -14,7 +14,7 @@ from transformers import AutoModel
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError
 from harr.io.files import draft, read_json, write_json, write_text
-from harr.io.model_folder import DOCUMENT, KINDS, QUERY
+from harr.io.model_folder import DOCUMENT, KINDS, QUERY, load_safely, needs_package
 from harr.merge.card import model_card, purpose, usage
 from harr.merge.portable import make_portable, write_router
 from harr.rag.policies.encoder_adapter import LINK_FEATURES, TREES, load_adapter
@@ -75,7 +75,7 @@ def merge(
             towers[DOCUMENT] = (documents, folder / DOCUMENT)
         for name, (tower, place) in towers.items():
             handle = load_adapter(tower.encoder, tower.adapter) if tower.adapter else None
-            adapter_vectors[name] = tower.encoder.encode(PROBES, prompt=tower.prompt)
+            adapter_vectors[name] = tower.encoder.encode(_probes(tower.encoder.model), prompt=tower.prompt)
             if handle is not None:
                 handle.merge_and_unload()
             save_stock(tower.encoder.model, place, tower.encoder)
@@ -98,11 +98,14 @@ def _compare_vectors(folder: Path, expected: Mapping[str, NDArray[np.float32]], 
     Raises:
         ModelError: one is too low.
     """
-    model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    encode = {QUERY: model.encode_query, DOCUMENT: model.encode_document}
     figures: dict[str, float] = {}
     for name, expected_ND in expected.items():
-        merged_ND = np.asarray(encode[name](list(PROBES), normalize_embeddings=True), dtype=np.float32)
+        if needs_package(place := folder / name if DOCUMENT in expected else folder):
+            model = load_safely(SentenceTransformer, name, place, "cpu")
+        else:
+            model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+        encode = model.encode_query if name == QUERY else model.encode_document
+        merged_ND = np.asarray(encode(_probes(model), normalize_embeddings=True), dtype=np.float32)
         cosines_N = (expected_ND * merged_ND).sum(-1) / np.linalg.norm(expected_ND, axis=-1)
         if cosines_N.min() < min_cosine:
             raise ModelError(
@@ -113,6 +116,11 @@ def _compare_vectors(folder: Path, expected: Mapping[str, NDArray[np.float32]], 
         prefix = "" if name == QUERY else f"{name}_"
         figures |= {f"{prefix}{key}": float(value) for key, value in cosines.items()}
     return figures
+
+
+def _probes(model: SentenceTransformer) -> list[str]:
+    """Return texts on which two forms of a model are compared; one that knows some texts alone names them."""
+    return list(getattr(model[0], "samples", PROBES))
 
 
 def save_stock(model: SentenceTransformer, folder: Path, encoder: Encoder) -> None:

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from harr.compute.tensors import load_tensors, trained_weights
 from harr.embed.encoder import Encoder
-from harr.errors import ModelError
+from harr.errors import ModelError, ParamsError
 from harr.io.extras import optional
 from harr.io.files import check_sums, read_json, write_json
 from harr.io.model_folder import settle_adapter
@@ -52,7 +52,16 @@ def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> "PeftM
 
 
 def begin(encoder: Encoder, lora: LoraParams | None, seed: int) -> torch.nn.Module:
-    """Return the module to train: a fresh adapter, or without ``lora`` the encoder's own layers."""
+    """Return the module to train: a fresh adapter, or without ``lora`` the encoder's own layers.
+
+    Raises:
+        ParamsError: it has none.
+    """
+    if not any(True for _ in encoder.model.parameters()):
+        raise ParamsError(
+            f"{encoder.name} has no weights here, so it cannot be trained; set retriever.learns: query_adapter, or "
+            "link_features"
+        )
     return unfreeze(encoder) if lora is None else add_adapter(encoder, rank=lora.rank, alpha=lora.alpha, seed=seed)
 
 

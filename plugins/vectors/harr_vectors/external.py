@@ -1,0 +1,200 @@
+"""An encoder whose vectors come from elsewhere: files of vectors, an OpenAI-compatible /v1/embeddings, or both.
+
+It is a module of sentence-transformers, so that its folder is a model like any other: embedded by, trained over with
+``retriever.learns: query_adapter``, merged, registered and served. No layer of it can learn.
+"""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+from sentence_transformers.base.modules import InputModule
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from torch import Tensor
+
+from harr.embed.embedding_cache import text_hashes
+from harr.errors import ModelError, ParamsError
+from harr.io.files import read_json, write_json
+from harr.params.servers import ServerParams
+from harr.services.openai_client import Service
+
+PROBE = "What is the capital of France?"
+"""The text by whose vector a server's model is known again."""
+MIN_COSINE = 0.99
+TEXTS = 128
+"""Maximum number of texts in a request."""
+CONCURRENCY = 8
+CONFIG, TENSORS = "external.json", "model.safetensors"
+
+
+@dataclass(frozen=True)
+class Api:
+    """An OpenAI-compatible API: its ``model``, and the environment variables with its address and its key."""
+
+    model: str
+    url_variable: str = "OPENAI_BASE_URL"
+    key_variable: str = "OPENAI_API_KEY"
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return unit vectors, (n, D); several requests are under way at a time.
+
+        Raises:
+            ParamsError: the variable with the address is not set, or the API refuses or answers with something else.
+            ServiceUnavailable: it does not answer until the deadline.
+        """
+        if not (url := os.environ.get(self.url_variable, "")):
+            raise ParamsError(
+                f"the vectors of {self.model} come from an API; set the environment variable {self.url_variable} to its "
+                "address, which usually ends in /v1"
+            )
+        server = ServerParams(name=self.model, urls=(url,), key_variable=self.key_variable)
+        service = Service("encoder", server=server, model=self.model)
+
+        def ask(batch: Sequence[str]) -> list[list[float]]:
+            # Lists of numbers: some servers answer so whatever is asked.
+            reply = service.ask(
+                lambda client: client.embeddings.create(model=self.model, input=list(batch), encoding_format="float")
+            )
+            try:
+                rows = {row.index: row.embedding for row in reply.data}
+                return [rows[number] for number in range(len(batch))]
+            except (AttributeError, TypeError, KeyError):
+                raise ParamsError(
+                    f"{service.where}: the answer does not hold {len(batch)} embeddings; {self.url_variable} must be the "
+                    "address of an embedding model"
+                ) from None
+
+        batches = [texts[start : start + TEXTS] for start in range(0, len(texts), TEXTS)]
+        with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="encoder") as pool:
+            return unit([vector for rows in pool.map(ask, batches) for vector in rows], service.where)
+
+
+def unit(vectors: Sequence[Any], where: str) -> NDArray[np.float32]:
+    """Return vectors of length 1, (n, D).
+
+    >>> unit([[3, 4]], "here").tolist()
+    [[0.6000000238418579, 0.800000011920929]]
+
+    Raises:
+        ModelError: they are of several widths, zero, or not finite; ``where`` they are from.
+    """
+    if not len(vectors):
+        return np.empty((0, 0), dtype=np.float32)
+    if len(widths := {len(vector) for vector in vectors}) > 1:
+        raise ModelError(f"{where}: vectors of several widths ({', '.join(map(str, sorted(widths)))}); one is expected")
+    vectors_ND = np.asarray(vectors, dtype=np.float32)
+    norms_N1 = np.linalg.norm(vectors_ND, axis=-1, keepdims=True)
+    if bad := np.flatnonzero(~(np.isfinite(norms_N1) & (norms_N1 > 0))).tolist():
+        raise ModelError(f"{where}: vector {bad[0]} is zero or not finite; leave it out, or make it again")
+    unit_ND: NDArray[np.float32] = vectors_ND / norms_N1
+    return unit_ND
+
+
+def agree(one_1D: NDArray[np.float32], other_1D: NDArray[np.float32]) -> bool:
+    """Return whether two vectors of a text, (1, D), can be of one model."""
+    return one_1D.shape == other_1D.shape and float((one_1D * other_1D).sum()) >= MIN_COSINE
+
+
+class External(InputModule):
+    """Vectors by text: from a table, and where that has none, from an API.
+
+    Attributes:
+        table: hash of a text -> its row.
+        vectors_ND: unit vectors of the table.
+        api: None where only the texts of the table have vectors.
+        probe_D: the API's vector of ``PROBE``, or the table's first.
+        samples: texts that have a vector.
+    """
+
+    config_file_name = CONFIG
+
+    def __init__(
+        self,
+        hashes_N2: NDArray[np.uint64],
+        vectors_ND: NDArray[np.float32],
+        probe_D: NDArray[np.float32],
+        api: Api | None,
+        samples: Sequence[str],
+    ) -> None:
+        """Take the table (:func:`harr.embed.embedding_cache.text_hashes`), which may be empty, and the API."""
+        super().__init__()
+        self.hashes_N2, self.vectors_ND, self.probe_D = hashes_N2, vectors_ND, probe_D
+        self.api, self.samples = api, samples
+        self.table = {tuple(pair): row for row, pair in enumerate(hashes_N2.tolist())}
+        self.tokenizer = Tokenizer(WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+        self.tokenizer.pre_tokenizer = WhitespaceSplit()
+        self._is_checked = False
+
+    @property
+    def max_seq_length(self) -> float:
+        """Return that no number of words is too long."""
+        return float("inf")
+
+    def get_embedding_dimension(self) -> int:
+        """Return the width of a vector."""
+        return len(self.probe_D)
+
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
+        """Return the texts, and what an API is sent of each: with the prompt, and cut to the words that are read."""
+        prompted = [(prompt or "") + text for text in inputs]
+        words = self.tokenizer.encode_batch(prompted, add_special_tokens=False)
+        sent = [
+            text[: kept.offsets[-1][1]] if kept.overflowing else text
+            for text, kept in zip(prompted, words, strict=True)
+        ]
+        return {"texts": inputs, "sent": sent}
+
+    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Tensor]:
+        """Return the vectors of ``texts`` as ``sentence_embedding``, (n, D).
+
+        Raises:
+            ModelError: a text has no vector and there is no API, or its vectors are of another model by now.
+        """
+        rows_N = np.array([self.table.get(tuple(pair), -1) for pair in text_hashes(features["texts"]).tolist()])
+        missing = np.flatnonzero(rows_N < 0)
+        vectors_ND = np.empty((len(rows_N), len(self.probe_D)), dtype=np.float32)
+        vectors_ND[rows_N >= 0] = self.vectors_ND[rows_N[rows_N >= 0]]
+        if len(missing):
+            vectors_ND[missing] = self._ask([features["sent"][row] for row in missing])
+        features["sentence_embedding"] = torch.from_numpy(vectors_ND)
+        return features
+
+    def _ask(self, texts: list[str]) -> NDArray[np.float32]:
+        """Return the API's vectors; its model is compared once with that of the table or of before."""
+        if self.api is None:
+            raise ModelError(
+                f"no vector of {texts[0][:200]!r} is in the table, and no API was named; give `harr wrap-vectors` "
+                "its vector or an API. Where a question has one, set retriever.state: sep"
+            )
+        if not self._is_checked:
+            if not agree(self.api.embed(self.samples[:1]), self.probe_D[None]):
+                raise ModelError(
+                    f"{self.api.model} at {self.api.url_variable} gives another vector than before; name the API that "
+                    "the folder was made with, or make it again by `harr wrap-vectors`"
+                )
+            self._is_checked = True
+        return self.api.embed(texts)
+
+    def save(self, output_path: str, *_: Any, **__: Any) -> None:
+        """Write table and probe as safetensors, and a file that says where other vectors come from."""
+        tensors: dict[str, NDArray[Any]] = {"hashes": self.hashes_N2, "vectors": self.vectors_ND, "probe": self.probe_D}
+        save_file(tensors, Path(output_path) / TENSORS)
+        api = None if self.api is None else vars(self.api)
+        write_json(Path(output_path) / CONFIG, {"api": api, "samples": list(self.samples)})
+
+    @classmethod
+    def load(cls, model_name_or_path: str, *_: Any, **__: Any) -> Self:
+        """Open what :meth:`save` wrote."""
+        folder = Path(model_name_or_path)
+        tensors, config = load_file(folder / TENSORS), read_json(folder / CONFIG)
+        api = None if config["api"] is None else Api(**config["api"])
+        return cls(tensors["hashes"], tensors["vectors"], tensors["probe"], api, config["samples"])
