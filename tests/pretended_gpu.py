@@ -146,6 +146,7 @@ class PretendedGPU(TorchDispatchMode):
         here = any(isinstance(one, OnGPU) for one in tensors)
         there = is_gpu(target) if target is not None else here
         if not here and not there:
+            kwargs.pop("pin_memory", None)  # for which a driver is needed
             return func(*args, **kwargs)
         with self:  # without gradients, operations made of others come here whole
             made = func.decompose(*args, **kwargs)
