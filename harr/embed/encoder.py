@@ -102,6 +102,11 @@ class Encoder:
             }
         )
 
+    @property
+    def has_weights(self) -> bool:
+        """Return whether vectors are computed here; a module of another package may have them from elsewhere."""
+        return any(True for _ in self.model[0].parameters())
+
     def describe_use(self) -> list[str]:
         """Return what the model's folder says of its use, and what is done otherwise, in a line each; [] where it says
         nothing and nothing differs."""

@@ -125,6 +125,8 @@ def is_bert(encoder: Encoder) -> bool:
 
 def faster_dtype(encoder: Encoder) -> torch.dtype:
     """Return bfloat16 if it takes less than 4/5 of the time on the probes, else float32."""
+    if not encoder.has_weights:
+        return torch.float32
     seconds = {}
     for dtype in (torch.float32, torch.bfloat16):
         candidate = for_inference(encoder, dtype)

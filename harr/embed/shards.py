@@ -96,10 +96,7 @@ def embed_corpus(
 def _start_manifest(out: Path, passages: Passages, encoder: Encoder, params: EmbedParams, dtype: str) -> dict[str, Any]:
     """Return the manifest of new work; it fixes the dtype, so that a resumed run keeps it."""
     if dtype == "auto":
-        is_sized = any(True for _ in encoder.model.parameters())  # one without weights computes nothing here
-        dtype = _dtype_before(out, passages, encoder) or (
-            _choose_dtype(passages, encoder, params.batch_size) if is_sized else "float32"
-        )
+        dtype = _dtype_before(out, passages, encoder) or _choose_dtype(passages, encoder, params.batch_size)
     return _header(passages, encoder, dtype)
 
 
@@ -287,6 +284,8 @@ def _dtype_before(out: Path, passages: Passages, encoder: Encoder) -> str:
 
 def _choose_dtype(passages: Passages, encoder: Encoder, batch_size: int) -> str:
     """Time both types on passages from all over the corpus: bfloat16 must be faster and agree."""
+    if not encoder.has_weights:
+        return "float32"
     rows = np.unique(np.linspace(0, len(passages) - 1, batch_size).astype(np.int64))
     texts = [passage.content for passage in passages.take(rows.tolist())]
     half = for_inference(encoder, torch.bfloat16)

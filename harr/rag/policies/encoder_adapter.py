@@ -57,7 +57,7 @@ def begin(encoder: Encoder, lora: LoraParams | None, seed: int) -> torch.nn.Modu
     Raises:
         ParamsError: it has none.
     """
-    if not any(True for _ in encoder.model.parameters()):
+    if not encoder.has_weights:
         raise ParamsError(
             f"{encoder.name} has no weights here, so it cannot be trained; set retriever.learns: query_adapter, or "
             "link_features"

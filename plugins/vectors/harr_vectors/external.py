@@ -7,7 +7,8 @@ It is a module of sentence-transformers, so that its folder is a model like any 
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,6 +45,17 @@ class Api:
     url_variable: str = "OPENAI_BASE_URL"
     key_variable: str = "OPENAI_API_KEY"
 
+    @cached_property
+    def _service(self) -> Service:
+        """Return what asks the address that the environment names."""
+        if not (url := os.environ.get(self.url_variable, "")):
+            raise ParamsError(
+                f"the vectors of {self.model} come from an API; set the environment variable {self.url_variable} to its "
+                "address, which usually ends in /v1"
+            )
+        server = ServerParams(name=self.model, urls=(url,), key_variable=self.key_variable)
+        return Service("encoder", server=server, model=self.model)
+
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return unit vectors, (n, D); several requests are under way at a time.
 
@@ -51,13 +63,7 @@ class Api:
             ParamsError: the variable with the address is not set, or the API refuses or answers with something else.
             ServiceUnavailable: it does not answer until the deadline.
         """
-        if not (url := os.environ.get(self.url_variable, "")):
-            raise ParamsError(
-                f"the vectors of {self.model} come from an API; set the environment variable {self.url_variable} to its "
-                "address, which usually ends in /v1"
-            )
-        server = ServerParams(name=self.model, urls=(url,), key_variable=self.key_variable)
-        service = Service("encoder", server=server, model=self.model)
+        service = self._service
 
         def ask(batch: Sequence[str]) -> list[list[float]]:
             # Lists of numbers: some servers answer so whatever is asked.
@@ -172,8 +178,9 @@ class External(InputModule):
         """Return the API's vectors; its model is compared once with that of the table or of before."""
         if self.api is None:
             raise ModelError(
-                f"no vector of {texts[0][:200]!r} is in the table, and no API was named; give `harr wrap-vectors` "
-                "its vector or an API. Where a question has one, set retriever.state: sep"
+                f"the text {texts[0][:60]!r} has no vector in the files, and no API was named for new texts; make the encoder "
+                "again by `harr wrap-vectors ... --model NAME`, or with its vector. The state of a question must be its own "
+                "text: retriever.state: sep"
             )
         if not self._is_checked:
             if not agree(self.api.embed(self.samples[:1]), self.probe_D[None]):
@@ -188,7 +195,7 @@ class External(InputModule):
         """Write table and probe as safetensors, and a file that says where other vectors come from."""
         tensors: dict[str, NDArray[Any]] = {"hashes": self.hashes_N2, "vectors": self.vectors_ND, "probe": self.probe_D}
         save_file(tensors, Path(output_path) / TENSORS)
-        api = None if self.api is None else vars(self.api)
+        api = None if self.api is None else asdict(self.api)
         write_json(Path(output_path) / CONFIG, {"api": api, "samples": list(self.samples)})
 
     @classmethod

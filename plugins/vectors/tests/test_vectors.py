@@ -19,7 +19,6 @@ from harr.io.model_folder import find_folder
 from harr.rag.policies.encoder_adapter import begin
 
 WIDTH = 6
-API = Api("text-embedder", "HARR_TEST_URL", "HARR_TEST_KEY")
 
 
 def vector_of(text: str, seed: int = 0) -> np.ndarray:
@@ -29,6 +28,10 @@ def vector_of(text: str, seed: int = 0) -> np.ndarray:
 
 def unit_of(text: str) -> np.ndarray:
     return vector_of(text) / np.linalg.norm(vector_of(text))
+
+
+def api() -> Api:
+    return Api("text-embedder", "HARR_TEST_URL", "HARR_TEST_KEY")
 
 
 class Answers:
@@ -84,7 +87,7 @@ def test_the_vectors_of_files_are_an_encoder(tmp_path: Path, passages: Path, que
     encoder = Encoder(str(tmp_path / "kept"), max_tokens=256)
     texts = ["Where was Ada born?", "Ada: Ada was born.", "Bo."]
     np.testing.assert_allclose(encoder.encode(texts), [unit_of(text) for text in texts], atol=1e-6)
-    with pytest.raises(ModelError, match="no vector of 'And Bo' is in the table, and no API was named"):
+    with pytest.raises(ModelError, match="the text 'And Bo' has no vector in the files, and no API was named"):
         encoder.encode(["And Bo"])
     with pytest.raises(ParamsError, match="has no weights here, so it cannot be trained; set retriever"):
         begin(encoder, None, 0)
@@ -92,7 +95,7 @@ def test_the_vectors_of_files_are_an_encoder(tmp_path: Path, passages: Path, que
 
 def test_an_api_gives_the_vectors_that_no_file_has(tmp_path: Path, server: Served) -> None:
     kept = write_rows(tmp_path / "v.jsonl", {"text": "Bo.", "vector": vector_of("Bo.").tolist()})
-    wrap(tmp_path / "both", [kept], [], API)
+    wrap(tmp_path / "both", [kept], [], api())
     encoder = Encoder(str(tmp_path / "both"), max_tokens=256, query_prompt="query: ")
     texts = [f"Where was {number} born?" for number in range(300)]
     vectors_ND = encoder.encode(["Bo.", *texts], batch_size=400)
@@ -107,7 +110,7 @@ def test_an_api_gives_the_vectors_that_no_file_has(tmp_path: Path, server: Serve
 
 
 def test_words_beyond_the_limit_are_cut(tmp_path: Path, server: Served) -> None:
-    wrap(tmp_path / "api", [], [], API)
+    wrap(tmp_path / "api", [], [], api())
     encoder = Encoder(str(tmp_path / "api"), max_tokens=8)
     text = " ".join(f"word{number}" for number in range(20))
     assert encoder.token_counts([text]).tolist() == [20]
@@ -116,20 +119,20 @@ def test_words_beyond_the_limit_are_cut(tmp_path: Path, server: Served) -> None:
 
 
 def test_another_model_behind_the_address_is_refused(tmp_path: Path, server: Served, answers: Answers) -> None:
-    wrap(tmp_path / "api", [], [], API)
+    wrap(tmp_path / "api", [], [], api())
     answers.seed = 1
     with pytest.raises(ModelError, match="text-embedder at HARR_TEST_URL gives another vector than before"):
         Encoder(str(tmp_path / "api"), max_tokens=64).encode(["Bo."])
     rows = [{"text": f"{number}.", "vector": vector_of(f"{number}.").tolist()} for number in range(20)]
     with pytest.raises(ModelError, match="text-embedder of the API did not make the vectors of the files"):
-        wrap(tmp_path / "both", [write_rows(tmp_path / "v.jsonl", *rows)], [], API)
+        wrap(tmp_path / "both", [write_rows(tmp_path / "v.jsonl", *rows)], [], api())
     narrow = write_rows(tmp_path / "narrow.jsonl", {"text": "Bo.", "vector": [1.0, 0.0]})
     with pytest.raises(ModelError, match=r"width 6 and 2, or other neighbours"):
-        wrap(tmp_path / "both", [narrow], [], API)
+        wrap(tmp_path / "both", [narrow], [], api())
 
 
 def test_an_address_is_no_part_of_the_folder(tmp_path: Path, server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrap(tmp_path / "api", [], [], API)
+    wrap(tmp_path / "api", [], [], api())
     stored = b"".join(path.read_bytes() for path in (tmp_path / "api").iterdir())
     assert server.base_url.encode() not in stored and b"sk-vectors" not in stored
     monkeypatch.delenv("HARR_TEST_URL")
@@ -179,7 +182,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
 def test_an_answer_without_embeddings_is_named(tmp_path: Path, server: Served, answers: Answers) -> None:
     answers.change = lambda rows: rows[1:]
     with pytest.raises(ParamsError, match="the answer does not hold 1 embeddings; HARR_TEST_URL must be the address"):
-        wrap(tmp_path / "api", [], [], API)
+        wrap(tmp_path / "api", [], [], api())
 
 
 def test_a_class_of_no_installed_package_is_refused(tmp_path: Path) -> None:
