@@ -3,6 +3,9 @@
 Each recipe named is run by `dvc repro` in a clone of the last commit, and its figures are kept in results/<recipe>/.
 Then recipes/README.md is written from all that is kept; without a name only that is done. A result is marked where
 the recipe, or the code that its stages depend on, has changed since the commit that it was made at.
+
+``--all`` runs those that are marked so, one after the other, and a killed call goes on with the next of them; ``--check``
+lists them, and fails if there are any.
 """
 
 import os
@@ -139,42 +142,66 @@ def overview() -> str:
     return "\n".join(lines)
 
 
+@cache
+def staleness(recipe: str) -> str:
+    """Return what makes a kept result stale; "" where it is what the recipe reaches today."""
+    ran = read_json(KEPT / recipe / "run.json")
+    if "inputs" not in ran:
+        return UNKNOWN
+    return AGAIN if marks(all_inputs(Params.load(ROOT / file(recipe)), {}, code())) != ran["inputs"] else ""
+
+
 def section(recipe: str) -> str:
     """Return a recipe's part of the page: what it is, how it was run, and its table."""
-    kept = KEPT / recipe
-    told, path = read_json(kept / "run.json"), ROOT / file(recipe)
+    folder = KEPT / recipe
+    ran, path = read_json(folder / "run.json"), ROOT / file(recipe)
     seeds = Params.load(path).evaluate.seeds
-    state = ""
-    if "inputs" not in told:
-        state = UNKNOWN
-    elif marks(all_inputs(Params.load(path), {}, code())) != told["inputs"]:
-        state = AGAIN
     lines = [
         f"## {recipe}",
         "",
         *wrapped(comment(recipe)),
         "",
         *wrapped(
-            f"{told['date']}, commit `{told['commit']}`, {told['machine']}, {told['minutes']:g} minutes; {seeds} "
-            f"{'run' if seeds == 1 else 'seeds'} of each trained arm. {state}".rstrip()
+            f"{ran['date']}, commit `{ran['commit']}`, {ran['machine']}, {ran['minutes']:g} minutes; {seeds} "
+            f"{'run' if seeds == 1 else 'seeds'} of each trained arm. {staleness(recipe)}".rstrip()
         ),
         "",
         "```",
-        table(read_json(kept / "evaluate.json") | {"contrasts": read_json(kept / "contrasts.json")}),
+        table(read_json(folder / "evaluate.json") | {"contrasts": read_json(folder / "contrasts.json")}),
         "```",
     ]
     return "\n".join(lines)
 
 
+def page() -> str:
+    """Return the page of all recipes and of what is kept of them."""
+    return "\n".join([HEAD + overview() + "\n", *(f"{section(name)}\n" for name in kept()), OLDER.read_text()])
+
+
+def kept() -> list[str]:
+    """Return the recipes that have figures."""
+    return sorted(path.name for path in KEPT.iterdir() if path.name in recipes())
+
+
+def recipes() -> set[str]:
+    """Return the names of all recipes, and of params.yaml."""
+    return {QUICKSTART, *(path.stem for path in (ROOT / "recipes").glob("*.yaml"))}
+
+
 def main(names: list[str]) -> None:
     """Run the recipes named, and write the page."""
-    known = {QUICKSTART, *(path.stem for path in (ROOT / "recipes").glob("*.yaml"))}
-    if unknown := sorted(set(names) - known):
-        sys.exit(f"error: no recipe {unknown[0]}; choose from {', '.join(sorted(known))}")
+    if names == ["--check"]:
+        if stale := [name for name in kept() if staleness(name)]:
+            sys.exit(f"{len(stale)} of {len(kept())} results are stale: {', '.join(stale)}; run --all")
+        return
+    if names == ["--all"]:
+        names = [name for name in kept() if staleness(name)]
+    if unknown := sorted(set(names) - recipes()):
+        sys.exit(f"error: no recipe {unknown[0]}; choose from --all, --check, {', '.join(sorted(recipes()))}")
     for name in names:
         run(name)
-    kept = sorted(path.name for path in KEPT.iterdir() if path.name in known)
-    write_text(PAGE, "\n".join([HEAD + overview() + "\n", *(f"{section(name)}\n" for name in kept), OLDER.read_text()]))
+    staleness.cache_clear()
+    write_text(PAGE, page())
 
 
 if __name__ == "__main__":

@@ -134,6 +134,20 @@ def test_the_params_of_the_pages_are_whole() -> None:
         Params.model_validate(yaml.safe_load(block))
 
 
+def test_the_figures_of_the_readme_are_those_that_are_kept() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    kept = (ROOT / "recipes/README.md").read_text(encoding="utf-8")
+    _, *rows = re.search(r"```\n(arm .*?)```", readme, re.DOTALL)[1].splitlines()
+    assert len(rows) == 6 and {" ".join(row.split()) for row in rows} <= {
+        " ".join(row.split()) for row in kept.splitlines()
+    }
+    methods = re.findall(r"\| `(\w+)` \| [A-Za-z ]+ ([\d.]+) \| ([\d.]+) \|", readme)
+    assert len(methods) == 5
+    for recipe, reached, without in methods:
+        (section,) = re.findall(rf"\n## {recipe}\n(.*?)(?:\n## |$)", kept, re.DOTALL)
+        assert {reached, without} <= {*re.findall(r"\d+\.\d", section)}, recipe
+
+
 def test_what_is_wrong_is_seen() -> None:
     assert there("harr/types.py") and there("harr.types.Episode") and there("tests/harr/*/test_*.py")
     text = "\nharr/types.py, harr/no.py\n`harr.types.Nothing`, python -m benchmarks.nothing\n"
