@@ -36,6 +36,10 @@ MILVUS_LITE = 3.0
 TOKENS_A_WORD = 1.4
 SHARED = 0.3
 """Share of the rollouts of a question whose later states differ."""
+PROMPT = 400.0
+"""Tokens of an agent's instructions."""
+WEIGHT = {"none": 2.0, "nf4": 0.5625}
+"""Bytes of a frozen weight of a language model's layers; of nf4 in blocks of 64 with a scale in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +133,22 @@ def gpu_shortage(params: Params, questions: Sequence[Question], words: float) ->
     """Return a line about training that needs more memory than the GPU here has; "" where it fits or nobody knows."""
     import torch
 
-    shape = None if params.language_model_learns or not torch.cuda.is_available() else shape_of(params.encoder.model)
+    shape = shape_of(params.encoder.model) if torch.cuda.is_available() else None
     if shape is None or not questions:
         return ""
-    needed, there = (
-        estimate_gpu(params, shape, questions, words=words),
-        torch.cuda.get_device_properties(0).total_memory,
-    )
+    there, lower = torch.cuda.get_device_properties(0).total_memory, "train.states_per_pass"
+    if not params.language_model_learns:
+        needed = estimate_gpu(params, shape, questions, words=words)
+    elif params.train.method == "agent" and (model := shape_of(getattr(params.generator, "model", ""))):
+        lower = "train.episodes_per_pass and sampled_at_once"
+        needed = estimate_agent_gpu(params, model, shape, words=words)
+        needed += there * params.train.vllm_memory * (params.train.vllm == "colocate")
+    else:
+        return ""
     if needed <= there:
         return ""
     return (
-        f"train needs about {needed / 1e9:.1f} GB of the GPU's {there / 1e9:.1f} GB; lower train.states_per_pass, or set "
+        f"train needs about {needed / 1e9:.1f} GB of the GPU's {there / 1e9:.1f} GB; lower {lower}, or set "
         "train.optimizer.gradient_checkpointing"
     )
 
@@ -148,6 +157,35 @@ def estimate_gpu(params: Params, shape: Shape, questions: Sequence[Question], *,
     """Return the bytes that stage train holds on a GPU: its allocator uses again what a pass has freed."""
     text = min(params.encoder.max_tokens, TOKENS_A_WORD * words)
     return CONTEXT + _towers(params) * _learning(params, shape) + _pass(params, shape, questions, text)
+
+
+def estimate_agent_gpu(params: Params, model: Shape, encoder: Shape, *, words: float) -> float:
+    """Return the bytes that stage train holds on a GPU where a language model learns; without a vLLM beside it.
+
+    Sampling and gradient passes take turns (docs/scale.md).
+    """
+    train, pipeline = params.train, params.pipeline
+    assert train.method == "agent"
+    linear = model.layers * sum(one * other for one, other in model.products)
+    held = 16.0 * model.weights  # in float32: weight, gradient, two moments
+    if train.lora:
+        held = WEIGHT[train.quantization] * linear + 2 * (model.weights - linear) + 16 * model.lora(train.lora.rank)
+    searches = getattr(pipeline, "max_searches", 1)
+    text = min(params.encoder.max_tokens, TOKENS_A_WORD * words)
+    tokens = PROMPT + searches * params.retriever.k * text + (searches + 1) * train.max_tokens
+    gradient = (
+        train.episodes_per_pass * tokens * _language_model_token(model, _optimizer(params).gradient_checkpointing)
+    )
+    sampling = train.sampled_at_once * tokens * 4 * model.layers * model.keys * (train.vllm == "none")
+    return CONTEXT + held + 4 * encoder.weights + max(gradient, sampling)
+
+
+def _language_model_token(model: Shape, recomputes: bool) -> float:
+    """Return the bytes that a token keeps for its gradient; TRL makes the logits a tile at a time."""
+    by_width, by_queries = ACTIVATIONS["bfloat16"]
+    layer = by_width * model.width + by_queries * model.queries
+    layers = 1.3 * layer + 2 * model.layers * model.width if recomputes else model.layers * layer
+    return layers + 8 * model.width  # the last states and their gradient, in float32
 
 
 def _towers(params: Params) -> int:

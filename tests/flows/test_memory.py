@@ -25,7 +25,7 @@ from harr.params.train_facts import LoraParams
 from harr.types import Question
 from tasks.runtime import memory
 from tasks.runtime.limits import Sizes, written
-from tasks.runtime.memory import WORDS, Shape, estimate_gpu, estimate_memory, shape_of
+from tasks.runtime.memory import WORDS, Shape, estimate_agent_gpu, estimate_gpu, estimate_memory, shape_of
 
 ROOT = Path(__file__).parents[2]
 MINILM = Shape(weights=22_713_728, width=384, inner=1536, layers=6, queries=384, keys=384)
@@ -91,10 +91,13 @@ class Peak(TorchDispatchMode):
         return made
 
 
-def held_by_a_step(config: Qwen3Config, tokens: int, *, recompute: bool) -> int:
+def held_by_a_step(config: Qwen3Config, tokens: int, *, recompute: bool, stored: torch.dtype = torch.float32) -> int:
     """The bytes of a step of a LoRA as Learner makes it, by torch's fake tensors, which have no numbers."""
     with FakeTensorMode(), Peak() as peak:
-        model = get_peft_model(Qwen3Model(config).eval(), LoraConfig(r=16, target_modules="all-linear"))
+        base = Qwen3Model(config).eval()
+        for weight in base.parameters():
+            weight.data = weight.data.to(stored)
+        model = get_peft_model(base, LoraConfig(r=16, target_modules="all-linear"))
         for layer in model.modules():  # halve_frozen: to() does not know fake tensors
             if type(layer) is torch.nn.Linear and not layer.weight.requires_grad:
                 layer.weight = torch.nn.Parameter(layer.weight.detach().bfloat16(), requires_grad=False)
@@ -137,6 +140,27 @@ def test_a_gpu_holds_what_torch_counts_within_a_third(
     assert 3 / 4 < told / held_by_a_step(config, 4096, recompute=recompute) < 4 / 3
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("recompute", [False, True])
+def test_a_language_model_that_learns_holds_what_torch_counts_within_a_third(
+    recompute: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Layers of 8B, eight of them, one episode of 4,096 tokens."""
+    monkeypatch.setattr(torch.nn.Module, "to", lambda module, *_, **__: module)
+    shape = {"hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 8, "num_attention_heads": 32}
+    config = Qwen3Config(**shape, head_dim=128, num_key_value_heads=8, vocab_size=1000)
+    linear = 8 * 4096 * (2 * 4096 + 2 * 1024 + 3 * 12288)
+    model = Shape(linear + 1000 * 4096, 4096, 12288, layers=8, queries=4096, keys=1024, gated=True)
+    recipe = Params.load(ROOT / "recipes/medquad_agent.yaml")
+    optimizer = recipe.train.optimizer.model_copy(update={"gradient_checkpointing": recompute})
+    params = changed(recipe, {"train": {"optimizer": optimizer, "episodes_per_pass": 1}})
+    nothing = Shape(0, 1, 1, 0, 0, 0)
+    held = estimate_agent_gpu(params, model, nothing, words=62.4) - memory.CONTEXT  # 62.4 words: 4,346 tokens
+    held -= 8 * 4096 * 4346
+    measured = held_by_a_step(config, 4344, recompute=recompute, stored=torch.bfloat16)
+    assert 3 / 4 < held / measured < 4 / 3, (held / 1e9, measured / 1e9)
+
+
 def test_a_recipe_that_outgrows_the_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     params, data = recipe("recipes/smoke.yaml")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -152,6 +176,20 @@ def test_a_recipe_that_outgrows_the_gpu_is_named(monkeypatch: pytest.MonkeyPatch
     )
 
 
+@pytest.mark.parametrize(("size", "level"), [(24e9, "ok"), (16e9, "warn")])
+def test_an_agent_that_outgrows_the_gpu_is_named(size: float, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = Params.load(ROOT / "recipes/medquad_agent.yaml")
+    shapes = {params.generator.model: QWEN_7B, params.encoder.model: E5}
+    monkeypatch.setattr(memory, "shape_of", shapes.get)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=size))
+    shortage = memory.gpu_shortage(params, [Question("q", "Who?")], WORDS)
+    assert bool(shortage) == (level == "warn")
+    assert not shortage or shortage.startswith(
+        "train needs about 23.5 GB of the GPU's 16.0 GB; lower train.episodes_per_pass and sampled_at_once"
+    )
+
+
 def test_too_much_is_a_warning_and_what_is_not_known_is_not_told() -> None:
     params, data = recipe("recipes/smoke.yaml")
     [fits], [over] = memory_check(params, data, 400, 64e9), memory_check(params, data, 400, 1e9)
@@ -163,6 +201,7 @@ def test_too_much_is_a_warning_and_what_is_not_known_is_not_told() -> None:
 
 
 QWEN = Shape(595_776_512, width=1024, inner=3072, layers=28, queries=2048, keys=1024, gated=True)
+QWEN_7B = Shape(7_615_616_512, width=3584, inner=18944, layers=28, queries=3584, keys=512, gated=True)
 E5 = Shape(559_890_432, width=1024, inner=4096, layers=24, queries=1024, keys=1024)
 
 
@@ -174,12 +213,16 @@ def test_the_page_on_scale_has_what_is_estimated(name: str, shape: Shape, passag
     questions = [Question("q", "Who was the founder of the firm in Ashford, then?")]
     size = Sizes(passages, shape.width, round(TEXT_BYTES * passages))
     memory_of = estimate_memory(params, shape, questions, passages=passages, words=WORDS)
-    on_gpu = "-" if params.language_model_learns else f"{estimate_gpu(params, shape, questions, words=WORDS) / 1e9:.1f}"
+    on_gpu = (
+        estimate_agent_gpu(params, QWEN_7B, shape, words=WORDS)
+        if params.language_model_learns
+        else estimate_gpu(params, shape, questions, words=WORDS)
+    )
     columns = [
         f"`{name}`, {passages:,}",
         ", ".join(f"{count / 1e9:.1f}" for count in (size.text, *written(params, size).values())),
         ", ".join(f"{count / 1e9:.1f}" for count in memory_of.values()),
-        on_gpu,
+        f"{on_gpu / 1e9:.1f}",
         f"{memory_bytes(params.index, passages, shape.width) / 1e9:.1f}",
     ]
     assert f"| {' | '.join(columns)} |" in (ROOT / "docs/scale.md").read_text()
