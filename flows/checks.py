@@ -12,7 +12,7 @@ from harr.params.pipeline import PipelineFacts
 from harr.params.reward import OF_ANSWERS, OF_GOLD
 from harr.types import Question
 from tasks.runtime.limits import Sizes, format_bytes, written
-from tasks.runtime.memory import WORDS, estimate_memory, gpu_shortage, shape_of
+from tasks.runtime.memory import GPU_RATE, WORDS, estimate_gpu_seconds, estimate_memory, gpu_shortage, shape_of
 
 TEXT_BYTES = 650.0
 """Bytes of a passage of a corpus that is not read beforehand: wiki18's."""
@@ -155,6 +155,20 @@ def memory_check(params: Params, data: Data, passages: int, here: float) -> list
         return [ok("memory", message), *gpu]
     fix = "lower train.states_per_pass, set train.optimizer.gradient_checkpointing or index.uri, or run where there is more"
     return [warn("memory", f"{message}; {here / 1e9:.1f} GB here", fix), *gpu]
+
+
+def time_check(params: Params, data: Data, passages: int, gpus: int) -> list[Finding]:
+    """Return how long so many GPUs multiply; nothing without one, or where the models are unknown."""
+    shape = shape_of(params.encoder.model)
+    if not gpus or shape is None or not passages:
+        return []
+    words = fmean(len(text.split()) for text in data.contents.values()) if data.contents else WORDS
+    model = shape_of(getattr(params.generator, "model", ""))
+    seconds = estimate_gpu_seconds(params, model, shape, passages=passages, words=words)
+    each = ", ".join(f"{count / gpus / 60:,.0f} minutes to {stage}" for stage, count in seconds.items())
+    return [
+        ok("time", f"of {gpus} GPUs at {GPU_RATE / 1e12:.0f} TFLOP/s each about {each}, without sampling and loading")
+    ]
 
 
 def files_check(params: Params, data: Data, passages: int, free: float) -> list[Finding]:

@@ -115,6 +115,7 @@ def preview(
     passages: Annotated[
         int, Option(min=0, metavar="N", help="estimate for so many passages (0: those that are read beforehand)")
     ] = 0,
+    gpus: Annotated[int, Option(min=0, metavar="N", help="estimate how long so many GPUs take")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Check questions, gold passages and reward beforehand.
@@ -127,7 +128,7 @@ def preview(
 
     import psutil
 
-    from flows.checks import checks, files_check, memory_check
+    from flows.checks import checks, files_check, memory_check, time_check
     from flows.terminal import check_lines, preview_lines, show
     from harr.corpus.passages import write_questions
     from harr.datasets.preview import preview, read_data, read_passages
@@ -153,6 +154,7 @@ def preview(
     passages = passages or len(data.ids or ())
     findings += memory_check(params, data, passages, memory_limit(psutil.virtual_memory().total))
     findings += files_check(params, data, passages, shutil.disk_usage(".").free)
+    findings += time_check(params, data, passages, gpus)
     lines = [*preview_lines(page, export), *check_lines(findings)]
     answer = asdict(page) | {"checks": [asdict(finding) for finding in findings]}
     show(answer, lines, as_json=as_json, code=int(any(finding.level == "fail" for finding in findings)))

@@ -1,4 +1,4 @@
-"""Estimate the peak memory of stages embed, train and evaluate before anything is computed.
+"""Estimate what stages embed, train and evaluate need, before anything is computed: memory, and the time of a GPU.
 
 What grows with a recipe is counted from its parameters and its questions; what does not (libraries, tracker, report)
 was measured once. docs/performance.md compares the sums with what stages took, and what lies on a GPU with a step of
@@ -38,6 +38,8 @@ SHARED = 0.3
 """Share of the rollouts of a question whose later states differ."""
 PROMPT = 400.0
 """Tokens of an agent's instructions."""
+GPU_RATE = 0.4 * 990e12
+"""Operations a second of a GPU: two fifths of the peak of an H100 in bfloat16."""
 WEIGHT = {"none": 2.0, "nf4": 0.5625}
 """Bytes of a frozen weight of a language model's layers; of nf4 in blocks of 64 with a scale in float32."""
 
@@ -60,6 +62,11 @@ class Shape:
         """Return both sides of the linear layers of a layer."""
         attention = 2 * [(self.width, self.queries)] + 2 * [(self.width, self.keys)]
         return attention + (2 + self.gated) * [(self.width, self.inner)]
+
+    @property
+    def linear(self) -> int:
+        """Return the weights of the linear layers, by which each token is multiplied."""
+        return self.layers * sum(one * other for one, other in self.products)
 
     def lora(self, rank: int) -> int:
         """Return the weights of an adapter on all linear layers.
@@ -164,20 +171,44 @@ def estimate_agent_gpu(params: Params, model: Shape, encoder: Shape, *, words: f
 
     Sampling and gradient passes take turns (docs/scale.md).
     """
-    train, pipeline = params.train, params.pipeline
+    train = params.train
     assert train.method == "agent"
-    linear = model.layers * sum(one * other for one, other in model.products)
     held = 16.0 * model.weights  # in float32: weight, gradient, two moments
     if train.lora:
-        held = WEIGHT[train.quantization] * linear + 2 * (model.weights - linear) + 16 * model.lora(train.lora.rank)
-    searches = getattr(pipeline, "max_searches", 1)
-    text = min(params.encoder.max_tokens, TOKENS_A_WORD * words)
-    tokens = PROMPT + searches * params.retriever.k * text + (searches + 1) * train.max_tokens
+        held = (
+            WEIGHT[train.quantization] * model.linear
+            + 2 * (model.weights - model.linear)
+            + 16 * model.lora(train.lora.rank)
+        )
+    tokens = _episode_tokens(params, words)
     gradient = (
         train.episodes_per_pass * tokens * _language_model_token(model, _optimizer(params).gradient_checkpointing)
     )
     sampling = train.sampled_at_once * tokens * 4 * model.layers * model.keys * (train.vllm == "none")
     return CONTEXT + held + 4 * encoder.weights + max(gradient, sampling)
+
+
+def estimate_gpu_seconds(
+    params: Params, model: Shape | None, encoder: Shape, *, passages: int, words: float
+) -> dict[str, float]:
+    """Return the seconds of one GPU that products of matrices take: to embed, and where ``model``, an agent, learns.
+
+    A token of a LoRA takes 8 operations a weight: two forward passes, that of the reference, and a backward pass
+    without the gradient of frozen weights. Sampling comes on top.
+    """
+    text, train = min(params.encoder.max_tokens, TOKENS_A_WORD * words), params.train
+    seconds = {"embed": 2 * encoder.linear * text * passages / GPU_RATE}
+    if model and train.method == "agent":
+        tokens = train.steps * train.questions_per_step * train.group_size * _episode_tokens(params, words)
+        seconds["train"] = 8 * model.linear * tokens / GPU_RATE
+    return seconds
+
+
+def _episode_tokens(params: Params, words: float) -> float:
+    """Return the tokens of an agent's longest episode."""
+    searches, written = getattr(params.pipeline, "max_searches", 1), getattr(params.train, "max_tokens", 0)
+    text = min(params.encoder.max_tokens, TOKENS_A_WORD * words)
+    return PROMPT + searches * params.retriever.k * text + (searches + 1) * written
 
 
 def _language_model_token(model: Shape, recomputes: bool) -> float:
@@ -198,8 +229,7 @@ def _learning(params: Params, shape: Shape) -> float:
     adapter or of a copy that follows. In bfloat16 linear layers are half as large if frozen, else copied so."""
     lora = getattr(params.train, "lora", None)
     learnt = shape.lora(lora.rank) if lora else shape.weights
-    linear = shape.layers * sum(one * other for one, other in shape.products)
-    halves = (-2 if lora else 2) * linear if _format(params) == "bfloat16" else 0
+    halves = (-2 if lora else 2) * shape.linear if _format(params) == "bfloat16" else 0
     return 4 * shape.weights + learnt * (4 + 8 + 8 + 4 * (bool(lora) + params.train.positions)) + halves
 
 

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import Qwen3Config, Qwen3Model
 
-from flows.checks import TEXT_BYTES, files_check, memory_check
+from flows.checks import TEXT_BYTES, files_check, memory_check, time_check
 from harr.datasets.preview import Data, read_data
 from harr.index.kinds import memory_bytes
 from harr.params import Params
@@ -226,6 +226,23 @@ def test_the_page_on_scale_has_what_is_estimated(name: str, shape: Shape, passag
         f"{memory_bytes(params.index, passages, shape.width) / 1e9:.1f}",
     ]
     assert f"| {' | '.join(columns)} |" in (ROOT / "docs/scale.md").read_text()
+
+
+def test_the_time_of_gpus_is_that_of_the_page_on_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1.69 GPU hours for wiki18 with a 0.6B encoder at 130 tokens a passage, and 8 hours for 100 steps of the agent."""
+    words = 130 / memory.TOKENS_A_WORD
+    params = Params.load(ROOT / "recipes/harr_wiki18_0.6b.yaml")
+    (seconds,) = memory.estimate_gpu_seconds(params, None, QWEN, passages=21_015_324, words=words).values()
+    assert seconds / 3600 == pytest.approx(1.69, abs=0.01)
+    agent = Params.load(ROOT / "recipes/medquad_agent.yaml")
+    seconds = memory.estimate_gpu_seconds(agent, QWEN_7B, E5, passages=20_000, words=words)["train"]
+    assert 8 < seconds / 3600 < 10, "3,700 tokens an episode there, and the longest here"
+    shapes = {params.encoder.model: QWEN}
+    monkeypatch.setattr("flows.checks.shape_of", shapes.get)
+    data = Data(None, None, {}, {}, [])  # type: ignore[arg-type]
+    [found] = time_check(params, data, 21_015_324, 8)
+    assert found.found.startswith("of 8 GPUs at 396 TFLOP/s each about 14 minutes to embed")
+    assert time_check(params, data, 21_015_324, 0) == []
 
 
 def test_files_are_those_that_a_stage_asks_the_disk_for_and_a_server_holds_the_index() -> None:
