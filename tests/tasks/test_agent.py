@@ -12,7 +12,8 @@ from harr_encyclopaedia import small_lm
 from harr_encyclopaedia.scripted import plan
 from letters import save_letters
 from peft import PeftModel
-from stages import SMOKE, WORLD, nothing, run_stages, world_params
+from pretended_gpu import pretended_gpu
+from stages import SMOKE, WORLD, Ran, nothing, run_stages, world_params
 from transformers import AutoTokenizer
 from trl import chat_template_utils
 
@@ -114,6 +115,29 @@ def test_an_agent_goes_through_all_stages(world: Path, tiny: str) -> None:
     assert version.tags["kind"] == "language_model" and version.source.endswith("/language_model")
     with pytest.raises(PromotionRefused, match=r"against its own arm warmstart .*: gain: found answer F1"):
         promote(params)
+
+
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument is set")  # there is no driver to pin it
+def test_an_agent_goes_through_all_stages_on_a_gpu(
+    world: Path, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(place: str) -> Ran:
+        (tmp_path / place).mkdir()
+        monkeypatch.chdir(tmp_path / place)
+        return run_stages(params, world)
+
+    params = world_params(
+        tiny,
+        **SECTIONS,
+        pipeline={"name": "search_r1", "max_searches": 1, "template": "bare"},
+        reward={"terms": {"answer_f1": 1.0, "letters:variety": 0.5}},
+        evaluate=EVALUATE | {"arms": [*ARMS]},
+    )
+    on_cpu = run("cpu")
+    with pretended_gpu():
+        on_gpu = run("gpu")
+    assert on_gpu.summary["arms"] == on_cpu.summary["arms"]
+    assert on_gpu.merged["logit_difference_max"] < 1e-3
 
 
 def test_an_agent_that_plans_graphs_searches_every_collection(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
