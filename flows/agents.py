@@ -146,12 +146,15 @@ def _dvc(place: Path, *words: str) -> None:
     """Run DVC; it prints its progress.
 
     Raises:
-        HarrError: its last line.
+        HarrError: its last line, and the first one where several failed: it has the reason.
     """
     command = [sys.executable, "-m", "dvc", *words]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
-        raise HarrError(f"dvc {words[0]}: {' '.join(lines[-1:]).removeprefix('ERROR: ')}")
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()[
+            -1:
+        ]
+        ends = dict.fromkeys([*errors[-1:], *errors[:1]])
+        raise HarrError(f"dvc {words[0]}: {'; '.join(line.removeprefix('ERROR: ') for line in ends)}")
     for line in done.stdout.splitlines():
         print(line)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -15,10 +16,10 @@ import pytest
 import yaml
 from servers import Server, ask, server_of, until
 
-from flows.agents import run_on_agent
+from flows.agents import _dvc, run_on_agent
 from flows.commits import repository
 from flows.server import healthy, mlflow_command, prefect_command
-from harr.errors import ParamsError
+from harr.errors import HarrError, ParamsError
 from harr.project.create import create_project
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(1500)]
@@ -239,6 +240,28 @@ def test_a_remote_that_is_away_is_one_clear_line(napping: Site, notes: Path) -> 
     done = napping.ended(napping.start("pipeline/on-demand", agents={"nap": "gpu"}))
     assert done.startswith("Completed"), done
     assert (napping.project / "nap.txt").read_text() == "seed 7", "the changed params.yaml was sent, uncommitted"
+
+
+def test_a_remote_that_is_full_is_one_line_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit on the size of files stands in for a disk without room."""
+    monkeypatch.chdir(tmp_path)
+    for command in ("init --no-scm -q", "remote add -q -d remote there"):
+        subprocess.run([sys.executable, "-m", "dvc", *command.split()], check=True)
+    for name in ("a", "b"):
+        Path("data").mkdir(exist_ok=True)
+        Path("data", name).write_bytes(os.urandom(4_000_000))
+    subprocess.run([sys.executable, "-m", "dvc", "add", "-q", "data"], check=True)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, limits[1]))
+    try:
+        with pytest.raises(HarrError) as caught:
+            _dvc(Path(), "push")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert str(caught.value).startswith(
+        "dvc push: failed to push data to the cloud - 3 files failed to upload; failed to"
+    )
+    assert "File too large" in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_what_an_agent_cannot_do_without_is_one_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
