@@ -218,11 +218,14 @@ def test_the_page_on_scale_has_what_is_estimated(name: str, shape: Shape, passag
         if params.language_model_learns
         else estimate_gpu(params, shape, questions, words=WORDS)
     )
+    model = QWEN_7B if params.language_model_learns else None
+    seconds = memory.estimate_gpu_seconds(params, model, shape, passages=passages, words=WORDS)
     columns = [
         f"`{name}`, {passages:,}",
         ", ".join(f"{count / 1e9:.1f}" for count in (size.text, *written(params, size).values())),
         ", ".join(f"{count / 1e9:.1f}" for count in memory_of.values()),
         f"{on_gpu / 1e9:.1f}",
+        ", ".join(f"{count / 8 / 60:.0f}" for count in seconds.values()),
         f"{memory_bytes(params.index, passages, shape.width) / 1e9:.1f}",
     ]
     assert f"| {' | '.join(columns)} |" in (ROOT / "docs/scale.md").read_text()
