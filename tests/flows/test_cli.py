@@ -125,6 +125,7 @@ LINES: list[tuple[list[str], str]] = [
     (["replay", "away"], "away holds no searches-*.jsonl; name the folder of `harr serve --log`"),
     (["stopping", "away"], "away: expected a log eval_seed"),
     (["diagnose", "--questions", "away.jsonl"], "away.jsonl is missing; name a file that is there"),
+    (["explain"], "metrics/evaluate.json is missing; run `dvc repro evaluate`"),
     (["questions"], "params.yaml: section plugins.questions: writer is missing"),
 ]
 """What commands say where what they need is not there."""

@@ -32,3 +32,27 @@ def diagnose(
         print(f"page: {(out / 'index.html').resolve()}")
 
     run_command(body)
+
+
+def explain(
+    general: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE", help="questions with gold that training must not harm (default: the corpus's own titles)"
+        ),
+    ] = None,
+    out: Annotated[Path, Option(metavar="FILE", help="where the causes and their evidence go")] = Path(
+        "explanation.json"
+    ),
+) -> None:
+    """Say after training why it gained nothing, or harmed: causes, each with its evidence and what to do.
+
+    Reads what the stages up to evaluate have written, and searches again for some training questions.
+    """
+    from harr.params import Params
+    from harr_diagnose.explain import explain_training
+
+    def body() -> None:
+        print(*explain_training(Params.load(), general, out), sep="\n")
+
+    run_command(body)

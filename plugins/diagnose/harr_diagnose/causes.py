@@ -1,0 +1,199 @@
+"""Why a training gained nothing, or harmed: a cause is a row of a table, from the figures of a run to evidence."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+
+from scipy import stats
+
+from harr.evaluate.tables import percent, spread
+
+MATTERS = 0.05
+"""The gain that somebody would train for, 5 points: as in advice, what is smaller is no reason to act."""
+MISLABELLED = 0.1
+"""Share of training questions with a false negative. Of sound corpora up to 5 % have one (README)."""
+UNREACHED = 0.5
+"""Share of the gold beyond the pool: as much is out of reach as can be learnt."""
+MEMORY = 0.5
+"""Share of the reader's right answers that need no passage: most rewards then say nothing of the search."""
+EQUAL = 0.9
+"""Share of groups with equal rewards; the rest, under 10 %, is where advice says that rollouts hardly disagree."""
+DRIFTED = 0.8
+"""Mean cosine between a query's vectors before and after training; of MiniLM's that gained it stayed above .94."""
+STILL = 0.999
+"""The same where training hardly moved the encoder: the nearest passages stay the same."""
+RISING = 0.05
+"""Level of the test that the second half of a learning curve rises."""
+POINTS = 4
+"""Number of points of a curve, below which no line is laid through its second half."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a run; shares are between 0 and 1, and empty or None is what was not measured."""
+
+    metric: str
+    """The metric that leads, in words."""
+    baseline: str
+    """The arm that `trained` is compared with: what it was before training."""
+    gain: Mapping[str, float]
+    """Gain of `trained` over it in that metric: gain, low, high, n."""
+    train: int
+    """Number of training questions."""
+    leaked: int
+    """Number of test questions that are, or nearly are, a training question."""
+    searched: int = 0
+    """Number of training questions that were searched for again."""
+    mislabelled: float | None = None
+    """Share of these with a passage that is no gold and as right as the gold."""
+    pool_recall: float | None = None
+    """Share of their gold among the candidates of the untrained retriever."""
+    general: Mapping[str, float] = field(default_factory=dict)
+    """Recall of general queries: before, and what training changed: gain, low, high, n."""
+    cosine: float | None = None
+    """Mean cosine between a query's vector before and after training."""
+    validation: Sequence[float] = ()
+    """The leading metric on validation questions while it was trained, before the first step first."""
+    validated: int = 0
+    """Number of validation questions."""
+    rewards: Sequence[float] = ()
+    """Mean reward of every step; of a warm start, none."""
+    equal_rewards: float | None = None
+    """Mean share of groups of rollouts whose rewards are equal."""
+    reader: Mapping[str, float] = field(default_factory=dict)
+    """Shares of questions that are answered ``from_memory`` and only ``with_gold``, and their number ``n``."""
+
+    @property
+    def paid(self) -> bool:
+        """Return whether training surely gained."""
+        return self.gain["low"] > 0
+
+
+Judgement = tuple[bool, str]
+"""Whether a cause is there, and the evidence for or against it."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A reason why a training gained nothing, or harmed."""
+
+    name: str
+    judge: Callable[[Facts], Judgement | None]
+    """Returns None where a fact that it needs was not measured."""
+    remedy: str
+    always: bool = False
+    """Whether it counts even if training surely gained."""
+
+
+def _leak(f: Facts) -> Judgement:
+    n = int(f.gain["n"])
+    said = f"{f.leaked:,} of {n:,} test questions are, or nearly are, a training question"
+    return f.leaked >= MATTERS * n, said
+
+
+def _false_negatives(f: Facts) -> Judgement | None:
+    if f.mislabelled is None:
+        return None
+    said = (
+        f"for {percent(f.mislabelled)} % of {f.searched:,} training questions a passage that is not marked is as right as "
+        "the gold"
+    )
+    return f.mislabelled >= MISLABELLED, said
+
+
+def _forgetting(f: Facts) -> Judgement | None:
+    if not f.general:
+        return None
+    said = (
+        f"recall of {f.general['n']:,.0f} general queries: {percent(f.general['before'])} before, changed by "
+        f"{spread(f.general, 'gain', '+.1f')}"
+    )
+    return f.general["high"] < 0 and f.general["gain"] <= -MATTERS, said
+
+
+def _rate(f: Facts) -> Judgement | None:
+    if f.cosine is None or len(f.validation) < 2:
+        return None
+    best, last = max(f.validation), f.validation[-1]
+    said = (
+        f"queries keep a cosine of {f.cosine:.2f} with what they were; validation fell from {percent(best)} to "
+        f"{percent(last)} (n {f.validated:,})"
+    )
+    noise = 1 / sqrt(f.validated)  # two standard errors of a share, at most
+    return f.cosine < DRIFTED and best - last >= max(MATTERS, noise), said
+
+
+def _pool(f: Facts) -> Judgement | None:
+    if f.pool_recall is None:
+        return None
+    said = f"{percent(1 - f.pool_recall)} % of the gold of {f.searched:,} training questions never was a candidate"
+    return 1 - f.pool_recall >= UNREACHED, said
+
+
+def _memory(f: Facts) -> Judgement | None:
+    if not f.reader:
+        return None
+    memory, read = f.reader["from_memory"], f.reader["with_gold"]
+    said = (
+        f"of {f.reader['n']:,.0f} questions the reader answers {percent(memory)} % without any passage, and "
+        f"{percent(read)} % only with the gold"
+    )
+    return memory > 0 and memory >= MEMORY * (memory + read), said
+
+
+def _equal_rewards(f: Facts) -> Judgement | None:
+    if f.equal_rewards is None:
+        return None
+    said = f"in {percent(f.equal_rewards)} % of the groups of {len(f.rewards):,} steps all rollouts had one reward"
+    return f.equal_rewards >= EQUAL, said
+
+
+def _few_steps(f: Facts) -> Judgement | None:
+    if f.cosine is not None and f.cosine > STILL:
+        return True, f"queries keep a cosine of {f.cosine:.4f} with what they were ({f.train:,} training questions)"
+    curve, name = (f.validation, "validation") if len(f.validation) >= 2 * POINTS else (f.rewards, "the reward")
+    half = list(curve[len(curve) // 2 :])
+    if len(half) < POINTS:
+        return None
+    line = stats.linregress(range(len(half)), half, alternative="greater")
+    rise = float(line.slope) * (len(half) - 1)
+    said = f"in the last {len(half)} of {len(curve)} points {name} changed by {percent(rise, '+.1f')}"
+    return rise >= MATTERS and float(line.pvalue) < RISING, said
+
+
+def _noise(f: Facts) -> Judgement:
+    said = f"{percent(f.gain['gain'], '+.1f')} points on {f.gain['n']:,.0f} test questions"
+    low, high = f.gain["low"], f.gain["high"]
+    return low <= 0 <= high and high >= MATTERS, f"{said}: {spread(f.gain, 'gain', '+.1f')} holds 0 and a gain of 5"
+
+
+CAUSES: tuple[Cause, ...] = (
+    Cause("leak", _leak, "set download.near_duplicates: drop, and evaluate again", always=True),
+    Cause("forgetting", _forgetting, "fewer steps or a lower train.optimizer.learning_rate", always=True),
+    Cause(
+        "false negatives",
+        _false_negatives,
+        "mark these passages as gold, too, or reward answers (answer_f1)",
+        always=True,
+    ),
+    Cause("too high a rate", _rate, "lower train.optimizer.learning_rate, and set train.validation.keep: best"),
+    Cause("gold beyond the pool", _pool, "raise retriever.pool, or search by words too (retriever.search: hybrid)"),
+    Cause("reader knows the answers", _memory, "reward recall of gold, or ask what the reader cannot know"),
+    Cause("equal rewards", _equal_rewards, "raise retriever.temperature or train.group_size, or set train.warm_start"),
+    Cause("too few steps", _few_steps, "more train.steps or training questions, or a higher learning rate"),
+    Cause("too few test questions", _noise, "add test questions; `harr diagnose` says how many"),
+)
+
+
+def explain(facts: Facts) -> list[dict[str, str | bool | None]]:
+    """Return every cause with whether it is ``named``, its ``evidence`` and ``remedy``; None is what was not measured.
+
+    Where training surely gained, only what may hide behind a gain is looked for.
+    """
+    rows: list[dict[str, str | bool | None]] = []
+    for cause in CAUSES:
+        judgement = cause.judge(facts)
+        named, evidence = judgement or (None, "")
+        asked = cause.always or not facts.paid
+        rows.append({"cause": cause.name, "named": named and asked, "evidence": evidence, "remedy": cause.remedy})
+    return rows
