@@ -1,4 +1,4 @@
-"""Whether `harr explain` names what is wrong: ``python -m benchmarks.planted [--sound N]``.
+"""Whether `harr explain` names what is wrong: ``python -m benchmarks.planted [--seeds N] [--sound N]``.
 
 Small projects are made, each with one fault planted, and trained; sound ones have none. A question asks for the shop
 that sells three things, and calls some of them by a word that no passage has, which training learns. The encoder is a
@@ -11,8 +11,9 @@ import os
 import random
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,13 @@ READS: dict[str, Any] = {
 }
 KNOWS = READS | {"generator": READS["generator"] | {"settings": {"knows": True}}}
 UNWARMED = {"warm_start": 0, "steps": 6}
+MISLEADING = {
+    "model": "static",
+    "max_tokens": 64,
+    "plain_prompt": "",
+    "query_prompt": "Answer in one word, as a clerk of the town would: " * 2,
+}
+"""An encoder whose queries with a history have a prompt that misleads."""
 FAULTS = (
     Project("leak", leaks=True),
     Project("forgetting", titled=True, params={"train": {"optimizer": {"learning_rate": 0.1}}}),
@@ -83,12 +91,19 @@ FAULTS = (
     Project(
         "too high a rate", literal=3, params={"train": UNWARMED | {"steps": 30, "optimizer": {"learning_rate": 1.0}}}
     ),
+    Project(
+        "a worse start",
+        literal=3,
+        params={"encoder": MISLEADING, "train": UNWARMED | {"optimizer": {"learning_rate": 0.01}}},
+    ),
     Project("gold beyond the pool", literal=0, params={"retriever": {"pool": 3}, "train": UNWARMED}),
     Project("reader knows the answers", params=KNOWS),
     Project("equal rewards", params={"reward": {"terms": {"benchmarks.planted:constant": 1.0}}, "train": UNWARMED}),
     Project("too few steps", params={"train": UNWARMED | {"steps": 1, "optimizer": {"learning_rate": 1e-5}}}),
     Project("too few test questions", literal=3, tests=12),
 )
+LEVEL = {"gain": 0.0, "low": -0.02, "high": 0.02}
+"""A gain that tells of nothing."""
 SOUND = (Project(), Project(literal=2), Project(params=READS), Project(literal=0))
 
 
@@ -173,7 +188,7 @@ def settings(project: Project) -> dict[str, Any]:
             "optimizer": {"learning_rate": 0.03},
             "validation": {"every": 5},
         },
-        "evaluate": {"arms": ["frozen", "trained"], "seeds": 1, "resamples": 1000, "candidates": ["corpus"]},
+        "evaluate": {"arms": ["frozen", "history", "trained"], "seeds": 1, "resamples": 1000, "candidates": ["corpus"]},
         "tracking": {"registered_model": "planted"},
     }
     for name, section in project.params.items():
@@ -214,8 +229,9 @@ def _nothing(step: int, values: Mapping[str, float]) -> None:
     """Log nowhere."""
 
 
-def named(project: Project) -> tuple[str, list[str]]:
-    """Return the outcome of a project, and the causes that are named for it."""
+def named(project: Project) -> tuple[str, list[str], list[str]]:
+    """Return the outcome of a project, the causes that are named, and those had training neither gained nor lost."""
+    from harr_diagnose.causes import Facts, explain
     from harr_diagnose.explain import explain_training
 
     from harr.io.files import read_json
@@ -227,38 +243,48 @@ def named(project: Project) -> tuple[str, list[str]]:
         try:
             train_project(project)
             outcome = explain_training(Params.load(), None, Path("explanation.json"))[0]
-            rows = read_json(Path("explanation.json"))["causes"]
+            found = read_json(Path("explanation.json"))
         finally:
             os.chdir(before)
-    return outcome, [row["cause"] for row in rows if row["named"]]
+    level = replace(Facts(**found["facts"]), gain=LEVEL | {"n": found["facts"]["gain"]["n"]})
+    causes, others = ([row["cause"] for row in rows if row["named"]] for rows in (found["causes"], explain(level)))
+    return outcome, causes, others
 
 
-def projects(sound: int) -> Iterator[Project]:
-    """Yield all faults, then so many sound projects."""
-    yield from FAULTS
+def projects(seeds: int, sound: int) -> Iterator[Project]:
+    """Yield every fault with so many seeds, then so many sound projects."""
+    for seed in range(seeds):
+        yield from (replace(project, seed=seed) for project in FAULTS)
     for seed in range(sound):
-        kind = SOUND[seed % len(SOUND)]
-        yield Project(seed=seed, literal=kind.literal, params=kind.params)
+        yield replace(SOUND[seed % len(SOUND)], seed=seed)
 
 
 def main() -> None:
-    """Print a row per project: what was planted, what was named, how training ended."""
+    """Print a row per project: what was planted, what was named, how training ended.
+
+    A sound run gains, and most causes are asked for where one does not; so the last count is of what would be named of
+    the same runs had they not gained.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=3, help="number of projects with each fault")
     parser.add_argument("--sound", type=int, default=20, help="number of sound projects")
     print("| planted | named | outcome | seconds |\n| -- | -- | -- | -- |", flush=True)
-    hits, accused = 0, 0
-    count = parser.parse_args().sound
-    for project in projects(count):
+    hits, accused, unpaid = 0, 0, list[str]()
+    options = parser.parse_args()
+    for project in projects(options.seeds, options.sound):
         began = time.perf_counter()
-        outcome, causes = named(project)
+        outcome, causes, others = named(project)
         hits += bool(project.fault) and project.fault in causes
         accused += not project.fault and bool(causes)
+        unpaid += others if not project.fault else []
         seconds = time.perf_counter() - began
         print(
             f"| {project.fault or 'nothing'} | {', '.join(causes) or 'nothing'} | {outcome} | {seconds:.0f} |",
             flush=True,
         )
-    print(f"\n{hits} of {len(FAULTS)} planted causes named; {accused} of {count} sound runs accused")
+    planted = options.seeds * len(FAULTS)
+    print(f"\n{hits} of {planted} planted causes named; {accused} of {options.sound} sound runs accused")
+    print(f"had these not gained: {dict(Counter(unpaid))}")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,8 @@ class Facts:
     """Number of training questions."""
     leaked: int
     """Number of test questions that are, or nearly are, a training question."""
+    start: Mapping[str, float] = field(default_factory=dict)
+    """Gain over the baseline of what training began from, the untrained encoder that reads the history."""
     searched: int = 0
     """Number of training questions that were searched for again."""
     mislabelled: float | None = None
@@ -111,13 +113,20 @@ def _forgetting(f: Facts) -> Judgement | None:
     return f.general["high"] < 0 and f.general["gain"] <= -MATTERS, said
 
 
+def _start(f: Facts) -> Judgement | None:
+    if not f.start:
+        return None
+    said = f"before training the state with the history stood at {spread(f.start, 'gain', '+.1f')} from {f.baseline}"
+    return f.start["high"] < 0 and f.start["gain"] <= -MATTERS, said
+
+
 def _rate(f: Facts) -> Judgement | None:
     if f.cosine is None or len(f.validation) < 2:
         return None
     best, last = max(f.validation), f.validation[-1]
     said = (
-        f"queries keep a cosine of {f.cosine:.2f} with what they were; validation fell from {percent(best)} to "
-        f"{percent(last)} (n {f.validated:,})"
+        f"queries keep a cosine of {f.cosine:.2f} with what they were; validation was {percent(best)} at best and "
+        f"{percent(last)} at the end (n {f.validated:,})"
     )
     noise = 1 / sqrt(f.validated)  # two standard errors of a share, at most
     return f.cosine < DRIFTED and best - last >= max(MATTERS, noise), said
@@ -162,9 +171,11 @@ def _few_steps(f: Facts) -> Judgement | None:
 
 
 def _noise(f: Facts) -> Judgement:
-    said = f"{percent(f.gain['gain'], '+.1f')} points on {f.gain['n']:,.0f} test questions"
     low, high = f.gain["low"], f.gain["high"]
-    return low <= 0 <= high and high >= MATTERS, f"{said}: {spread(f.gain, 'gain', '+.1f')} holds 0 and a gain of 5"
+    said = (
+        f"{f.gain['n']:,.0f} test questions leave the gain between {percent(low, '+.1f')} and {percent(high, '+.1f')}"
+    )
+    return low <= 0 <= high and high >= MATTERS, said
 
 
 CAUSES: tuple[Cause, ...] = (
@@ -176,6 +187,7 @@ CAUSES: tuple[Cause, ...] = (
         "mark these passages as gold, too, or reward answers (answer_f1)",
         always=True,
     ),
+    Cause("a worse start", _start, "raise train.warm_start, or train without the history (arm rl_no_history)"),
     Cause("too high a rate", _rate, "lower train.optimizer.learning_rate, and set train.validation.keep: best"),
     Cause("gold beyond the pool", _pool, "raise retriever.pool, or search by words too (retriever.search: hybrid)"),
     Cause("reader knows the answers", _memory, "reward recall of gold, or ask what the reader cannot know"),

@@ -19,6 +19,9 @@ from tasks.paths import ADAPTER, CORPUS, EVALUATION, FILTERED, PLACES, QUESTIONS
 from tasks.play import draw_test_questions, round_figures, with_arms
 
 Rows = list[dict[str, Any]]
+START = "history"
+"""The arm that a retriever's training begins from: the untrained encoder, which reads the history."""
+FIGURES = ("gain", "low", "high", "n")
 SEARCHED = 100
 """Maximum number of training questions that are searched for again."""
 GENERAL = 300
@@ -66,8 +69,12 @@ def gather_facts(params: Params, summary: dict[str, Any], general: Path | None) 
     baseline, lead = params.baseline, headline(summary)
     if baseline not in params.evaluate.arm_table:
         raise ParamsError(f"arm {baseline} was not played, which `trained` was before; add it to evaluate.arms")
-    settings = {"resamples": params.evaluate.resamples, "seed": params.seed}
-    gain = contrast(read_runs(TRAINED), read_runs(baseline), **settings)[lead]
+    gain, start = (
+        contrast(read_runs(arm), read_runs(baseline), resamples=params.evaluate.resamples, seed=params.seed)[lead]
+        if arm in params.evaluate.arm_table
+        else {}
+        for arm in (TRAINED, START)
+    )
     train = read_questions(FILTERED / "questions.jsonl")
     history = read_state_rows(STATS, "run `dvc repro -f -s train`")
     validated = points(history)
@@ -76,7 +83,8 @@ def gather_facts(params: Params, summary: dict[str, Any], general: Path | None) 
     return Facts(
         metric=label(lead),
         baseline=baseline,
-        gain={name: gain[name] for name in ("gain", "low", "high", "n")},
+        gain={name: gain[name] for name in FIGURES},
+        start={name: start[name] for name in FIGURES if start},
         train=len(train),
         leaked=count_leaked(train, draw_test_questions(params, QUESTIONS / "test.jsonl")),
         validation=[point[metric] for point in validated],
@@ -104,13 +112,14 @@ def measure_search(params: Params, general: Path | None) -> dict[str, Any]:
 
     given = params.retriever.candidates
     asked = training_sample(params)
-    start = params.baseline if params.language_model_learns else "history"
+    start = params.baseline if params.language_model_learns else START
     played = {name: read_runs(name)[0] for name in READER if (EVALUATION / f"{name}.jsonl").exists()}
     fitting, answered = untrained_arms(params), "answer_f1" in read_runs(TRAINED)[0][0]
     names = [start, *(READER if answered and len(played) < len(READER) else ())]
+    game = with_arms(params, names)
     if getattr(params.pipeline, "reader", False) and names == [start]:
-        params = without_reader(params)
-    episodes, found, rows = play_untrained(with_arms(params, names), asked, given, PLACES)
+        game = without_reader(game)
+    episodes, found, rows = play_untrained(game, asked, given, PLACES)
     reader = measure_reader(params, played if len(played) == len(READER) else rows)
     pools = all_gold_at(asked, found[start], params.retriever.pool, by_share=True)
     facts: dict[str, Any] = {"searched": len(asked), "reader": reader}
@@ -145,8 +154,7 @@ def measure_general(params: Params, file: Path | None, start: Arm) -> dict[str, 
             for arm, folder in ((start, None), (ARMS[TRAINED], ADAPTER))
         )
     change = contrast([after], [before], resamples=params.evaluate.resamples, seed=params.seed)["recall"]
-    figures = {name: change[name] for name in ("gain", "low", "high", "n")}
-    return {"before": fmean(row["recall"] for row in before), **figures}
+    return {"before": fmean(row["recall"] for row in before), **{name: change[name] for name in FIGURES}}
 
 
 def training_sample(params: Params) -> list[Question]:

@@ -14,6 +14,7 @@ SOUND = Facts(
     gain=BETTER,
     train=1000,
     leaked=3,
+    start={"gain": -0.02, "low": -0.05, "high": 0.01, "n": 300},
     searched=100,
     mislabelled=0.05,
     pool_recall=0.6,
@@ -31,6 +32,7 @@ PLANTED: dict[str, tuple[dict[str, object], ...]] = {
     "leak": ({"leaked": 15},),
     "forgetting": ({"general": FORGOT},),
     "false negatives": ({"mislabelled": 0.4},),
+    "a worse start": ({"start": {"gain": -0.1, "low": -0.15, "high": -0.06, "n": 300}},),
     "too high a rate": ({"cosine": 0.4, "validation": FALLING},),
     "gold beyond the pool": ({"pool_recall": 0.2},),
     "reader knows the answers": (
@@ -72,6 +74,8 @@ def test_a_sound_run_is_not_accused(gain: dict[str, float]) -> None:
         {"cosine": 0.4},
         {"validation": FALLING},
         {"cosine": 0.4, "validation": FALLING, "validated": 20},
+        {"start": {"gain": -0.1, "low": -0.3, "high": 0.1, "n": 20}},
+        {"start": {"gain": -0.03, "low": -0.05, "high": -0.01, "n": 900}},
         {"general": FORGOT | {"high": 0.01}},
         {"general": FORGOT | {"gain": -MATTERS / 2}},
         {"rewards": RISING},
@@ -93,7 +97,5 @@ def test_evidence_has_its_figures() -> None:
     evidence = {row["cause"]: str(row["evidence"]) for row in explain(replace(SOUND, gain=WORSE, leaked=15))}
     assert evidence["leak"] == "15 of 300 test questions are, or nearly are, a training question"
     assert evidence["forgetting"].endswith("300 general queries: 90.0 before, changed by -2.0 [-4.0, +0.0]")
-    assert evidence["too high a rate"].endswith(
-        "cosine of 0.95 with what they were; validation fell from 41.0 to 41.0 (n 100)"
-    )
+    assert evidence["too high a rate"].endswith("they were; validation was 41.0 at best and 41.0 at the end (n 100)")
     assert evidence["equal rewards"].startswith("in 70.0 % of the groups of 10 steps")

@@ -8,15 +8,15 @@ from subprocess import CompletedProcess
 
 import pytest
 from harr_diagnose.causes import Facts
-from harr_diagnose.explain import gather_facts, read_runs
+from harr_diagnose.explain import START, gather_facts, read_runs
 
-from benchmarks.planted import Project, train_project
+from benchmarks.planted import READS, Project, train_project
 from harr.io.files import read_json, write_json
 from harr.params import Params
 from tasks.evaluation_outputs import summary_here
 from tasks.paths import ADAPTER, EVALUATION, STATS
 
-SHORT = {"train": {"warm_start": 4, "steps": 2}}
+SHORT = READS | {"train": {"warm_start": 4, "steps": 2}}
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +45,17 @@ def test_a_planted_leak_is_named(leaking: Path, harr: Callable[..., CompletedPro
     done = harr("explain", "--out", "out/explanation.json")
     assert done.returncode == 0, done.stderr
     outcome, leak, *_, unknown = done.stdout.splitlines()
-    assert outcome.startswith("trained ") and outcome.endswith(" points of all gold found on 80 questions")
+    assert outcome.startswith("trained ") and outcome.endswith(" points of answer F1 on 80 questions")
     assert leak.startswith("leak: 80 of 80 test questions are, or nearly are, a training question; set download.near")
-    assert unknown == "not measured here: reader knows the answers, too few steps"
+    assert unknown == "not measured here: too few steps"
     written = read_json(Path("out/explanation.json"))
     assert written["outcome"] == outcome and next(row["cause"] for row in written["causes"] if row["named"]) == "leak"
     known = written["facts"]
+    assert known["start"] == {"gain": 0.0, "low": 0.0, "high": 0.0, "n": 80}, "the first pick has no history"
     assert known["train"] == 120 and known["leaked"] == 80 and known["searched"] == 100 and known["validated"] == 40
     assert len(known["validation"]) == 3 and len(known["rewards"]) == 2, "of both; and of steps by reward alone"
     assert known["mislabelled"] == 0.0 and 0 < known["pool_recall"] < 1 and 0 < known["cosine"] < 0.9999
+    assert known["reader"] == {"from_memory": 0.0, "with_gold": 1.0, "n": 100.0}
     assert known["general"]["n"] == 240 and known["general"]["before"] > 0.9 and abs(known["general"]["gain"]) < 0.05
 
 
@@ -102,7 +104,7 @@ def test_another_evaluation_than_that_of_the_model_here_is_refused(
     write_json(Path("params.yaml"), settings | {"seed": 5})
     done = harr("explain")
     assert done.returncode == 1 and "was played with another state of the parameters of the game" in done.stderr
-    settings["evaluate"]["arms"] = ["history", "trained"]
+    settings["evaluate"]["arms"] = [START, "trained"]
     write_json(Path("params.yaml"), settings)
     with pytest.raises(ValueError, match="arm frozen was not played, which `trained` was before; add it to evaluate"):
         facts()
