@@ -1,4 +1,4 @@
-"""The command `harr diagnose`: its options. What it does stands in diagnose.py, and is imported when it runs."""
+"""The commands `harr diagnose` and `harr explain`: their options. What they do is imported when they run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,20 +14,28 @@ def diagnose(
     ] = None,
     count: Annotated[int, Option(min=10, metavar="N", help="at most so many of them, drawn by the seed")] = 300,
     out: Annotated[Path, Option(help="folder of index.html and diagnosis.json")] = Path("diagnosis"),
+    curve: Annotated[
+        bool, Option("--curve", help="only forecast what more training questions would give; writes curve.json")
+    ] = False,
 ) -> None:
     """Say before training what it could add, and what to do.
 
-    Plays every arm that needs no training, and some rollouts. Stages download, embed, index and generator are run first
-    where there is no index yet.
+    Plays every arm that needs no training, and some rollouts. With --curve it trains infonce instead, or boosted trees
+    where retriever.link_features is set, on parts of the training questions. Stages download, embed, index and
+    generator are run first where there is no index yet.
     """
     from flows.reproduce import BEFORE_TRAINING, reproduce
     from harr.params import Params
+    from harr_diagnose.curve import measure_curve
     from harr_diagnose.diagnose import diagnose
     from tasks.paths import PLACES
 
     def body() -> None:
         if questions is None and not PLACES.index.exists():
             reproduce(BEFORE_TRAINING, Path(), "")
+        if curve:
+            print(*measure_curve(Params.load(), count, out), sep="\n")
+            return
         print(*(f"- {sentence}" for sentence in diagnose(Params.load(), questions, count, out)), sep="\n")
         print(f"page: {(out / 'index.html').resolve()}")
 
