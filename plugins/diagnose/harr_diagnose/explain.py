@@ -115,7 +115,8 @@ def measure_search(params: Params, general: Path | None) -> dict[str, Any]:
     start = params.baseline if params.language_model_learns else START
     played = {name: read_runs(name)[0] for name in READER if (EVALUATION / f"{name}.jsonl").exists()}
     fitting, answered = untrained_arms(params), "answer_f1" in read_runs(TRAINED)[0][0]
-    names = [start, *(READER if answered and len(played) < len(READER) else ())]
+    missing = answered and len(played) < len(READER)
+    names = [start, *(name for name in READER if missing and name in fitting)]
     game = with_arms(params, names)
     if getattr(params.pipeline, "reader", False) and names == [start]:
         game = without_reader(game)
