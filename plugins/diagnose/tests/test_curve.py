@@ -43,6 +43,16 @@ def test_the_interval_is_that_of_the_draws() -> None:
     assert 0.92 < inside < 0.98
 
 
+def test_scores_off_the_line_widen_the_interval() -> None:
+    """Normal errors of a known size: Student's t with two degrees of freedom holds the true gain in 95 of 100."""
+    rng = np.random.default_rng(0)
+    true, hits = 0.9 * (400**-0.25 - 800**-0.25), 0
+    for scores in 1 - ERRORS * np.exp(rng.normal(scale=0.03, size=(400, 4))):
+        told = forecast(scores, np.tile(scores, (2000, 1)), SIZES, 400, 100)
+        hits += told["low"] <= true <= told["high"]
+    assert 0.92 < hits / 400 < 0.98
+
+
 def test_four_parts_are_trained_and_played(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harr: Callable[..., CompletedProcess[str]]
 ) -> None:
