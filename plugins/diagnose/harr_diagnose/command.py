@@ -25,12 +25,15 @@ def diagnose(
     generator are run first where there is no index yet.
     """
     from flows.reproduce import BEFORE_TRAINING, reproduce
+    from harr.errors import ParamsError
     from harr.params import Params
     from harr_diagnose.curve import measure_curve
     from harr_diagnose.diagnose import diagnose
     from tasks.paths import PLACES
 
     def body() -> None:
+        if curve and questions:
+            raise ParamsError("--curve plays the validation questions; leave --questions out")
         if questions is None and not PLACES.index.exists():
             reproduce(BEFORE_TRAINING, Path(), "")
         if curve:
