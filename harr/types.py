@@ -86,7 +86,8 @@ class Question:
     ``candidate_ids`` lists the passages given with the question (a distractor set); empty means
     that the whole corpus is searched. ``kind`` and ``level`` (of difficulty) are in the source's own words. ``setting``
     names the data set and the setting that the question is from, where there are several. ``notes`` are plain values
-    of a data set for a method of the same package; training questions of such a method need no gold.
+    of a data set for a method of the same package; training questions of such a method need no gold. ``history`` is
+    what was asked and answered before it in a conversation.
     """
 
     id: str
@@ -99,6 +100,7 @@ class Question:
     setting: str = ""
     grades: tuple[int, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    history: "tuple[Hop, ...]" = ()
 
     @property
     def gold_grades(self) -> dict[str, int]:
@@ -123,19 +125,22 @@ class Question:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Return what identifies the question: its words, and its gold where it has a story of its own.
+        """Return what identifies the question: its words, those asked before it, and its gold if it has its own story.
 
         Case, punctuation and the form of Unicode (NFC, NFD) do not count. "Where is Mary?" is another question in
-        every story. Passages of a question's own story have its id and a hyphen before their number.
+        every story, and "Where was she born?" after other turns. Passages of a question's own story have its id and a
+        hyphen before their number.
 
         >>> Question("q1", "Who is  it?", gold_ids=("p7",)).identity
         ('who is it',)
         >>> Question("q2", "Who?", gold_ids=("q2-0",)).identity
         ('who', 'q2-0')
+        >>> Question("q3", "And where?", gold_ids=("p7",), history=(Hop("Who is it?", "Ada"),)).identity
+        ('and where', 'who is it')
         """
         is_own_story = all(pid.startswith(f"{self.id}-") for pid in self.gold_ids)
-        words = " ".join(list_words(self.text)) or self.text
-        return (words, *self.gold_ids) if is_own_story else (words,)
+        texts = self.text, *(hop.query for hop in self.history)
+        return (*(" ".join(list_words(text)) or text for text in texts), *(self.gold_ids if is_own_story else ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from harr.errors import DamagedFile
 from harr.io.files import appears_whole, check_sums, fingerprint, read_jsonl, read_manifest, sha256, write_json
-from harr.types import Passage, Question
+from harr.types import Hop, Passage, Question
 
 SHARD_ROWS = 100_000
 BATCH_ROWS = 10_000
@@ -211,6 +211,8 @@ def write_questions(questions: Iterable[Question], path: Path) -> int:
                 "type": question.kind,
             }
             row |= {name: value for name in ("level", "setting", "notes") if (value := getattr(question, name))}
+            if question.history:
+                row["history"] = [(hop.query, hop.answer) for hop in question.history]
             if question.grades:
                 row["grades"] = dict(zip(question.gold_ids, question.grades, strict=True))
             handle.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -239,6 +241,7 @@ def read_questions(path: Path) -> list[Question]:
                 setting=row.get("setting", ""),
                 grades=tuple(row.get("grades", {}).values()),
                 notes=row.get("notes", {}),
+                history=tuple(Hop(*turn) for turn in row.get("history", ())),
             )
             for row in rows
         ]

@@ -8,7 +8,7 @@ import pytest
 import harr.corpus.passages as store
 from harr.corpus.passages import Passages, read_questions, write_passages, write_questions
 from harr.errors import DamagedFile
-from harr.types import Passage, Question
+from harr.types import Hop, Passage, Question
 
 
 def made(count: int) -> list[Passage]:
@@ -42,6 +42,7 @@ def test_one_changed_byte_is_found_and_named(tmp_path: Path) -> None:
 
 def test_questions_come_back_as_they_were(tmp_path: Path) -> None:
     questions = [Question("q", "Who?\u2028Really?", ("Ada",), ("p1",), ("p1", "p2"), "2hop")]
+    questions += [Question("c/2", "And where?", history=(Hop("Who?", "Ada"), Hop("When?", "")), notes={"a": 1})]
     write_questions(questions, tmp_path / "q.jsonl")
     assert read_questions(tmp_path / "q.jsonl") == questions
     (tmp_path / "q.jsonl").write_text('{"id": 1}\n')

@@ -1,0 +1,1 @@
+"""Conversations: questions that need the turns before them to be understood."""
