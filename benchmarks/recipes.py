@@ -26,7 +26,6 @@ from typing import Any
 from harr.evaluate.tables import table
 from harr.io.files import fingerprint, read_json, write_json, write_text
 from harr.params import Params
-from tasks.inputs.code import Code
 from tasks.inputs.stages import READS, all_inputs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -110,12 +109,6 @@ def marks(inputs: dict[str, dict[str, Any]]) -> dict[str, str]:
     return {stage: fingerprint([one["parameters"], one["code"], one["packages"]]) for stage, one in inputs.items()}
 
 
-@cache
-def code() -> Code:
-    """Return the modules of today."""
-    return Code()
-
-
 def comment(recipe: str) -> str:
     """Return what a parameter file says of itself on top."""
     if recipe == QUICKSTART:
@@ -148,7 +141,7 @@ def staleness(recipe: str) -> str:
     ran = read_json(KEPT / recipe / "run.json")
     if "inputs" not in ran:
         return UNKNOWN
-    return AGAIN if marks(all_inputs(Params.load(ROOT / file(recipe)), {}, code())) != ran["inputs"] else ""
+    return AGAIN if marks(all_inputs(Params.load(ROOT / file(recipe)), {})) != ran["inputs"] else ""
 
 
 def section(recipe: str) -> str:
