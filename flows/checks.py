@@ -158,14 +158,19 @@ def memory_check(params: Params, data: Data, passages: int, here: float) -> list
 
 
 def time_check(params: Params, data: Data, passages: int, gpus: int) -> list[Finding]:
-    """Return how long so many GPUs multiply; nothing without one, or where the models are unknown."""
-    shape = shape_of(params.encoder.model)
-    if not gpus or shape is None or not passages:
+    """Return how long so many GPUs multiply; nothing without one, or where the number of passages is unknown."""
+    if not gpus or not passages:
         return []
+    shape = shape_of(params.encoder.model)
+    if shape is None:
+        return [warn("time", f"the size of {params.encoder.model} is unknown, it is not here", "fetch it from the hub")]
     words = fmean(len(text.split()) for text in data.contents.values()) if data.contents else WORDS
     model = shape_of(getattr(params.generator, "model", ""))
     seconds = estimate_gpu_seconds(params, model, shape, passages=passages, words=words)
-    each = ", ".join(f"{count / gpus / 60:,.0f} minutes to {stage}" for stage, count in seconds.items())
+    each = ", ".join(
+        f"{count / gpus / 60:,.0f} minutes to {stage}" if count > 120 * gpus else f"{count / gpus:.0f} s to {stage}"
+        for stage, count in seconds.items()
+    )
     return [
         ok("time", f"of {gpus} GPUs at {GPU_RATE / 1e12:.0f} TFLOP/s each about {each}, without sampling and loading")
     ]

@@ -245,7 +245,12 @@ def test_the_time_of_gpus_is_that_of_the_page_on_scale(monkeypatch: pytest.Monke
     data = Data(None, None, {}, {}, [])  # type: ignore[arg-type]
     [found] = time_check(params, data, 21_015_324, 8)
     assert found.found.startswith("of 8 GPUs at 396 TFLOP/s each about 14 minutes to embed")
+    [found] = time_check(params, data, 20_000, 8)
+    assert "about 1 s to embed" in found.found
     assert time_check(params, data, 21_015_324, 0) == []
+    shapes.clear()
+    [found] = time_check(params, data, 20_000, 8)
+    assert found.level == "warn" and found.found == f"the size of {params.encoder.model} is unknown, it is not here"
 
 
 def test_files_are_those_that_a_stage_asks_the_disk_for_and_a_server_holds_the_index() -> None:
