@@ -56,7 +56,9 @@ def explain(
         "explanation.json"
     ),
 ) -> None:
-    """Say after training why it gained nothing, or harmed: causes, each with its evidence and what to do.
+    """Say after training why it gained nothing, or harmed.
+
+    Names causes, each with its evidence and what to do.
 
     Reads what the stages up to evaluate have written, and searches again for some training questions.
     """
