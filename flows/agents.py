@@ -151,9 +151,8 @@ def _dvc(place: Path, *words: str) -> None:
     command = [sys.executable, "-m", "dvc", *words]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
     if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()[
-            -1:
-        ]
+        lines = done.stderr.splitlines()
+        errors = [line for line in lines if line.startswith("ERROR")] or lines[-1:]
         ends = dict.fromkeys([*errors[-1:], *errors[:1]])
         raise HarrError(f"dvc {words[0]}: {'; '.join(line.removeprefix('ERROR: ') for line in ends)}")
     for line in done.stdout.splitlines():

@@ -12,7 +12,15 @@ from harr.params.pipeline import PipelineFacts
 from harr.params.reward import OF_ANSWERS, OF_GOLD
 from harr.types import Question
 from tasks.runtime.limits import Sizes, format_bytes, written
-from tasks.runtime.memory import GPU_RATE, WORDS, estimate_gpu_seconds, estimate_memory, gpu_shortage, shape_of
+from tasks.runtime.memory import (
+    GPU_RATE,
+    WORDS,
+    estimate_gpu_seconds,
+    estimate_memory,
+    gpu_shortage,
+    shape_of,
+    shape_of_agent,
+)
 
 TEXT_BYTES = 650.0
 """Bytes of a passage of a corpus that is not read beforehand: wiki18's."""
@@ -145,7 +153,7 @@ def memory_check(params: Params, data: Data, passages: int, here: float) -> list
     shape, questions = shape_of(params.encoder.model), data.splits.train
     if shape is None or not questions:
         return []
-    words = fmean(len(text.split()) for text in data.contents.values()) if data.contents else WORDS
+    words = _passage_words(data)
     estimate = estimate_memory(params, shape, questions, passages=passages, words=words)
     shortage = gpu_shortage(params, questions, words)
     gpu = [warn("GPU", shortage, "or run on a larger one")] if shortage else []
@@ -164,9 +172,8 @@ def time_check(params: Params, data: Data, passages: int, gpus: int) -> list[Fin
     shape = shape_of(params.encoder.model)
     if shape is None:
         return [warn("time", f"the size of {params.encoder.model} is unknown, it is not here", "fetch it from the hub")]
-    words = fmean(len(text.split()) for text in data.contents.values()) if data.contents else WORDS
-    model = shape_of(getattr(params.generator, "model", ""))
-    seconds = estimate_gpu_seconds(params, model, shape, passages=passages, words=words)
+    agent = shape_of_agent(params)
+    seconds = estimate_gpu_seconds(params, agent, shape, passages=passages, words=_passage_words(data))
     each = ", ".join(
         f"{count / gpus / 60:,.0f} minutes to {stage}" if count > 120 * gpus else f"{count / gpus:.0f} s to {stage}"
         for stage, count in seconds.items()
@@ -174,6 +181,11 @@ def time_check(params: Params, data: Data, passages: int, gpus: int) -> list[Fin
     return [
         ok("time", f"of {gpus} GPUs at {GPU_RATE / 1e12:.0f} TFLOP/s each about {each}, without sampling and loading")
     ]
+
+
+def _passage_words(data: Data) -> float:
+    """Return the mean number of words of a passage."""
+    return fmean(len(text.split()) for text in data.contents.values()) if data.contents else WORDS
 
 
 def files_check(params: Params, data: Data, passages: int, free: float) -> list[Finding]:

@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +80,7 @@ class ServedEncoder:
             lambda client: client.embeddings.create(model=name, input=batch, encoding_format="base64")
         )
         try:
-            by_index = {row.index: _floats(row.embedding) for row in reply.data}
+            by_index = read_vectors(reply)
         except (AttributeError, TypeError, ValueError, OverflowError):
             raise ParamsError(
                 f"{where}: the answer holds no embeddings; {self._server.place}.urls must be OpenAI-compatible addresses "
@@ -101,6 +102,15 @@ class ServedEncoder:
         if not (np.isfinite(norms_B1) & (norms_B1 > 0)).all():
             raise ParamsError(f"{where}: a vector is zero or not finite; look at the server's log")
         return vectors_BD / norms_B1
+
+
+def read_vectors(reply: Any) -> dict[int, NDArray[np.float32]]:
+    """Return the vectors of an answer by the place of their texts in the request.
+
+    Raises:
+        AttributeError, TypeError, ValueError, OverflowError: it holds something else.
+    """
+    return {row.index: _floats(row.embedding) for row in reply.data}
 
 
 def _floats(embedding: str | list[float]) -> NDArray[np.float32]:

@@ -158,7 +158,8 @@ def _package_modules() -> dict[str, EntryPoint]:
 
 def needs_package(folder: Path) -> bool:
     """Return whether a model has a module of an installed package, which sentence-transformers itself does not import."""
-    return any(module in _package_modules() for module, _ in _modules(folder))
+    others = [module for module, _ in _modules(folder) if not module.startswith(KNOWN_MODULES)]
+    return any(module in _package_modules() for module in others)  # to list what is installed takes .05 s
 
 
 def load_safely(kind: Callable[..., Model], name: str, folder: Path, device: str | None) -> Model:
@@ -169,14 +170,16 @@ def load_safely(kind: Callable[..., Model], name: str, folder: Path, device: str
     """
     _check_stock(folder)
     try:
-        if needs_package(folder):
-            return _assemble(kind, folder, device)
-        model: Any = kind(
-            str(folder),
-            device=device,
-            trust_remote_code=False,
-            local_files_only=True,
-            model_kwargs={"use_safetensors": True, "dtype": "float32"},
+        model: Any = (
+            _assemble(kind, folder, device)
+            if needs_package(folder)
+            else kind(
+                str(folder),
+                device=device,
+                trust_remote_code=False,
+                local_files_only=True,
+                model_kwargs={"use_safetensors": True, "dtype": "float32"},
+            )
         )
     except UNLOADABLE as error:
         raise ModelError(f"model {name!r} in {folder} cannot be loaded: {one_line(error, 300)}") from None
@@ -194,9 +197,7 @@ def _assemble(kind: Callable[..., Model], folder: Path, device: str | None) -> M
         for module, place in _modules(folder)
     ]
     prompts = read_json(folder / "config_sentence_transformers.json")["prompts"]
-    model: Any = kind(modules=parts, device=device, prompts=prompts)
-    loaded: Model = model.eval()
-    return loaded
+    return kind(modules=parts, device=device, prompts=prompts)
 
 
 def _check_stock(folder: Path) -> None:

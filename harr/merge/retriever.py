@@ -98,12 +98,14 @@ def _compare_vectors(folder: Path, expected: Mapping[str, NDArray[np.float32]], 
     Raises:
         ModelError: one is too low.
     """
+    places = {name: folder / name if DOCUMENT in expected else folder for name in expected}
+    if any(map(needs_package, places.values())):
+        models = {name: load_safely(SentenceTransformer, name, place, "cpu") for name, place in places.items()}
+    else:
+        models = dict.fromkeys(expected, SentenceTransformer(str(folder), device="cpu", local_files_only=True))
     figures: dict[str, float] = {}
     for name, expected_ND in expected.items():
-        if needs_package(place := folder / name if DOCUMENT in expected else folder):
-            model = load_safely(SentenceTransformer, name, place, "cpu")
-        else:
-            model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+        model = models[name]
         encode = model.encode_query if name == QUERY else model.encode_document
         merged_ND = np.asarray(encode(_probes(model), normalize_embeddings=True), dtype=np.float32)
         cosines_N = (expected_ND * merged_ND).sum(-1) / np.linalg.norm(expected_ND, axis=-1)

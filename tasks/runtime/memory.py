@@ -101,6 +101,13 @@ def shape_of(model: str) -> Shape | None:
         return None
 
 
+def shape_of_agent(params: Params) -> Shape | None:
+    """Return the shape of the language model that an agent's training trains; None of another method, and where it is
+    unknown."""
+    name = getattr(params.generator, "model", "") if params.train.method == "agent" else ""
+    return shape_of(name) if name else None
+
+
 def _weights(path: Path) -> int:
     """Return the number of weights in a file of safetensors, by its head."""
     with path.open("rb") as file:
@@ -121,7 +128,7 @@ def estimate_memory(
         words: of a passage, on average.
     """
     half = params.embed.dtype != "float32"
-    text = min(params.encoder.max_tokens, TOKENS_A_WORD * words)
+    text = _passage_tokens(params, words)
     rows = min(passages or params.embed.shard_size, params.embed.shard_size)
     shard = rows * (4 * shape.width + 8 * words)
     reading = 8 * (shape.inner + 4 * shape.width)  # a token of a pass without gradient, in two layers
@@ -146,7 +153,7 @@ def gpu_shortage(params: Params, questions: Sequence[Question], words: float) ->
     there, lower = torch.cuda.get_device_properties(0).total_memory, "train.states_per_pass"
     if not params.language_model_learns:
         needed = estimate_gpu(params, shape, questions, words=words)
-    elif params.train.method == "agent" and (model := shape_of(getattr(params.generator, "model", ""))):
+    elif params.train.method == "agent" and (model := shape_of_agent(params)):
         lower = "train.episodes_per_pass and sampled_at_once"
         needed = estimate_agent_gpu(params, model, shape, words=words)
         needed += there * params.train.vllm_memory * (params.train.vllm == "colocate")
@@ -162,12 +169,12 @@ def gpu_shortage(params: Params, questions: Sequence[Question], words: float) ->
 
 def estimate_gpu(params: Params, shape: Shape, questions: Sequence[Question], *, words: float) -> float:
     """Return the bytes that stage train holds on a GPU: its allocator uses again what a pass has freed."""
-    text = min(params.encoder.max_tokens, TOKENS_A_WORD * words)
+    text = _passage_tokens(params, words)
     return CONTEXT + _towers(params) * _learning(params, shape) + _pass(params, shape, questions, text)
 
 
 def estimate_agent_gpu(params: Params, model: Shape, encoder: Shape, *, words: float) -> float:
-    """Return the bytes that stage train holds on a GPU where a language model learns; without a vLLM beside it.
+    """Return the bytes that stage train holds on a GPU where a language model learns, without a vLLM server's.
 
     Sampling and gradient passes take turns (docs/scale.md).
     """
@@ -181,9 +188,9 @@ def estimate_agent_gpu(params: Params, model: Shape, encoder: Shape, *, words: f
             + 16 * model.lora(train.lora.rank)
         )
     tokens = _episode_tokens(params, words)
-    gradient = (
-        train.episodes_per_pass * tokens * _language_model_token(model, _optimizer(params).gradient_checkpointing)
-    )
+    # TRL makes the logits a tile at a time; the last states and their gradient are in float32
+    kept = _kept_by_token(params, model, "bfloat16", 2) + 8 * model.width
+    gradient = train.episodes_per_pass * tokens * kept
     sampling = train.sampled_at_once * tokens * 4 * model.layers * model.keys * (train.vllm == "none")
     return CONTEXT + held + 4 * encoder.weights + max(gradient, sampling)
 
@@ -196,7 +203,7 @@ def estimate_gpu_seconds(
     A token of a LoRA takes 8 operations a weight: two forward passes, that of the reference, and a backward pass
     without the gradient of frozen weights. Sampling comes on top.
     """
-    text, train = min(params.encoder.max_tokens, TOKENS_A_WORD * words), params.train
+    text, train = _passage_tokens(params, words), params.train
     seconds = {"embed": 2 * encoder.linear * text * passages / GPU_RATE}
     if model and train.method == "agent":
         tokens = train.steps * train.questions_per_step * train.group_size * _episode_tokens(params, words)
@@ -204,19 +211,16 @@ def estimate_gpu_seconds(
     return seconds
 
 
+def _passage_tokens(params: Params, words: float) -> float:
+    """Return the tokens of a passage of so many words, as far as the encoder reads them."""
+    return min(params.encoder.max_tokens, TOKENS_A_WORD * words)
+
+
 def _episode_tokens(params: Params, words: float) -> float:
     """Return the tokens of an agent's longest episode."""
     searches, written = getattr(params.pipeline, "max_searches", 1), getattr(params.train, "max_tokens", 0)
-    text = min(params.encoder.max_tokens, TOKENS_A_WORD * words)
+    text = _passage_tokens(params, words)
     return PROMPT + searches * params.retriever.k * text + (searches + 1) * written
-
-
-def _language_model_token(model: Shape, recomputes: bool) -> float:
-    """Return the bytes that a token keeps for its gradient; TRL makes the logits a tile at a time."""
-    by_width, by_queries = ACTIVATIONS["bfloat16"]
-    layer = by_width * model.width + by_queries * model.queries
-    layers = 1.3 * layer + 2 * model.layers * model.width if recomputes else model.layers * layer
-    return layers + 8 * model.width  # the last states and their gradient, in float32
 
 
 def _towers(params: Params) -> int:
@@ -235,11 +239,16 @@ def _learning(params: Params, shape: Shape) -> float:
 
 def _pass(params: Params, shape: Shape, questions: Sequence[Question], text: float) -> float:
     """Return the bytes that a pass keeps for its gradient."""
-    by_width, by_queries = ACTIVATIONS[_format(params)]
-    layer, kept = by_width * shape.width + by_queries * shape.queries, float(shape.layers)
+    return _tokens(params, questions, text) * _kept_by_token(params, shape, _format(params), 4)
+
+
+def _kept_by_token(params: Params, shape: Shape, number_format: str, state: int) -> float:
+    """Return the bytes that all layers keep of a token for its gradient; ``state``: those of a number between layers."""
+    by_width, by_queries = ACTIVATIONS[number_format]
+    layer = by_width * shape.width + by_queries * shape.queries
     if _optimizer(params).gradient_checkpointing:  # a layer, and the input of each
-        kept = 1.3 + shape.layers * 4 * shape.width / layer
-    return _tokens(params, questions, text) * kept * layer
+        return 1.3 * layer + shape.layers * state * shape.width
+    return shape.layers * layer
 
 
 def _tokens(params: Params, questions: Sequence[Question], text: float) -> float:

@@ -23,6 +23,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import Tensor
 
 from harr.embed.embedding_cache import text_hashes
+from harr.embed.served import read_vectors
 from harr.errors import ModelError, ParamsError
 from harr.io.files import read_json, write_json
 from harr.params.servers import ServerParams
@@ -65,15 +66,15 @@ class Api:
         """
         service = self._service
 
-        def ask(batch: Sequence[str]) -> list[list[float]]:
+        def ask(batch: Sequence[str]) -> list[NDArray[np.float32]]:
             # Lists of numbers: some servers answer so whatever is asked.
             reply = service.ask(
                 lambda client: client.embeddings.create(model=self.model, input=list(batch), encoding_format="float")
             )
             try:
-                rows = {row.index: row.embedding for row in reply.data}
-                return [rows[number] for number in range(len(batch))]
-            except (AttributeError, TypeError, KeyError):
+                vectors = read_vectors(reply)
+                return [vectors[number] for number in range(len(batch))]
+            except (AttributeError, TypeError, ValueError, OverflowError, KeyError):
                 raise ParamsError(
                     f"{service.where}: the answer does not hold {len(batch)} embeddings; {self.url_variable} must be the "
                     "address of an embedding model"

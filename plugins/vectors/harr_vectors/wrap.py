@@ -106,7 +106,7 @@ def _read_vectors(paths: Iterable[Path], texts: Mapping[str, str]) -> Iterator[t
 
 
 def _read_npy(path: Path) -> Iterator[Row]:
-    """Yield the rows of an array, whose ids are in a file beside it."""
+    """Yield the rows of an array, whose ids are in a file next to it."""
     listing = path.with_suffix(".ids")
     try:
         vectors_ND, ids = np.load(path, allow_pickle=False), listing.read_text(encoding="utf-8").split("\n")

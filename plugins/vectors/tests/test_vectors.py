@@ -1,7 +1,8 @@
 """Encoders whose vectors come from files or from an API: a stand-in of /v1/embeddings on loopback."""
 
+import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,24 @@ def test_an_answer_without_embeddings_is_named(tmp_path: Path, server: Served, a
     answers.change = lambda rows: rows[1:]
     with pytest.raises(ParamsError, match="the answer does not hold 1 embeddings; HARR_TEST_URL must be the address"):
         wrap(tmp_path / "api", [], [], api())
+
+
+def test_an_answer_in_base64_is_read_and_one_of_words_is_named(
+    tmp_path: Path, server: Served, answers: Answers
+) -> None:
+    """Some servers answer in their own way, whatever is asked."""
+
+    def change(coded: Callable[[list[float]], Any]) -> None:
+        answers.change = lambda rows: [row | {"embedding": coded(row["embedding"])} for row in rows]
+
+    change(lambda vector: base64.b64encode(np.array(vector, np.float32).tobytes()).decode())
+    wrap(tmp_path / "api", [], [], api())
+    np.testing.assert_allclose(
+        Encoder(str(tmp_path / "api"), max_tokens=64).encode(["Bo."]), [unit_of("Bo.")], atol=1e-6
+    )
+    change(lambda vector: ["one", "two"])
+    with pytest.raises(ParamsError, match="the answer does not hold 1 embeddings"):
+        wrap(tmp_path / "words", [], [], api())
 
 
 def test_a_class_of_no_installed_package_is_refused(tmp_path: Path) -> None:
