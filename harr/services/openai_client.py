@@ -26,6 +26,8 @@ GRACE_SECONDS = 1.0
 """What an attempt may take beyond its time-outs, which the client itself should meet."""
 REST_SECONDS = 30.0
 """Number of seconds in which an address that did not answer is not asked while others are there."""
+SHORTEST_SECRET = 8
+"""Length from which a key is kept out of answers; a placeholder such as EMPTY is a word that answers may hold."""
 TOO_LONG = re.compile(
     r"('max_tokens' or 'max_completion_tokens' is too large: \d+\. )?This model's maximum context length is \d"
     r"|You passed \d+ input (tokens|characters) and requested \d+ output tokens\. However, the model's context length"
@@ -99,15 +101,15 @@ class Service:
             raise ParamsError(
                 f"the environment variable {server.key_variable} holds letters that no key has; set it again"
             )
-        self._key = key or "no-key"
-        bounded: Any = bounded_client(self._timeout, secret=key)
+        self._secret = key if len(key) >= SHORTEST_SECRET else ""
+        bounded: Any = bounded_client(self._timeout, secret=self._secret)
         from openai import OpenAI
 
         self._addresses = [
             Address(
                 OpenAI(
                     base_url=url,
-                    api_key=self._key,
+                    api_key=key or "no-key",
                     timeout=self._timeout,
                     max_retries=0,
                     http_client=bounded,  # of httpx, which OpenAI's client takes as well as its own httpx2
@@ -184,7 +186,7 @@ class Service:
                     f"{address.where}: no answer within {self._timeout:g} s, tried for {self._deadline:g} s; see the "
                     f"server's log, or mend {self._server.place} (concurrency, timeout_seconds, deadline_seconds)"
                 ) from None
-            cause = one_line(error.__cause__ or error, secret=self._key)
+            cause = one_line(error.__cause__ or error, secret=self._secret)
             remedy = connection_remedy(cause, str(address.client.base_url), f"{self._server.place}.urls")
             kind = NobodyListens if "refused" in cause else ServiceUnavailable
             raise kind(
@@ -207,7 +209,7 @@ class Service:
     def _refusal(self, at: str, error: "APIStatusError") -> HarrError:
         """Return an HTTP error in the user's words; the key is cut out of the server's text."""
         said = error if " - " in str(error) else f"{error} - {error.body}"  # a body of FastAPI's has no message
-        where = f"{at}: HTTP {error.status_code} ({one_line(said, 300, secret=self._key)})"
+        where = f"{at}: HTTP {error.status_code} ({one_line(said, 300, secret=self._secret)})"
         if is_transient(error.status_code):
             return TooManyRequests(
                 f"{where}, tried for {self._deadline:g} s; look at the server's log, or lower {self._server.place}.concurrency",

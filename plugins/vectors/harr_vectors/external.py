@@ -1,10 +1,14 @@
 """An encoder whose vectors come from elsewhere: files of vectors, an OpenAI-compatible /v1/embeddings, or both.
 
 It is a module of sentence-transformers, so that its folder is a model like any other: embedded by, trained over with
-``retriever.learns: query_adapter``, merged, registered and served. No layer of it can learn.
+``retriever.learns: query_adapter``, merged, registered and served. No layer of it can learn. The vector of a state (style
+``json``) is the sum of the vectors of its query, its last answer and its question, so that a search can depend on what
+was found before it.
 """
 
+import json
 import os
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -21,6 +25,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from harr.embed.embedding_cache import text_hashes
 from harr.embed.served import read_vectors
@@ -35,6 +40,11 @@ MIN_COSINE = 0.99
 TEXTS = 128
 """Maximum number of texts in a request."""
 CONCURRENCY = 8
+ANSWER, QUESTION = 1.0, 0.3
+"""What the vectors of last answer and question weigh in a state, where the query's weighs 1."""
+STATE = re.compile(r"(?:Original Question: (.*)\nHistory: (\[.*\])\n)?Query: (.*)", re.DOTALL)
+MAX_ASKED = 40_000_000
+"""Maximum size, in numbers, of what an API's vectors may take."""
 CONFIG, TENSORS = "external.json", "model.safetensors"
 
 
@@ -111,6 +121,26 @@ def agree(one_1D: NDArray[np.float32], other_1D: NDArray[np.float32]) -> bool:
     return one_1D.shape == other_1D.shape and float((one_1D * other_1D).sum()) >= MIN_COSINE
 
 
+def parts_of(text: str) -> dict[str, float]:
+    """Return the texts whose weighted vectors add up to that of a state; any other text is the only part.
+
+    >>> from harr.rag.policies.state import state
+    >>> parts_of(state("Who founded the firm where Ada works?", [("Where does Ada work?", "Acme")], "Who founded it?"))
+    {'Who founded it?': 1.0, 'Acme': 1.0, 'Who founded the firm where Ada works?': 0.3}
+    >>> parts_of("Acme: A firm in Ashford.")
+    {'Acme: A firm in Ashford.': 1.0}
+    """
+    if not (state := STATE.fullmatch(text)):
+        return {text: 1.0}
+    question, history, query = state.groups()
+    last = next((hop["answer"] for hop in reversed(json.loads(history or "[]")) if hop["answer"]), "")
+    weights = {query: 1.0}
+    for part, weight in ((last, ANSWER), (question, QUESTION)):
+        if part:
+            weights[part] = weights.get(part, 0.0) + weight
+    return weights
+
+
 class External(InputModule):
     """Vectors by text: from a table, and where that has none, from an API.
 
@@ -139,7 +169,9 @@ class External(InputModule):
         self.table = {tuple(pair): row for row, pair in enumerate(hashes_N2.tolist())}
         self.tokenizer = Tokenizer(WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
         self.tokenizer.pre_tokenizer = WhitespaceSplit()
+        self.register_buffer("format", torch.empty(0), persistent=False)  # follows the model's number format
         self._is_checked = False
+        self._asked: dict[str, NDArray[np.float32]] = {}
 
     @property
     def max_seq_length(self) -> float:
@@ -151,28 +183,35 @@ class External(InputModule):
         return len(self.probe_D)
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
-        """Return the texts, and what an API is sent of each: with the prompt, and cut to the words that are read."""
-        prompted = [(prompt or "") + text for text in inputs]
+        """Return the ``weights_NT`` of the ``texts`` that make up the inputs, and what an API is ``sent`` of each text: with
+        the prompt, and cut to the words that are read."""
+        parts = [parts_of(text) for text in inputs]
+        row_of = {text: row for row, text in enumerate(dict.fromkeys(text for part in parts for text in part))}
+        weights_NT = torch.zeros(len(parts), len(row_of))
+        for number, part in enumerate(parts):
+            weights_NT[number, [row_of[text] for text in part]] = torch.tensor(list(part.values()))
+        prompted = [(prompt or "") + text for text in row_of]
         words = self.tokenizer.encode_batch(prompted, add_special_tokens=False)
         sent = [
             text[: kept.offsets[-1][1]] if kept.overflowing else text
             for text, kept in zip(prompted, words, strict=True)
         ]
-        return {"texts": inputs, "sent": sent}
+        return {"weights_NT": weights_NT, "texts": list(row_of), "sent": sent}
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Tensor]:
-        """Return the vectors of ``texts`` as ``sentence_embedding``, (n, D).
+        """Return the unit vectors of the inputs as ``sentence_embedding``, (n, D).
 
         Raises:
             ModelError: a text has no vector and there is no API, or its vectors are of another model by now.
         """
-        rows_N = np.array([self.table.get(tuple(pair), -1) for pair in text_hashes(features["texts"]).tolist()])
-        missing = np.flatnonzero(rows_N < 0)
-        vectors_ND = np.empty((len(rows_N), len(self.probe_D)), dtype=np.float32)
-        vectors_ND[rows_N >= 0] = self.vectors_ND[rows_N[rows_N >= 0]]
-        if len(missing):
-            vectors_ND[missing] = self._ask([features["sent"][row] for row in missing])
-        features["sentence_embedding"] = torch.from_numpy(vectors_ND)
+        texts, sent = features["texts"], features["sent"]
+        vectors_TD = np.empty((len(texts), len(self.probe_D)), dtype=np.float32)
+        rows_T = np.array([self.table.get(tuple(pair), -1) for pair in text_hashes(texts).tolist()], dtype=np.int64)
+        vectors_TD[rows_T >= 0] = self.vectors_ND[rows_T[rows_T >= 0]]
+        if (missing := np.flatnonzero(rows_T < 0)).size:
+            vectors_TD[missing] = self._ask([sent[row] for row in missing])
+        vectors_ND = normalize(features["weights_NT"] @ torch.from_numpy(vectors_TD), dim=-1)
+        features["sentence_embedding"] = vectors_ND.to(self.format.dtype)
         return features
 
     def _ask(self, texts: list[str]) -> NDArray[np.float32]:
@@ -180,8 +219,7 @@ class External(InputModule):
         if self.api is None:
             raise ModelError(
                 f"the text {texts[0][:60]!r} has no vector in the files, and no API was named for new texts; make the encoder "
-                "again by `harr wrap-vectors ... --model NAME`, or with its vector. The state of a question must be its own "
-                "text: retriever.state: sep"
+                "again by `harr wrap-vectors ... --model NAME`, or with its vector"
             )
         if not self._is_checked:
             if not agree(self.api.embed(self.samples[:1]), self.probe_D[None]):
@@ -190,7 +228,11 @@ class External(InputModule):
                     "the folder was made with, or make it again by `harr wrap-vectors`"
                 )
             self._is_checked = True
-        return self.api.embed(texts)
+        if len(self._asked) * len(self.probe_D) > MAX_ASKED:
+            self._asked.clear()
+        if new := [text for text in dict.fromkeys(texts) if text not in self._asked]:
+            self._asked.update(zip(new, self.api.embed(new), strict=True))
+        return np.stack([self._asked[text] for text in texts])
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
         """Write table and probe as safetensors, and a file that says where other vectors come from."""

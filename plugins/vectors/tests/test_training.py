@@ -39,6 +39,7 @@ def test_a_matrix_learns_what_the_passages_vectors_keep(place: Path) -> None:
     wrap(Path("mine/encoder"), [Path("mine/passages.npy"), Path("mine/questions.jsonl")], texts, None)
     values = yaml.safe_load((ROOT / "recipes/own_vectors.yaml").read_text(encoding="utf-8"))
     values["train"] |= {"steps": 20, "questions_per_step": 16, "warm_start": 40, "optimizer": {"learning_rate": 0.02}}
+    values["train"]["optimizer"]["precision"] = "bfloat16"
     values["retriever"] |= {"pool": PASSAGES}
     values["evaluate"] |= {"arms": ["frozen", "trained"], "seeds": 1}
     ran = run_stages(Params.model_validate(values))

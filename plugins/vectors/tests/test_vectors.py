@@ -18,6 +18,7 @@ from harr.errors import CorpusError, HarrError, ModelError, ParamsError
 from harr.io.jsonl import read_rows
 from harr.io.model_folder import find_folder
 from harr.rag.policies.encoder_adapter import begin
+from harr.rag.policies.state import state
 
 WIDTH = 6
 
@@ -108,6 +109,20 @@ def test_an_api_gives_the_vectors_that_no_file_has(tmp_path: Path, server: Serve
     np.testing.assert_allclose(
         prompted_ND, [unit_of("query: Bo"), unit_of("Bo.")], atol=1e-6, err_msg="a file has none"
     )
+
+
+def test_a_state_is_the_sum_of_its_query_its_last_answer_and_its_question(tmp_path: Path, server: Served) -> None:
+    wrap(tmp_path / "api", [], [], api())
+    encoder, bodies = Encoder(str(tmp_path / "api"), max_tokens=64), server.bodies
+    hops = [("Where does she work?", "Acme"), ("Who owns it?", "")]
+    sought = unit_of("Who founded it?") + unit_of("Acme") + 0.3 * unit_of("Who founded the firm?")
+    states = [state("Who founded the firm?", hops, "Who founded it?"), state("Bo.", query="Bo."), "Query: Bo.", "Bo."]
+    vectors = encoder.encode(states)
+    np.testing.assert_allclose(vectors[0], sought / np.linalg.norm(sought), atol=1e-6)
+    np.testing.assert_allclose(vectors[1:], np.tile(unit_of("Bo."), (3, 1)), atol=1e-6)
+    asked = len(bodies)
+    encoder.encode(["Bo.", "Acme"])
+    assert len(bodies) == asked  # no text is paid for twice
 
 
 def test_words_beyond_the_limit_are_cut(tmp_path: Path, server: Served) -> None:

@@ -123,6 +123,12 @@ def test_a_key_in_an_answer_is_kept_nowhere(monkeypatch: pytest.MonkeyPatch) -> 
         assert served.keys == {"Bearer sk/secret="}
 
 
+def test_a_placeholder_for_a_key_leaves_answers_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "x")
+    with serving(lambda asked, number: (200, chat("index"))) as served:
+        assert generator(served.base_url, timeout_seconds=5.0).complete(ASKED) == ["index"]
+
+
 @pytest.mark.fault(30)
 def test_a_key_with_the_end_of_its_line_is_sent_without_and_one_that_no_header_holds_is_refused(
     monkeypatch: pytest.MonkeyPatch,

@@ -1,0 +1,28 @@
+"""The command `harr train-reranker`."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from tasks.runtime.command import run_command
+
+
+def train_reranker(
+    folder: Annotated[Path, Argument(help="where the cross-encoder appears; then evaluate.reranker.model names it")],
+    model: Annotated[
+        str, Option(help="cross-encoder, or encoder, that training begins with (default: encoder.model)")
+    ] = "",
+    epochs: Annotated[int, Option(min=1, help="passes over the training questions")] = 2,
+    negatives: Annotated[int, Option(min=1, help="passages of the pool that each gold passage is shown against")] = 4,
+    rate: Annotated[float, Option(help="learning rate at its highest")] = 5e-5,
+) -> None:
+    """Train a cross-encoder to rerank the pool that retriever.search finds.
+
+    It learns from the gold passages of the training questions, against others of the pool; the validation questions choose
+    the epoch. Needs what the stages up to index have made.
+    """
+    from harr.params import Params
+    from harr_rerankers.train import train
+
+    run_command(lambda: print(train(Params.load(), folder, model, epochs, negatives, rate)))
