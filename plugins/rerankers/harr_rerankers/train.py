@@ -33,74 +33,89 @@ def train(params: Params, out: Path, model: str, epochs: int, negatives: int, ra
     A killed call goes on after its last epoch.
 
     Raises:
-        ParamsError: the folder is there already. CorpusError: no question has gold in the corpus.
+        ParamsError: the folder is there already. CorpusError: no question has gold in its pool.
         IndexMismatch: vectors or index are of another corpus or encoder. ModelError: the model cannot be found.
     """
-    from datasets import Dataset
-    from sentence_transformers.cross_encoder import (
-        CrossEncoder,
-        CrossEncoderTrainer,
-        CrossEncoderTrainingArguments,
-    )
-    from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
-    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
-    from transformers.trainer_utils import get_last_checkpoint
-
     from harr.corpus.passages import read_questions
 
     if out.exists():
         raise ParamsError(f"{out} is there already; remove it, or name another folder")
     begun = find_folder(model or params.encoder.model, "--model" if model else "encoder.model")
+    section = params.retriever
     with open_corpus(params.index, PLACES) as corpus:
         encoder = open_encoder(params, corpus, PLACES)
-        base = fixed_retriever(params.retriever, params.retriever.search, encoder, corpus, params.retriever.candidates)
-        pools = [
-            _pools(read_questions(path), base, params.retriever.pool)
-            for path in (QUESTIONS / "train.jsonl", VALIDATION)
-        ]
-    if not pools[0]:
-        raise CorpusError(f"no question of {QUESTIONS / 'train.jsonl'} has a gold passage and others in its pool")
-    torch.manual_seed(params.seed)
-    cross_encoder = CrossEncoder(str(begun), num_labels=1, max_length=TOKENS, local_files_only=True)
-    loss = BinaryCrossEntropyLoss(cross_encoder, pos_weight=torch.tensor(float(negatives)))
-    evaluator = CrossEncoderRerankingEvaluator(pools[1], at_k=10, name="pool", show_progress_bar=False)
-    pairs = _pairs(pools[0], negatives, params.seed)
+        base = fixed_retriever(section, section.search, encoder, corpus, section.candidates)
+        pools, asked = (
+            _pools(read_questions(path), base, section.pool) for path in (QUESTIONS / "train.jsonl", VALIDATION)
+        )
+    if not (pools and asked):
+        raise CorpusError(
+            f"no question of {VALIDATION if pools else QUESTIONS / 'train.jsonl'} has gold in its pool; raise "
+            "retriever.pool"
+        )
+    pairs = _pairs(pools, negatives, params.seed)
     work = open_work(
         Path("work/reranker"), {"pairs": fingerprint(pairs), "from": str(begun), "epochs": epochs, "rate": rate}
     )
-    each_epoch: Any = {"eval_strategy": "epoch", "save_strategy": "epoch"}
-    arguments = CrossEncoderTrainingArguments(
-        output_dir=str(work),
-        num_train_epochs=epochs,
-        per_device_train_batch_size=BATCH,
-        learning_rate=rate,
-        warmup_steps=0.1,
-        use_cpu=not torch.cuda.is_available(),
-        bf16=choose_precision("auto") == "bfloat16",
-        dataloader_pin_memory=torch.cuda.is_available(),
-        load_best_model_at_end=True,
-        metric_for_best_model="eval_pool_ndcg@10",
-        save_total_limit=1,
-        report_to="none",
-        logging_strategy="no",
-        seed=params.seed,
-        **each_epoch,
-    )
-    trainer = CrossEncoderTrainer(
-        model=cross_encoder, args=arguments, train_dataset=Dataset.from_list(pairs), evaluator=evaluator, loss=loss
-    )
-    last: Any = get_last_checkpoint  # transformers gives it no types
-    trainer.train(resume_from_checkpoint=last(str(work)) if work.exists() else None)
-    figures = {name: float(value) for name, value in evaluator(cross_encoder).items()}
+    cross_encoder, figures = _learn(begun, pairs, asked, work, epochs, negatives, rate, params.seed)
     with draft(out.with_name(f".{out.name}"), out) as folder:
         cross_encoder.save_pretrained(str(folder))
     note_published(work)
     finish(work.parent)
     before, after = (100 * figures[f"pool_{name}ndcg@10"] for name in ("base_", ""))
     return (
-        f"{out}: learnt from {len(pools[0]):,} questions; nDCG@10 of the pools of {len(pools[1]):,} validation questions "
+        f"{out}: learnt from {len(pools):,} questions; nDCG@10 of the pools of {len(asked):,} validation questions "
         f"{after:.1f}, as they were found {before:.1f}. Set evaluate.reranker: {{model: {out}}}, and arm rerank"
     )
+
+
+def _learn(
+    begun: Path,
+    pairs: list[dict[str, Any]],
+    asked: list[dict[str, Any]],
+    work: Path,
+    epochs: int,
+    negatives: int,
+    rate: float,
+    seed: int,
+) -> tuple[Any, dict[str, float]]:
+    """Return the cross-encoder of the best epoch, and its figures on the pools of validation questions."""
+    from datasets import Dataset
+    from sentence_transformers.cross_encoder import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
+    from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
+    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+    from transformers.trainer_utils import get_last_checkpoint
+
+    torch.manual_seed(seed)
+    cross_encoder = CrossEncoder(str(begun), num_labels=1, max_length=TOKENS, local_files_only=True)
+    evaluator = CrossEncoderRerankingEvaluator(asked, at_k=10, name="pool", show_progress_bar=False)
+    each_epoch: Any = {"eval_strategy": "epoch", "save_strategy": "epoch"}
+    trainer = CrossEncoderTrainer(
+        model=cross_encoder,
+        args=CrossEncoderTrainingArguments(
+            output_dir=str(work),
+            num_train_epochs=epochs,
+            per_device_train_batch_size=BATCH,
+            learning_rate=rate,
+            warmup_steps=0.1,
+            use_cpu=not torch.cuda.is_available(),
+            bf16=choose_precision("auto") == "bfloat16",
+            dataloader_pin_memory=torch.cuda.is_available(),
+            load_best_model_at_end=True,
+            metric_for_best_model="eval_pool_ndcg@10",
+            save_total_limit=1,
+            report_to="none",
+            logging_strategy="no",
+            seed=seed,
+            **each_epoch,
+        ),
+        train_dataset=Dataset.from_list(pairs),
+        evaluator=evaluator,
+        loss=BinaryCrossEntropyLoss(cross_encoder, pos_weight=torch.tensor(float(negatives))),
+    )
+    last: Any = get_last_checkpoint  # transformers gives it no types
+    trainer.train(resume_from_checkpoint=last(str(work)) if work.exists() else None)
+    return cross_encoder, {name: float(value) for name, value in evaluator(cross_encoder).items()}
 
 
 def _pools(questions: Sequence[Question], base: Retriever, depth: int) -> list[dict[str, Any]]:
