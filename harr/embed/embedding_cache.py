@@ -37,14 +37,34 @@ def embedding_facts(manifest: Mapping[str, Any]) -> list[Any]:
     return [manifest.get(key) for key in ("encoder", "dtype", "width")]
 
 
+class TextTable:
+    """The rows of texts, which are known by their hashes."""
+
+    def __init__(self, hashes_R2: NDArray[np.uint64]) -> None:
+        """Take the hash of every row."""
+        self._hashes_R2 = hashes_R2
+        self._order = np.argsort(hashes_R2[:, 0], kind="stable")
+        self._sorted = hashes_R2[self._order, 0]
+
+    def rows(self, hashes_N2: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the row of each text, -1 where it is new, shape (n,).
+
+        >>> TextTable(text_hashes(["a", "b"])).rows(text_hashes(["b", "c"])).tolist()
+        [1, -1]
+        """
+        if not len(self._order):
+            return np.full(len(hashes_N2), -1)
+        places = np.searchsorted(self._sorted, hashes_N2[:, 0]).clip(max=len(self._sorted) - 1)
+        rows = self._order[places]
+        return np.where((self._hashes_R2[rows] == hashes_N2).all(axis=1), rows, -1)
+
+
 class EmbeddingCache:
     """The vectors of the previous corpus, by text."""
 
     def __init__(self, vectors: Vectors, texts_R3: NDArray[np.uint64]) -> None:
         """Take vectors and, per row, both halves of the text's hash and its number of tokens; use :meth:`open`."""
-        self._vectors, self._texts_R3 = vectors, texts_R3
-        self._order = np.argsort(texts_R3[:, 0], kind="stable")
-        self._sorted = np.ascontiguousarray(texts_R3[self._order, 0])
+        self._vectors, self._texts_R3, self._table = vectors, texts_R3, TextTable(texts_R3[:, :2])
 
     @classmethod
     def open(cls, folder: Path, manifest: Mapping[str, Any]) -> "EmbeddingCache | None":
@@ -64,9 +84,7 @@ class EmbeddingCache:
 
     def rows(self, hashes_N2: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the row of each text, -1 where it is new, shape (n,)."""
-        places = np.searchsorted(self._sorted, hashes_N2[:, 0]).clip(max=len(self._sorted) - 1)
-        rows = self._order[places]
-        return np.where((self._texts_R3[rows, :2] == hashes_N2).all(axis=1), rows, -1)
+        return self._table.rows(hashes_N2)
 
     def take(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return vectors, shape (n, D)."""

@@ -27,7 +27,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from harr.embed.embedding_cache import text_hashes
+from harr.embed.embedding_cache import TextTable, text_hashes
 from harr.embed.served import read_vectors
 from harr.errors import ModelError, ParamsError
 from harr.io.files import read_json, write_json
@@ -145,7 +145,7 @@ class External(InputModule):
     """Vectors by text: from a table, and where that has none, from an API.
 
     Attributes:
-        table: hash of a text -> its row.
+        table: the rows of texts with a vector.
         vectors_ND: unit vectors of the table.
         api: None where only the texts of the table have vectors.
         probe_D: the API's vector of ``PROBE``, or the table's first.
@@ -166,7 +166,7 @@ class External(InputModule):
         super().__init__()
         self.hashes_N2, self.vectors_ND, self.probe_D = hashes_N2, vectors_ND, probe_D
         self.api, self.samples = api, samples
-        self.table = {tuple(pair): row for row, pair in enumerate(hashes_N2.tolist())}
+        self.table = TextTable(hashes_N2)
         self.tokenizer = Tokenizer(WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
         self.tokenizer.pre_tokenizer = WhitespaceSplit()
         self.register_buffer("format", torch.empty(0), persistent=False)  # follows the model's number format
@@ -206,7 +206,7 @@ class External(InputModule):
         """
         texts, sent = features["texts"], features["sent"]
         vectors_TD = np.empty((len(texts), len(self.probe_D)), dtype=np.float32)
-        rows_T = np.array([self.table.get(tuple(pair), -1) for pair in text_hashes(texts).tolist()], dtype=np.int64)
+        rows_T = self.table.rows(text_hashes(texts))
         vectors_TD[rows_T >= 0] = self.vectors_ND[rows_T[rows_T >= 0]]
         if (missing := np.flatnonzero(rows_T < 0)).size:
             vectors_TD[missing] = self._ask([sent[row] for row in missing])
