@@ -75,7 +75,7 @@ def write_evaluation(
                 write_text(folder / (f"{arm}.jsonl" if seed == params.seed else f"{arm}-{seed}.jsonl"), "".join(lines))
         write_json(folder / "trajectories.json", trajectories(episodes, baseline=params.baseline, seed=params.seed))
         first = {arm: by_seed[0] for arm, by_seed in rows.items()}
-        write_json(folder / PLAYS, plays_of(summary, first, episodes, params.evaluate.arm_table))
+        write_json(folder / PLAYS, plays_of(summary, first, episodes))
         write_json(folder / AUDITS, round_figures(summary.get("audits", {})))
         write_json(folder / PLAYED, record_game(params) | {FIGURES: figures()})
     write_json(HEADLINE, headline_figures(summary))

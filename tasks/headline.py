@@ -4,7 +4,7 @@ training."""
 import re
 from collections.abc import Iterator
 
-from harr.arms import ARMS, TRAINED
+from harr.arms import TRAINED
 from harr.evaluate.summary import Summary, flat_rows, headline, headlines, parts_of, rival_of
 from harr.evaluate.tables import (
     comparisons,
@@ -31,7 +31,7 @@ def headline_figures(summary: Summary) -> dict[str, float]:
     """
     figures: dict[str, float] = {}
     for setting, part, lead in scored_parts(summary):
-        cell, gain = part["arms"][TRAINED][lead], comparisons(part, lead)[0].get(rival_of(part, lead, ARMS), {})
+        cell, gain = part["arms"][TRAINED][lead], comparisons(part, lead)[0].get(rival_of(part, lead), {})
         values = {lead: cell["mean"], "low": cell["low"], "high": cell["high"]}
         values |= {name: gain[key] for name, key in GAIN.items() if gain}
         values |= {"n": cell["n"], "runs": len(cell["seeds"])}
@@ -49,7 +49,7 @@ def headline_words(summary: Summary) -> str:
     scored nothing."""
     lines = []
     for setting, part, lead in scored_parts(summary):
-        before, cell, other = f"{setting}: " if setting else "", part["arms"][TRAINED][lead], rival_of(part, lead, ARMS)
+        before, cell, other = f"{setting}: " if setting else "", part["arms"][TRAINED][lead], rival_of(part, lead)
         count = len(cell["seeds"])
         on = f"on {cell['n']} questions" + (f", {count} run{'s' if count > 1 else ''}" if count else "")
         of = f"{' points' * is_share(lead)} of {label(lead)} ["

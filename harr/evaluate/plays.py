@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harr.arms import ARMS, TRAINED, Arm
+from harr.arms import TRAINED
 from harr.evaluate.summary import Summary, baseline_of, headline, rival_of
 from harr.evaluate.tables import is_share, label
 from harr.types import Episode
@@ -40,19 +40,16 @@ class Table:
         return self.places.setdefault(cut(text, most), len(self.places))
 
 
-def plays_of(
-    summary: Summary, rows: Mapping[str, Sequence[Row]], episodes: Episodes, arms: Mapping[str, Arm] = ARMS
-) -> dict[str, Any]:
+def plays_of(summary: Summary, rows: Mapping[str, Sequence[Row]], episodes: Episodes) -> dict[str, Any]:
     """Return the question table with the leading metric, ``trained`` next to what it began as or its strongest rival.
 
     Args:
         summary: as :func:`harr.evaluate.summary.summarise` returns it.
         rows: question rows by arm, of its first run.
         episodes: what each arm played, of the same run.
-        arms: the record of every arm by its name.
     """
     lead = headline(summary)
-    pair = (baseline_of(summary) or rival_of(summary, lead, arms), TRAINED)
+    pair = (baseline_of(summary) or rival_of(summary, lead), TRAINED)
     return question_table(rows, episodes, metric=lead, words=label(lead), share=is_share(lead), pair=pair)
 
 

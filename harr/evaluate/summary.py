@@ -70,9 +70,13 @@ def is_untrained(arm: str, arms: Mapping[str, Arm]) -> bool:
     return arm in arms and not arms[arm].trained and not arms[arm].ceiling
 
 
-def rival_of(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> str:
-    """Return the best arm without training, or ""."""
-    means = {arm: row[lead]["mean"] for arm, row in summary["arms"].items() if is_untrained(arm, arms) and lead in row}
+def rival_of(summary: Summary, lead: str) -> str:
+    """Return the best arm without training, ours or another package's, that is no upper bound; or ""."""
+    means = {
+        arm: row[lead]["mean"]
+        for arm, row in summary["arms"].items()
+        if lead in row and not (row[lead]["seeds"] or arm == BEST_BY_KIND or (arm in ARMS and ARMS[arm].ceiling))
+    }
     return max(means, key=means.__getitem__, default="")
 
 

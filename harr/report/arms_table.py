@@ -24,7 +24,7 @@ def arms_part(name: str, summary: Summary, first: str, arms: Mapping[str, Arm]) 
     """Return the content of one setting of one data set: its arms, and the kinds and hops of a few of them."""
     lead, baseline = headline(summary), baseline_of(summary)
     compared, basis = comparisons(summary, lead)
-    few = list(dict.fromkeys([baseline, rival_of(summary, lead, arms), TRAINED, BEST_BY_KIND]))
+    few = list(dict.fromkeys([baseline, rival_of(summary, lead), TRAINED, BEST_BY_KIND]))
     return {
         "name": name,
         "metric": label(lead),

@@ -62,7 +62,7 @@ def write_report(
     text = render(
         "page.html.j2",
         **_style_and_script(),
-        lead=_describe_lead(summary, lead, arms),
+        lead=_describe_lead(summary, lead),
         what="A language model" if ARMS.get(baseline, Arm("")).learner == "language_model" else "A retriever",
         reward=reward_gain(summary),
         metric=label(lead),
@@ -123,7 +123,7 @@ def _validation(curve: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {"n": f"{best['questions']:.0f}", "metric": label(metric), "step": f"{best['step']:.0f}", "value": value}
 
 
-def _describe_lead(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> dict[str, Any]:
+def _describe_lead(summary: Summary, lead: str) -> dict[str, Any]:
     """Return what the first sentence says: the trained arm against the best without training, or where there is
     none its baseline, or no claim at all; no mixture of settings has one."""
     sizes = sorted({int(metrics[lead]["n"]) for metrics in summary["arms"].values() if lead in metrics})
@@ -132,7 +132,7 @@ def _describe_lead(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> dict
     facts: dict[str, Any] = {"n": _range(sizes), "claim": "", "mixed": "settings" in summary}
     if TRAINED not in summary["arms"] or facts["mixed"]:
         return facts
-    best = rival_of({"arms": {arm: summary["arms"][arm] for arm in compared}}, lead, arms)
+    best = rival_of({"arms": {arm: summary["arms"][arm] for arm in compared}}, lead)
     rival = best or baseline
     if rival not in compared:
         return facts

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from harr.arms import ARMS, TRAINED
+from harr.arms import TRAINED
 from harr.evaluate.summary import Summary, baseline_of, rival_of
 from harr.evaluate.tables import comparisons, label, p_value, runs, table, with_interval
 from harr.services.model_registry import SCHEME
@@ -73,6 +73,6 @@ def _arms(part: Summary, lead: str, own: str) -> dict[str, str]:
     arms = {
         "figure": own,
         "figure before training": baseline_of(part),
-        "figure of the best simple arm": rival_of(part, lead, ARMS),
+        "figure of the best simple arm": rival_of(part, lead),
     }
     return {name: arm for name, arm in arms.items() if lead in part["arms"].get(arm, {})}

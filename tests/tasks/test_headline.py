@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from harr.arms import ARMS, method_arm, retriever_arm
 from harr.evaluate.summary import summarise
 from harr.evaluate.tables import comparisons, table
 from tasks.headline import arm_figures, evaluation_note, headline_figures, headline_words
@@ -32,6 +33,18 @@ def test_the_sentence_claims_what_the_interval_says() -> None:
     assert headline_words(summary(36)).startswith(f"trained beats {arm} +40.0 points of answer F1 [")
     assert headline_words(summary(21)).startswith(f"trained cannot be told apart from {arm} +2.5 points of answer F1 [")
     assert headline_words(summary(4)).startswith(f"trained stays behind {arm} -40.0 points of answer F1 [")
+
+
+def test_an_arm_of_another_package_can_be_the_best_without_training() -> None:
+    played: Any = {
+        arm: [[{"id": f"q{i}", "answer_f1": float(i < right)} for i in range(40)]]
+        for arm, right in {"bm25": 20, "mine": 30, "learnt": 39, "trained": 36}.items()
+    }
+    arms = ARMS | {"mine": retriever_arm("mine.search:Retriever", {}), "learnt": method_arm("mine.learn:METHOD", {})}
+    summarised = summarise(played, arms=arms, resamples=200, seed=0)
+    assert headline_figures(summarised)["gain"] == 0.15
+    assert headline_words(summarised).startswith("trained beats mine, the best arm without training: +15.0 points")
+    assert "mine" in str(figure_tags(summarised, "trained"))
 
 
 def test_an_arm_that_scores_nothing_is_a_fault_and_no_rival() -> None:
