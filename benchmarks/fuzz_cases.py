@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 import yaml
+from harr_medquad.scrape import article_text
 
 from harr.corpus.passages import Passages, read_questions, write_passages, write_questions
 from harr.datasets.download import check_questions, unique_passages
 from harr.datasets.local import passage_of, question_of, read_questions_where
-from harr.datasets.scrape import article_text
 from harr.embed.served import ServedEncoder
 from harr.errors import HarrError
 from harr.evaluate.examples import trajectories

@@ -12,7 +12,6 @@ from harr.datasets.documents import documents
 from harr.datasets.haystack import LongDocuments, babilong, documents as long_documents
 from harr.datasets.hub import FILES, WIKI17, WIKI18, bare, hotpotqa, hover, musique, two_wiki
 from harr.datasets.local import jsonl, people
-from harr.datasets.medquad import medquad
 from harr.datasets.source import Source
 from harr.datasets.world.people import RELATIONS
 from harr.errors import ParamsError
@@ -70,10 +69,6 @@ def _of_own(params: Any) -> str:
     return f"the files {', '.join(params.passages)}"
 
 
-def _of_medquad(params: Any) -> str:
-    return f"MedQuAD's {params.documents}s, from {params.root or ', '.join((*params.train, *params.test))}"
-
-
 def of_noise(params: Any) -> str:
     """Tell what documents of stories are made of."""
     between = "are five sentences again and again" if params.noise == "repeated" else f"is from {params.noise}"
@@ -102,9 +97,6 @@ DATASETS = {
     "triviaqa": Dataset(bare, _of_hub, vast=True),
     "all": Dataset(bare, _of_hub, vast=True),
     "hover": Dataset(hover, _of_hub, vast=True),
-    "medquad": Dataset(
-        medquad, _of_medquad, preview=lambda params: medquad(params.model_copy(update={"scrape": None}))
-    ),
     "babilong": Dataset(lambda params: long_documents(babilong(params)), of_noise, apart=True, stories=babilong),
     "function": Dataset(_function, lambda params: f"what {params.function} gives"),
 }

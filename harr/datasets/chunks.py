@@ -52,19 +52,3 @@ def _end(text: str, tokens: Sequence[tuple[int, int]], start: int, room: int) ->
             return end
         words = words or end
     return words or full
-
-
-def prefix(fields: Sequence[str], synonyms: Sequence[str], spans: Spans, limit: int) -> str:
-    """Return the first line of a document's chunks: fields and up to three synonyms.
-
-    Empty ones are left out, and the last ones where the line would have more than ``limit`` tokens.
-
-    >>> for limit in (99, 4):
-    ...     prefix(["Disease", "", "Disorders"], ["AML", "ANLL", "c", "d"], lambda text: text.split(), limit)
-    'Disease | Disorders | AML | ANLL | c'
-    'Disease | Disorders'
-    """
-    parts = [part for part in (*fields, *synonyms[:3]) if part]
-    while parts and len(spans(" | ".join(parts))) > limit:
-        parts.pop()
-    return " | ".join(parts)

@@ -19,11 +19,6 @@ class QuestionsParams(Section):
         """Return whether there may be validation questions."""
         return self.validation_questions > 0
 
-    @property
-    def chunks(self) -> "ChunkParams | None":
-        """Return how documents are cut, where there are any."""
-        return None
-
 
 class PeopleParams(QuestionsParams):
     """A fictional world that needs a policy: people with look-alike passages (``harr/datasets/world/people.py``)."""
@@ -122,11 +117,6 @@ class JsonlParams(DrawnParams, NamedGoldParams):
         """Return whether such questions are left out."""
         return self.missing_gold == "drop" or bool(self.documents and self.missing_gold is None)
 
-    @property
-    def chunks(self) -> ChunkParams | None:
-        """Return how documents are cut, where there are any."""
-        return self.documents
-
     @model_validator(mode="after")
     def _passages_have_one_source(self) -> "JsonlParams":
         if bool(self.passages) == bool(self.documents):
@@ -208,51 +198,6 @@ class BabiLongParams(HaystackParams):
     generated."""
 
 
-class ScrapeParams(Section):
-    """Fetching of MedQuAD's source pages: what robots.txt allows, one page at a time and host."""
-
-    pages: PathOrName = "work/pages"
-    """Folder in which fetched pages are kept; a killed run goes on there."""
-    user_agent: str = Field("harr", min_length=1, pattern=r"^[A-Za-z_-]+( .*|/.*)?$")
-    """Name that we fetch under: first a word that robots.txt may speak of, then whom hosts can write to."""
-
-
-class MedQuADParams(QuestionsParams, ChunkParams):
-    """Medical questions, each with the page that answers it (arXiv 1901.08079)."""
-
-    dataset: Literal["medquad"]
-    """Selects the medical questions of MedQuAD."""
-    root: MaybePathOrName = ""
-    """Folder with the official XML files; if empty, train and test name files."""
-    train: tuple[PathOrName, ...] = ()
-    """Files of training questions: JSON lines ``{id, question, answer, url}``, and where known ``focus, category,
-    semantic_group, synonyms``."""
-    test: tuple[PathOrName, ...] = ()
-    """Files of test questions, in the shape of the training files."""
-    documents: Literal["page", "answer"] = "page"
-    """What a document is: a page (all questions with its address share it), or a single answer."""
-    test_share: float = Field(0.1, gt=0, lt=1)
-    """Share of the documents of ``root`` whose questions are test questions."""
-    scrape: ScrapeParams | None = None
-    """Fetching of the pages, whose text replaces the answers; what cannot be fetched keeps its answers. With null
-    nothing is fetched."""
-    seed: Seed = 0
-    """Seed of the split into training and test documents."""
-
-    @property
-    def chunks(self) -> ChunkParams | None:
-        """Return how documents are cut."""
-        return self
-
-    @model_validator(mode="after")
-    def _has_one_source(self) -> "MedQuADParams":
-        if bool(self.root) == bool(self.train or self.test) or bool(self.train) != bool(self.test):
-            raise ValueError("give root (a folder of MedQuAD's XML files), or both train and test (JSON lines)")
-        if self.scrape and self.documents != "page":
-            raise ValueError("scrape fetches pages; set documents: page")
-        return self
-
-
 class FunctionDatasetParams(NamedGoldParams):
     """A data set that another package brings."""
 
@@ -271,6 +216,6 @@ class FunctionDatasetParams(NamedGoldParams):
 
 
 DatasetParams = Annotated[
-    PeopleParams | JsonlParams | HubParams | HoverParams | BabiLongParams | MedQuADParams | FunctionDatasetParams,
+    PeopleParams | JsonlParams | HubParams | HoverParams | BabiLongParams | FunctionDatasetParams,
     Field(discriminator="dataset"),
 ]

@@ -62,10 +62,10 @@ def readings_are_for_a_reader(params: "Params") -> None:
 
 def chunks_fit_the_encoder(params: "Params") -> None:
     """Documents are cut by the tokens of the encoder that embeds them."""
-    chunks, encoder = params.download.chunks, params.encoder
+    chunks, encoder = getattr(params.download, "documents", None), params.encoder
     if chunks and (chunks.tokenizer != encoder.model or chunks.chunk_tokens + 2 > encoder.max_tokens):
         raise ValueError(
-            f"documents are cut by the tokens of their encoder: in section download, tokenizer should be encoder.model "
+            f"documents are cut by the tokens of their encoder: in download.documents, tokenizer should be encoder.model "
             f"({encoder.model}), and chunk_tokens at most {encoder.max_tokens - 2}"
         )
 

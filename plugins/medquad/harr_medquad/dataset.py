@@ -15,13 +15,14 @@ from xml.etree import ElementTree
 
 from tqdm import tqdm
 
-from harr.datasets.chunks import chunks, prefix
-from harr.datasets.scrape import Pages, scrape
+from harr.datasets import Dataset
+from harr.datasets.chunks import Spans, chunks
 from harr.datasets.source import Source
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, read_rows
-from harr.params.download import MedQuADParams
 from harr.types import CHUNK, Passage, Question, document_of
+from harr_medquad.scrape import Pages, scrape
+from harr_medquad.settings import MedQuADParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,3 +265,31 @@ def _gold_chunks(document: str, chunk_ids: Sequence[str]) -> tuple[str, ...]:
     homes = [document_of(chunk) for chunk in chunk_ids]
     home = document if document in homes else max(homes, key=homes.count, default="")
     return tuple(chunk for chunk, place in zip(chunk_ids, homes, strict=True) if place == home)
+
+
+def prefix(fields: Sequence[str], synonyms: Sequence[str], spans: Spans, limit: int) -> str:
+    """Return the first line of a document's chunks: fields and up to three synonyms.
+
+    Empty ones are left out, and the last ones where the line would have more than ``limit`` tokens.
+
+    >>> for limit in (99, 4):
+    ...     prefix(["Disease", "", "Disorders"], ["AML", "ANLL", "c", "d"], lambda text: text.split(), limit)
+    'Disease | Disorders | AML | ANLL | c'
+    'Disease | Disorders'
+    """
+    parts = [part for part in (*fields, *synonyms[:3]) if part]
+    while parts and len(spans(" | ".join(parts))) > limit:
+        parts.pop()
+    return " | ".join(parts)
+
+
+def _origin(params: MedQuADParams) -> str:
+    return f"MedQuAD's {params.documents}s, from {params.root or ', '.join((*params.train, *params.test))}"
+
+
+DATASET = Dataset(
+    medquad,
+    _origin,
+    preview=lambda params: medquad(params.model_copy(update={"scrape": None})),
+    settings=MedQuADParams,
+)

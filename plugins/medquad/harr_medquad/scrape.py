@@ -24,7 +24,7 @@ from tqdm import tqdm
 from harr.errors import one_line
 from harr.io.progress import bar, stoppable
 from harr.io.retry import retry
-from harr.params.download import ScrapeParams
+from harr_medquad.settings import ScrapeParams
 
 HOSTS = 8
 SECONDS_BETWEEN, TIMEOUT_SECONDS, DEADLINE_SECONDS = 1.0, 20.0, 90.0

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from downloading import passages, run, write_rows
+from harr_medquad.scrape import scrape
+from harr_medquad.settings import ScrapeParams
 from serving import running
 
-from harr.datasets.scrape import scrape
-from harr.params.download import MedQuADParams, ScrapeParams
+from harr.params.download import FunctionDatasetParams
 
 ROBOTS = """# harr is welcome, others are not
 User-agent: *
@@ -76,9 +77,9 @@ def clock(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
 
     site.now = lambda: clock.now
     told = SimpleNamespace(monotonic=site.now, strftime=time.strftime, gmtime=time.gmtime)
-    monkeypatch.setattr("harr.datasets.scrape.time", told)
+    monkeypatch.setattr("harr_medquad.scrape.time", told)
     monkeypatch.setattr("harr.io.retry.time", told)
-    monkeypatch.setattr("harr.datasets.scrape.threading", SimpleNamespace(Event=Stop, Lock=threading.Lock))
+    monkeypatch.setattr("harr_medquad.scrape.threading", SimpleNamespace(Event=Stop, Lock=threading.Lock))
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +88,7 @@ def pace(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def set_seconds(**seconds: float) -> None:
         for name, value in seconds.items():
-            monkeypatch.setattr("harr.datasets.scrape." + name, value)
+            monkeypatch.setattr("harr_medquad.scrape." + name, value)
 
     set_seconds(SECONDS_BETWEEN=0.0, TIMEOUT_SECONDS=2.0, DEADLINE_SECONDS=3.0)
     return set_seconds
@@ -210,7 +211,11 @@ def test_medquad_reads_pages_and_falls_back_to_answers(site: Site, tmp_path: Pat
         for name in ("heart", "bone")
     ]
     files = {split: (write_rows(f"{split}.jsonl", [row]),) for split, row in zip(("train", "test"), rows, strict=True)}
-    params = MedQuADParams(dataset="medquad", tokenizer=tiny, **files, scrape=settings(tmp_path))
+    params = FunctionDatasetParams(
+        dataset="function",
+        function="harr_medquad.dataset:DATASET",
+        settings={"tokenizer": tiny, **files, "scrape": settings(tmp_path).model_dump()},
+    )
     figures = run(params)
     assert (figures["pages"], figures["pages_failed"], figures["documents"]) == (1.0, 1.0, 2.0)
     assert [passage.text for passage in passages()] == ["Title The whole page about the heart.", "A bone."]

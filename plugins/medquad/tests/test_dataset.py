@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from downloading import passages, questions, run, write_rows
+from harr_medquad.settings import MedQuADParams
 from pydantic import ValidationError
 
 from harr.datasets.chunks import Spans
 from harr.datasets.tokens import token_spans
 from harr.errors import CorpusError
-from harr.params.download import MedQuADParams
+from harr.params.download import FunctionDatasetParams
 
 LONG = " ".join(f"Sentence {number} says a little about the heart and what it does all day." for number in range(60))
 
@@ -32,6 +33,13 @@ TEST = [
 ]
 
 
+def section(validation_questions: int = 0, **settings: Any) -> FunctionDatasetParams:
+    function = "harr_medquad.dataset:DATASET"
+    return FunctionDatasetParams(
+        dataset="function", function=function, validation_questions=validation_questions, settings=settings
+    )
+
+
 @pytest.fixture(scope="module")
 def spans(tiny: str) -> Spans:
     return token_spans(tiny)
@@ -44,7 +52,7 @@ def load(tiny: str) -> Callable[..., Any]:
     def make(train: list[Any] = TRAIN, test: list[Any] = TEST, **more: Any) -> tuple[Any, ...]:
         if "root" not in more:
             more |= {"train": (write_rows("train.jsonl", train),), "test": (write_rows("test.jsonl", test),)}
-        figures = run(MedQuADParams(dataset="medquad", tokenizer=tiny, chunk_tokens=64, **more))
+        figures = run(section(more.pop("validation_questions", 0), tokenizer=tiny, chunk_tokens=64, **more))
         return figures, passages(), {one.id: one for split in ("train", "test") for one in questions(split)}
 
     return make
@@ -158,4 +166,4 @@ def test_a_section_names_one_source() -> None:
         {"root": "r", "documents": "answer", "scrape": {}},
     ):
         with pytest.raises(ValidationError, match=r"give root|documents: page"):
-            MedQuADParams.model_validate({"dataset": "medquad", **wrong})
+            MedQuADParams.model_validate(wrong)
