@@ -103,12 +103,12 @@ QUESTIONS = [Question(f"q{number}", f"{COMMON}{letter}") for number, letter in e
 
 
 def play_and_learn(server: Vllm, model: str, folder: Path, **changes: Any) -> list[dict[str, float]]:
-    """Train some steps of ``train.vllm: adapter``."""
+    """Train some steps of ``train.server``."""
     reward = Reward({"letters:share_of_a": 1.0})
     setup = Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", language_model=model)  # type: ignore[arg-type]
     lora = {"lora": LoraParams(rank=8, alpha=64), "optimizer": {"learning_rate": 2e-2}, "max_tokens": 6}
     of = {"steps": 4, "questions_per_step": 4, "group_size": 8, "episodes_per_pass": 8}
-    served: dict[str, Any] = {"method": "agent", "vllm": "adapter", "server": ServerParams(urls=(server.url,))}
+    served: dict[str, Any] = {"method": "agent", "server": ServerParams(urls=(server.url,))}
     params = AgentParams(**(served | lora | of | changes))
     return train(params, setup, folder / "out", folder / "work", lambda step, row: None, 0)
 

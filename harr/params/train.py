@@ -175,36 +175,17 @@ class AgentParams(UpdateParams, LoopParams):
     quantization: Literal["none", "nf4"] = "none"
     """Number format of the base: as it is, or nf4, 4 bits under a LoRA (QLoRA, arXiv 2305.14314), which needs a CUDA
     GPU and the extra ``qlora``."""
-    vllm: Literal["none", "colocate", "server", "adapter"] = "none"
-    """Where completions are sampled: in this process, by vLLM in this process on the same GPU, by a vLLM server that is
-    sent the weights, or by vLLM servers that read the LoRA."""
-    vllm_memory: float = Field(0.3, gt=0, lt=1)
-    """Share of the GPU's memory that vLLM takes in this process (vllm: colocate)."""
     server: ServerName | None = None
-    """The vLLM server, or with vllm: adapter several, by the name in section servers; addresses without /v1."""
-    vllm_tokens: int = Field(0, ge=0)
-    """Length of an episode, in tokens, that vLLM has room for (a server's --max-model-len); 0 means all that the model
-    has."""
+    """vLLM servers that read the LoRA and sample the completions, by their name in section servers, addresses without
+    /v1; with null they are sampled in this process."""
 
     @model_validator(mode="after")
-    def _samples_where_it_is_told(self) -> "AgentParams":
-        if (self.vllm in ("server", "adapter")) != bool(self.server):
-            raise ValueError("train.server is asked with train.vllm server or adapter; set both or neither")
-        if self.vllm == "server" and self.server and len(self.server.urls) > 1:
-            raise ValueError(f"train.vllm server takes one address; {self.server.place} has {len(self.server.urls)}")
-        if self.vllm == "adapter" and self.lora is None:
-            raise ValueError("train.vllm adapter sends a LoRA; set train.lora, or another train.vllm")
+    def _servers_read_a_lora(self) -> "AgentParams":
+        if self.server and self.lora is None:
+            raise ValueError("train.server is sent a LoRA; set train.lora, or leave server out")
         for url in self.server.urls if self.server else ():
             if url.rstrip("/").endswith("/v1"):
                 raise ValueError(f"train.server is the root of a vLLM server; leave /v1 out (found {url})")
-        unread = {"vllm_memory": ("colocate",), "vllm_tokens": ("colocate", "server")}
-        for name in sorted(unread.keys() & self.model_fields_set):
-            if self.vllm not in unread[name]:
-                raise ValueError(f"train.vllm {self.vllm} does not read {name}; leave it out")
-        if 0 < self.vllm_tokens <= self.max_tokens:
-            raise ValueError(
-                f"train.vllm_tokens {self.vllm_tokens} has no room for a prompt and train.max_tokens {self.max_tokens}"
-            )
         return self
 
     @model_validator(mode="after")
@@ -227,9 +208,9 @@ class AgentParams(UpdateParams, LoopParams):
             return self
         if self.lora is None:
             raise ValueError("train.quantization nf4 freezes the base; set train.lora, or quantization: none")
-        if self.vllm != "none":
+        if self.server:
             raise ValueError(
-                "train.vllm takes no 4-bit base (vLLM would sample from other weights than learn); "
+                "train.server takes no 4-bit base (vLLM would sample from other weights than learn); "
                 "set train.quantization: none: LoRA in bfloat16"
             )
         return self

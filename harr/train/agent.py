@@ -1,7 +1,7 @@
 """GRPO for the language model that searches and answers, by TRL (arXiv 2402.03300; Search-R1, arXiv 2503.09516).
 
 TRL has the loss and the optimizer; the game is ours: our ``rollout_func`` plays the pipeline with a fixed retriever.
-Tokens of the environment are attended to and have no loss (``env_mask``). With ``train.vllm`` another engine samples;
+Tokens of the environment are attended to and have no loss (``env_mask``). With ``train.server`` another engine samples;
 TRL corrects for its log-probabilities by importance sampling.
 """
 
@@ -43,7 +43,7 @@ from harr.train.alarm import alarm_figures
 from harr.train.batch import draw_rows, rate_share, reward_figures
 from harr.train.guard import choose_point, find_best_checkpoint, find_stop_reason
 from harr.train.record import plain_figures
-from harr.train.vllm import attach_vllm, check_gap, check_vllm, generate_by_vllm, handle_vllm_errors, vllm_config
+from harr.train.vllm import CAP, attach_vllm, check_gap
 from harr.types import Episode, Log, Question
 
 FIGURES = {
@@ -78,15 +78,12 @@ class RolloutFunction:
     _calls: int = 0
     _vllm: Any = None
 
-    def __post_init__(self) -> None:
-        self.language_model.room = min(self.language_model.room, self.params.vllm_tokens or self.language_model.room)
-
     def __call__(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
         """Return episodes of the questions with these ids, group by group; lists with an entry per episode."""
         question_of = {question.id: question for question in self.setup.questions}
         own_count, prompts = len(prompts), distributed.gather_rows(prompts)  # all processes play all episodes
         began, self._calls, training = time.perf_counter(), 0, trainer.model.training
-        self._vllm = trainer.vllm_generation if self.params.vllm != "none" else None
+        self._vllm = trainer.vllm_generation if self.params.server else None
         trainer.model.eval()
         sampler = Sampler(self.language_model, self.generate, max_tokens=self.params.max_tokens)
         episodes = play([question_of[name] for name in prompts], self.setup.pipeline, self.setup.retriever, sampler)
@@ -99,7 +96,7 @@ class RolloutFunction:
     def generate(self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
         """Sample, in batches; the random numbers of a completion follow from seed, step, call and row.
 
-        TRL's vLLM has its own random numbers. Each process samples its share.
+        Each process samples its share.
         """
         self._calls += 1
         return distributed.share_work(len(contexts), lambda rows: self._write(contexts, stops, rows))
@@ -110,7 +107,8 @@ class RolloutFunction:
         requests = [contexts[row] for row in rows], [stops[row] for row in rows]
         keys = [f"{self.seed}/{self.step}/{self._calls}/{row}" for row in rows]
         if self._vllm:
-            return generate_by_vllm(self._vllm, self.language_model, *requests, keys)
+            written: list[list[int]] = self._vllm.generate(*requests, keys)
+            return written
         return self.language_model.generate(
             *requests,
             temperature=self.params.temperature,
@@ -236,7 +234,7 @@ class AgentCallback(StepCallback):
         """Return the figures of the game and those of the last update."""
         figures = rename_figures(logs, FIGURES)
         self.whole = False  # a step on another model's samples is not saved
-        check_gap(self.params, figures)
+        check_gap(figures)
         self.whole = True
         figures["grad_norm"] = grad_norm if math.isfinite(grad_norm := figures.get("grad_norm", 0.0)) else 0.0
         return {**self.game.figures, **figures, "skipped_updates": float(self.skipped)}
@@ -261,10 +259,9 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
 
     Raises:
         CorpusError: there is no question. ModelError: the model cannot be loaded or trained.
-        ParamsError: ``train.vllm`` is not available here.
+        ParamsError: a server of ``train.server`` takes no LoRA.
         ServiceUnavailable: vLLM, the retriever or the judge cannot be reached; all finished steps are kept.
     """
-    check_vllm(params)
     params = resolve_precision(params)
     if not setup.questions:
         raise CorpusError("data/filtered/questions.jsonl holds no question; widen filter.target or check the filter")
@@ -289,7 +286,7 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
         learning.restore()
     else:
         # rollout_func is the only experimental feature of TRL that we use
-        with patch_environment(TRL_EXPERIMENTAL_SILENCE="1", ACCELERATE_USE_FSDP="false"), handle_vllm_errors(params):
+        with patch_environment(TRL_EXPERIMENTAL_SILENCE="1", ACCELERATE_USE_FSDP="false"):
             trainer = open_trainer(
                 AgentTrainer,
                 callback,
@@ -329,8 +326,8 @@ def check_processes(params: AgentParams) -> None:
     Raises:
         ParamsError: the model would be sharded, or the passes cannot be distributed evenly.
     """
-    if params.vllm != "adapter" or params.validation.every or params.quantization != "none":
-        unless = ", or FSDP with train.vllm: adapter, validation.every: 0 and quantization: none"
+    if not params.server or params.validation.every or params.quantization != "none":
+        unless = ", or FSDP with train.server, validation.every: 0 and quantization: none"
         distributed.refuse_shards("agent", unless)
     episodes, count = params.questions_per_step * params.group_size, distributed.count()
     if episodes % (params.episodes_per_pass * count):
@@ -374,7 +371,9 @@ def trl_config(params: AgentParams, folder: Path, steps: int, seed: int) -> GRPO
         fp16=params.optimizer.precision == "float16",
         use_cpu=not torch.cuda.is_available(),
         **dict[str, Any]({CHECKPOINTING: params.optimizer.gradient_checkpointing}),
-        **vllm_config(params),
+        # of each token: the product over an episode, TRL's default, drops long episodes for rounding alone
+        vllm_importance_sampling_mode="token_truncate",
+        vllm_importance_sampling_clip_max=CAP,
         shuffle_dataset=False,
         seed=seed,
         **QUIET,

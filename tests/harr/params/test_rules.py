@@ -135,14 +135,11 @@ pipeline: {name: react}, generator: {kind: local, model: m}
     -> train.method agent trains on one growing text; set pipeline.shows: passages
 filter: {max_tokens: 32}
     -> the filter samples as training does: filter has .*32}, train {'temperature': 1.0, 'max_tokens': 64}
-train: {method: agent, vllm: server} -> train.server is asked with train.vllm server or adapter; set both
-train: {method: agent, vllm: server, server: {urls: ["http://127.0.0.1:8000/v1"]}}
+train: {method: agent, lora: null, server: {urls: ["http://127.0.0.1:8000"]}} -> train.server is sent a LoRA; set
+train: {method: agent, server: {urls: ["http://127.0.0.1:8000/v1"]}}
     -> train.server is the root of a vLLM server; leave /v1 out
-train: {method: agent, vllm: server, server: {urls: ["127.0.0.1:8000"]}}
+train: {method: agent, server: {urls: ["127.0.0.1:8000"]}}
     -> train.server.urls.0: should be an address with http:// or https://
-train: {method: agent, vllm_memory: 0.5} -> train.vllm none does not read vllm_memory
-train: {method: agent, vllm: colocate, vllm_tokens: 64}
-    -> train.vllm_tokens 64 has no room for a prompt and train.max_tokens 64
 evaluate: {arms: [frozen, trained]} -> evaluate.arms frozen does not go with train.method agent
 retriever: {state: thought} -> thought is for a retriever that learns: with train.method agent all search for
 generator: {kind: local, model: m} -> arms warmstart .* choose from base, majority, trained
