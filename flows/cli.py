@@ -13,7 +13,6 @@ from typing import Annotated, Literal
 
 from typer import Argument, BadParameter, Option, Typer
 
-from flows import lengths
 from flows.command import PLAIN, call
 from harr.errors import CorpusError
 from tasks.runtime.command import run_command
@@ -307,10 +306,6 @@ def status(as_json: AsJson = False) -> None:
 
     state = status(Path(), os.environ)
     show(asdict(state), status_lines(state), as_json=as_json)
-
-
-for command in lengths.COMMANDS:
-    app.command()(command)
 
 
 def add_plugins(words: Sequence[str] = ()) -> None:

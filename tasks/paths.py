@@ -22,7 +22,7 @@ SINCE = "since_training"
 """Prefix of the figures in metrics/index.json on what changed since it was written."""
 FILTERED, EVALUATION = Path("data/filtered"), Path("data/evaluation")
 GENERATOR, ADAPTER, ARMS = PLACES.generator, Path("models/adapter"), Path("models/arms")
-RETRIEVER, LANGUAGE_MODEL, LENGTHS = Path("models/retriever"), Path("models/language_model"), Path("models/lengths")
+RETRIEVER, LANGUAGE_MODEL = Path("models/retriever"), Path("models/language_model")
 AUDITS = "audits.json"
 """The file of an evaluation with the findings against ``trained`` (tasks/audits.py)."""
 METRICS, PLOTS, REPORTS = Path("metrics"), Path("plots"), Path("reports")

@@ -14,9 +14,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from harr.corpus.sample import draw_rows
 from harr.datasets.babi import Story, make_stories, read_stories
 from harr.datasets.noise import noise_sentences
@@ -24,14 +21,9 @@ from harr.datasets.source import Source
 from harr.datasets.splits import hold_out
 from harr.errors import CorpusError
 from harr.params.download import BabiLongParams, HaystackParams
-from harr.params.fields import is_dotted
 from harr.types import Passage, Question
 
 _TRIES = 50
-_SAMPLE = 1000
-SHARED = 20_000
-"""Sentences of noise that documents share: longer ones all have the same noise, shorter ones are each another part of
-as much of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,25 +111,6 @@ def hide(story: Story, noise: Sequence[str], sentences: int, rng: random.Random)
     return document, tuple(places[fact] for fact in story.gold)
 
 
-def tokens_per_sentence(noise: Sequence[str], count_tokens: Callable[[Sequence[str]], NDArray[np.int64]]) -> float:
-    """Return the mean tokens of 1,000 sentences of the noise, without the two that a tokenizer puts around a text.
-
-    >>> tokens_per_sentence(["one two", "one"], lambda texts: np.array([2 + len(text.split()) for text in texts]))
-    1.5
-    """
-    sample = noise[:: max(1, len(noise) // _SAMPLE)]
-    return float(count_tokens(sample).mean() - count_tokens([""]).mean())
-
-
-def sentences_for(tokens: int, mean: float) -> int:
-    """Return how many sentences of ``mean`` tokens each have about ``tokens`` tokens, at least one.
-
-    >>> sentences_for(1000, 3.0), sentences_for(1, 3.0)
-    (333, 1)
-    """
-    return max(1, int(tokens / mean))
-
-
 def documents(data: LongDocuments) -> Source:
     """Open stories in long documents.
 
@@ -158,11 +131,11 @@ def documents(data: LongDocuments) -> Source:
         yield from map(Passage, ids, noise)
         for split, split_stories in by_split.items():
             for number, story in enumerate(split_stories):
-                yield from map(Passage, _fact_ids(_question_id(data, split, number), story), story.facts)
+                yield from map(Passage, fact_ids(question_id(data, split, number), story), story.facts)
 
     def questions(split: str) -> Iterator[Question]:
         for number, story in enumerate(by_split[split]):
-            yield _question(data, _question_id(data, split, number), story, halves[split], params.sentences)
+            yield question_of(data, question_id(data, split, number), story, halves[split], params.sentences)
 
     return Source(
         passages(),
@@ -194,60 +167,14 @@ def stories(data: LongDocuments) -> dict[str, list[Story]]:
     return {"train": train, "validation": validation, "test": test}
 
 
-def noise_for(data: LongDocuments, sentences: int) -> list[str]:
-    """Return noise for documents of ``sentences`` sentences, from the half that training did not read.
-
-    Raises:
-        CorpusError: the file is missing or wrong.
-    """
-    noise = data.noise(sentences)
-    return noise[len(noise) // 2 :][: max(sentences, SHARED)]
-
-
-def check_lengths(data: LongDocuments, lengths: Iterable[int]) -> None:
-    """Make sure that every test story, and enough noise, is there for documents of all ``lengths``.
-
-    Raises:
-        CorpusError: a document shorter than a story, or noise shorter than a document; says which.
-    """
-    facts = [len(story.facts) for story in stories(data)["test"]]
-    if min(lengths) < max(facts):
-        raise CorpusError(f"length {min(lengths)}: a story has {max(facts)} facts; ask for documents at least as long")
-    needed = max(lengths) - min(facts)
-    if not is_dotted(data.params.noise) and (count := len(noise_for(data, max(lengths)))) < needed:
-        raise CorpusError(
-            f"length {max(lengths)}: needs {needed} sentences of noise, found {count} in the second half of "
-            f"{data.params.noise} (training has the first); name a longer text in download.noise or a shorter length"
-        )
-
-
-def stretch_stories(
-    data: LongDocuments, sentences: int, noise: Sequence[str]
-) -> Iterator[tuple[Question, tuple[Passage, ...]]]:
-    """Yield the test stories once more, each in a document of ``sentences`` sentences, with its passages in order.
-
-    ``noise`` is that of :func:`noise_for`. Only one document exists at a time.
-
-    Raises:
-        CorpusError: the noise is shorter than the document, or the document shorter than a story.
-    """
-    passages = {f"n{row:07d}": Passage(f"n{row:07d}", text) for row, text in enumerate(noise)}
-    ids = list(passages)
-    for number, story in enumerate(stories(data)["test"]):
-        question = _question(data, _question_id(data, "test", number), story, ids, sentences)
-        facts = {
-            name: Passage(name, text) for name, text in zip(_fact_ids(question.id, story), story.facts, strict=True)
-        }
-        yield question, tuple(facts.get(name) or passages[name] for name in question.candidate_ids)
-
-
-def _question_id(data: LongDocuments, split: str, number: int) -> str:
+def question_id(data: LongDocuments, split: str, number: int) -> str:
+    """Return the id of a story's question."""
     return f"{data.name}-{split}-{number:05d}"
 
 
-def _question(data: LongDocuments, qid: str, story: Story, noise: Sequence[str], sentences: int) -> Question:
+def question_of(data: LongDocuments, qid: str, story: Story, noise: Sequence[str], sentences: int) -> Question:
     """Return the question of a story in its document; ``noise`` are ids of passages."""
-    id_story = replace(story, facts=_fact_ids(qid, story))
+    id_story = replace(story, facts=fact_ids(qid, story))
     document, gold = hide(id_story, noise, sentences, random.Random(f"{data.params.seed}/{qid}"))
     gold_ids = tuple(document[place] for place in gold)
     return Question(qid, story.question, story.answers, gold_ids, tuple(document), kind=data.name)
@@ -297,5 +224,6 @@ def _check_count(fitting: int, too_long: int, split: str, sentences: int, *, at_
         )
 
 
-def _fact_ids(question_id: str, story: Story) -> tuple[str, ...]:
-    return tuple(f"{question_id}-{place:02d}" for place in range(len(story.facts)))
+def fact_ids(question: str, story: Story) -> tuple[str, ...]:
+    """Return the ids of a story's facts; ``question`` is that of its question."""
+    return tuple(f"{question}-{place:02d}" for place in range(len(story.facts)))

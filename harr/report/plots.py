@@ -272,7 +272,9 @@ def _hop_panel(axes: Axes, setting: str, names: list[str], points: Rows) -> None
         part = [row for row in points if row["arm"] == arm]
         colour, marker = arm_style(arm, names)
         x = [row["hop"] + apart * (place - (len(names) - 1) / 2) for row in part]
-        _intervals(axes, x, part, color=colour, marker=marker, markersize=6, linewidth=1.6, elinewidth=1.4, label=arm)
+        draw_intervals(
+            axes, x, part, color=colour, marker=marker, markersize=6, linewidth=1.6, elinewidth=1.4, label=arm
+        )
     axes.set_xlim(0.7, last + 0.3)
     axes.set_ylim(-2, 102)
     axes.set_xticks(range(1, last + 1), [f"hop {hop}\nn = {sizes.get(hop, 0):,}" for hop in range(1, last + 1)])
@@ -284,7 +286,7 @@ def _hop_panel(axes: Axes, setting: str, names: list[str], points: Rows) -> None
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
-def _intervals(axes: Axes, x: Sequence[float], rows: Rows, **style: Any) -> None:
+def draw_intervals(axes: Axes, x: Sequence[float], rows: Rows, **style: Any) -> None:
     """Draw the means of ``rows`` in percent, each with its interval."""
     mean, low, high = (np.asarray([row[key] for row in rows], dtype=float) for key in ("mean", "low", "high"))
     axes.errorbar(x, 100 * mean, yerr=100 * np.maximum([mean - low, high - mean], 0.0), **style)
@@ -336,27 +338,3 @@ def write(figure: Figure, path: Path, columns: Sequence[str], rows: Iterable[Map
         writer.writerow({key: round(row[key], 6) if isinstance(row[key], float) else row[key] for key in row})
     write_text(path.with_suffix(".csv"), buffer.getvalue())
     write_text(path.with_suffix(".svg"), svg(figure))
-
-
-def lengths_plot(rows: Rows, path: Path) -> None:
-    """Plot metrics of :func:`harr.evaluate.lengths.by_length` against the length of the document, with 95 %
-    intervals."""
-    write(draw_lengths(rows), path, ["sentences", "metric", "mean", "low", "high", "n"], rows)
-
-
-@styled
-def draw_lengths(rows: Rows) -> Figure:
-    """Draw the figure of :func:`lengths_plot`."""
-    figure = Figure(figsize=(5.8, 3.3), layout="constrained")
-    axes = figure.subplots()
-    for metric, colour, marker in (("fact_em", GREEN, "D"), ("fact_f1", BLUE, "o")):
-        metric_rows = [row for row in rows if row["metric"] == metric]
-        lengths = [row["sentences"] for row in metric_rows]
-        _intervals(axes, lengths, metric_rows, color=colour, marker=marker, capsize=3, label=label(metric))
-    axes.set_xscale("log")
-    axes.set_ylim(0, 102)
-    axes.set_title(f"Facts found by length of the document (n = {min(row['n'] for row in rows):,} stories)")
-    axes.set_xlabel("sentences")
-    axes.set_ylabel("%")
-    axes.legend(loc="lower left")
-    return figure

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
+from harr_lengths.answers import set_f1, verdict
+
 from harr.datasets import Dataset, of_noise
 from harr.datasets.babi import Story
 from harr.datasets.haystack import Exam, LongDocuments, documents
 from harr.datasets.noise import noise_sentences
 from harr.errors import CorpusError
-from harr.evaluate.answers import set_f1, verdict
 from harr.params.download import HaystackParams
 from harr.params.fields import PathOrName
 

@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
+from harr_lengths.answers import exam_of, judge_reply, read_answers
+from harr_lengths.documents import noise_for, stretch_stories
 from harr_ruler.needles import KINDS, distractors, make_needles
 
 from harr.datasets import dataset_of
-from harr.datasets.haystack import noise_for, stretch_stories
 from harr.datasets.preview import preview
 from harr.errors import CorpusError, ParamsError
-from harr.evaluate.answers import exam_of, judge_reply, read_answers
 from harr.params.download import FunctionDatasetParams
 from harr.types import Generate
 

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from harr_lengths.picks import count_needed, cut_row, keep_picks
+from harr_lengths.play import whole_lines
 from scipy.stats import rankdata
 
 from harr.errors import ParamsError
 from harr.evaluate.intervals import mean_interval
-from harr.evaluate.lengths import whole_lines
-from harr.evaluate.picks import count_needed, cut_row, keep_picks
 
 
 def stops(row: Mapping[str, Any], threshold: float) -> str:

@@ -15,8 +15,8 @@ from tasks.paths import ADAPTER, PLACES, WORK
 
 if TYPE_CHECKING:
     from harr.datasets.haystack import LongDocuments
-    from harr.evaluate.picks import Rule
     from harr.rag.policies.two_tower import TwoTowerPolicy
+    from harr_lengths.picks import Rule
 
 
 def play_lengths(
@@ -42,10 +42,10 @@ def play_lengths(
     """
     from harr.builders.retrievers import trained_towers
     from harr.datasets import dataset_of
-    from harr.datasets.haystack import check_lengths, sentences_for, tokens_per_sentence
-    from harr.evaluate.lengths import by_length, identity, whole_lines
     from harr.params.pipeline import PickParams
-    from harr.report.plots import lengths_plot
+    from harr_lengths.documents import check_lengths, sentences_for, tokens_per_sentence
+    from harr_lengths.play import by_length, identity, whole_lines
+    from harr_lengths.plot import lengths_plot
 
     dataset, section = dataset_of(params.download)
     if not dataset.stories or not isinstance(params.pipeline, PickParams):
@@ -102,9 +102,10 @@ def _play_length(
     beam: int,
 ) -> None:
     """Play one length into its log. Noise that all its documents share is encoded first, in shards on disk."""
-    from harr.datasets.haystack import SHARED, noise_for, stories, stretch_stories
-    from harr.evaluate.lengths import on_disk, play_documents, whole_lines
+    from harr.datasets.haystack import stories
     from harr.rag.policies.sentence_vectors import Sentences
+    from harr_lengths.documents import SHARED, noise_for, stretch_stories
+    from harr_lengths.play import on_disk, play_documents, whole_lines
 
     count = len(stories(documents)["test"])
     if len(whole_lines(log)) >= count:
@@ -129,16 +130,16 @@ def ask_reader(params: Params, logs: Sequence[Path], keep: "Rule" = "all", limit
     """Let the generator answer the questions of some logs from the picks that a rule keeps; EM and F1 by length.
 
     Each log gets a neighbour, ``answers_<name>``, with every line and its answer. The rules and their ``limit`` are
-    those of :mod:`harr.evaluate.picks`, prompts and scores those of the data set's task
-    (:mod:`harr.evaluate.answers`).
+    those of :mod:`harr_lengths.picks`, prompts and scores those of the data set's task
+    (:mod:`harr_lengths.answers`).
 
     Raises:
         ParamsError: a log is missing, or its name gives no length; or there is no generator.
     """
     from harr.builders.generators import build_generator
-    from harr.evaluate.answers import exam_of, read_answers
-    from harr.evaluate.lengths import by_length, whole_lines
-    from harr.evaluate.picks import cut_row
+    from harr_lengths.answers import exam_of, read_answers
+    from harr_lengths.picks import cut_row
+    from harr_lengths.play import by_length, whole_lines
 
     generator = build_generator(params.generator, params.seed, PLACES)
     if generator is None:

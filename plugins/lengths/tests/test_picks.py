@@ -1,8 +1,7 @@
 """What every rule keeps of the picks of a log, and how that is scored."""
 
+from harr_lengths.picks import count_needed, cut_row, keep_picks
 from picked import FOUND, LATE, NEVER
-
-from harr.evaluate.picks import count_needed, cut_row, keep_picks
 
 
 def test_what_every_rule_keeps() -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from harr_lengths import documents
 from serving import chat, serving
 
-from harr.datasets import haystack
 from harr.embed.encoder import Encoder
 from harr.io.files import read_json
 from harr.rag.policies.encoder_adapter import add_adapter, save_adapter
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RECIPE = (ROOT / "recipes/qrag_babilong_small.yaml").read_text()
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -65,7 +65,7 @@ def test_what_cannot_be_played_is_one_line_before_anything_is_encoded(
 def test_lengths_in_tokens_and_in_sentences_are_played_and_told(
     monkeypatch: pytest.MonkeyPatch, written: Callable[..., str], model: Path, harr: Run
 ) -> None:
-    monkeypatch.setattr(haystack, "SHARED", 60)  # the longer one is read from shards on disk
+    monkeypatch.setattr(documents, "SHARED", 60)  # the longer one is read from shards on disk
     options = ("--lengths", "50", "--tokens", "1K", "--model", str(model), "--questions", "3", "--out", "out")
     done = harr("lengths", "--params", written(), *options)
     assert done.returncode == 0, done.stderr

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from harr_lengths.documents import noise_for, stretch_stories
+from harr_lengths.plan import plan
+from harr_lengths.play import QuestionDocument, on_disk, play_documents
 
-from harr.datasets.haystack import babilong, noise_for, stretch_stories
+from harr.datasets.haystack import babilong
 from harr.embed.encoder import Encoder
-from harr.evaluate.lengths import QuestionDocument, on_disk, play_documents
-from harr.evaluate.plan import plan
 from harr.params.download import BabiLongParams
 from harr.params.embed import EmbedParams
 from harr.rag.policies.two_tower import TwoTowerPolicy

@@ -1,4 +1,4 @@
-"""The command `harr lengths`: a trained retriever of two towers (train.method pqn) in documents of every length."""
+"""The command `harr lengths`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 from typer import BadParameter, Option
 
-from harr.evaluate.picks import Rule
-from tasks.paths import LENGTHS
+from harr_lengths.picks import Rule
 from tasks.runtime.command import run_command
 
 SENTENCES = (100, 1000, 10_000, 40_000)
@@ -38,7 +37,7 @@ def lengths(
     beam: Annotated[int, Option(min=1, metavar="N", help="plans of picks that are followed at a time")] = 1,
     model: Annotated[Path | None, Option(help="adapter or merged model (default: models/adapter)")] = None,
     params: Annotated[Path, Option(help="parameter file of the run")] = Path("params.yaml"),
-    out: Annotated[Path, Option(help="folder of the logs; a log that is there is continued")] = LENGTHS,
+    out: Annotated[Path, Option(help="folder of the logs; a log that is there is continued")] = Path("models/lengths"),
     answers: Annotated[list[Path] | None, Option(metavar="LOG ...", help="let the generator answer from these")] = None,
     keep: Annotated[Rule, Option(help="picks that it is shown (docs/pqn.md)")] = "all",
     limit: Annotated[float, Option(help="threshold of --keep value, or number of --keep picks")] = 0.0,
@@ -49,7 +48,7 @@ def lengths(
     generator of --params (pipeline.reader: true) answers from these logs.
     """
     from harr.params import Params
-    from tasks.lengths import ask_reader, play_lengths
+    from harr_lengths.logs import ask_reader, play_lengths
 
     def body() -> None:
         if answers:
@@ -78,6 +77,3 @@ def show(table: Sequence[Mapping[str, Any]]) -> None:
         spread = f"{row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
         tokens = f"{row['tokens']:,}" if "tokens" in row else ""
         print(f"{row['sentences']:>9,}  {tokens:>12}  {row['metric']:<10} {spread:<22} {row['n']:>4}")
-
-
-COMMANDS = (lengths,)

@@ -14,7 +14,6 @@ from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
 from harr.evaluate.intervals import mean_interval
-from harr.evaluate.plan import plan
 from harr.io.files import fingerprint, read_jsonl
 from harr.io.progress import bar
 from harr.params.embed import EmbedParams
@@ -24,6 +23,7 @@ from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.rollout import play
 from harr.rag.scoring.ranking import all_gold, gold_f1
 from harr.types import Episode, Passage, Question
+from harr_lengths.plan import plan
 
 BATCH, ROOM = 16, 200_000
 """Maximum numbers of documents that are searched at a time, and of sentences that they have in all."""

@@ -7,6 +7,7 @@ people and things in the whole reply. A data set of another package brings its o
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from harr.datasets import dataset_of
@@ -18,7 +19,6 @@ from harr.rag.pipelines.replies import (
     messages,
     passages_text,
     prompt,
-    prompt_file,
     short_answer,
     strip_thoughts,
 )
@@ -40,7 +40,8 @@ def exam_of(data: DatasetParams) -> Exam | None:
 
 def exam_of_task(task: int) -> Exam:
     """Return the exam of a task of bAbI."""
-    return Exam(prompt_file(f"pick_qa{task}"), partial(_judge_names, NAMES[task]))
+    prompt = Path(__file__).with_name(f"pick_qa{task}.txt").read_text(encoding="utf-8")
+    return Exam(prompt, partial(_judge_names, NAMES[task]))
 
 
 def read_answers(
