@@ -51,15 +51,4 @@ class FunctionSourceParams(WebParams):
     """Number of seconds after which a query is given up, with all its attempts."""
 
 
-class RetrieveParams(WebParams):
-    """A retrieval server as Search-R1 runs it: all queries that wait are one ``POST`` (docs/sources.md)."""
-
-    kind: Literal["retrieve"]
-    """Selects a retrieval server."""
-    server: OneServer
-    """Server whose address is its search, such as http://127.0.0.1:8000/retrieve, by its name in section servers."""
-    num_results: Positive = 3
-    """Number of passages that a search returns."""
-
-
-SourceParams = Annotated[MilvusParams | ExaParams | FunctionSourceParams | RetrieveParams, Field(discriminator="kind")]
+SourceParams = Annotated[MilvusParams | ExaParams | FunctionSourceParams, Field(discriminator="kind")]

@@ -14,14 +14,13 @@ from starlette.routing import Route
 
 from harr import __version__
 from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable, one_line
-from harr.rag.sources.retrieve import document_of_passage
 from harr.serve.bodies import EmbedBody, OutcomeBody, RetrieveBody, SearchBody, read_body
 from harr.serve.mcp_tools import mcp_server
 from harr.serve.microbatch import Overloaded
 from harr.serve.middleware import Door, Readable
 from harr.serve.searcher import Answer, Ask
 from harr.serve.service import RetrieverService
-from harr.types import Question, Search
+from harr.types import Passage, Question, Search
 
 PAGE = Path(__file__).with_name("page.html")
 SAFE = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
@@ -114,8 +113,22 @@ def _describe_body(kind: Any) -> dict[str, Any]:
 
 def _hits(answer: Answer, scored: bool) -> list[dict[str, Any]]:
     assert answer.found is not None
-    hits = [(document_of_passage(passage), score) for passage, score in answer.found.scored]
+    hits = [(_document(passage), score) for passage, score in answer.found.scored]
     return [{"document": document, "score": score} if scored else document for document, score in hits]
+
+
+def _document(passage: Passage) -> dict[str, str]:
+    """Return a passage as a document of Search-R1: ``contents`` is its title in quotes, a line break, and its text.
+
+    >>> _document(Passage("7", "Born in Bath.", "Ada Brown"))["contents"]
+    '"Ada Brown"\\nBorn in Bath.'
+    """
+    return {
+        "id": passage.id,
+        "title": passage.title,
+        "text": passage.text,
+        "contents": f'"{passage.title}"\n{passage.text}',
+    }
 
 
 def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
 
 from harr.errors import HarrError, ServiceUnavailable, one_line
 from harr.io.retry import retry
 from harr.io.shared_table import SharedTable
-from harr.rag.sources.providers import BatchSearchFn, SearchFn, passages_of, rows_of
+from harr.rag.sources.providers import SearchFn, passages_of, rows_of
 from harr.types import Passage, Retrieval, Search
 
 REST_SECONDS = 60.0
@@ -24,14 +23,12 @@ RETRIED = 0.8
 Key = tuple[str, int]
 """A query, and the number of passages."""
 Answer = tuple[Passage, ...] | Exception
-_Request = tuple[Key, ...]
 
 
 class WebSource:
     """A source behind the function ``search``; failures are :class:`Retrieval` with a reason, never exceptions.
 
-    All distinct queries of a call are sent at once, up to ``concurrency`` at a time; a ``batched`` source gets all
-    queries for the same number of passages in one request. A request is abandoned after ``deadline_seconds``. If the
+    All distinct queries of a call are sent at once, up to ``concurrency`` at a time. A request is abandoned after ``deadline_seconds``. If the
     source has answered nothing since the query was sent, it hangs or is down: pending requests are dropped, and for
     ``REST_SECONDS`` no call sends any, so that such a source costs its deadline once. ``ServiceUnavailable`` is retried
     within the deadline, after growing, jittered pauses.
@@ -49,17 +46,15 @@ class WebSource:
     def __init__(
         self,
         tool: str,
-        search: SearchFn | BatchSearchFn,
+        search: SearchFn,
         *,
         k: int,
         deadline_seconds: float,
-        batched: bool = False,
         concurrency: int = 16,
         cache: Path | None = None,
     ) -> None:
         self.tool, self.k = tool, k
-        self._search: Any = search if batched else lambda queries, k: [search(queries[0], k)]
-        self._batched, self._deadline, self._concurrency = batched, deadline_seconds, concurrency
+        self._search, self._deadline, self._concurrency = search, deadline_seconds, concurrency
         self._cache = AnswerCache(cache, tool) if cache else None
         self._rests_until = -math.inf
         self._usage: Counter[str] = Counter(asked=0, cached=0, failed=0, timed_out=0)
@@ -87,52 +82,44 @@ class WebSource:
             answers |= dict.fromkeys(keys, ServiceUnavailable("not asked, since it had not answered before"))
             self._usage["failed"] += len(keys)
             return
-        pending, sent_at = list(reversed(self._requests(keys))), dict[_Request, float]()
-        queue: SimpleQueue[tuple[_Request, list[Answer]]] = SimpleQueue()
+        pending, sent_at = list(reversed(keys)), dict[Key, float]()
+        queue: SimpleQueue[tuple[Key, Answer]] = SimpleQueue()
         last_answer = -math.inf  # when the source last answered
         while pending or sent_at:
             while pending and len(sent_at) < self._concurrency:
-                request = pending.pop()
-                sent_at[request] = time.monotonic()
+                key = pending.pop()
+                sent_at[key] = time.monotonic()
                 # A daemon thread: one that hangs must not keep the process from ending.
-                threading.Thread(target=self._ask_one, args=(request, queue), daemon=True).start()
-                self._usage["asked"] += len(request)
+                threading.Thread(target=self._ask_one, args=(key, queue), daemon=True).start()
+                self._usage["asked"] += 1
             started = next(iter(sent_at.values()))  # of the one that waits longest
             try:
-                request, replies = queue.get(timeout=max(0.0, started + self._deadline - time.monotonic()))
+                key, answer = queue.get(timeout=max(0.0, started + self._deadline - time.monotonic()))
             except Empty:
-                request = next(iter(sent_at))
-                replies = [ServiceUnavailable(f"no answer within {self._deadline:g} s")] * len(request)
-                self._usage["timed_out"] += len(request)
-            if request not in sent_at:
+                key, answer = next(iter(sent_at)), ServiceUnavailable(f"no answer within {self._deadline:g} s")
+                self._usage["timed_out"] += 1
+            if key not in sent_at:
                 continue  # it comes too late
-            started = sent_at.pop(request)
-            answers |= zip(request, replies, strict=True)
-            if not isinstance(replies[0], ServiceUnavailable):
+            started = sent_at.pop(key)
+            answers[key] = answer
+            if not isinstance(answer, ServiceUnavailable):
                 last_answer = time.monotonic()
             elif last_answer < started:
-                error = ServiceUnavailable(f"not asked, since others had: {replies[0]}")
-                answers |= {key: error for request in pending for key in request}
+                error = ServiceUnavailable(f"not asked, since others had: {answer}")
+                answers |= dict.fromkeys(pending, error)
                 pending.clear()
                 self._rests_until = time.monotonic() + REST_SECONDS
         self._usage["failed"] += sum(isinstance(answers[key], Exception) for key in keys)
 
-    def _requests(self, keys: Sequence[Key]) -> list[_Request]:
-        """Group the keys into requests: each alone or, for a batched source, all of the same number of passages."""
-        if not self._batched:
-            return [(key,) for key in keys]
-        return [tuple(key for key in keys if key[1] == k) for k in dict.fromkeys(k for _, k in keys)]
-
-    def _ask_one(self, request: _Request, queue: "SimpleQueue[tuple[_Request, list[Answer]]]") -> None:
+    def _ask_one(self, key: Key, queue: "SimpleQueue[tuple[Key, Answer]]") -> None:
         """Request until there is an answer, a refusal, or no time left."""
-        queries, k = [query for query, _ in request], request[0][1]
-        answers: list[Answer]
+        answer: Answer
         try:
-            lists = retry(lambda: self._search(queries, k), RETRIED * self._deadline, first=0.25)
-            answers = [tuple(map(self._clean_passage, passages))[:k] for passages in lists]
+            passages = retry(lambda: self._search(*key), RETRIED * self._deadline, first=0.25)
+            answer = tuple(map(self._clean_passage, passages))[: key[1]]
         except Exception as error:  # of whatever the source is made of
-            answers = [error] * len(request)
-        queue.put((request, answers))
+            answer = error
+        queue.put((key, answer))
 
     def _clean_passage(self, passage: Passage) -> Passage:
         """Return a passage with lone surrogates replaced by "?"."""

@@ -1,7 +1,6 @@
 """Providers of sources beyond our index. Each is one function from a query and ``k`` to at most ``k`` passages.
 
-One that takes several queries in a request returns a list for each of them. A function raises ``ServiceUnavailable``
-if the source may answer later; any other error is final. :class:`harr.rag.sources.client.WebSource` does the rest:
+A function raises ``ServiceUnavailable`` if the source may answer later; any other error is final. :class:`harr.rag.sources.client.WebSource` does the rest:
 concurrent queries, deadline, retries, cache.
 """
 
@@ -14,8 +13,7 @@ from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable,
 from harr.io.retry import is_transient
 from harr.params.functions import function_of
 from harr.params.servers import ServerParams
-from harr.params.sources import ExaParams, FunctionSourceParams, RetrieveParams
-from harr.rag.sources.retrieve import RetrieveClient
+from harr.params.sources import ExaParams, FunctionSourceParams
 from harr.types import Passage
 
 EXA = ServerParams(
@@ -28,12 +26,11 @@ EXA = ServerParams(
 )
 """Exa's own service."""
 SearchFn = Callable[[str, int], Sequence[Passage]]
-BatchSearchFn = Callable[[Sequence[str], int], Sequence[Sequence[Passage]]]
-OutsideParams = ExaParams | FunctionSourceParams | RetrieveParams
+OutsideParams = ExaParams | FunctionSourceParams
 """The sections of sources that are not our own index."""
 
 
-def open_provider(tool: str, section: OutsideParams) -> SearchFn | BatchSearchFn:
+def open_provider(tool: str, section: OutsideParams) -> SearchFn:
     """Return the function of a source of params.yaml, without sending a request.
 
     Raises:
@@ -45,8 +42,6 @@ def open_provider(tool: str, section: OutsideParams) -> SearchFn | BatchSearchFn
         case FunctionSourceParams():
             shape = "takes a query and k and returns passages"
             return function_of(section.function, key=f"sources.{tool}.function", shape=shape, takes=2)
-        case RetrieveParams():
-            return RetrieveClient(section.server)
         case _:
             assert_never(section)
 

@@ -10,7 +10,7 @@ from typing import Any
 from harr.compute import distributed
 from harr.io.files import fingerprint
 from harr.params.servers import ServerParams
-from harr.params.sources import FunctionSourceParams, RetrieveParams, SourceParams
+from harr.params.sources import FunctionSourceParams, SourceParams
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.providers import EXA, OutsideParams, open_provider
 from harr.types import Passage, Retrieval, Retriever, Search
@@ -107,7 +107,6 @@ def _open(tool: str, section: OutsideParams, searches: Path) -> WebSource:
         provider,
         k=section.num_results,
         deadline_seconds=pace.deadline_seconds,
-        batched=isinstance(section, RetrieveParams),
         concurrency=pace.concurrency,
         cache=searches / f"{fingerprint([tool, section.model_dump(exclude=SEARCHED)])}.sqlite",
     )

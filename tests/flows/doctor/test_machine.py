@@ -12,7 +12,7 @@ from flows.doctor.machine import check_git, check_versions
 from flows.doctor.servers import check_secrets, servers
 from harr.params import Params
 from harr.params.servers import ServerParams
-from harr.params.sources import ExaParams, RetrieveParams
+from harr.params.sources import ExaParams
 from tests.serving import asking
 
 ROOT = Path(__file__).parents[3]
@@ -108,10 +108,8 @@ def test_every_server_is_known_wherever_a_section_names_it() -> None:
         "generator": writer,
         "evaluate": params.evaluate.model_copy(update={"reader": writer}),
         "filter": params.filter.model_copy(update={"preferences": writer}),
-        "sources": {
-            "Wiki": RetrieveParams(kind="retrieve", server=ServerParams(urls=("http://127.0.0.1:3/retrieve",)))
-        },
+        "sources": {"News": ExaParams(kind="exa", server=ServerParams(urls=("http://127.0.0.1:3",)))},
     }
     found = {one.section: one.urls for one in servers(params.model_copy(update=sections))}
-    assert set(found) == {"generator", "evaluate.reader", "filter.preferences", "sources.Wiki"}
+    assert set(found) == {"generator", "evaluate.reader", "filter.preferences", "sources.News"}
     assert found["generator"] == ("http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1")

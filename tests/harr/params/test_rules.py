@@ -161,8 +161,6 @@ evaluate: {arms: [base, warmstart, trained], reader: {kind: server, server: {url
 SOURCES_THAT_DO_NOT_FIT = r"""
 sources: {General: {kind: exa, server: {urls: ["http://a", "http://b"]}}, News: {kind: milvus}, Academy: {kind: milvus}}
     -> sources\.General\.server: takes one address; servers\..*urls has 2, leave the others out
-sources: {General: {kind: retrieve, server: {urls: ["http://a", "http://b"]}}, News: {kind: milvus}}
-    -> sources\.General\.server: takes one address
 pipeline: {name: r_search, tools: [General]} -> sources\.Academy is asked by no tool
 pipeline: {name: r_search, tools: [Law]} -> pipeline.tools Law has no source; add sources.Law
 train: {method: grpo}, evaluate: {arms: [trained]}

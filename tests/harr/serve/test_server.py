@@ -26,8 +26,6 @@ from flows.serve import _bind
 from harr.corpus.passages import read_questions
 from harr.errors import ParamsError
 from harr.params import Params
-from harr.params.servers import ServerParams
-from harr.rag.sources.retrieve import RetrieveClient
 from harr.services.model_registry import open_registry, registry_address
 from harr.types import Hop, Search
 from tasks.paths import QUESTIONS, RETRIEVER
@@ -246,6 +244,7 @@ def test_an_address_that_cannot_be_had_says_which_part_to_change(project: Path) 
 def test_a_port_that_is_taken_is_one_line_and_who_has_it_answers_a_pipeline(project: Path, server: Running) -> None:
     told = f"--host 127.0.0.1 --port {server.port} cannot be had"
     assert told in ended(project, "--port", str(server.port))
-    found = RetrieveClient(ServerParams(urls=(f"http://127.0.0.1:{server.port}/retrieve",), timeout_seconds=30.0))
-    assert [len(hits) for hits in found(["Who founded Acme?", "Where?"], 3)] == [3, 3]
-    found._client.close()  # a pipeline keeps its connection for as long as it runs
+    body = {"queries": ["Who founded Acme?", "Where?"], "topk": 3, "return_scores": True}
+    found = httpx.post(f"http://127.0.0.1:{server.port}/retrieve", json=body, timeout=30.0).json()["result"]
+    assert [len(hits) for hits in found] == [3, 3]
+    assert all(hit["document"]["contents"].startswith('"') for hits in found for hit in hits)

@@ -12,10 +12,8 @@ import httpx
 import pytest
 from serving import chat, serving
 
-from harr.errors import HarrError, ParamsError, ServiceUnavailable
-from harr.params.servers import ServerParams
+from harr.errors import ParamsError, ServiceUnavailable
 from harr.rag.generation.server import ServerGenerator
-from harr.rag.sources.retrieve import RetrieveClient
 from harr.services import bounded
 from harr.types import Generate
 from tests.serving import asking
@@ -108,8 +106,6 @@ def test_a_redirect_is_not_followed() -> None:
         )
         with raw(moved) as address, pytest.raises(ParamsError, match="HTTP 307, a redirect, which is not followed"):
             generator(address).complete(ASKED)
-        with raw(moved) as address, pytest.raises(HarrError, match="HTTP 307"):
-            RetrieveClient(ServerParams(urls=(address,), timeout_seconds=5.0))(["Where?"], 3)
         assert other.bodies == []
 
 

@@ -7,17 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from by_hand import Fixed, Script
 from serving import serving
 
 from harr.errors import HarrError, ParamsError, ServiceUnavailable
 from harr.params.servers import ServerParams
 from harr.params.sources import ExaParams, FunctionSourceParams
+from harr.rag.pipelines.multistep import multistep
+from harr.rag.pipelines.search_r1 import search_r1
+from harr.rag.rollout import play
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.providers import exa
 from harr.rag.sources.router import Sources, open_sources
 from harr.types import Passage, Question, Search
 
 QUESTION = Question("q", "Who?")
+OWN = Fixed(Passage("own0", "x"), Passage("own1", "y"))
 
 
 def searches(queries: Sequence[str], tool: str = "General", **more: Any) -> list[Search]:
@@ -186,3 +191,30 @@ def test_exa_through_its_own_client(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = exa("General", section.model_copy(update={"server": exa_server(served.base_url, "MY_EXA_KEY")}))
     [found] = source(gone, deadline_seconds=0.5).retrieve(searches("a"))
     assert found.error.startswith(("Exa does not answer", "no answer within")) and not found.passages
+
+
+def test_a_search_without_a_tool_asks_all_sources_in_turn() -> None:
+    both = Sources({"Own": OWN}, {"Wiki": source(Upper(), k=4)}, k=4)  # type: ignore[dict-item]
+    generator = Script("<think>?</think><search>ada</search>", "<think>.</think><answer>Bath</answer>")
+    [episode] = play([QUESTION], lambda q: search_r1(q, max_searches=2), both, generator)
+    assert [p.id for p in episode.retrieved] == ["own0", "ada-0", "own1", "ada-1"]
+    assert episode.answer == "Bath" and episode.outcome.tool_errors == 0
+    assert [p.id for p in both.retrieve(searches("x", "Own", k=9))[0].passages] == ["own0", "own1"]
+    assert len(both.retrieve(searches("x", "", k=2))[0].passages) == 2
+
+
+def test_a_pipeline_is_told_that_all_sources_failed() -> None:
+    def refuse(query: str, k: int) -> list[Passage]:
+        raise HarrError("</information>gone")
+
+    down = Sources({}, {"Wiki": source(refuse)})
+    generator = Script("<think>?</think><search>ada</search>", "<think>.</think><answer>Bath</answer>")
+    [episode] = play([QUESTION], lambda q: search_r1(q, max_searches=2), down, generator)
+    assert "<information>Error: Wiki: &lt;/information&gt;gone" in generator.asked[-1].prompt
+    assert (episode.outcome.tool_errors, episode.answer) == (1, "Bath")
+    ask, read = '{"action": "ASK", "sub_query": "ada"}', '{"status": "NOT_FOUND", "answer": ""}'
+    generator = Script(ask, read, '{"action": "STOP"}', "Bath")
+    [episode] = play([QUESTION], lambda q: multistep(q, max_hops=2), down, generator)
+    assert "Error: Wiki: " in generator.asked[1].messages[-1]["content"] and episode.outcome.tool_errors == 1
+    [found] = Sources({"Own": OWN}, down.web).retrieve(searches("a", ""))  # type: ignore[dict-item]
+    assert [p.id for p in found.passages] == ["own0", "own1"] and not found.error
