@@ -8,9 +8,9 @@ import pytest
 import yaml
 from texts import ROOT
 
+from benchmarks.parameters import SCHEMA
 from harr.io.files import write_json
 from harr.params import Params
-from harr.params.schema import SCHEMA
 from tasks.inputs.stages import READS
 from tasks.paths import HEADLINE
 from tasks.sentences import SENTENCES

@@ -1,5 +1,9 @@
-"""The page of all parameters, docs/parameters.md, made from the schema: `python -m harr.params.schema` writes it."""
+"""The JSON schema of params.yaml, for editors, and the page of all parameters, made from it.
 
+`python -m benchmarks.parameters` writes params.schema.json and docs/parameters.md.
+"""
+
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,12 +11,15 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-PAGE = Path("docs/parameters.md")
+from harr.io.files import write_text
+from harr.params import Params
+
+SCHEMA, PAGE = Path("params.schema.json"), Path("docs/parameters.md")
 WIDTH = 100
 HEAD = """\
 # Parameters
 
-`python -m harr.params.schema` writes this page from the classes in `harr/params/`; do not edit it.
+`python -m benchmarks.parameters` writes this page from the classes in `harr/params/`; do not edit it.
 
 Every section of `params.yaml` is below. In brackets stand type and default; a parameter without a
 default must be given. Where a section knows several kinds, one parameter says which it is, and the
@@ -22,6 +29,33 @@ others go with that kind; what several kinds have stands once. Editors that read
 SIMPLE = {"boolean": "true or false", "integer": "integer", "number": "number", "string": "text", "null": "null"}
 BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 Spec = Mapping[str, Any]
+
+
+def schema_text() -> str:
+    """Return the schema of all parameters; their descriptions are the docstrings of the section classes."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Params.model_json_schema()}
+    return json.dumps(_on_one_line(schema), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def parameters_text() -> str:
+    """Return docs/parameters.md."""
+    return listing(_on_one_line(Params.model_json_schema()))
+
+
+def _on_one_line(value: Any) -> Any:
+    """Join the lines of all descriptions.
+
+    >>> _on_one_line({"seed": {"description": "Seed of\\nall.", "default": "a\\nb"}})
+    {'seed': {'description': 'Seed of all.', 'default': 'a\\nb'}}
+    """
+    if isinstance(value, list):
+        return [_on_one_line(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: " ".join(item.split()) if name == "description" and isinstance(item, str) else _on_one_line(item)
+        for name, item in value.items()
+    }
 
 
 def listing(schema: Spec) -> str:
@@ -154,3 +188,8 @@ def _type(spec: Spec, schema: Spec) -> str:
         return "names and values"
     words = [f"{word} {spec[bound]:g}" for bound, word in BOUNDS.items() if bound in spec]
     return ", ".join([SIMPLE.get(spec.get("type", ""), "any value"), *words])
+
+
+if __name__ == "__main__":
+    write_text(SCHEMA, schema_text())
+    write_text(PAGE, parameters_text())
