@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from harr.datasets.babi_rules import Event, Solution, event_of, solve
+from harr_lengths.babi_rules import Event, Solution, event_of, solve
 
 
 def gold_of(task: int, question: str, sentences: Sequence[str]) -> Solution:

@@ -24,13 +24,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
+from harr_lengths.babi import make_stories
+from harr_lengths.noise import noise_sentences
+from harr_lengths.stories import hide
 
 from benchmarks.peers.qrag_code import Document, Peer, random_picks
 from harr.corpus.sample import draw_questions
-from harr.datasets.babi import make_stories
-from harr.datasets.haystack import hide
 from harr.datasets.local import jsonl
-from harr.datasets.noise import noise_sentences
 from harr.evaluate.intervals import resample
 from harr.io.model_folder import find_folder
 from harr.params import Params
@@ -79,10 +79,13 @@ def game(task: str, sentences: int, published: bool) -> Params:
     values["encoder"] |= {"model": BASE}
     if task != "hotpotqa":
         values["download"] = {
-            "dataset": "babilong",
-            "task": int(task),
-            "noise": "harr_encyclopaedia.dataset:noise",
-            "sentences": sentences,
+            "dataset": "function",
+            "function": "harr_lengths.babilong:DATASET",
+            "settings": {
+                "task": int(task),
+                "noise": "harr_encyclopaedia.dataset:noise",
+                "sentences": sentences,
+            },
         }
     if published:
         values["train"].pop("validation", None)

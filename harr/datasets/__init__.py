@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from harr.datasets.documents import documents
-from harr.datasets.haystack import LongDocuments, babilong, documents as long_documents
 from harr.datasets.hub import FILES, WIKI17, WIKI18, bare, hotpotqa, hover, musique, two_wiki
 from harr.datasets.local import jsonl, people
 from harr.datasets.source import Source
@@ -30,7 +29,6 @@ class Dataset:
         preview: as ``load``, where that would ask other machines.
         vast: whether its questions can be read alone: passages may be millions.
         apart: whether it promises that no passage is gold in two splits.
-        stories: of a data set of stories, section ``download`` becomes :class:`LongDocuments` (`harr lengths`).
         settings: of another package, the class that ``download.settings`` are read as, which all of these then take.
     """
 
@@ -39,7 +37,6 @@ class Dataset:
     preview: Callable[..., Source] | None = None
     vast: bool = False
     apart: bool = False
-    stories: Callable[[Any], LongDocuments] | None = None
     settings: type[QuestionsParams] | None = None
 
 
@@ -69,12 +66,6 @@ def _of_own(params: Any) -> str:
     return f"the files {', '.join(params.passages)}"
 
 
-def of_noise(params: Any) -> str:
-    """Tell what documents of stories are made of."""
-    between = "are five sentences again and again" if params.noise == "repeated" else f"is from {params.noise}"
-    return f"documents of {params.sentences:,} sentences or paragraphs; what is told in between {between}"
-
-
 def _function(params: Any) -> Source:
     settings = params.settings
     load = function_of(params.function, key="download.function", shape="returns a Source", takes=0, settings=settings)
@@ -97,7 +88,6 @@ DATASETS = {
     "triviaqa": Dataset(bare, _of_hub, vast=True),
     "all": Dataset(bare, _of_hub, vast=True),
     "hover": Dataset(hover, _of_hub, vast=True),
-    "babilong": Dataset(lambda params: long_documents(babilong(params)), of_noise, apart=True, stories=babilong),
     "function": Dataset(_function, lambda params: f"what {params.function} gives"),
 }
 

@@ -29,7 +29,9 @@ from tasks.runtime.memory import WORDS, Shape, estimate_agent_gpu, estimate_gpu,
 
 ROOT = Path(__file__).parents[2]
 MINILM = Shape(weights=22_713_728, width=384, inner=1536, layers=6, queries=384, keys=384)
-FEW = {"download": {"train_questions": 400, "test_questions": 60}}
+NOISE = "harr_encyclopaedia.dataset:noise"
+STORIES = {"task": 2, "noise": NOISE, "sentences": 100, "train_questions": 400, "test_questions": 60}
+FEW = {"download": {"settings": STORIES}}
 MEASURED: list[tuple[str, dict[str, dict[str, Any]], dict[str, float]]] = [
     ("recipes/smoke.yaml", {}, {"embed": 0.98, "train": 1.16, "evaluate": 1.25}),
     ("params.yaml", {}, {"embed": 0.98, "train": 1.19, "evaluate": 1.54}),

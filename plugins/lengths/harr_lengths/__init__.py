@@ -1,1 +1,1 @@
-"""`harr lengths`: a trained retriever of two towers in documents of every length (Q-RAG)."""
+"""Stories in long documents (BABILong), and `harr lengths`: two towers in documents of every length (Q-RAG)."""

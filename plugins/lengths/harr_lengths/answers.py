@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harr.datasets import dataset_of
-from harr.datasets.babi_rules import GIVERS, PLACES, THINGS
-from harr.datasets.haystack import Exam
-from harr.params.download import BabiLongParams, DatasetParams
+from harr.params.download import DatasetParams
 from harr.rag.pipelines.replies import (
     line,
     messages,
@@ -25,6 +23,9 @@ from harr.rag.pipelines.replies import (
 from harr.rag.pipelines.tags import escape
 from harr.rag.scoring.text import exact_match, token_f1
 from harr.types import Generate, Generator, Passage, Question
+from harr_lengths.babi_rules import GIVERS, PLACES, THINGS
+from harr_lengths.babilong import BabiLongParams
+from harr_lengths.stories import Exam, Stories
 
 NAMES = {5: (*GIVERS, *THINGS)} | dict.fromkeys((1, 2, 3, 4), PLACES)
 """What the answer of each task of bAbI is one of."""
@@ -32,10 +33,10 @@ NAMES = {5: (*GIVERS, *THINGS)} | dict.fromkeys((1, 2, 3, 4), PLACES)
 
 def exam_of(data: DatasetParams) -> Exam | None:
     """Return how questions of a data set are asked and judged: those of bAbI by their task; None: as any others."""
-    if isinstance(data, BabiLongParams):
-        return exam_of_task(data.task)
     dataset, section = dataset_of(data)
-    return dataset.stories(section).exam if dataset.stories else None
+    if isinstance(section, BabiLongParams):
+        return exam_of_task(section.task)
+    return dataset.told(section).exam if isinstance(dataset, Stories) else None
 
 
 def exam_of_task(task: int) -> Exam:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from harr.datasets.haystack import LongDocuments, fact_ids, question_id, question_of, stories
 from harr.errors import CorpusError
 from harr.params.fields import is_dotted
 from harr.types import Passage, Question
+from harr_lengths.stories import LongDocuments, fact_ids, question_id, question_of, stories
 
 _SAMPLE = 1000
 SHARED = 20_000

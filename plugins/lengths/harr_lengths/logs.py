@@ -14,9 +14,9 @@ from harr.params.embed import EmbedParams
 from tasks.paths import ADAPTER, PLACES, WORK
 
 if TYPE_CHECKING:
-    from harr.datasets.haystack import LongDocuments
     from harr.rag.policies.two_tower import TwoTowerPolicy
     from harr_lengths.picks import Rule
+    from harr_lengths.stories import LongDocuments
 
 
 def play_lengths(
@@ -46,14 +46,15 @@ def play_lengths(
     from harr_lengths.documents import check_lengths, sentences_for, tokens_per_sentence
     from harr_lengths.play import by_length, identity, whole_lines
     from harr_lengths.plot import lengths_plot
+    from harr_lengths.stories import Stories
 
     dataset, section = dataset_of(params.download)
-    if not dataset.stories or not isinstance(params.pipeline, PickParams):
+    if not isinstance(dataset, Stories) or not isinstance(params.pipeline, PickParams):
         raise ParamsError(
-            "evaluation over lengths needs a data set of stories, such as download.dataset babilong, and pipeline.name "
+            "evaluation over lengths needs a data set of stories, such as harr_lengths.babilong:DATASET, and pipeline.name "
             "pick; see recipes/qrag_babilong_small.yaml"
         )
-    documents = dataset.stories(
+    documents = dataset.told(
         section.model_copy(update={"seed": seed, "test_questions": questions or section.test_questions})
     )
     towers = trained_towers(params.encoder, params.retriever, model or ADAPTER)
@@ -102,10 +103,10 @@ def _play_length(
     beam: int,
 ) -> None:
     """Play one length into its log. Noise that all its documents share is encoded first, in shards on disk."""
-    from harr.datasets.haystack import stories
     from harr.rag.policies.sentence_vectors import Sentences
     from harr_lengths.documents import SHARED, noise_for, stretch_stories
     from harr_lengths.play import on_disk, play_documents, whole_lines
+    from harr_lengths.stories import stories
 
     count = len(stories(documents)["test"])
     if len(whole_lines(log)) >= count:

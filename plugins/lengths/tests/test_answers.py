@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 from harr_lengths.answers import exam_of, exam_of_task, judge_reply, read_answers
+from harr_lengths.babi import make_stories
 
-from harr.datasets.babi import make_stories
-from harr.params.download import BabiLongParams
+from harr.params.download import FunctionDatasetParams
 from harr.types import Generate
 
 ROW = {"id": "q", "question": "Where?", "answers": ["office"], "picked": [9, 4], "texts": ["to Bath.", "to office."]}
@@ -41,7 +41,9 @@ def test_a_reader_answers_from_the_picks_in_the_order_of_the_text_by_the_prompt_
 
 @pytest.mark.parametrize("task", [1, 2, 3, 4, 5])
 def test_an_answer_in_the_form_of_the_examples_is_right(task: int) -> None:
-    exam = exam_of(BabiLongParams(dataset="babilong", task=task, noise="repeated"))
+    settings = {"task": task, "noise": "repeated"}
+    function = "harr_lengths.babilong:DATASET"
+    exam = exam_of(FunctionDatasetParams(dataset="function", function=function, settings=settings))
     assert exam
     forms = re.findall(r"^Answer: (.+)$", exam.prompt, re.MULTILINE)
     for story in make_stories(task, 20, seed=0):

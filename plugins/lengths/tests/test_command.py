@@ -51,7 +51,7 @@ def test_what_cannot_be_played_is_one_line_before_anything_is_encoded(
     monkeypatch.setattr(Encoder, "forward", None)  # whoever encodes fails
     common = ("lengths", "--model", str(model), "--questions", "3", "--out", "out", "--params")
     done = harr(*common, str(ROOT / "params.yaml"))
-    assert done.returncode == 1 and "needs a data set of stories, such as download.dataset babilong" in done.stderr
+    assert done.returncode == 1 and "needs a data set of stories, such as harr_lengths.babilong:DATASET" in done.stderr
     done = harr(*common, written(), "--lengths", "100", "2")
     assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith("error: length 2: a story has ")
     done = harr(*common, written(noise="book.txt"), "--lengths", "50", "1K")

@@ -5,21 +5,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from harr_lengths.babilong import BabiLongParams, babilong
 from harr_lengths.documents import noise_for, stretch_stories
 from harr_lengths.plan import plan
 from harr_lengths.play import QuestionDocument, on_disk, play_documents
 
-from harr.datasets.haystack import babilong
 from harr.embed.encoder import Encoder
-from harr.params.download import BabiLongParams
 from harr.params.embed import EmbedParams
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.types import Hop, Search
 
 NOISE = "harr_encyclopaedia.dataset:noise"
-TOLD = babilong(
-    BabiLongParams(dataset="babilong", task=1, noise=NOISE, sentences=20, train_questions=4, test_questions=6)
-)
+TOLD = babilong(BabiLongParams(task=1, noise=NOISE, sentences=20, train_questions=4, test_questions=6))
 
 
 def documents() -> Iterator[QuestionDocument]:

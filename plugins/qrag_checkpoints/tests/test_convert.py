@@ -26,7 +26,7 @@ def test_the_command_writes_a_model_with_all_that_its_players_ask_for(
     """Both towers are as the base is, under the names of their code; other methods and files are one line."""
     values = yaml.safe_load(Path("recipes/qrag_babilong_qa2_published.yaml").read_text())
     values["encoder"]["model"] = tiny
-    values["download"] |= {"noise": "repeated", "train": [], "test": []}
+    values["download"]["settings"] |= {"noise": "repeated", "train": [], "test": []}
     Path("run.yaml").write_text(yaml.safe_dump(values))
     weights: dict[str, Any] = Encoder(tiny, max_tokens=32).model[0].auto_model.state_dict()
     prefixes = ("state_embed.model.", "action_embed.model.model.")

@@ -13,13 +13,11 @@ from typing import Any, Literal
 from uuid import UUID
 
 from harr_lengths.answers import set_f1, verdict
+from harr_lengths.babi import Story
+from harr_lengths.noise import noise_sentences
+from harr_lengths.stories import Exam, HaystackParams, LongDocuments, stories_of
 
-from harr.datasets import Dataset, of_noise
-from harr.datasets.babi import Story
-from harr.datasets.haystack import Exam, LongDocuments, documents
-from harr.datasets.noise import noise_sentences
 from harr.errors import CorpusError
-from harr.params.download import HaystackParams
 from harr.params.fields import PathOrName
 
 KINDS = {"single": (1, 1, 1), "multi_key": (4, 1, 1), "multi_value": (1, 4, 1), "multi_query": (4, 1, 4)}
@@ -87,9 +85,7 @@ def judge_values(said: str, gold: str) -> dict[str, Any]:
     return verdict(", ".join(values), found == wanted, set_f1(found, wanted))
 
 
-DATASET = Dataset(
-    lambda params: documents(needles(params)), of_noise, apart=True, stories=needles, settings=NeedlesParams
-)
+DATASET = stories_of(needles, NeedlesParams, apart=True)
 
 
 def make_needles(kind: str, count: int, seed: int, keys: str = "words", values: str = "numbers") -> Iterator[Story]:

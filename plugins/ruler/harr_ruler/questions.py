@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from harr.datasets import Dataset, of_noise
-from harr.datasets.babi import Story
-from harr.datasets.haystack import LongDocuments, documents
+from harr_lengths.babi import Story
+from harr_lengths.stories import HaystackParams, LongDocuments, stories_of
+
 from harr.datasets.local import passage_of, read_question_file
 from harr.errors import CorpusError
 from harr.io.jsonl import read_rows
-from harr.params.download import HaystackParams
 from harr.params.fields import NonEmpty, PathOrName, Positive
 from harr.types import Passage, Question
 
@@ -75,4 +74,4 @@ def _questions(params: ParagraphsParams, split: str) -> Iterator[Question]:
         yield from read_question_file(Path(path))
 
 
-DATASET = Dataset(lambda params: documents(paragraphs(params)), of_noise, stories=paragraphs, settings=ParagraphsParams)
+DATASET = stories_of(paragraphs, ParagraphsParams)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from harr_lengths.answers import exam_of, judge_reply, read_answers
 from harr_lengths.documents import noise_for, stretch_stories
+from harr_lengths.stories import Stories
 from harr_ruler.needles import KINDS, distractors, make_needles
 
 from harr.datasets import dataset_of
@@ -63,8 +64,8 @@ def test_needles_are_in_the_document(kind: str, noise: str, tmp_path: Path, monk
     found, own = dataset_of(params)
     source = found.load(own)
     assert found.apart and preview(params, "test", [], 0, 0).corpus.startswith("documents of 40 sentences")
-    assert found.stories
-    stories = found.stories(own)
+    assert isinstance(found, Stories)
+    stories = found.told(own)
     longest = [len(passages) for _, passages in stretch_stories(stories, 50, noise_for(stories, 50))]
     assert longest == [50] * 5, "as `harr lengths` plays them"
     texts = {passage.id: passage.text for passage in source.passages}

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from downloading import questions, run, write_rows
 from harr_lengths.documents import noise_for, stretch_stories
+from harr_lengths.stories import documents
 from harr_ruler.questions import ParagraphsParams, paragraphs
 
-from harr.datasets.haystack import documents
 from harr.errors import CorpusError
 from harr.params.download import FunctionDatasetParams
 

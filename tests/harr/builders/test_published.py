@@ -53,10 +53,12 @@ def here(recipe: str, noise: Path, encoder: str) -> Params:
     data = values["download"]
     if recipe in HARR:
         values["download"] = WORLD
-    elif data["dataset"] == "function":
+    elif "harr_ruler" in data.get("function", ""):
         values["download"] = data | {"settings": data["settings"] | STORIES | {"noise": str(noise)}}
     else:  # paragraphs, too, are played as stories
-        values["download"] = {"dataset": "babilong", "task": data.get("task", 2), "noise": str(noise), **STORIES}
+        task = data.get("settings", {}).get("task", 2)
+        settings = {"task": task, "noise": str(noise), **STORIES}
+        values["download"] = {"dataset": "function", "function": "harr_lengths.babilong:DATASET", "settings": settings}
     for section in ("encoder", "retriever"):
         values[section]["max_tokens"] = min(values[section]["max_tokens"], 256)
     values["encoder"]["model"] = encoder

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harr.datasets.babi_rules import GIVERS, OPPOSITE, PEOPLE, PLACES, THINGS, VERBS, Event, check_task, solve
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, read_rows
+from harr_lengths.babi_rules import GIVERS, OPPOSITE, PEOPLE, PLACES, THINGS, VERBS, Event, check_task, solve
 
 THERE = {2: {"get": 1.0, "drop": 0.2}, 3: {"get": 0.2, "drop": 0.2}, 5: {"get": 1.0, "drop": 0.2}}
 """How often a sentence ends in "there", by task."""

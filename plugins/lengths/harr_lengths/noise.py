@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from itertools import cycle, islice
 from pathlib import Path
 
-from harr.datasets.babi_rules import event_of
 from harr.errors import CorpusError
 from harr.io.jsonl import read_rows
 from harr.params.fields import is_dotted
 from harr.params.functions import function_of
+from harr_lengths.babi_rules import event_of
 
 REPEATED = (
     "The grass is green.",

@@ -9,21 +9,40 @@ import random
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain
-from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from harr.corpus.sample import draw_rows
-from harr.datasets.babi import Story, make_stories, read_stories
-from harr.datasets.noise import noise_sentences
+from harr.datasets import Dataset
 from harr.datasets.source import Source
 from harr.datasets.splits import hold_out
 from harr.errors import CorpusError
-from harr.params.download import BabiLongParams, HaystackParams
+from harr.params.download import QuestionsParams
+from harr.params.fields import PathOrName, Positive, Seed
 from harr.types import Passage, Question
+from harr_lengths.babi import Story
 
 _TRIES = 50
+
+
+class HaystackParams(QuestionsParams):
+    """The stories that are hidden between the sentences of a long text."""
+
+    noise: PathOrName
+    """Long text: a text file, a JSON lines file with ``text``, repeated (RULER's five sentences again and again), or a
+    function ``package.module:name`` that returns texts, e.g. ``harr_encyclopaedia.dataset:noise``."""
+    sentences: Positive = 100
+    """Length of a document in sentences; longer stories are left out."""
+    train_noise: int = Field(0, ge=0)
+    """Maximum number of sentences of the noise in training documents, each of which is encoded again during training;
+    0 means all."""
+    train_questions: Positive = 800
+    """Number of training stories, with a question each."""
+    test_questions: Positive = 400
+    """Number of test stories, with a question each."""
+    seed: Seed = 0
+    """Seed of the random numbers that stories are generated and placed with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +77,6 @@ class LongDocuments:
     noise: Callable[[int], list[str]]
     listed: Mapping[str, Callable[[], Iterable[Story]]]
     exam: Exam | None = None
-
-
-def babilong(params: BabiLongParams) -> LongDocuments:
-    """Return bAbI's stories in long documents (BABILong, arXiv 2406.10149), from official files or made."""
-
-    def read(files: Sequence[str]) -> Iterator[Story]:
-        return chain.from_iterable(read_stories(Path(path), params.task) for path in files)
-
-    return LongDocuments(
-        params,
-        f"qa{params.task}",
-        made=lambda count: make_stories(params.task, count, params.seed),
-        noise=lambda sentences: noise_sentences(params.noise, sentences, params.seed),
-        listed={
-            split: partial(read, files) for split, files in (("train", params.train), ("test", params.test)) if files
-        },
-    )
 
 
 def hide(story: Story, noise: Sequence[str], sentences: int, rng: random.Random) -> tuple[list[str], tuple[int, ...]]:
@@ -227,3 +229,25 @@ def _check_count(fitting: int, too_long: int, split: str, sentences: int, *, at_
 def fact_ids(question: str, story: Story) -> tuple[str, ...]:
     """Return the ids of a story's facts; ``question`` is that of its question."""
     return tuple(f"{question}-{place:02d}" for place in range(len(story.facts)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stories(Dataset):
+    """A data set of stories, which `harr lengths` plays in documents of any length.
+
+    Args:
+        told: its settings become the :class:`LongDocuments`.
+    """
+
+    told: Callable[[Any], LongDocuments]
+
+
+def stories_of(told: Callable[[Any], LongDocuments], settings: type[HaystackParams], *, apart: bool = False) -> Stories:
+    """Return the record of a data set of stories; ``apart``: no passage is gold in two splits."""
+    return Stories(lambda params: documents(told(params)), of_noise, apart=apart, settings=settings, told=told)
+
+
+def of_noise(params: Any) -> str:
+    """Tell what documents of stories are made of."""
+    between = "are five sentences again and again" if params.noise == "repeated" else f"is from {params.noise}"
+    return f"documents of {params.sentences:,} sentences or paragraphs; what is told in between {between}"

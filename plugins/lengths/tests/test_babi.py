@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from babi_oracle import gold_of
+from harr_lengths.babi import Story, make_stories, read_stories
+from harr_lengths.babi_rules import TASKS, event_of
 
-from harr.datasets.babi import Story, make_stories, read_stories
-from harr.datasets.babi_rules import TASKS, event_of
 from harr.errors import CorpusError
 
 TEXT = """1 Mary moved to the bathroom.

@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 from babi_oracle import gold_of
 from downloading import passages, questions, run, write_rows
+from harr_lengths import babilong as data, stories as haystack
+from harr_lengths.babi import Story, make_stories
+from harr_lengths.babi_rules import event_of
+from harr_lengths.babilong import BabiLongParams
+from harr_lengths.noise import noise_sentences
+from harr_lengths.stories import hide
 from hypothesis import given, strategies as st
 
-from harr.datasets import haystack
-from harr.datasets.babi import Story, make_stories
-from harr.datasets.babi_rules import event_of
-from harr.datasets.haystack import hide
-from harr.datasets.noise import noise_sentences
 from harr.datasets.source import Source
 from harr.errors import CorpusError
-from harr.params.download import BabiLongParams
+from harr.params.download import FunctionDatasetParams
 
 BOOK = [f"Sentence number {i} is about nothing." for i in range(300)]
 TWICE = Story("Where is Mary?", ("office",), ("Mary moved to the office.",) * 3, (2,))
@@ -29,12 +30,19 @@ def book() -> None:
 
 def babilong(task: int, learnt: int = 5, asked: int = 5, sentences: int = 30, **more: Any) -> BabiLongParams:
     """A section of stories in the noise of the book."""
-    values = {"dataset": "babilong", "task": task, "noise": "book.txt", "sentences": sentences}
+    values = {"task": task, "noise": "book.txt", "sentences": sentences}
     return BabiLongParams.model_validate({**values, "train_questions": learnt, "test_questions": asked, **more})
 
 
+def stage(params: BabiLongParams) -> dict[str, float]:
+    """Stage download of such a section."""
+    settings = params.model_dump(mode="json", exclude={"validation_questions"})
+    section = {"dataset": "function", "function": "harr_lengths.babilong:DATASET", "settings": settings}
+    return run(FunctionDatasetParams(**section, validation_questions=params.validation_questions))
+
+
 def documents(params: BabiLongParams) -> Source:
-    return haystack.documents(haystack.babilong(params))
+    return haystack.documents(data.babilong(params))
 
 
 @given(
@@ -58,12 +66,12 @@ def test_no_story_is_in_two_splits() -> None:
     """Task 4 has few different stories, so that chance alone would put some into two splits."""
     params = babilong(4, 300, 100, 12)
     validated = params.model_copy(update={"validation_questions": 100})
-    told = haystack.stories(haystack.babilong(validated))
+    told = haystack.stories(data.babilong(validated))
     splits = [{(story.question, story.facts) for story in told[split]} for split in ("train", "validation", "test")]
     assert sum(map(len, splits)) == len(set().union(*splits)) and len(told["validation"]) == 100
     assert (
-        told["test"] == haystack.stories(haystack.babilong(params))["test"]
-        and run(validated)["validation_questions"] == 100
+        told["test"] == haystack.stories(data.babilong(params))["test"]
+        and stage(validated)["validation_questions"] == 100
     )
     second = {f"n{row:07d}" for row in range(150, 300)}
     given = {pid for question in questions("validation") for pid in question.candidate_ids}
@@ -108,16 +116,14 @@ def write_stories(path: str, stories: list[Story]) -> str:
 def test_official_files_go_through_the_stage_and_a_limit_draws_by_the_seed() -> None:
     made = list(make_stories(1, 30, seed=5))
     files = {"train": (write_stories("train.jsonl", made[:22]),), "test": (write_stories("test.jsonl", made[20:]),)}
-    counts = run(babilong(1, 100, 100, 10, **files))
+    counts = stage(babilong(1, 100, 100, 10, **files))
     assert (counts["train_questions"], counts["test_questions"], counts["searchable"]) == (20, 10, 300)
     assert counts["train_questions_dropped_because_in_test"] == 0  # the loader left out the two that are in both
     text_of = {passage.id: passage.text for passage in passages()}
     for question, story in zip(questions("test"), made[20:], strict=True):
         assert question.text == story.question and question.answers == story.answers
         assert [text_of[pid] for pid in question.gold_ids] == [story.facts[place] for place in story.gold]
-    drawn = [
-        haystack.stories(haystack.babilong(babilong(1, 5, 5, 10, **files, seed=seed)))["test"] for seed in (0, 0, 1)
-    ]
+    drawn = [haystack.stories(data.babilong(babilong(1, 5, 5, 10, **files, seed=seed)))["test"] for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2] and drawn[0] != made[20:25]
     assert [len(own) for own in drawn] == [5] * 3 and all(story in made[20:] for story in drawn[0])
 
