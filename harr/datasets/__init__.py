@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harr.datasets.documents import documents
-from harr.datasets.hub import FILES, WIKI17, WIKI18, bare, hotpotqa, hover, musique, two_wiki
+from harr.datasets.hub import FILES, WIKI18, bare, hotpotqa, musique, two_wiki
 from harr.datasets.local import jsonl, people
 from harr.datasets.source import Source
 from harr.datasets.world.people import RELATIONS
@@ -47,8 +47,8 @@ def _of_hub(params: Any) -> str:
     >>> _of_hub(HubParams(dataset="hotpotqa", root="files"))
     'the paragraphs given with the questions of hotpotqa/hotpot_qa, from the folder files'
     """
-    passages = {"wiki18": WIKI18[0], "wiki17": WIKI17[0]}.get(getattr(params, "passages", "wiki17"), "")
-    what = passages or f"the paragraphs given with the questions of {FILES[params.dataset][0]}"
+    own = params.passages == "context"
+    what = f"the paragraphs given with the questions of {FILES[params.dataset][0]}" if own else WIKI18[0]
     return f"{what}, from {f'the folder {params.root}' if params.root else 'the hub'}"
 
 
@@ -87,7 +87,6 @@ DATASETS = {
     "nq": Dataset(bare, _of_hub, vast=True),
     "triviaqa": Dataset(bare, _of_hub, vast=True),
     "all": Dataset(bare, _of_hub, vast=True),
-    "hover": Dataset(hover, _of_hub, vast=True),
     "function": Dataset(_function, lambda params: f"what {params.function} gives"),
 }
 

@@ -1,4 +1,4 @@
-"""Public benchmarks in the hub's own file formats: HotpotQA, 2WikiMultihopQA, MuSiQue, NQ; wiki18 and wiki17.
+"""Public benchmarks in the hub's own file formats: HotpotQA, 2WikiMultihopQA, MuSiQue, NQ; wiki18.
 
 The hub's client checks every file by hash and resumes a broken download. A folder with the same
 files (``download.root``) takes its place on a machine without network.
@@ -17,12 +17,11 @@ from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 from tqdm import tqdm
 
 from harr.corpus.sample import draw_rows
-from harr.datasets import wiki17
 from harr.datasets.source import Source
 from harr.datasets.splits import rows_to_read
 from harr.errors import CorpusError, one_line
 from harr.io.jsonl import Row, read_rows
-from harr.params.download import HoverParams, HubParams
+from harr.params.download import DrawnParams, HubParams
 from harr.types import Passage, Question
 
 FLASHRAG = "RUC-NLPIR/FlashRAG_datasets"
@@ -35,49 +34,18 @@ FILES = {
 }
 """Repository, training files, test files; a benchmark's development split is our test split."""
 WIKI18 = ("PeterJinGo/wiki-18-corpus", "wiki-18.jsonl.gz")
-WIKI17 = ("BeIR/hotpotqa", "corpus.jsonl.gz")
-HOVER_FILES = {
-    "train": ("hover_train_release_v1.1.json", "train*.parquet"),
-    "test": ("hover_dev_release_v1.1.json", "validation*.parquet"),
-}
-"""The official file, or the hub's; the development split is our test split."""
 
 Read = tuple[Question, list[Passage]]
 
 
 def hotpotqa(params: HubParams) -> Source:
-    """Open HotpotQA: ten paragraphs a question, two of them gold (distractor); or all articles of wiki17 (fullwiki)."""
-    return _source(params, _fullwiki_row if params.passages == "wiki17" else _hotpot_row)
-
-
-def hover(params: HoverParams) -> Source:
-    """Open HoVer's claims over wiki17; the gold of a claim are the articles it rests on, its answer is yes or no.
-
-    Raises:
-        CorpusError: a file is not there, or a row is not in HoVer's format.
-    """
-
-    def split(name: str, limit: int) -> Callable[[], Iterator[Question]]:
-        official, hub = HOVER_FILES[name]
-        folder = Path(params.claims)
-        paths = [folder / official] if (folder / official).exists() else sorted(folder.glob(hub))
-        if not paths:
-            raise CorpusError(f"download: neither {official} nor {hub} in {params.claims}; put HoVer's files there")
-
-        def questions() -> Iterator[Question]:
-            claims = map(wiki17.claim, chain.from_iterable(map(read_rows, paths)))
-            rows = (claim for claim in claims if int(claim.kind[0]) in params.hops)
-            return iter(draw_rows(rows, limit, params.seed, lambda claim: claim.kind))
-
-        return questions
-
-    train, test = split("train", rows_to_read(params)), split("test", params.test_questions)
-    return wiki17.over_wiki17(train, test, _articles(params.root))
+    """Open HotpotQA: ten paragraphs a question, two of them gold (distractor)."""
+    return _source(params, hotpot_row)
 
 
 def two_wiki(params: HubParams) -> Source:
     """Open 2WikiMultihopQA in HotpotQA's format: ten paragraphs a question, two or four of them gold."""
-    return _source(params, _hotpot_row)
+    return _source(params, hotpot_row)
 
 
 def musique(params: HubParams) -> Source:
@@ -106,26 +74,32 @@ def bare(params: HubParams) -> Source:
     return Source(wiki18(params.root), named("train"), named("test"))
 
 
-def _source(params: HubParams, convert: Callable[[Row], Read]) -> Source:
-    repository, train, test = FILES[params.dataset]
+def open_splits(
+    name: str, params: DrawnParams, convert: Callable[[Row], Read], *, root: str, levels: tuple[str, ...] = ()
+) -> tuple[Callable[[], Iterator[Read]], Callable[[], Iterator[Read]]]:
+    """Return what reads the training and the test rows of a benchmark, as many as section ``download`` asks for.
 
-    def read(pattern: str, limit: int, levels: tuple[str, ...] = ()) -> Iterator[Read]:
-        rows = chain.from_iterable(map(read_rows, fetch(repository, pattern, params.root)))
+    Args:
+        name: of the benchmark, in FILES.
+        params: how many rows, and the seed of the draw.
+        convert: a row becomes a question and its passages.
+        root: folder of the hub's files; "" downloads them.
+        levels: of training questions; without any all are taken.
+    """
+    repository, train, test = FILES[name]
+
+    def read(pattern: str, limit: int, levels: tuple[str, ...]) -> Iterator[Read]:
+        rows = chain.from_iterable(map(read_rows, fetch(repository, pattern, root)))
         matching = (row for row in rows if not levels or row.values.get("level") in levels)
         return (convert(row) for row in draw_rows(matching, limit, params.seed, _kind))
 
-    def train_rows() -> Iterator[Read]:
-        return read(train, rows_to_read(params), params.train_level)
+    return lambda: read(train, rows_to_read(params), levels), lambda: read(test, params.test_questions, ())
 
-    def test_rows() -> Iterator[Read]:
-        return read(test, params.test_questions)
 
+def _source(params: HubParams, convert: Callable[[Row], Read]) -> Source:
+    train_rows, test_rows = open_splits(params.dataset, params, convert, root=params.root, levels=params.train_level)
     if params.passages == "wiki18":
         return Source(wiki18(params.root), _bare(train_rows()), _bare(test_rows()))
-    if params.passages == "wiki17":
-        return wiki17.over_wiki17(
-            lambda: _questions(train_rows()), lambda: _questions(test_rows()), _articles(params.root)
-        )
     return Source(
         passages=_drop_repeats(chain(train_rows(), test_rows())),
         train=_questions(train_rows()),
@@ -150,12 +124,6 @@ def wiki18(root: str) -> Iterator[Passage]:
             if not text.strip():
                 raise CorpusError(f"{row.place}: passage without text; expected contents as title, newline, text")
             yield Passage(str(row.values.get("id")), " ".join(text.split()), title.strip().strip('"'))
-
-
-def _articles(root: str) -> Iterator[Row]:
-    """Yield rows ``{_id, title, text}`` of wiki17; nothing is fetched before the first is asked for."""
-    for path in fetch(*WIKI17, root):
-        yield from read_rows(path)
 
 
 def fetch(repository: str, pattern: str, root: str) -> list[Path]:
@@ -196,7 +164,8 @@ def _passage(title: str, text: str) -> Passage:
     return Passage(hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:16], text, title)
 
 
-def _hotpot_row(row: Row) -> Read:
+def hotpot_row(row: Row) -> Read:
+    """Return a question of HotpotQA or 2WikiMultihopQA, and its paragraphs."""
     _require(row, "context", "supporting_facts", "answer")
     context, facts = row.values["context"], row.values["supporting_facts"]
     pairs = zip(context["title"], context["sentences"], strict=True)
@@ -206,12 +175,6 @@ def _hotpot_row(row: Row) -> Read:
         by_title[title] for title in (" ".join(t.split()) for t in facts["title"]) if title in by_title
     )
     return _question(row, (row.text("answer", "question"),), tuple(gold), passages), passages
-
-
-def _fullwiki_row(row: Row) -> Read:
-    question, _ = _hotpot_row(row)
-    gold = dict.fromkeys(map(wiki17.article_id, row.values["supporting_facts"]["title"]))
-    return replace(question, gold_ids=tuple(gold), candidate_ids=()), []
 
 
 def _musique_row(row: Row) -> Read:
@@ -257,5 +220,5 @@ def _require(row: Row, *keys: str) -> None:
             )
 
 
-ALL = {"hotpotqa": _hotpot_row, "2wikimultihopqa": _hotpot_row, "nq": _bare_row, "triviaqa": _bare_row}
+ALL = {"hotpotqa": hotpot_row, "2wikimultihopqa": hotpot_row, "nq": _bare_row, "triviaqa": _bare_row}
 """The sets of ``download.dataset: all``, and how a row of each is read."""

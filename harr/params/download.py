@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from harr.params.fields import Dotted, MaybePathOrName, NonEmpty, PathOrName, Plain, Positive, Section, Seed
+from harr.params.fields import Dotted, MaybePathOrName, PathOrName, Plain, Positive, Section, Seed
 
 
 class QuestionsParams(Section):
@@ -136,9 +136,8 @@ class HubParams(DrawnParams):
     """Name of the benchmark; all is HotpotQA, 2WikiMultihopQA, NQ and TriviaQA over wiki18."""
     root: MaybePathOrName = ""
     """Folder with the hub's files as ``<repository>/<file>``; if empty, they are downloaded."""
-    passages: Literal["context", "wiki18", "wiki17"] = "context"
-    """Corpus to search: the paragraphs given with the questions, the 21,015,324 passages of wiki18, or (HotpotQA's
-    fullwiki setting) the introductions of the 5,233,329 articles of 2017."""
+    passages: Literal["context", "wiki18"] = "context"
+    """Corpus to search: the paragraphs given with the questions, or the 21,015,324 passages of wiki18."""
     train_level: tuple[Literal["easy", "medium", "hard"], ...] = ()
     """Levels of HotpotQA's training questions to learn from; its development split, our test split, is all hard."""
 
@@ -146,22 +145,7 @@ class HubParams(DrawnParams):
     def _levels_are_hotpotqas(self) -> "HubParams":
         if self.train_level and self.dataset != "hotpotqa":
             raise ValueError(f"{self.dataset} has no levels of difficulty; leave train_level out, or take hotpotqa")
-        if self.passages == "wiki17" and self.dataset != "hotpotqa":
-            raise ValueError(f"{self.dataset} does not name articles of wiki17; take context or wiki18, or hotpotqa")
         return self
-
-
-class HoverParams(DrawnParams):
-    """Claims to verify, each over two to four articles of Wikipedia's introductions of 2017 (arXiv 2011.03088)."""
-
-    dataset: Literal["hover"]
-    """Selects the claims of HoVer."""
-    claims: PathOrName
-    """Folder with HoVer's official JSON files, or with the hub's parquet files."""
-    root: MaybePathOrName = ""
-    """Folder with the hub's files of the articles as ``<repository>/<file>``; if empty, they are downloaded."""
-    hops: NonEmpty[Annotated[int, Field(ge=2, le=4)]] = (2, 3, 4)
-    """Numbers of articles that the claims to keep need."""
 
 
 class FunctionDatasetParams(NamedGoldParams):
@@ -182,6 +166,6 @@ class FunctionDatasetParams(NamedGoldParams):
 
 
 DatasetParams = Annotated[
-    PeopleParams | JsonlParams | HubParams | HoverParams | FunctionDatasetParams,
+    PeopleParams | JsonlParams | HubParams | FunctionDatasetParams,
     Field(discriminator="dataset"),
 ]

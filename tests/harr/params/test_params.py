@@ -21,7 +21,7 @@ ADDRESS = "should be an address with http:// or https://"
 NAMED = "tracking.registered_model: should be a name of 1 to 200"
 BASES: dict[str, tuple[str, dict[str, Any]]] = {
     "jsonl": ("download", {"dataset": "jsonl", "passages": ["p"], "train": ["t"], "test": ["t"]}),
-    "hover": ("download", {"dataset": "hover", "claims": "c"}),
+    "hub": ("download", {"dataset": "hotpotqa"}),
     "people": ("download", {"dataset": "people"}),
     "local": ("generator", {"kind": "local", "model": "m"}),
     "server": ("generator", SERVER),
@@ -71,8 +71,7 @@ def changed(key: str, value: Any) -> dict[str, Any]:
             f"evaluate.arms.0: should be {', '.join(map(repr, [*ARMS][:-1]))} or 'trained' (found 'bm26')",
         ),
         # what would end in a traceback hours later
-        ("hover.hops", [], "download.hops: should have at least one item"),
-        ("hover.hops", [True], "download: hops should be a finite number"),
+        ("hub.train_level", ["odd"], "download.train_level.0: should be 'easy', 'medium' or 'hard'"),
         ("people.seed", -5, "download.seed: should be greater than or equal to 0 (found -5)"),
         ("seed", 10**21, "seed: should be at most 2147483647"),
         ("train.steps", 10**400, "train.steps: should be at most 2147483647"),
@@ -86,8 +85,7 @@ def changed(key: str, value: Any) -> dict[str, Any]:
         ("encoder.model", LONG, f"encoder.model: {PLACE}"),
         ("encoder.model", "a\0b", "encoder.model: should be a path or name without line breaks"),
         ("local.model", f"models/{LONG}", f"generator.model: {PLACE}"),
-        ("hover.root", LONG, f"download.root: {PLACE}"),
-        ("hover.claims", LONG, f"download.claims: {PLACE}"),
+        ("hub.root", LONG, f"download.root: {PLACE}"),
         ("jsonl.train", [f"x/{LONG}"], f"download.train.0: {PLACE}"),
         ("train.steps", True, "train: steps should be a finite number (found True)"),
         (

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from downloading import gold_titles, questions, run, write_rows
+from harr_wiki17.articles import WIKI17
 
-from harr.datasets.hub import FILES, WIKI17
+from harr.datasets.hub import FILES
 from harr.errors import CorpusError
-from harr.params.download import HoverParams, HubParams
+from harr.params.download import FunctionDatasetParams
 
 ARTICLES = {"Ada Brown": "A chemist.", "Acme": "A firm.", "AT&T": "Another firm.", "Empty": " ", "Ashford": "A town."}
 
@@ -25,11 +26,16 @@ def claim(number: int, *titles: str, label: str = "SUPPORTED") -> dict[str, Any]
     return row | {"supporting_facts": [[title, 0] for title in titles]}
 
 
-def write_official(train: list[dict[str, Any]], test: list[dict[str, Any]]) -> HoverParams:
+def section(name: str, **settings: Any) -> FunctionDatasetParams:
+    function = f"harr_wiki17.{name}:DATASET"
+    return FunctionDatasetParams(dataset="function", function=function, settings={"root": "hub", **settings})
+
+
+def write_official(train: list[dict[str, Any]], test: list[dict[str, Any]]) -> FunctionDatasetParams:
     Path("hover").mkdir()
     Path("hover/hover_train_release_v1.1.json").write_text(json.dumps(train))
     Path("hover/hover_dev_release_v1.1.json").write_text(json.dumps(test))
-    return HoverParams(dataset="hover", claims="hover", root="hub")
+    return section("hover", claims="hover")
 
 
 def test_official_claims_name_articles_and_those_without_are_left_out() -> None:
@@ -53,7 +59,7 @@ def test_hotpotqa_fullwiki_searches_the_articles() -> None:
     for pattern, titles in ((train, ["Acme", "Nowhere"]), (train, ["Acme", "Ada Brown"]), (test, ["Ashford", "Acme"])):
         own = {"id": titles[1], "question": titles[1], "supporting_facts": {"title": titles, "sent_id": [0, 0]}}
         write_rows(Path("hub") / repository / pattern.replace("*", f"-{len(titles[1])}"), [row | own])
-    counts = run(HubParams(dataset="hotpotqa", root="hub", passages="wiki17"))
+    counts = run(section("hotpotqa"))
     assert counts["unreachable_questions"] == 1
     (question,) = questions("train")
     assert gold_titles(question) == ["Acme", "Ada Brown"] and not question.candidate_ids
@@ -61,9 +67,7 @@ def test_hotpotqa_fullwiki_searches_the_articles() -> None:
 
 def test_what_is_wrong_is_one_line() -> None:
     with pytest.raises(CorpusError, match=r"neither hover_train_release_v1\.1\.json nor train\*\.parquet in nowhere"):
-        run(HoverParams(dataset="hover", claims="nowhere", root="hub"))
+        run(section("hover", claims="nowhere"))
     odd = write_official([{"uid": "a", "claim": "x", "label": "MAYBE"}], [])
     with pytest.raises(CorpusError, match=r"release_v1\.1\.json: row 1: no claim of HoVer; expected uid, claim"):
         run(odd)
-    with pytest.raises(ValueError, match="musique does not name articles of wiki17"):
-        HubParams(dataset="musique", passages="wiki17")

@@ -8,15 +8,14 @@ import hashlib
 import html
 import unicodedata
 from collections.abc import Callable, Iterator
+from typing import Any
 
+from harr.datasets.hub import fetch
 from harr.datasets.source import Source
-from harr.errors import CorpusError
-from harr.io.jsonl import Row
+from harr.io.jsonl import Row, read_rows
 from harr.types import Passage, Question
 
-LABELS = {"NOT_SUPPORTED": "no", "SUPPORTED": "yes"}
-"""Answers to ASKS, in the order of the classes in the hub's files."""
-ASKS = "Is this statement supported?"
+WIKI17 = ("BeIR/hotpotqa", "corpus.jsonl.gz")
 
 
 def article_id(title: str) -> str:
@@ -38,7 +37,7 @@ def over_wiki17(
     present: set[str] = set()
     figures: dict[str, float] = {}
 
-    def articles() -> Iterator[Passage]:
+    def found() -> Iterator[Passage]:
         for row in passages:
             text = " ".join(str(row.values.get("text") or "").split())
             if text:  # a few articles have a title only
@@ -54,29 +53,15 @@ def over_wiki17(
             else:
                 yield question
 
-    return Source(articles(), reachable(train), reachable(test), figures=figures)
+    return Source(found(), reachable(train), reachable(test), figures=figures)
 
 
-def claim(row: Row) -> Question:
-    """Return a question from ``{uid, claim, supporting_facts, label, num_hops}``.
+def articles(root: str) -> Iterator[Row]:
+    """Yield rows ``{_id, title, text}`` of wiki17; nothing is fetched before the first is asked for."""
+    for path in fetch(*WIKI17, root):
+        yield from read_rows(path)
 
-    >>> facts = [["Ada Brown", 0], ["Acme", 1], ["Ada Brown", 2]]
-    >>> values = {"uid": "a", "claim": "Ada Brown founded Acme.", "supporting_facts": facts, "num_hops": 2}
-    >>> question = claim(Row({**values, "label": "SUPPORTED"}, "f:1"))
-    >>> question.text, question.answers, len(question.gold_ids), question.kind
-    ('Is this statement supported? Ada Brown founded Acme.', ('yes',), 2, '2hop')
-    """
-    facts, label, hops = (row.values.get(key) for key in ("supporting_facts", "label", "num_hops"))
-    try:
-        titles = [fact["key"] if isinstance(fact, dict) else fact[0] for fact in facts or ()]
-        answer = LABELS[label if label in LABELS else list(LABELS)[int(label)]]  # type: ignore[arg-type]
-        gold = tuple(dict.fromkeys(article_id(title) for title in titles))
-        kind = f"{int(hops)}hop"  # type: ignore[arg-type]
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError):
-        gold = ()
-    if not gold:
-        raise CorpusError(
-            f"{row.place}: no claim of HoVer; expected uid, claim, supporting_facts [[title, sentence], ...], "
-            f"label {' or '.join(LABELS)}, num_hops (found {sorted(row.values)})"
-        )
-    return Question(row.text("uid", "claim"), f"{ASKS} {row.text('claim', 'claim')}", (answer,), gold, (), kind)
+
+def origin(params: Any) -> str:
+    """Tell where the passages come from."""
+    return f"{WIKI17[0]}, from {f'the folder {params.root}' if params.root else 'the hub'}"
