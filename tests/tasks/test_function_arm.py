@@ -25,7 +25,7 @@ from tasks.paths import CORPUS, PLACES, QUESTIONS, VECTORS
 from tasks.play import play_arms, with_arms
 from tasks.trained_runs import trained_runs
 
-OTHER = "harr.builders.other_encoder:OtherEncoder"
+OTHER = "harr_bridge.other_encoder:OtherEncoder"
 ROCCHIO = {"name": "moved", "retriever": "own_retriever:Rocchio", "settings": {"weight": 0.5, "passages": 1}}
 BACKWARDS = {"name": "backwards", "retriever": "by_hand:Backwards"}
 STATIC = {"name": "static", "retriever": OTHER, "settings": {"model": "static"}}
