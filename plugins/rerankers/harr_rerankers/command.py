@@ -17,9 +17,9 @@ def train_reranker(
     negatives: Annotated[int, Option(min=1, help="passages of the pool that each gold passage is shown against")] = 4,
     rate: Annotated[float, Option(help="learning rate at its highest")] = 5e-5,
 ) -> None:
-    """Train a cross-encoder to rerank the pool that retriever.search finds.
+    """Train a cross-encoder on the training questions.
 
-    It learns from the gold passages of the training questions, against others of the pool; the validation questions choose
+    It learns their gold passages against others of the pool that retriever.search finds; the validation questions choose
     the epoch. Needs what the stages up to index have made.
     """
     from harr.params import Params
