@@ -141,7 +141,7 @@ def fetch(repository: str, pattern: str, root: str) -> list[Path]:
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise CorpusError(
             f"download: cannot get {pattern} of {repository} from the hub ({one_line(error)}); "
-            "connect, or put the files under download.root as <repository>/<file>"
+            "connect, or put the files under root (section download) as <repository>/<file>"
         ) from None
     paths = sorted(folder.glob(pattern))
     if not paths:

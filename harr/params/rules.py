@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from harr.arms import ARMS, TRAINED
+from harr.params.download import ChunkParams
 from harr.params.generator import GOLD, GeneratorParams
 from harr.params.pipeline import PipelineFacts, PipelineParams
 from harr.params.rule_words import LANGUAGE_MODEL, either, members, methods, tag
@@ -63,9 +64,14 @@ def readings_are_for_a_reader(params: "Params") -> None:
 def chunks_fit_the_encoder(params: "Params") -> None:
     """Documents are cut by the tokens of the encoder that embeds them."""
     chunks, encoder = getattr(params.download, "documents", None), params.encoder
+    settings = getattr(params.download, "settings", {})
+    if own := {
+        key: settings[key] for key in ChunkParams.model_fields if key in settings
+    }:  # of another package's data set
+        chunks = ChunkParams.model_validate(own)
     if chunks and (chunks.tokenizer != encoder.model or chunks.chunk_tokens + 2 > encoder.max_tokens):
         raise ValueError(
-            f"documents are cut by the tokens of their encoder: in download.documents, tokenizer should be encoder.model "
+            f"documents are cut by the tokens of their encoder: in section download, tokenizer should be encoder.model "
             f"({encoder.model}), and chunk_tokens at most {encoder.max_tokens - 2}"
         )
 

@@ -8,6 +8,7 @@ that neither they nor the layout make a stage stale.
 
 import ast
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -142,9 +143,25 @@ def named_modules(values: Any) -> set[str]:
 
 
 def packages_of(modules: Iterable[str]) -> tuple[str, ...]:
-    """Return the packages of modules that are here and are none of ours; a missing one is reported where it is used."""
-    tops = {module.partition(".")[0] for module in modules} - {*PACKAGES}
-    return tuple(sorted(top for top in tops if (spec := _spec(top)) and str(spec.origin).endswith(".py")))
+    """Return the packages of modules that are here and are none of ours, and the plug-ins that these import; a missing
+    one is reported where it is used."""
+    tops: set[str] = set()
+    pending = {module.partition(".")[0] for module in modules} - {*PACKAGES}
+    while pending:
+        top = pending.pop()
+        if (spec := _spec(top)) and str(spec.origin).endswith(".py"):
+            tops.add(top)
+            pending |= _plugins_of(top) - tops
+    return tuple(sorted(tops))
+
+
+@cache
+def _plugins_of(top: str) -> set[str]:
+    """Return the packages called ``harr_...`` that a package imports."""
+    if not _is_package(top):
+        return set()
+    texts = (path.read_text(encoding="utf-8") for path in _folder(top).rglob("*.py"))
+    return {name for text in texts for name in re.findall(r"^\s*(?:from|import) (harr_\w+)", text, re.MULTILINE)}
 
 
 def places_of(values: Any) -> list[str]:

@@ -30,7 +30,8 @@ def audit_answerable(
 ) -> Audit:
     """Return the figures of all arms by which questions can be answered. Nothing is held against the trained arm.
 
-    Its ``facts`` are ``questions``, their number in every group. A group whose arm was not played is left out.
+    Its ``facts`` are ``questions``, their number in every group. A group without a question, or whose arm was not
+    played, is left out.
     """
     questions = [episode.question for episode in next(iter(episodes.values()))]
     groups = {"all": {question.id for question in questions}, "stated": find_stated(questions)}
@@ -44,6 +45,8 @@ def audit_answerable(
         for key in {key for row in runs[0] for key in row}
     ]
     metric = headlines(flat)[0]
+    groups = {group: ids for group, ids in groups.items() if ids}
+    kept = {name: runs for name, runs in kept.items() if any(metric in row for row in runs[0])}
     means = {name: {group: _mean(runs, metric, ids) for group, ids in groups.items()} for name, runs in kept.items()}
     swaps = {group: _swaps({name: one[group] for name, one in means.items()}, means) for group in groups}
     return Audit(
@@ -67,7 +70,7 @@ def find_stated(questions: Sequence[Question]) -> set[str]:
     return {
         question.id
         for question in questions
-        if not statable_answers(question.answers)
+        if (question.answers and not statable_answers(question.answers))
         or any(states_answer(text_of.get(key, ""), question.answers) for key in question.gold_ids)
     }
 

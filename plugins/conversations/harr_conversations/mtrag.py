@@ -40,12 +40,12 @@ class MtragParams(QuestionsParams):
 def load(params: MtragParams) -> Source:
     """Open the conversations and the passages of the domains."""
     root, train, test = Path(params.folder), list[list[Question]](), list[list[Question]]()
-    for domain in params.domains:
+    for domain in dict.fromkeys(params.domains):
         for name, turns in _read_conversations(root, domain).items():
             (test if crc32(name.encode()) % 1000 < 1000 * params.test_share else train).append(turns)
     train, apart = set_apart(train, params.validation_questions)
     return Source(
-        passages=chain.from_iterable(_read_passages(root, domain) for domain in params.domains),
+        passages=chain.from_iterable(_read_passages(root, domain) for domain in dict.fromkeys(params.domains)),
         train=chain.from_iterable(train),
         test=chain.from_iterable(test),
         validation=chain.from_iterable(apart) if apart else None,
@@ -72,8 +72,9 @@ def _read_conversations(root: Path, domain: str) -> dict[str, list[Question]]:
     try:
         with (tasks / "qrels/dev.tsv").open(encoding="utf-8", newline="") as file:
             for line in csv.DictReader(file, delimiter="\t"):
-                gold.setdefault(line["query-id"], []).append(line["corpus-id"])
-    except (OSError, KeyError) as error:
+                if float(line["score"]) > 0:
+                    gold.setdefault(line["query-id"], []).append(line["corpus-id"])
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise CorpusError(
             f"{tasks}/qrels/dev.tsv cannot be read ({error}); folder must be a checkout of MTRAG"
         ) from None

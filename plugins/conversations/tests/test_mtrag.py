@@ -22,7 +22,10 @@ def make_checkout(root: Path, conversations: int = 12) -> None:
     write_rows(tasks / "fiqa_questions.jsonl", rows)
     write_rows(tasks / "fiqa_rewrite.jsonl", [row | {"text": f"|user|: Whole {row['_id']}"} for row in rows])
     (tasks / "qrels").mkdir()
-    lines = ["query-id\tcorpus-id\tscore", *(f"{row['_id']}\tp-0-9\t1" for row in rows if not row["_id"].endswith("2"))]
+    lines = [
+        "query-id\tcorpus-id\tscore",
+        *(f"{row['_id']}\tp-0-9\t{int(not row['_id'].endswith('2'))}" for row in rows),
+    ]
     (tasks / "qrels/dev.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     write_rows(root / "corpora/passage_level/fiqa.jsonl", [{"_id": "p-0-9", "title": "Acme", "text": "By Ada."}])
 

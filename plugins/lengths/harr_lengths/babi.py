@@ -169,7 +169,9 @@ def _solved(task: int, question: str, events: Sequence[Event], facts: tuple[str,
 def _story_of(row: Row, task: int) -> Story:
     name = str(row.values.get("task") or f"qa{task}")
     if name.split("_")[0] != f"qa{task}":
-        raise CorpusError(f"{row.place}: a story of {name!r}; expected qa{task}; set download.task to the file's task")
+        raise CorpusError(
+            f"{row.place}: a story of {name!r}; expected qa{task}; set download.settings.task to the file's task"
+        )
     facts, answers = row.strings("facts"), row.strings("answers")
     if not facts or not answers:
         raise CorpusError(f"{row.place}: a story with {len(facts)} facts and {len(answers)} answers; expected both")

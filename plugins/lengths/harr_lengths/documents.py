@@ -58,7 +58,7 @@ def check_lengths(data: LongDocuments, lengths: Iterable[int]) -> None:
     if not is_dotted(data.params.noise) and (count := len(noise_for(data, max(lengths)))) < needed:
         raise CorpusError(
             f"length {max(lengths)}: needs {needed} sentences of noise, found {count} in the second half of "
-            f"{data.params.noise} (training has the first); name a longer text in download.noise or a shorter length"
+            f"{data.params.noise} (training has the first); name a longer text in download.settings.noise or a shorter length"
         )
 
 

@@ -48,7 +48,7 @@ def noise_sentences(source: str, at_least: int = 0, seed: int = 0) -> list[str]:
     unique = dict.fromkeys(sentence for text in texts for sentence in split_sentences(text))
     sentences = [sentence for sentence in unique if event_of(sentence) is None]
     if not sentences:
-        raise CorpusError(f"{source}: no sentences; set download.noise to a text with sentences")
+        raise CorpusError(f"{source}: no sentences; set download.settings.noise to a text with sentences")
     return sentences
 
 
@@ -73,7 +73,7 @@ def split_sentences(text: str) -> list[str]:
 
 def _paragraphs(path: Path) -> list[str]:
     if not path.is_file():
-        raise CorpusError(f"{path} is missing; set download.noise in params.yaml to a text file")
+        raise CorpusError(f"{path} is missing; set download.settings.noise in params.yaml to a text file")
     try:
         return re.split(r"\n\s*\n", path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError:

@@ -95,13 +95,13 @@ def hide(story: Story, noise: Sequence[str], sentences: int, rng: random.Random)
     needed = sentences - len(story.facts)
     if needed < 0:
         raise CorpusError(
-            f"a story of {len(story.facts)} facts does not fit into {sentences} sentences; raise download.sentences"
+            f"a story of {len(story.facts)} facts does not fit into {sentences} sentences; raise download.settings.sentences"
         )
     if needed > len(noise):
         raise CorpusError(
             f"a document of {sentences} sentences needs {needed} of noise, found {len(noise)}; "
-            "name a longer text in download.noise (each split takes one half of it), raise download.train_noise, "
-            "or lower download.sentences"
+            "name a longer text in download.settings.noise (each split takes one half of it), raise download.settings.train_noise, "
+            "or lower download.settings.sentences"
         )
     start = rng.randrange(len(noise) - needed + 1)
     places = sorted(rng.sample(range(sentences), len(story.facts)))
@@ -222,7 +222,7 @@ def _check_count(fitting: int, too_long: int, split: str, sentences: int, *, at_
     if fitting < at_least:
         raise CorpusError(
             f"download: {fitting} of {fitting + too_long} {split} stories fit into {sentences} sentences, expected "
-            f"{at_least} that fit; raise download.sentences"
+            f"{at_least} that fit; raise download.settings.sentences"
         )
 
 

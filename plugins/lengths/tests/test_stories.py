@@ -156,7 +156,7 @@ def test_noise_has_no_facts_and_no_sentence_twice() -> None:
 
 def test_wrong_noise_is_one_line() -> None:
     for name, content, message in (
-        ("none.txt", None, r"none\.txt is missing; set download\.noise"),
+        ("none.txt", None, r"none\.txt is missing; set download\.settings\.noise"),
         ("empty.txt", b"\n\n", r"empty\.txt: no sentences"),
         ("latin.txt", b"caf\xe9 is open.", r"latin\.txt: not UTF-8"),
         ("rows.jsonl", b'{"title": "x"}', r"rows\.jsonl:1: noise without text"),

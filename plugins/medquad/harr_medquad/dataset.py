@@ -146,10 +146,14 @@ def _files(params: MedQuADParams) -> Iterator[Item]:
         return
     folder = Path(params.root)
     if not folder.is_dir():
-        raise CorpusError(f"download: {folder} is no folder; set download.root to the folder of MedQuAD's XML files")
+        raise CorpusError(
+            f"download: {folder} is no folder; set download.settings.root to the folder of MedQuAD's XML files"
+        )
     paths = sorted(folder.rglob("*.xml"))
     if not paths:
-        raise CorpusError(f"download: no *.xml under {folder}; set download.root to the folder of MedQuAD's XML files")
+        raise CorpusError(
+            f"download: no *.xml under {folder}; set download.settings.root to the folder of MedQuAD's XML files"
+        )
     yield from chain.from_iterable(_of_xml(path, folder) for path in paths)
 
 

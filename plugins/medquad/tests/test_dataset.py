@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from downloading import passages, questions, run, write_rows
 from harr_medquad.settings import MedQuADParams
 from pydantic import ValidationError
+from stages import ROOT
 
 from harr.datasets.chunks import Spans
 from harr.datasets.tokens import token_spans
 from harr.errors import CorpusError
+from harr.params import Params
 from harr.params.download import FunctionDatasetParams
 
 LONG = " ".join(f"Sentence {number} says a little about the heart and what it does all day." for number in range(60))
@@ -137,7 +140,7 @@ def test_official_files(load: Callable[..., Any]) -> None:
         ({"train": [*TRAIN, TRAIN[1]]}, "question 'b1' stands twice, at train.jsonl:2 and train.jsonl:5"),
         ({"train": [{"id": "x", "question": "Who?", "answer": "Me."}]}, "train.jsonl:1: question without url"),
         ({"train": [TRAIN[2]], "test": [TRAIN[2]]}, "none of 2 medquad rows has an answer"),
-        ({"root": "nowhere"}, "nowhere is no folder; set download.root"),
+        ({"root": "nowhere"}, "nowhere is no folder; set download.settings.root"),
         ({"root": "empty"}, "no *.xml under empty"),
         ({"root": "broken"}, "broken/a.xml is no XML"),
         ({"root": "other"}, "other/a.xml holds <html>, expected MedQuAD's <Document>"),
@@ -167,3 +170,13 @@ def test_a_section_names_one_source() -> None:
     ):
         with pytest.raises(ValidationError, match=r"give root|documents: page"):
             MedQuADParams.model_validate(wrong)
+
+
+def test_documents_are_cut_by_the_tokens_of_their_encoder() -> None:
+    values = yaml.safe_load((ROOT / "recipes/medquad_retrieval.yaml").read_text(encoding="utf-8"))
+    Params.model_validate(values)
+    values["download"]["settings"]["chunk_tokens"] = 5000
+    with pytest.raises(
+        ValueError, match=r"in section download, tokenizer should be encoder\.model .* chunk_tokens at most"
+    ):
+        Params.model_validate(values)

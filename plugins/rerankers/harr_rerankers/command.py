@@ -15,7 +15,7 @@ def train_reranker(
     ] = "",
     epochs: Annotated[int, Option(min=1, help="passes over the training questions")] = 2,
     negatives: Annotated[int, Option(min=1, help="passages of the pool that each gold passage is shown against")] = 4,
-    rate: Annotated[float, Option(help="learning rate at its highest")] = 5e-5,
+    rate: Annotated[float, Option(min=1e-8, max=1.0, help="learning rate at its highest")] = 5e-5,
 ) -> None:
     """Train a cross-encoder on the training questions.
 

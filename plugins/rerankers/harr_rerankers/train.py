@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import torch
 from harr.builders.retrievers import fixed_retriever, open_corpus
 from harr.builders.setup import open_encoder
 from harr.compute.precision import choose_precision
-from harr.errors import CorpusError, ParamsError
+from harr.errors import CorpusError, ModelError, ParamsError
 from harr.io.files import draft, fingerprint, finish, note_published
-from harr.io.model_folder import find_folder
+from harr.io.model_folder import find_folder, load_safely, needs_package
 from harr.io.resume import open_work
 from harr.params import Params
 from harr.types import Question, Retriever, Search
@@ -41,6 +42,8 @@ def train(params: Params, out: Path, model: str, epochs: int, negatives: int, ra
     if out.exists():
         raise ParamsError(f"{out} is there already; remove it, or name another folder")
     begun = find_folder(model or params.encoder.model, "--model" if model else "encoder.model")
+    if needs_package(begun):
+        raise ModelError(f"{begun} has no weights to train; name an encoder or a cross-encoder by --model")
     section = params.retriever
     with open_corpus(params.index, PLACES) as corpus:
         encoder = open_encoder(params, corpus, PLACES)
@@ -50,12 +53,20 @@ def train(params: Params, out: Path, model: str, epochs: int, negatives: int, ra
         )
     if not (pools and asked):
         raise CorpusError(
-            f"no question of {VALIDATION if pools else QUESTIONS / 'train.jsonl'} has gold in its pool; raise "
-            "retriever.pool"
+            f"no question of {VALIDATION if pools else QUESTIONS / 'train.jsonl'} has gold in its pool, and other "
+            "passages; raise retriever.pool"
         )
     pairs = _pairs(pools, negatives, params.seed)
     work = open_work(
-        Path("work/reranker"), {"pairs": fingerprint(pairs), "from": str(begun), "epochs": epochs, "rate": rate}
+        Path("work/reranker"),
+        {
+            "pairs": fingerprint(pairs),
+            "validation": fingerprint(asked),
+            "from": str(begun),
+            "epochs": epochs,
+            "negatives": negatives,
+            "rate": rate,
+        },
     )
     cross_encoder, figures = _learn(begun, pairs, asked, work, epochs, negatives, rate, params.seed)
     with draft(out.with_name(f".{out.name}"), out) as folder:
@@ -87,7 +98,8 @@ def _learn(
     from transformers.trainer_utils import get_last_checkpoint
 
     torch.manual_seed(seed)
-    cross_encoder = CrossEncoder(str(begun), num_labels=1, max_length=TOKENS, local_files_only=True)
+    kind: Any = partial(CrossEncoder, num_labels=1, max_length=TOKENS)
+    cross_encoder = load_safely(kind, str(begun), begun, None)
     evaluator = CrossEncoderRerankingEvaluator(asked, at_k=10, name="pool", show_progress_bar=False)
     each_epoch: Any = {"eval_strategy": "epoch", "save_strategy": "epoch"}
     trainer = CrossEncoderTrainer(

@@ -56,6 +56,10 @@ class Api:
     url_variable: str = "OPENAI_BASE_URL"
     key_variable: str = "OPENAI_API_KEY"
 
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return the same: copies of an encoder ask through one connection."""
+        return self
+
     @cached_property
     def _service(self) -> Service:
         """Return what asks the address that the environment names."""
@@ -133,7 +137,10 @@ def parts_of(text: str) -> dict[str, float]:
     if not (state := STATE.fullmatch(text)):
         return {text: 1.0}
     question, history, query = state.groups()
-    last = next((hop["answer"] for hop in reversed(json.loads(history or "[]")) if hop["answer"]), "")
+    try:
+        last = next((hop["answer"] for hop in reversed(json.loads(history or "[]")) if hop["answer"]), "")
+    except (ValueError, KeyError, TypeError):  # it only looks like one
+        return {text: 1.0}
     weights = {query: 1.0}
     for part, weight in ((last, ANSWER), (question, QUESTION)):
         if part:
@@ -169,7 +176,7 @@ class External(InputModule):
         self.table = TextTable(hashes_N2)
         self.tokenizer = Tokenizer(WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
         self.tokenizer.pre_tokenizer = WhitespaceSplit()
-        self.register_buffer("format", torch.empty(0), persistent=False)  # follows the model's number format
+        self.register_buffer("format", torch.empty(0), persistent=False)  # follows the model's number format and device
         self._is_checked = False
         self._asked: dict[str, NDArray[np.float32]] = {}
 
@@ -185,11 +192,12 @@ class External(InputModule):
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
         """Return the ``weights_NT`` of the ``texts`` that make up the inputs, and what an API is ``sent`` of each text: with
         the prompt, and cut to the words that are read."""
-        parts = [parts_of(text) for text in inputs]
+        known = self.table.rows(text_hashes(inputs)) >= 0
+        parts = [{text: 1.0} if is_known else parts_of(text) for text, is_known in zip(inputs, known, strict=True)]
         row_of = {text: row for row, text in enumerate(dict.fromkeys(text for part in parts for text in part))}
-        weights_NT = torch.zeros(len(parts), len(row_of))
+        weights_NT = np.zeros((len(parts), len(row_of)), dtype=np.float32)  # no tensor, which would go to the GPU
         for number, part in enumerate(parts):
-            weights_NT[number, [row_of[text] for text in part]] = torch.tensor(list(part.values()))
+            weights_NT[number, [row_of[text] for text in part]] = list(part.values())
         prompted = [(prompt or "") + text for text in row_of]
         words = self.tokenizer.encode_batch(prompted, add_special_tokens=False)
         sent = [
@@ -210,8 +218,8 @@ class External(InputModule):
         vectors_TD[rows_T >= 0] = self.vectors_ND[rows_T[rows_T >= 0]]
         if (missing := np.flatnonzero(rows_T < 0)).size:
             vectors_TD[missing] = self._ask([sent[row] for row in missing])
-        vectors_ND = normalize(features["weights_NT"] @ torch.from_numpy(vectors_TD), dim=-1)
-        features["sentence_embedding"] = vectors_ND.to(self.format.dtype)
+        vectors_ND = normalize(torch.from_numpy(features.pop("weights_NT") @ vectors_TD), dim=-1)
+        features["sentence_embedding"] = vectors_ND.to(self.format)
         return features
 
     def _ask(self, texts: list[str]) -> NDArray[np.float32]:

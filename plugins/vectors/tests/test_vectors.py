@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from harr_vectors.external import Api, External
 from harr_vectors.wrap import wrap
 from serving import Served, serving
@@ -120,9 +121,22 @@ def test_a_state_is_the_sum_of_its_query_its_last_answer_and_its_question(tmp_pa
     vectors = encoder.encode(states)
     np.testing.assert_allclose(vectors[0], sought / np.linalg.norm(sought), atol=1e-6)
     np.testing.assert_allclose(vectors[1:], np.tile(unit_of("Bo."), (3, 1)), atol=1e-6)
+    like_one = "Original Question: a\nHistory: [1]\nQuery: b"
+    np.testing.assert_allclose(encoder.encode([like_one]), [unit_of(like_one)], atol=1e-6)
     asked = len(bodies)
     encoder.encode(["Bo.", "Acme"])
+    encoder.bfloat16().encode(["Acme"])  # a copy asks through the same connection
     assert len(bodies) == asked  # no text is paid for twice
+
+
+def test_a_text_of_a_file_is_no_state_and_vectors_are_summed_on_the_processor(tmp_path: Path) -> None:
+    wrap(tmp_path / "out", [write_rows(tmp_path / "v.jsonl", {"text": "Query: fee", "vector": [3.0, 4.0]})], [], None)
+    encoder = Encoder(str(tmp_path / "out"), max_tokens=64)
+    np.testing.assert_allclose(encoder.encode(["Query: fee"]), [[0.6, 0.8]], atol=1e-6)
+    module = encoder.model.to("meta")[0]  # any device that is not the processor's
+    features = module.preprocess(["Query: fee"])
+    assert not any(isinstance(value, torch.Tensor) for value in features.values())
+    assert module(features)["sentence_embedding"].device.type == "meta"
 
 
 def test_words_beyond_the_limit_are_cut(tmp_path: Path, server: Served) -> None:

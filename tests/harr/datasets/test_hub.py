@@ -123,7 +123,7 @@ def test_all_four_sets_stand_side_by_side_over_wiki18() -> None:
     [
         ("nq", "hub", "nq has no passages of its own"),
         ("hotpotqa", "hub", r"no distractor/train\*\.parquet in hub"),
-        ("musique", "", "cannot get musique_ans_v1.0_train.jsonl .* put the files under download.root"),
+        ("musique", "", "cannot get musique_ans_v1.0_train.jsonl .* put the files under root"),
         ("musique", "hub", r"train\.jsonl:1: no column paragraphs"),
     ],
 )

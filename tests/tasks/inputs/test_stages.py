@@ -169,3 +169,10 @@ def test_the_code_of_a_package_that_params_yaml_names_is_watched(
     assert stale(before, all_inputs(params, {})) == NONE
     path.write_text("def order(x): return -x\n")
     assert stale(before, all_inputs(params, {})) == {"evaluate", "report"}
+
+
+def test_a_plug_in_that_another_imports_counts_too() -> None:
+    """RULER's stories are made by the plug-in of lengths, which no parameter names."""
+    values = yaml.safe_load((ROOT / "recipes/qrag_ruler.yaml").read_text(encoding="utf-8"))
+    files = all_inputs(Params.model_validate(values), {})["download"]["code"]
+    assert {"harr_ruler/needles.py", "harr_lengths/stories.py"} <= files.keys()
