@@ -64,11 +64,9 @@ def readings_are_for_a_reader(params: "Params") -> None:
 def chunks_fit_the_encoder(params: "Params") -> None:
     """Documents are cut by the tokens of the encoder that embeds them."""
     chunks, encoder = getattr(params.download, "documents", None), params.encoder
-    settings = getattr(params.download, "settings", {})
-    if own := {
-        key: settings[key] for key in ChunkParams.model_fields if key in settings
-    }:  # of another package's data set
-        chunks = ChunkParams.model_validate(own)
+    settings = getattr(params.download, "settings", {})  # of another package's data set, which may cut documents, too
+    if cuts := {key: settings[key] for key in ChunkParams.model_fields if key in settings}:
+        chunks = ChunkParams.model_validate(cuts)
     if chunks and (chunks.tokenizer != encoder.model or chunks.chunk_tokens + 2 > encoder.max_tokens):
         raise ValueError(
             f"documents are cut by the tokens of their encoder: in section download, tokenizer should be encoder.model "

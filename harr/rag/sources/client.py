@@ -28,10 +28,10 @@ Answer = tuple[Passage, ...] | Exception
 class WebSource:
     """A source behind the function ``search``; failures are :class:`Retrieval` with a reason, never exceptions.
 
-    All distinct queries of a call are sent at once, up to ``concurrency`` at a time. A request is abandoned after ``deadline_seconds``. If the
-    source has answered nothing since the query was sent, it hangs or is down: pending requests are dropped, and for
-    ``REST_SECONDS`` no call sends any, so that such a source costs its deadline once. ``ServiceUnavailable`` is retried
-    within the deadline, after growing, jittered pauses.
+    All distinct queries of a call are sent at once, up to ``concurrency`` at a time. A request is abandoned after
+    ``deadline_seconds``. If the source has answered nothing since the query was sent, it hangs or is down: pending
+    requests are dropped, and for ``REST_SECONDS`` no call sends any, so that such a source costs its deadline once.
+    ``ServiceUnavailable`` is retried within the deadline, after growing, jittered pauses.
 
     Answers are cached in ``cache`` (a file of this source and its settings), failures never. Delete the file to clear
     it.

@@ -1,7 +1,7 @@
 """Providers of sources beyond our index. Each is one function from a query and ``k`` to at most ``k`` passages.
 
-A function raises ``ServiceUnavailable`` if the source may answer later; any other error is final. :class:`harr.rag.sources.client.WebSource` does the rest:
-concurrent queries, deadline, retries, cache.
+A function raises ``ServiceUnavailable`` if the source may answer later; any other error is final.
+:class:`harr.rag.sources.client.WebSource` does the rest: concurrent queries, deadline, retries, cache.
 """
 
 import os

@@ -36,7 +36,7 @@ def exam_of(data: DatasetParams) -> Exam | None:
     dataset, section = dataset_of(data)
     if isinstance(section, BabiLongParams):
         return exam_of_task(section.task)
-    return dataset.told(section).exam if isinstance(dataset, Stories) else None
+    return dataset.long_documents(section).exam if isinstance(dataset, Stories) else None
 
 
 def exam_of_task(task: int) -> Exam:

@@ -54,7 +54,7 @@ def play_lengths(
             "evaluation over lengths needs a data set of stories, such as harr_lengths.babilong:DATASET, and pipeline.name "
             "pick; see recipes/qrag_babilong_small.yaml"
         )
-    documents = dataset.told(
+    documents = dataset.long_documents(
         section.model_copy(update={"seed": seed, "test_questions": questions or section.test_questions})
     )
     towers = trained_towers(params.encoder, params.retriever, model or ADAPTER)

@@ -236,15 +236,23 @@ class Stories(Dataset):
     """A data set of stories, which `harr lengths` plays in documents of any length.
 
     Args:
-        told: its settings become the :class:`LongDocuments`.
+        long_documents: what its settings become.
     """
 
-    told: Callable[[Any], LongDocuments]
+    long_documents: Callable[[Any], LongDocuments]
 
 
-def stories_of(told: Callable[[Any], LongDocuments], settings: type[HaystackParams], *, apart: bool = False) -> Stories:
+def stories_of(
+    long_documents: Callable[[Any], LongDocuments], settings: type[HaystackParams], *, apart: bool = False
+) -> Stories:
     """Return the record of a data set of stories; ``apart``: no passage is gold in two splits."""
-    return Stories(lambda params: documents(told(params)), of_noise, apart=apart, settings=settings, told=told)
+    return Stories(
+        lambda params: documents(long_documents(params)),
+        of_noise,
+        apart=apart,
+        settings=settings,
+        long_documents=long_documents,
+    )
 
 
 def of_noise(params: Any) -> str:

@@ -65,7 +65,7 @@ def test_needles_are_in_the_document(kind: str, noise: str, tmp_path: Path, monk
     source = found.load(own)
     assert found.apart and preview(params, "test", [], 0, 0).corpus.startswith("documents of 40 sentences")
     assert isinstance(found, Stories)
-    stories = found.told(own)
+    stories = found.long_documents(own)
     longest = [len(passages) for _, passages in stretch_stories(stories, 50, noise_for(stories, 50))]
     assert longest == [50] * 5, "as `harr lengths` plays them"
     texts = {passage.id: passage.text for passage in source.passages}
