@@ -1,11 +1,14 @@
 """All stages over vectors of files: the encoder mixed a turned copy into every query, and a matrix takes it out."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pytest
 import yaml
 from harr_vectors.wrap import wrap
+from pretended_gpu import forget_accelerator
 from stages import ROOT, run_stages
 
 import harr
@@ -31,6 +34,14 @@ def make_files(folder: Path) -> None:
     files = {"passages": rows, "train": asked[:TRAIN], "validation": asked[TRAIN:-TEST], "test": asked[-TEST:]}
     for name, lines in (files | {"questions": vectors}).items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def own_number_format() -> Iterator[None]:
+    """What runs before and after it in this process trains in float32."""
+    forget_accelerator()
+    yield
+    forget_accelerator()
 
 
 def test_a_matrix_learns_what_the_passages_vectors_keep(place: Path) -> None:
