@@ -1,29 +1,14 @@
 """Check that questions, gold passages and reward fit each other, before anything is embedded: `harr preview`."""
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 
 from flows.doctor.finding import Finding, fail, ok, warn
 from harr.characters import statable_answers, states_answer
 from harr.datasets.preview import Data
-from harr.index.kinds import memory_bytes
-from harr.params import Params
 from harr.params.pipeline import PipelineFacts
 from harr.params.reward import OF_ANSWERS, OF_GOLD
 from harr.types import Question
-from tasks.runtime.limits import Sizes, format_bytes, written
-from tasks.runtime.memory import (
-    GPU_RATE,
-    WORDS,
-    estimate_gpu_seconds,
-    estimate_memory,
-    gpu_shortage,
-    shape_of,
-    shape_of_agent,
-)
 
-TEXT_BYTES = 650.0
-"""Bytes of a passage of a corpus that is not read beforehand: wiki18's."""
 MANY = 0.1
 """Share of the questions from which on a flaw of theirs is worth a warning."""
 
@@ -146,61 +131,3 @@ def _picks(splits: Mapping[str, Sequence[Question]], terms: Sequence[str], picks
     most = max(len(question.gold_documents) for question in over)
     message = f"{picks} are made, and {len(over):,} questions have up to {most} gold passages"
     return [warn("picks", message, f"set pipeline.picks: {most}, or their reward stays below 1")]
-
-
-def memory_check(params: Params, data: Data, passages: int, here: float) -> list[Finding]:
-    """Return what the stages will hold against the bytes that are ``here``; nothing where that is unknown."""
-    shape, questions = shape_of(params.encoder.model), data.splits.train
-    if shape is None or not questions:
-        return []
-    words = _passage_words(data)
-    estimate = estimate_memory(params, shape, questions, passages=passages, words=words)
-    shortage = gpu_shortage(params, questions, words)
-    gpu = [warn("GPU", shortage, "or run on a larger one")] if shortage else []
-    message = "about " + ", ".join(f"{count / 1e9:.1f} GB to {stage}" for stage, count in estimate.items())
-    message += "" if passages or params.index.uri else ", and what the index takes"
-    if max(estimate.values()) <= here:
-        return [ok("memory", message), *gpu]
-    fix = "lower train.states_per_pass, set train.optimizer.gradient_checkpointing or index.uri, or run where there is more"
-    return [warn("memory", f"{message}; {here / 1e9:.1f} GB here", fix), *gpu]
-
-
-def time_check(params: Params, data: Data, passages: int, gpus: int) -> list[Finding]:
-    """Return how long so many GPUs multiply; nothing without one, or where the number of passages is unknown."""
-    if not gpus or not passages:
-        return []
-    shape = shape_of(params.encoder.model)
-    if shape is None:
-        return [warn("time", f"the size of {params.encoder.model} is unknown, it is not here", "fetch it from the hub")]
-    agent = shape_of_agent(params)
-    seconds = estimate_gpu_seconds(params, agent, shape, passages=passages, words=_passage_words(data))
-    each = ", ".join(
-        f"{count / gpus / 60:,.0f} minutes to {stage}" if count > 120 * gpus else f"{count / gpus:.0f} s to {stage}"
-        for stage, count in seconds.items()
-    )
-    return [
-        ok("time", f"of {gpus} GPUs at {GPU_RATE / 1e12:.0f} TFLOP/s each about {each}, without sampling and loading")
-    ]
-
-
-def _passage_words(data: Data) -> float:
-    """Return the mean number of words of a passage."""
-    return fmean(len(text.split()) for text in data.contents.values()) if data.contents else WORDS
-
-
-def files_check(params: Params, data: Data, passages: int, free: float) -> list[Finding]:
-    """Return what stages will write of so many passages against the bytes that are ``free``; nothing where the encoder
-    or the number is unknown."""
-    shape = shape_of(params.encoder.model)
-    if shape is None or not passages:
-        return []
-    text = fmean(map(len, data.contents.values())) if data.contents else TEXT_BYTES
-    size = Sizes(passages, shape.width, round(text * passages))
-    counts = {"download": size.text, **written(params, size)}
-    message = ", ".join(f"{format_bytes(count)} by {stage}" for stage, count in counts.items() if count)
-    message = f"of {passages:,} passages about {message}, and again in DVC's cache where it copies"
-    if params.index.uri:
-        message += f"; {format_bytes(memory_bytes(params.index, passages, shape.width))} of memory at the Milvus server"
-    if sum(counts.values()) <= free:
-        return [ok("files", message)]
-    return [warn("files", f"{message}; {format_bytes(free)} free here", "make room, or run where there is more")]

@@ -111,28 +111,18 @@ def preview(
     ] = "train",
     examples: Annotated[int, Option(min=0, metavar="N", help="show the first N questions")] = 3,
     export: Annotated[Path | None, Option(metavar="FILE", help="also write the questions as JSON lines")] = None,
-    passages: Annotated[
-        int, Option(min=0, metavar="N", help="estimate for so many passages (0: those that are read beforehand)")
-    ] = 0,
-    gpus: Annotated[int, Option(min=0, metavar="N", help="estimate how long so many GPUs take")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Check questions, gold passages and reward beforehand.
 
-    Shows the questions of a split as section download stands for them, and about how much the stages will hold in
-    memory and write.
+    Shows the questions of a split as section download stands for them.
     Exit 1 if something must be mended.
     """
-    import shutil
-
-    import psutil
-
-    from flows.checks import checks, files_check, memory_check, time_check
+    from flows.checks import checks
     from flows.terminal import check_lines, preview_lines, show
     from harr.corpus.passages import write_questions
     from harr.datasets.preview import preview, read_data, read_passages
     from harr.params import Params
-    from tasks.runtime.limits import memory_limit
 
     if export and export.exists():
         raise CorpusError(f"{export} exists and is left as it is; name another file")
@@ -150,10 +140,6 @@ def preview(
             raise CorpusError(f"{export}: cannot be written ({error.strerror}); name another file") from None
     page = preview(params.download, split, questions, left_out, examples)
     findings = checks(data, list(params.reward.terms), params.pipeline, params.tracking.min_questions)
-    passages = passages or len(data.ids or ())
-    findings += memory_check(params, data, passages, memory_limit(psutil.virtual_memory().total))
-    findings += files_check(params, data, passages, shutil.disk_usage(".").free)
-    findings += time_check(params, data, passages, gpus)
     lines = [*preview_lines(page, export), *check_lines(findings)]
     answer = asdict(page) | {"checks": [asdict(finding) for finding in findings]}
     show(answer, lines, as_json=as_json, code=int(any(finding.level == "fail" for finding in findings)))

@@ -26,7 +26,6 @@ from tasks.play import Rows, draw_test_questions, play_arms, round_figures, with
 from tasks.runtime.output import say
 from tasks.runtime.stage import main
 from tasks.tracking.run import Run
-from tasks.tracking.traces import trajectories as traced
 
 
 def summarise_arms(params: Params, rows: Mapping[str, list[Rows]]) -> dict[str, Any]:
@@ -142,7 +141,6 @@ def evaluate(params: Params, run: Run) -> None:
     run.headline(headline_figures(summary), evaluation_note(summary))
     run.tag(corpus=describe_corpus(summary["corpus"]))
     run.tag(alarms=", ".join(name for audit in summary["audits"].values() for name in audit["alarms"]) or "none")
-    run.traces(traced(episodes, rows, params.tracking.traces, params.baseline))
     run.dataset("test questions", QUESTIONS / "test.jsonl", "evaluation")
     run.artifact(EVALUATION / "trajectories.json")
     for line in headline_words(summary).splitlines():

@@ -124,11 +124,6 @@ def write_stats(history: list[dict[str, Any]]) -> Path:
 
 def train(params: Params, run: Run) -> None:
     """Train the policy by the method of params.yaml; a killed run continues at its last checkpoint."""
-    from harr.corpus.passages import read_questions
-    from tasks.runtime.memory import WORDS, gpu_shortage
-
-    if shortage := gpu_shortage(params, read_questions(FILTERED / "questions.jsonl"), WORDS):
-        print(shortage)
     history = train_policy(params, by_group(run.log))
     figure = training_figure(params)
     run.record("train", summary(history, figure))

@@ -45,5 +45,3 @@ class TrackingParams(Section):
     """Minimum number of questions in the comparison that a promotion goes by."""
     conditions: dict[Dotted, Plain] = Field({})
     """Functions of other packages that a promotion asks, too, each with its settings (docs/extend.md)."""
-    traces: int = Field(50, ge=0)
-    """Number of questions of `trained` and of its baseline that are kept as MLflow traces, a span per hop."""

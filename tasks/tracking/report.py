@@ -1,7 +1,7 @@
 """The report of a stage to MLflow: one note of what its run is to hold, and how it is sent.
 
 The note lies on disk while the stage runs, and stays there where the server has not taken all of it. To send a report
-again changes nothing: its run is found by the tag ``harr.report``, points carry their times and traces their ids.
+again changes nothing: its run is found by the tag ``harr.report``, and points carry their times.
 Figures stand in the note; of files it has the places and hashes, since the stage's outputs lie on disk anyway.
 """
 
@@ -27,7 +27,6 @@ from tasks.paths import NOTES, RUNS
 from tasks.tracking.client import address_of, client_of
 from tasks.tracking.errors import Refused, done_once, service, uploading
 from tasks.tracking.execution import is_alive, this_process
-from tasks.tracking.traces import send_traces
 
 NOTE = "mlflow.note.content"
 """The tag that MLflow shows as the description of a run, in Markdown."""
@@ -66,7 +65,6 @@ class Report:
     headline: dict[str, float] = field(default_factory=dict)
     note: str = ""
     """Figures and description of the run of the whole execution."""
-    traces: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def path(self) -> Path:
@@ -171,7 +169,7 @@ def send(client: Any, run: Any, report: Report) -> list[str]:
     if report.status != "RUNNING":
         with service():
             _close(client, run, report)
-    report.points, report.datasets, report.artifacts, report.traces = [], [], [], []
+    report.points, report.datasets, report.artifacts = [], [], []
     report.tags, report.headline, report.note = {}, {}, ""
     more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
     return [f"warning: MLflow refused of stage {report.stage}: {refused[0]}{more}"] if refused else []
@@ -198,8 +196,6 @@ def _writes(client: Any, run: Any, report: Report) -> Iterator[tuple[str, Callab
             yield f"data set {name}", partial(client.log_inputs, reader, [source])
     for path, folder, digest in report.artifacts:
         yield "artifact", partial(_upload, client, key, Path(path), folder, digest)
-    if report.traces:
-        yield "traces", partial(send_traces, client, run.info.experiment_id, key, report.traces)
 
 
 def send_points(client: Any, key: str, points: Sequence[Sequence[Any]]) -> None:

@@ -110,10 +110,6 @@ class Run:
         """Set tags of this run."""
         self.report.tags |= tags
 
-    def traces(self, trajectories: list[dict[str, Any]]) -> None:
-        """Report trajectories of tasks/tracking/traces.py as traces, a span a hop."""
-        self.report.traces += trajectories
-
     def end(self, status: str) -> None:
         """Close the run: leave its note, and send it with what earlier stages left, if the server takes it."""
         self._ended.set()

@@ -100,7 +100,7 @@ def prefect_pages(site: str) -> Pages:
 
 
 def mlflow_pages(site: str) -> Pages:
-    """The evaluation with its figures, a question as it was played, and why the model was promoted or not."""
+    """The evaluation with its figures, and why the model was promoted or not."""
     from mlflow import MlflowClient
 
     client = MlflowClient(site)
@@ -108,8 +108,6 @@ def mlflow_pages(site: str) -> Pages:
     (run, *_) = client.search_runs([experiment], "tags.`harr.stage` = 'evaluate'", max_results=1)
     model = client.get_registered_model("harr-smoke").name
     version = max(client.search_model_versions(f"name = '{model}'"), key=lambda found: int(found.version))
-    trace = client.search_traces(locations=[experiment], filter_string="tags.arm = 'trained'", max_results=1)[0]
-    hops = tuple(span.name.split(":")[0] for span in trace.data.spans if span.name.startswith("hop"))
     gate = client.download_artifacts(version.run_id, "promotion.html")
     runs = f"{site}/#/experiments/{experiment}/runs"
     return {
@@ -118,10 +116,6 @@ def mlflow_pages(site: str) -> Pages:
             (model, "harr.Retriever.load", "arm"),
         ),
         "mlflow-run": (f"{runs}/{run.info.run_id}", ("evaluate", "trained/answer_f1", "frozen/answer_f1")),
-        "mlflow-trace": (
-            f"{site}/#/experiments/{experiment}/traces?selectedEvaluationId={trace.info.trace_id}",
-            (*hops, "question", "answer", "gold", trace.info.request_preview[:40]),
-        ),
         "mlflow-promotion": (f"{runs}/{version.run_id}/artifacts/promotion.html", ("promotion.html", "lineage")),
         "promotion": (Path(gate).resolve().as_uri(), (model, "conditions", "verdict", "frozen", "expectations")),
     }
