@@ -273,7 +273,7 @@ def report() -> None:
 def doctor(as_json: AsJson = False) -> None:
     """Check what a run needs, and name the fix of what is wrong.
 
-    Versions, git, disk, memory, and every server and secret that params.yaml names; exit 1 if something must be mended.
+    Versions, git, and every server and secret that params.yaml names; exit 1 if something must be mended.
     """
     from flows.doctor.examine import examine
     from flows.terminal import doctor_lines, show

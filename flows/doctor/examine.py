@@ -1,6 +1,5 @@
 """All checks at once, side by side in threads; the findings come in a fixed order."""
 
-import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -28,7 +27,6 @@ def examine(root: Path, environment: Mapping[str, str]) -> list[Finding]:
     checks: Checks = [
         ("versions", partial(machine.check_versions, root)),
         ("git", partial(machine.check_git, root)),
-        ("user", partial(machine.check_user, environment)),
         ("proxy", partial(servers.check_proxies, environment)),
         ("harr up", servers.check_started),
         ("Prefect", partial(servers.check_prefect, environment)),
@@ -70,8 +68,6 @@ def _checks_of(params: Params, root: Path, environment: Mapping[str, str]) -> Ch
 
     checks: Checks = [
         ("secrets", partial(servers.check_secrets, params, environment)),
-        ("disk", partial(machine.check_disk, params, root, free=shutil.disk_usage(root).free)),
-        ("memory", machine.check_memory),
         ("MLflow", look_at_mlflow),
     ]
     for server in servers.servers(params):

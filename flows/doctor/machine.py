@@ -1,23 +1,19 @@
-"""Checks of the machine: installed versions, disk, memory, git."""
+"""Checks of the machine: installed versions and git."""
 
 import os
-import pwd
 import shutil
 import subprocess
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-import psutil
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from flows.doctor.finding import Finding, fail, ok, warn
 from harr.errors import HarrError
-from harr.params import Params
 from harr.project.create import BEGIN_GIT
-from tasks.runtime.limits import format_bytes, memory_limit, sizes
 
 INSTALL = "pip install --constraint constraints.txt --editable '.[pipeline]'"
 FROM_WHEEL = "pip install --constraint constraints.txt 'harr[pipeline]'"
@@ -95,34 +91,6 @@ def _direct(extra: str = "") -> set[str]:
     return set().union({canonicalize_name(package.name) for package in needed} - {"harr"}, *map(_direct, nested))
 
 
-def check_user(environment: Mapping[str, str]) -> list[Finding]:
-    """Look whether this user id has a name, which DVC asks for; harr gives one to the DVC that it starts."""
-    number = os.getuid()
-    try:
-        pwd.getpwuid(number)
-    except KeyError:
-        if environment.get("USER", str(number)) == str(number):
-            return [warn("user", f"id {number} has no name here, and `dvc` asks for one", "export USER=harr")]
-    return []
-
-
-def check_disk(params: Params, root: Path, *, free: int) -> list[Finding]:
-    """Compare the free bytes with what vectors and index take when they are made again: twice, for DVC keeps a copy."""
-    needs = sizes(root)
-    needed = 2 * needs.vectors + (0 if params.index.uri else 2 * (needs.vectors + needs.text))
-    if not needed:
-        return [ok("disk", f"{format_bytes(free)} free; what a run writes is known once there are vectors")]
-    state = f"{format_bytes(free)} free; to make vectors and index again takes about {format_bytes(needed)}"
-    if free < needed:
-        return [warn("disk", state, "dvc gc --workspace, rm -r work, or run where there is more room")]
-    return [ok("disk", state)]
-
-
-def check_memory() -> list[Finding]:
-    """Say how much memory a process may have; `harr preview` compares it with what the stages need."""
-    return [ok("memory", f"{format_bytes(memory_limit(psutil.virtual_memory().total))} for a process")]
-
-
 def check_git(root: Path) -> list[Finding]:
     """Look whether git is there, the folder is a repository, and dvc.lock is committed."""
     if shutil.which("git") is None:
@@ -132,7 +100,8 @@ def check_git(root: Path) -> list[Finding]:
     try:
         changes = git(root, "status", "--porcelain", "--", "dvc.lock")
     except HarrError as error:
-        return [warn("git", str(error), _git_fix(root, str(error), BEGIN_GIT if knows_no_git else "git init"))]
+        begin = f"{BEGIN_GIT if knows_no_git else 'git init'} && git add . && git commit -m start"
+        return [warn("git", str(error), begin if "not a git repository" in str(error) else "do what git says")]
     if knows_no_git:
         state = "a repository, but core.no_scm is set in .dvc/config.local: `dvc exp run` refuses"
         return [warn("git", state, BEGIN_GIT.partition(" && ")[2])]
@@ -143,15 +112,6 @@ def check_git(root: Path) -> list[Finding]:
         fix = "git add dvc.lock metrics plots && git commit -m 'Results'"
         return [warn("git", f"dvc.lock {what}; others cannot reproduce these results", fix)]
     return [ok("git", "dvc.lock is committed")]
-
-
-def _git_fix(root: Path, message: str, begin: str) -> str:
-    """Return what to do, by git's own words; ``begin`` makes a repository."""
-    if "not a git repository" in message:
-        return f"{begin} && git add . && git commit -m start"
-    if "dubious ownership" in message:
-        return f"git config --global --add safe.directory {root.resolve()}, if you trust its owner"
-    return "do what git says"
 
 
 def git(root: Path, *words: str) -> str:

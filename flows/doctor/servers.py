@@ -1,6 +1,5 @@
 """Checks of servers: every one that params.yaml names is asked once, with two seconds to answer; and of their keys."""
 
-import contextlib
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -42,16 +41,14 @@ def ask(url: str, *, key: str = "") -> httpx.Response:
 
 def check_proxies(environment: Mapping[str, str]) -> list[Finding]:
     """Name the proxies that the environment sets; a SOCKS proxy needs packages that not every client brings."""
-    named = [f"{name}={bare(value)}" for name, value in sorted(environment.items()) if _is_proxy(name) and value]
+    named = [
+        f"{name}={bare(value)}" for name, value in sorted(environment.items()) if name.lower() in PROXIES and value
+    ]
     state = f"{', '.join(named)}; used but for this machine and no_proxy={environment.get('no_proxy', '')}"
     if "=socks" in state and not all(map(find_spec, ("socksio", "socks"))):
         fix = "pip install 'httpx[socks]' 'requests[socks]', or unset it"
         return [fail("proxy", f"{state}; no package here speaks SOCKS", fix)]
     return [ok("proxy", state)] if named else []
-
-
-def _is_proxy(name: str) -> bool:
-    return name.lower() in PROXIES
 
 
 def check_started() -> list[Finding]:
@@ -72,32 +69,12 @@ def check_prefect(environment: Mapping[str, str]) -> list[Finding]:
     except ServiceUnavailable as error:
         fix = connection_remedy(str(error), url, "PREFECT_API_URL")
         return [fail("Prefect", f"PREFECT_API_URL {bare(url)} does not answer ({error})", fix)]
-    return _check_ui(url) or [ok("Prefect", f"answers at {bare(url)}")]
-
-
-def _check_ui(url: str) -> list[Finding]:
-    """Compare the address that a server's pages ask with the server's own: at another port it must be set."""
-    here, settings = urlsplit(url), None
-    with contextlib.suppress(ServiceUnavailable):
-        settings = _json(ask(f"{here.scheme}://{here.netloc}/ui-settings"))
-    port = _port(str(settings.get("api_url") or "")) if isinstance(settings, dict) else None
-    if port in (None, here.port):
-        return []
-    fix = f"start the server with PREFECT_SERVER_UI_API_URL={bare(url)}"
-    return [warn("Prefect", f"answers at {bare(url)}, but its pages ask port {port} and stay empty", fix)]
+    return [ok("Prefect", f"answers at {bare(url)}")]
 
 
 def _json(answer: httpx.Response) -> Any:
     try:
         return answer.json()
-    except ValueError:
-        return None
-
-
-def _port(address: str) -> int | None:
-    """Return the port that an address names, if it is one."""
-    try:
-        return urlsplit(address).port
     except ValueError:
         return None
 

@@ -24,7 +24,7 @@ from harr.io.files import fingerprint, note_published, publish, read_state, reop
 from harr.io.progress import bar, stoppable
 from harr.io.resume import open_work
 from harr.params.index import IndexParams
-from harr.services.milvus_client import REBUILD, Connection, check_full_text, check_index_type
+from harr.services.milvus_client import REBUILD, Connection, check_full_text
 
 FLUSH_ROWS = 50_000
 """Number of rows that Milvus Lite flushes at a time; otherwise a million take 7 GB of memory. A server decides itself,
@@ -71,8 +71,6 @@ def build_index(
             check_full_text(client)
         for source in parts if params.alias else ():
             check_alias(client, params.alias + _suffix(source))
-        if params.kind != "flat" and not client.has_collection(whole.collection):
-            check_index_type(client, params.kind, kinds.describe_trial(params))
         needed = kinds.report_memory(params, len(whole.rows), vectors.width, where_of(params, out))
         (folder / "out").mkdir(parents=True, exist_ok=True)
         builder = Builder(client, passages, vectors, params, folder, fill or Builder.insert)

@@ -63,13 +63,6 @@ def build_seconds(rows: int) -> int:
     return 1_800 + rows // 100
 
 
-def describe_trial(params: IndexParams) -> dict[str, Any]:
-    """Return :func:`index_of` the few vectors of a trial on a server."""
-    from harr.services.milvus_client import TRIED_ROWS  # loads pymilvus, which the limits of a run do without
-
-    return index_of({"rows": TRIED_ROWS, **describe_kind(params)})
-
-
 def count_cells(requested: int, rows: int) -> int:
     """Return the number of cells: as requested, or (0) four times the root of the rows, each of at least 39 rows.
 

@@ -5,19 +5,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
-from starlette.routing import Route
 
 from harr import __version__
 from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable, one_line
 from harr.serve.bodies import EmbedBody, OutcomeBody, RetrieveBody, SearchBody, read_body
 from harr.serve.mcp_tools import mcp_server
 from harr.serve.microbatch import Overloaded
-from harr.serve.middleware import Door, Readable
+from harr.serve.middleware import Door
 from harr.serve.searcher import Answer, Ask
 from harr.serve.service import RetrieverService
 from harr.types import Passage, Question, Search
@@ -39,8 +38,7 @@ def application(service: RetrieverService, *, token: str = "", loopback: bool = 
     app = FastAPI(title="harr serve", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     _add_searches(app, service)
     _add_pages(app, service)
-    [spoken] = mcp.streamable_http_app().routes
-    app.router.routes.append(Route("/mcp", Readable(cast(Route, spoken).endpoint)))
+    app.router.routes += mcp.streamable_http_app().routes
     app.add_exception_handler(HarrError, _answer_error)
     app.add_exception_handler(Overloaded, _answer_overload)
     app.add_exception_handler(HTTPException, _answer_unknown)

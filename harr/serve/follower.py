@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harr.errors import HarrError, IndexMismatch, ModelError, one_line
-from harr.io.files import SUMS, digest_of, read_json, sha256, write_json
+from harr.io.files import SUMS, sha256
 from harr.services.model_registry import SCHEME, fetch, is_registered, open_registry, registry_address, resolve
 
 EVERY_SECONDS = 2.0
-LAST = "serving.json"
-"""What was served last, in the cache: a server that comes up again begins with it, also while MLflow is away."""
 
 
 class Served(NamedTuple):
@@ -60,21 +58,12 @@ class Follower:
         self._thread = threading.Thread(target=self._follow, name="follow", daemon=True)
 
     def start(self) -> None:
-        """Load the current version, or the one that was served last, and begin to poll.
+        """Load the current version, and begin to poll.
 
         Raises:
             HarrError: there is no such model, or it cannot be loaded.
         """
-        last = self._cache / LAST
-        last_served = read_json(last) if is_registered(self.model) and last.exists() else {}
-        folder = self._cache / str(last_served.get("folder", ""))
-        if not (
-            last_served.get("model") == self.model
-            and digest_of(folder) == last_served.get("digest")
-            and self._try_last(folder, Served(str(last_served["version"]), last_served["digest"]))
-        ):
-            self._unfit = (NONE, "")
-            self._take(*self._look())
+        self._take(*self._look())
         self._thread.start()
 
     def close(self) -> None:
@@ -119,27 +108,16 @@ class Follower:
             raise ModelError(f"{registered.uri} is of kind {registered.kind}; a server answers with a retriever")
         return fetch(self._client, registered, self._cache), version
 
-    def _try_last(self, folder: Path, version: Served) -> bool:
-        """Try to load the version that was served last; return whether it can be served now."""
-        try:
-            self._take(folder, version)
-        except HarrError:
-            return False
-        return True
-
     def _take(self, folder: Path, version: Served) -> None:
-        """Load a version, and note that it is served; one that does not fit here is not tried again."""
+        """Load a version; one that does not fit here is not tried again."""
         try:
             self._load(folder, version.name)
         except (IndexMismatch, ModelError) as error:
             self._unfit = (version, one_line(error, 300))
             raise
         before, self._version, self._folder = self._folder, version, folder
-        if is_registered(self.model):
-            note = {"model": self.model, "version": version.name, "folder": folder.name, "digest": version.digest}
-            write_json(self._cache / LAST, note)
-            if before.name:
-                self._prune({folder.name, before.name})
+        if is_registered(self.model) and before.name:
+            self._prune({folder.name, before.name})
 
     def _prune(self, names: set[str]) -> None:
         """Remove downloaded versions of this model except those in ``names``."""

@@ -7,10 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 
-from harr.errors import one_line
 from harr.serve.bodies import MAX_BYTES
 
 OPEN = ("/", "/health")
@@ -67,36 +65,6 @@ class Door:
         if length.isdigit() and int(length) > MAX_BYTES:
             return 413, f"the body has {int(length)} bytes; at most {MAX_BYTES} are read"
         return None
-
-
-class Readable:
-    """An ASGI app whose bodies are JSON that can be read; the parser of MCP's library breaks on deep nesting."""
-
-    def __init__(self, app: Asgi) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Any, receive: Asgi, send: Asgi) -> None:
-        """Refuse a body that is no JSON, and let any other through."""
-        if scope.get("method") != "POST":
-            await self._app(scope, receive, send)
-            return
-        parts, more = [], True
-        while more:
-            message = await receive()
-            parts.append(message.get("body", b""))
-            more = message.get("more_body", False)
-        body = b"".join(parts)
-        try:
-            from_json(body)
-        except ValueError as error:
-            await refuse(send, 400, f"Invalid JSON: {one_line(error)}")
-            return
-        waiting = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def receiving() -> Any:
-            return waiting.pop() if waiting else await receive()
-
-        await self._app(scope, receiving, send)
 
 
 class TooLarge(Exception):

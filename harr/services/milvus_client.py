@@ -9,13 +9,12 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import grpc
-import numpy as np
-from pymilvus import DataType, MilvusClient
+from pymilvus import MilvusClient
 from pymilvus.exceptions import MilvusException
 from tqdm import tqdm
 
@@ -56,11 +55,6 @@ LINKS = "harr-index-"
 LITE = "milvus_lite"
 """Beginning of Milvus Lite's version, also as a server (`milvus-lite server`)."""
 FULL_TEXT_FROM = (2, 5)
-TRIED, TRIED_SECONDS = "harr_tried", 60
-"""The collection that a kind of index is tried on, and the seconds that it may take; pymilvus waits for ever for an
-index unless they are a whole number."""
-TRIED_ROWS, TRIED_WIDTH = 2_000, 8
-"""Size of that collection; Milvus indexes no segment below 1,024 rows."""
 
 
 class Connection:
@@ -257,43 +251,6 @@ def check_full_text(connection: Connection) -> None:
             f"index.full_text: true needs BM25, but the server at {connection.where} is Milvus {version}, "
             "and 2.5 is the first that has it; set index.full_text: false, or index.uri to a newer server"
         )
-
-
-def check_index_type(connection: Connection, kind: str, index: Mapping[str, Any]) -> None:
-    """Refuse a kind of index that the server does not build: it is tried on drawn vectors, which are dropped again.
-
-    Some servers take its name, and fail or wait for ever once there are vectors.
-
-    Args:
-        connection: to the server.
-        kind: ``index.kind``.
-        index: ``index_type`` and ``params`` of Milvus.
-
-    Raises:
-        ParamsError: it does not build, load or search it.
-    """
-    drawn_ND = np.random.default_rng(0).normal(size=(TRIED_ROWS, TRIED_WIDTH)).astype(np.float32)
-    if connection.has_collection(TRIED):
-        connection.drop_collection(TRIED)
-    schema = connection.create_schema(auto_id=False)
-    schema.add_field("row", DataType.INT64, is_primary=True)
-    schema.add_field("vector", DataType.FLOAT_VECTOR, dim=TRIED_WIDTH)
-    connection.create_collection(TRIED, schema=schema)
-    try:
-        connection.insert(TRIED, [{"row": row, "vector": vector} for row, vector in enumerate(drawn_ND)])
-        connection.flush(TRIED)
-        indexes = connection.prepare_index_params()
-        indexes.add_index("vector", metric_type="IP", **index)
-        connection.create_index(TRIED, indexes, timeout=TRIED_SECONDS)
-        connection.load_collection(TRIED, timeout=TRIED_SECONDS)
-    except MilvusException as error:
-        raise ParamsError(
-            f"index.kind: {kind}, but Milvus {connection.get_server_version()} at {connection.where} does not build "
-            f"{index['index_type']} ({reason(error)}); nothing was inserted; set another index.kind, or index.uri to a "
-            "server that has it"
-        ) from None
-    finally:
-        connection.drop_collection(TRIED)
 
 
 @contextmanager

@@ -2,14 +2,12 @@
 
 import json
 import os
-import pwd
 import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
 
-from flows.doctor.machine import check_user
 from flows.terminal import paint, show
 
 ACCOUNT = """
@@ -30,18 +28,6 @@ def test_an_account_without_a_name_and_a_terminal_in_ascii() -> None:
     environment |= {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
     done = subprocess.run([sys.executable, "-c", ACCOUNT], env=environment, capture_output=True, check=True)
     assert done.stdout == f"{os.getuid()} {os.getuid()} Zo\\xe9, \\u5317\\u4eac\n".encode()
-
-
-def test_doctor_names_a_user_id_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check_user({}) == []
-
-    def nobody(number: int) -> None:
-        raise KeyError(number)
-
-    monkeypatch.setattr(pwd, "getpwuid", nobody)
-    (found,) = check_user({"USER": str(os.getuid())})  # harr's own
-    assert (found.level, found.fix) == ("warn", "export USER=harr")
-    assert check_user({"USER": "ada"}) == []
 
 
 def test_json_is_read_in_any_encoding(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,7 +72,7 @@ def test_damage_is_a_finding_and_everything_else_is_told(
         told = [one for one in findings if (one.level, one.subject) == (level, subject)]
         assert told and any(found in one.found for one in told), (subject, findings)
     assert all("\n" not in one.found and (one.fix or one.level == "ok") for one in findings)
-    assert {"git", "secrets", "disk", "memory"} <= {one.subject for one in findings}
+    assert {"git", "secrets"} <= {one.subject for one in findings}
     state = status(project, {})
     assert all(words in state.trouble for words in trouble) and not state.stages
     assert not [line for line in status_lines(state) if "names none" in line]

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from pydantic import ValidationError
-from pymilvus import MilvusClient
 
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
-from harr.errors import DamagedFile, IndexMismatch, ParamsError
+from harr.errors import DamagedFile, IndexMismatch
 from harr.index import kinds
 from harr.index.build import build_index
 from harr.index.passage_index import PassageIndex
@@ -98,23 +97,6 @@ def test_passages_with_one_vector_count_as_one(passages: Passages, tmp_path: Pat
     build_index(passages, twins, params, tmp_path / "out", tmp_path / "work")
     with PassageIndex.open(tmp_path / "out", params, identity="feed") as index:
         assert recall_at(index, twins, passages.searchable_rows(), QUERIES, POOL) == 1.0
-
-
-def test_a_kind_that_milvus_lite_lacks_is_refused_before_anything_is_inserted(
-    passages: Passages, vectors: Vectors, tmp_path: Path
-) -> None:
-    params = IndexParams(kind="diskann", full_text=False)
-    with pytest.raises(ParamsError) as error:
-        build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")
-    assert re.fullmatch(
-        r"index\.kind: diskann, but Milvus milvus_lite-3\S+ at \S+ does not build DISKANN \(unknown index_type: "
-        r"'DISKANN'\); nothing was inserted; set another index\.kind, or index\.uri to a server that has it",
-        str(error.value),
-    )
-    assert not (tmp_path / "out").exists()
-    client = MilvusClient(str(next(tmp_path.rglob("milvus.db"))), dedicated=True)
-    assert client.list_collections() == []
-    client.close()
 
 
 def test_a_parameter_that_is_not_read_is_refused() -> None:
