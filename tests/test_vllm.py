@@ -93,7 +93,7 @@ def test_what_no_server_mends_is_one_line(server: Vllm) -> None:
             server=ServerParams(name="language_model", urls=(f"{server.url}/v1",)),
             **({"model": "tiny"} | changes),
         )
-        with pytest.raises(ParamsError, match=r"check servers\.llm\.urls, generator\.model") as caught:
+        with pytest.raises(ParamsError, match=r"check servers\.language_model\.urls, generator\.model") as caught:
             ServerGenerator(section).complete(PROMPTS[:1])
         assert "\n" not in str(caught.value)
 
@@ -134,11 +134,11 @@ def test_rounding_of_bfloat16_drops_no_episode(model: str, tmp_path: Path) -> No
 
 
 def test_a_killed_server_is_waited_for_and_says_the_same(server: Vllm) -> None:
-    before = generator(server).complete(PROMPTS)
+    client = generator(server)
+    before = client.complete(PROMPTS)
     server.kill()
     starter = threading.Thread(target=server.start)
     starter.start()
-    client = generator(server)
     assert client.complete(PROMPTS) == before
     starter.join()
     assert client.usage()["retries"] > 0
