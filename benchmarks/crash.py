@@ -61,7 +61,7 @@ MODULES = (
     "tasks.download tasks.embed tasks.index tasks.filter tasks.train tasks.evaluate tasks.merge flows.pipeline "
     "harr.builders.setup harr.builders.methods harr.filter harr.merge.retriever harr.report.plots "
     "harr.report.reward_plots harr.report.page harr.evaluate.play "
-    "harr.index.build harr.index.change harr.embed.shards harr.datasets.download milvus_lite mlflow.tracking "
+    "harr.index.build harr.embed.shards harr.datasets.download milvus_lite mlflow.tracking "
     "mlflow.store.db.utils "
     "mlflow.store.tracking.sqlalchemy_store mlflow.store.model_registry.sqlalchemy_store peft accelerate"
 ).split()

@@ -15,7 +15,7 @@ from tasks.paths import CORPUS, INDEX, MENTIONS, QUESTIONS, SINCE, TRAINED_ON, V
 from tasks.runtime.stage import main
 from tasks.tracking.run import Run
 
-MOVES = ("alias", "collection", "deleted", "identity", "keys", "rows", "sha256", "sources")
+MOVES = ("collection", "identity", "rows", "sha256", "sources")
 """What the manifest of an index says of its passages, not of how it was made."""
 
 

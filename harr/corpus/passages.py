@@ -119,33 +119,15 @@ class Passages:
         columns = (rows.column(name).to_pylist() for name in ("id", "text", "title"))
         return [Passage(*values).content for values in zip(*columns, strict=True)]
 
-    def keys(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return a key for each passage of ``rows`` that does not depend on its row: 63 bits of a hash of its id, title
-        and text. Equal passages get consecutive numbers.
-
-        >>> alike = [Passage("a", "One."), Passage("b", "One."), Passage("a", "One.")]
-        >>> from tempfile import mkdtemp
-        >>> folder = Path(mkdtemp())
-        >>> _ = write_passages(alike, folder)
-        >>> keys = Passages.open(folder).keys(np.arange(3))
-        >>> (keys - keys[0]).tolist()[2], len(set(keys.tolist()))
-        (1, 3)
-        """
-        keys = np.empty(len(rows), dtype=np.int64)
-        for start in range(0, len(rows), BATCH_ROWS):
-            part = self.take(rows[start : start + BATCH_ROWS].tolist())
-            keys[start : start + len(part)] = [short_hash("\0".join((p.id, p.title, p.text)).encode()) for p in part]
-        order = np.argsort(keys, kind="stable")
-        first = np.flatnonzero(np.diff(keys[order], prepend=-1))
-        keys[order] += np.arange(len(keys)) - np.repeat(first, np.diff(first, append=len(keys)))
-        return keys
-
     def marks(self) -> NDArray[np.int64]:
-        """Return hashes of all ids, ascending, and under each the passage's key: a fingerprint of the corpus."""
-        hashes = (short_hash(id_.as_py().encode()) for id_ in self._table.column("id"))
-        ids = np.fromiter(hashes, dtype=np.int64, count=len(self))
-        order = np.argsort(ids, kind="stable")
-        return np.stack([ids[order], self.keys(np.arange(len(self)))[order]])
+        """Return hashes of all ids, ascending, and under each that of the passage: a fingerprint of the corpus."""
+        marks = np.empty((2, len(self)), dtype=np.int64)
+        for start in range(0, len(self), BATCH_ROWS):
+            part = self.take(range(start, min(start + BATCH_ROWS, len(self))))
+            marks[0, start : start + len(part)] = [short_hash(p.id.encode()) for p in part]
+            contents = ("\0".join((p.id, p.title, p.text)) for p in part)
+            marks[1, start : start + len(part)] = [short_hash(content.encode()) for content in contents]
+        return marks[:, np.argsort(marks[0], kind="stable")]
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the rows of those ids that are in the corpus; new ids cost one scan of the id column."""

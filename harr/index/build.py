@@ -1,9 +1,9 @@
-"""Stage index: build a Milvus collection of passages, or update the existing one (change.py)."""
+"""Stage index: build a Milvus collection of passages."""
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,9 @@ from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch
 from harr.index import kinds
-from harr.index.change import Before, check_alias, copy_index, is_same_form, set_alias, update, updates_in_place
-from harr.index.collection import WRITE_SECONDS, Built, Keys, Slice, content_of, count, open_build, properties, where_of
-from harr.index.full_text import ANALYZER, BM25, MAX_TEXT_BYTES, PLAIN, texts_of
-from harr.index.passage_index import KEYS
+from harr.index.collection import WRITE_SECONDS, Slice, content_of, count, open_build, properties, where_of
+from harr.index.full_text import ANALYZER, BM25, MAX_TEXT_BYTES, PLAIN, prepare_text
+from harr.index.passage_index import ROWS
 from harr.io.files import fingerprint, note_published, publish, read_state, reopen_published, write_json
 from harr.io.progress import bar, stoppable
 from harr.io.resume import open_work
@@ -29,104 +28,81 @@ from harr.services.milvus_client import REBUILD, Connection, check_full_text
 FLUSH_ROWS = 50_000
 """Number of rows that Milvus Lite flushes at a time; otherwise a million take 7 GB of memory. A server decides itself,
 and with full text all rows must stay together, since Lite counts the words of BM25 per segment."""
-FORMAT = 3
-"""Version of the collection's layout; format 1 had rows as keys, format 2 words of some scripts in parts."""
+FORMAT = 4
+"""Version of the collection's layout."""
 AGAIN = "delete its folder and run the same command again"
 
 
 def build_index(
     passages: Passages, vectors: Vectors, params: IndexParams, out: Path, work: Path, fill: "Fill | None" = None
 ) -> dict[str, float]:
-    """Put the searchable passages into Milvus and publish ``out``: manifest.json, keys, and milvus.db for Lite.
+    """Put the searchable passages into Milvus and publish ``out``: manifest.json, rows, and milvus.db for Lite.
 
-    A corpus with sources gets a collection for each source and one for the whole. Primary keys are hashes of the
-    passages. If ``out`` holds an index whose collections may be changed, they are updated to this corpus. A killed
-    build resumes after its last finished batch in ``work/<fingerprint>``, a killed change is repeated; a complete
-    collection on a server is reused. ``fill`` replaces :meth:`Builder.insert` (``index.function``).
+    A corpus with sources gets a collection for each source and one for the whole. Primary keys are rows. A killed
+    build resumes after its last finished batch in ``work/<fingerprint>``; a complete collection on a server is reused.
+    ``fill`` replaces :meth:`Builder.insert` (``index.function``).
 
     Returns:
         Figures for the metrics file.
 
     Raises:
         ServiceUnavailable: Milvus cannot be reached, or refuses the passages.
-        ParamsError: full text is asked of a server that has none, or ``index.alias`` names another collection.
+        ParamsError: full text is asked of a server that has none.
         IndexMismatch: rows are missing at the end.
     """
     parts = _parts(passages, vectors, params)
-    before = Before.find(out, params, parts)
-    if before:
-        parts = {source: replace(part, collection=before.collection(source)) for source, part in parts.items()}
-    whole, manifest = parts[""], _manifest(parts, before, vectors.width)
+    whole, sources = parts[""], {source: part.describe() for source, part in parts.items() if source}
+    manifest = {
+        **whole.content,
+        "width": vectors.width,
+        **whole.describe(),
+        **({"sources": sources} if sources else {}),
+    }
     # Another function or other settings do not resume unfinished work.
     plan = {**manifest, "uri": params.uri, "function": params.function, "settings": params.settings}
     folder = work / fingerprint(plan)
     reopen_published(folder, out, folder / "out", manifest)
     open_work(work, plan)
-    if before and not params.uri and not (folder / "out").exists():
-        copy_index(out, folder / "out")
     _drop_half_written_indexes(folder)
     started = time.monotonic()
     with open_build(params, folder / "out") as client:
         if params.full_text:
             check_full_text(client)
-        for source in parts if params.alias else ():
-            check_alias(client, params.alias + _suffix(source))
         needed = kinds.report_memory(params, len(whole.rows), vectors.width, where_of(params, out))
         (folder / "out").mkdir(parents=True, exist_ok=True)
         builder = Builder(client, passages, vectors, params, folder, fill or Builder.insert)
-        built = {source: builder.collection(part, before) for source, part in parts.items()}
-        for source, part in parts.items() if params.alias else ():
-            set_alias(client, params.alias + _suffix(source), part.collection)
-    _publish(parts, manifest, params, folder, out)
-    seconds, inserted = time.monotonic() - started, sum(result.inserted for result in built.values())
-    return {
-        "rows": len(whole.rows),
-        "indexed": built[""].rows,
-        **{f"indexed_{source}": built[source].rows for source in parts if source},
-        "corpus_rows": len(passages),
-        "full_text": float(params.full_text),
-        "index_memory_mb": needed / 1e6,
-        "inserted": inserted,
-        "deleted": sum(result.deleted for result in built.values()),
-        "seconds": seconds,
-        "rows_per_second": inserted / seconds,
-    }
-
-
-def _manifest(parts: Mapping[str, Slice], before: Before | None, width: int) -> dict[str, Any]:
-    """Return the manifest of the stage's output."""
-    whole, sources = parts[""], {source: part.describe() for source, part in parts.items() if source}
-    content = {**whole.content, "width": width, "deleted": before.holes(whole) if before else 0}
-    return {**content, **whole.describe(), **({"sources": sources} if sources else {})}
-
-
-def _publish(
-    parts: Mapping[str, Slice], manifest: Mapping[str, Any], params: IndexParams, folder: Path, out: Path
-) -> None:
-    """Write keys and manifest, and publish the index."""
-    for part in parts.values():
-        Keys.of(part.keys, part.rows).save(folder / "out" / part.file)
+        inserted = {source: builder.collection(part) for source, part in parts.items()}
+    np.save(folder / "out" / ROWS, whole.rows, allow_pickle=False)
     write_json(folder / "out" / "manifest.json", manifest)
     kinds.note_search(folder / "out", params)
     note_published(folder)
     publish(folder / "out", out)
     shutil.rmtree(folder)
+    seconds, total = time.monotonic() - started, sum(inserted.values())
+    return {
+        "rows": len(whole.rows),
+        "indexed": len(whole.rows),
+        **{f"indexed_{source}": len(part.rows) for source, part in parts.items() if source},
+        "corpus_rows": len(passages),
+        "full_text": float(params.full_text),
+        "index_memory_mb": needed / 1e6,
+        "inserted": total,
+        "seconds": seconds,
+        "rows_per_second": total / seconds,
+    }
 
 
 def _parts(passages: Passages, vectors: Vectors, params: IndexParams) -> dict[str, Slice]:
     """Return the slices of the corpus by source; "" is the whole."""
-    rows = passages.searchable_rows()
-    keys, parts = passages.keys(rows), dict[str, Slice]()
-    for number, source in enumerate(("", *passages.sources)):
-        subset = passages.searchable_rows(source) if source else rows
+    parts: dict[str, Slice] = {}
+    for source in ("", *passages.sources):
+        subset = passages.searchable_rows(source)
         content = {"identity": vectors.identity, "rows": len(subset), "full_text": params.full_text, "format": FORMAT}
         content |= {name: vectors.manifest[name] for name in ("encoder", "dtype") if name in vectors.manifest}
-        content |= kinds.describe_kind(params) | ({"alias": params.alias} if params.alias else {})
+        content |= kinds.describe_kind(params)
         content |= {"source": source} if source else {}
         content |= {"stemmer": params.stemmer} if params.stemmer else {}
-        file = f"keys-{number}.npy" if source else KEYS
-        name = _name(vectors, params, source)
-        parts[source] = Slice(source, name, subset, keys[np.searchsorted(rows, subset)], content, file)
+        parts[source] = Slice(source, _name(vectors, params, source), subset, content)
     return parts
 
 
@@ -134,11 +110,7 @@ def _name(vectors: Vectors, params: IndexParams, source: str) -> str:
     """Return the name of the collection of a corpus, or of one of its sources, for one encoder."""
     kind = "" if params.kind == "flat" else f"_{params.kind}"
     text = ("_stems" if params.stemmer else "") if params.full_text else "_dense"
-    return f"{params.alias or 'harr'}_{vectors.identity}{text}{kind}{_suffix(source)}"
-
-
-def _suffix(source: str) -> str:
-    return f"_in_{source}" if source else ""
+    return f"harr_{vectors.identity}{text}{kind}{f'_in_{source}' if source else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +124,8 @@ class Builder:
     folder: Path
     fill: "Fill"
 
-    def collection(self, part: Slice, before: Before | None) -> Built:
-        """Build one collection, resuming a killed build, or update the existing one to its slice."""
-        client, name = self.client, part.collection
-        if updates_in_place(self.params) and client.has_collection(name):
-            content = content_of(client, name)
-            if content != part.content and is_same_form(content, part):
-                return update(client, part, before, lambda at: self.records(part, at), self.params.batch_size)
+    def collection(self, part: Slice) -> int:
+        """Build one collection, resuming a killed build; return the number of passages inserted."""
         progress_path = self.folder / (f"progress-{part.source}.json" if part.source else "progress.json")
         first, rows, label = self._first_missing(part, progress_path), len(part.rows), f"index {part.source}".strip()
         if 0 < first < rows:
@@ -167,7 +134,8 @@ class Builder:
             if first < rows or progress_path.exists():
                 self.fill(self, part, first, progress_path, progress.update)
             progress.set_postfix_str("the index is built")
-            return Built(_finish(client, part), rows - first, 0)
+            _finish(self.client, part)
+            return rows - first
 
     def insert(self, part: Slice, first: int, progress_path: Path, on_rows: Callable[[int], object]) -> None:
         """Insert the passages from ``first`` on, and write the progress to ``progress_path``."""
@@ -186,14 +154,12 @@ class Builder:
 
     def records(self, part: Slice, places: NDArray[np.int64]) -> list[dict[str, Any]]:
         """Return the Milvus records of the passages at these places of a slice."""
-        rows, keys = part.rows[places], part.keys[places].tolist()
-        vectors = self.vectors.take(rows)
-        records: list[dict[str, Any]] = [
-            {"key": key, "vector": vector} for key, vector in zip(keys, vectors, strict=True)
-        ]
-        if self.params.full_text or self.params.alias:
-            for record, passage in zip(records, self.passages.take(rows.tolist()), strict=True):
-                record |= texts_of(passage, self.params)
+        rows = part.rows[places].tolist()
+        pairs = zip(rows, self.vectors.take(part.rows[places]), strict=True)
+        records: list[dict[str, Any]] = [{"key": row, "vector": vector} for row, vector in pairs]
+        if self.params.full_text:
+            for record, passage in zip(records, self.passages.take(rows), strict=True):
+                record["text"] = prepare_text(passage.content, self.params.stemmer)
         return records
 
     def _first_missing(self, part: Slice, progress: Path) -> int:
@@ -212,8 +178,6 @@ class Builder:
         schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field("key", DataType.INT64, is_primary=True)
         schema.add_field("vector", DataType.FLOAT_VECTOR, dim=self.vectors.width)
-        if self.params.alias:
-            schema.add_field("id", DataType.VARCHAR, max_length=MAX_TEXT_BYTES)
         if self.params.full_text:
             analyzer = PLAIN if self.params.stemmer else ANALYZER
             schema.add_field(
@@ -237,8 +201,8 @@ Fill = Callable[[Builder, Slice, int, Path, Callable[[int], object]], None]
 killed build can resume, and reports the number of passages inserted."""
 
 
-def _finish(client: Connection, part: Slice) -> int:
-    """Flush, index, load and count, in the order that is safe in Milvus Lite; return the count."""
+def _finish(client: Connection, part: Slice) -> None:
+    """Flush, index, load and count, in the order that is safe in Milvus Lite."""
     name, content, rows = part.collection, part.content, len(part.rows)
     client.flush(name, timeout=WRITE_SECONDS)
     if not client.list_indexes(name):
@@ -253,7 +217,6 @@ def _finish(client: Connection, part: Slice) -> int:
     if indexed != rows:
         client.drop_collection(name)
         raise IndexMismatch(f"{name} held {indexed} of {rows} passages and was dropped; run `{REBUILD}`")
-    return indexed
 
 
 def _drop_half_written_indexes(folder: Path) -> None:

@@ -1,7 +1,7 @@
-"""A collection of passages in Milvus: its content, its keys, and its size.
+"""A collection of passages in Milvus: its content and its size.
 
 Its property ``harr`` describes its content, so that the live collection can be compared with the manifest on every
-open (Lite keeps no description). During an update it names no identity, and nobody opens it.
+open (Lite keeps no description).
 """
 
 import json
@@ -20,45 +20,6 @@ from harr.params.index import IndexParams
 from harr.services.milvus_client import Connection, connect, explain_errors
 
 WRITE_SECONDS = 1800.0
-KEYS_PER_CALL = 10_000
-"""Number of keys per request."""
-
-
-class Keys:
-    """The keys of the passages in an index, and the row of each: Milvus returns keys, the corpus reads rows.
-
-    Rows move when a passage is added before them, keys (:meth:`harr.corpus.passages.Passages.keys`) do not.
-    """
-
-    def __init__(self, table_2R: NDArray[np.int64]) -> None:
-        """Take ascending keys and, under each, its row."""
-        self.keys, self.rows = table_2R
-
-    @classmethod
-    def of(cls, keys: NDArray[np.int64], rows: NDArray[np.int64]) -> "Keys":
-        """Take keys and rows in any order."""
-        order = np.argsort(keys)
-        return cls(np.stack([keys[order], rows[order]]))
-
-    @classmethod
-    def open(cls, path: Path) -> "Keys":
-        """Map a file of :meth:`save`; the hashes of its folder were checked."""
-        return cls(np.load(path, mmap_mode="r", allow_pickle=False))
-
-    def save(self, path: Path) -> None:
-        """Write keys and rows to a file."""
-        np.save(path, np.stack([self.keys, self.rows]), allow_pickle=False)
-
-    def rows_of(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the row of each key, -1 for a key of another corpus.
-
-        >>> Keys.of(np.array([7, 3]), np.array([0, 1])).rows_of(np.array([3, 5, 7, 9])).tolist()
-        [1, -1, 0, -1]
-        """
-        if not len(self.keys):
-            return np.full(len(keys), -1, dtype=np.int64)
-        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[places] == keys, self.rows[places], -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,30 +29,18 @@ class Slice:
     Attributes:
         source: its name, empty for the whole corpus.
         collection: the name in Milvus.
-        rows: of the passages, ascending, (R,). keys: of the passages, (R,).
+        rows: of the passages, ascending, (R,).
         content: value of the collection's property.
-        file: name of the file with the keys.
     """
 
     source: str
     collection: str
     rows: NDArray[np.int64]
-    keys: NDArray[np.int64]
     content: Mapping[str, Any]
-    file: str
 
     def describe(self) -> dict[str, Any]:
         """Return its entry in the manifest."""
-        return {"collection": self.collection, "rows": len(self.rows), "keys": self.file}
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """The number of passages in a collection, and of those just inserted and deleted."""
-
-    rows: int
-    inserted: int
-    deleted: int
+        return {"collection": self.collection, "rows": len(self.rows)}
 
 
 def content_of(client: Connection, name: str) -> dict[str, Any]:
@@ -111,17 +60,6 @@ def count(client: Connection, name: str, rows: int) -> int:
         return 0
     client.load_collection(name, timeout=kinds.build_seconds(rows))
     return int(client.query(name, output_fields=["count(*)"], consistency_level="Strong")[0]["count(*)"])
-
-
-def read_keys(client: Connection, name: str, rows: int) -> NDArray[np.int64]:
-    """Return the keys of all passages in a collection."""
-    client.load_collection(name, timeout=kinds.build_seconds(rows))
-    batches = client.query_iterator(name, batch_size=KEYS_PER_CALL, output_fields=["key"], consistency_level="Strong")
-    keys: list[int] = []
-    while batch := batches.next():
-        keys += [int(row["key"]) for row in batch]
-    batches.close()
-    return np.array(keys, dtype=np.int64)
 
 
 @contextmanager

@@ -6,8 +6,6 @@ from typing import Any
 
 from harr.characters import spell_words
 from harr.io.extras import optional
-from harr.params.index import IndexParams
-from harr.types import Passage
 
 BM25 = {"bm25_k1": 0.9, "bm25_b": 0.4}
 """The parameters of Anserini, whose BM25 is the field's usual baseline; Lite's and the server's defaults differ."""
@@ -32,16 +30,6 @@ LUCENE = frozenset(
 """The stop words of Lucene's English analyzer."""
 MAX_TEXT_BYTES = 65_535
 """Maximum length of a text in a field of Milvus."""
-
-
-def texts_of(passage: Passage, params: IndexParams) -> dict[str, str]:
-    """Return the text fields of a passage: its id if there is an alias, and the text for BM25.
-
-    >>> texts_of(Passage("a", "Rain."), IndexParams())
-    {'text': 'Rain.'}
-    """
-    fields = {"id": passage.id} if params.alias else {}
-    return fields | ({"text": prepare_text(passage.content, params.stemmer)} if params.full_text else {})
 
 
 def prepare_text(content: str, stemmer: str = "") -> str:

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from harr.errors import DamagedFile, IndexMismatch
 from harr.index import kinds
-from harr.index.collection import Keys, content_of, count, where_of
+from harr.index.collection import content_of, count, where_of
 from harr.index.full_text import prepare_text
 from harr.io.files import read_manifest
 from harr.params.index import IndexParams
 from harr.services.milvus_client import REBUILD, Connection, connect, explain_errors
 
-KEYS = "keys.npy"
-"""The file with the keys of an index."""
-MANIFEST = {"collection": str, "rows": int, "width": int, "full_text": bool, "keys": str}
+ROWS = "rows.npy"
+"""The file with the rows of the passages in an index, ascending."""
+MANIFEST = {"collection": str, "rows": int, "width": int, "full_text": bool}
 SEARCH_SECONDS = 60.0
 QUERIES_PER_CALL = 1024
 TIES = 8
@@ -36,10 +36,10 @@ REMEMBERED = 10_000
 class PassageIndex:
     """An open index; close it (or use ``with``), since Milvus Lite runs a server for it."""
 
-    def __init__(self, client: Connection, where: str, manifest: dict[str, Any], keys: Keys) -> None:
-        """Take a checked collection, and its keys; use :meth:`open`."""
+    def __init__(self, client: Connection, where: str, manifest: dict[str, Any], rows: NDArray[np.int64]) -> None:
+        """Take a checked collection, and the rows of the whole corpus in it; use :meth:`open`."""
         self.connection = self._client = client
-        self._keys = keys
+        self._all_rows = rows
         self._where = where
         self._manifest = manifest
         self._collection: str = manifest["collection"]
@@ -55,9 +55,6 @@ class PassageIndex:
     def open(cls, out: Path, params: IndexParams, *, identity: str) -> "PassageIndex":
         """Open the index that stage index published in ``out``; ``identity`` is that of the vectors.
 
-        A collection may be updated meanwhile (``index.alias``): removed passages are no longer found, and new ones
-        only after the index is reopened.
-
         Raises:
             IndexMismatch: manifest or live collection is of another encoder or corpus, or lacks rows.
             ServiceUnavailable: no answer before the deadline, or a server refuses.
@@ -69,7 +66,7 @@ class PassageIndex:
                 f"{out} was built as {manifest['identity']}, but encoder, dtype and corpus make {identity}; "
                 f"run `{REBUILD}`"
             )
-        for part in (*(() if params.uri else ("milvus.db",)), KEYS):
+        for part in (*(() if params.uri else ("milvus.db",)), ROWS):
             if not (out / part).exists():
                 raise DamagedFile(f"{out / part} is missing; run `{REBUILD}`")
         where = where_of(params, out)
@@ -82,7 +79,7 @@ class PassageIndex:
         except BaseException:
             client.close()
             raise
-        return cls(client, where, manifest, Keys.open(out / KEYS))
+        return cls(client, where, manifest, np.load(out / ROWS, mmap_mode="r", allow_pickle=False))
 
     def of_source(self, source: str) -> "PassageIndex":
         """Return the collection of one source, over the same connection, which this index closes.
@@ -97,11 +94,11 @@ class PassageIndex:
                 f"sources.{source}: {self._where} has no collection of {source}, since its corpus {sources}; correct "
                 "sources in params.yaml, or set collection: corpus, or download a corpus that has it"
             )
-        return PassageIndex(self._client, self._where, self._manifest | parts[source], self._keys)
+        return PassageIndex(self._client, self._where, self._manifest | parts[source], self._all_rows)
 
     def list_rows(self) -> NDArray[np.int64]:
         """Return the rows of all indexed passages, ascending; for one source, too, those of the whole corpus."""
-        return np.sort(self._keys.rows)
+        return self._all_rows
 
     def search(self, vectors_QD: NDArray[np.float32], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return rows and inner products of the ``n`` nearest passages, shape (Q, n) each, in one call.
@@ -163,9 +160,8 @@ class PassageIndex:
         return rows_QN, scores_QN
 
     def _rows(self, hits: Any) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the rows of hits and their scores, without passages of another corpus."""
-        rows = self._keys.rows_of(np.asarray(hits.ids, dtype=np.int64))
-        return rows[rows >= 0], np.asarray(hits.distances, dtype=np.float32)[rows >= 0]
+        """Return the rows of hits and their scores."""
+        return np.asarray(hits.ids, dtype=np.int64), np.asarray(hits.distances, dtype=np.float32)
 
     def close(self) -> None:
         """Disconnect, and end the server of Milvus Lite."""
@@ -187,13 +183,7 @@ def _check(client: Connection, manifest: dict[str, Any], where: str) -> None:
     name = manifest["collection"]
     if not client.has_collection(name):
         raise IndexMismatch(f"{where} has no collection {name}, which the manifest names; run `{REBUILD}`")
-    content = content_of(client, name)
-    built = content.get("identity")
-    if "becomes" in content:
-        raise IndexMismatch(
-            f"collection {name} at {where} is being brought to {content['becomes']}, or that was stopped; wait for it, "
-            f"or run `{REBUILD}`"
-        )
+    built = content_of(client, name).get("identity")
     if built != manifest["identity"]:
         raise IndexMismatch(
             f"collection {name} at {where} was built as {built}, but its manifest says {manifest['identity']}; "

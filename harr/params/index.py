@@ -23,9 +23,6 @@ class IndexParams(Section):
     stemmer: Literal["", "english"] = ""
     """Stemmer of the words that BM25 reads: ``english`` is that of Lucene and Anserini (`pip install 'harr[stemmer]'`); if
     empty, words stay as they are."""
-    alias: Annotated[str, Field(pattern=r"^([A-Za-z_]\w{0,99})?$")] = ""
-    """Alias of the collection on a Milvus server, which applications may search by; it always names the corpus of
-    today, whose collection is changed where it lies; if empty, each corpus is a collection of its own."""
     kind: KindName = "flat"
     """Kind of index of the vectors, as Milvus offers it: ``flat`` compares all and is exact; the others compare a part
     (docs/scale.md)."""
@@ -51,8 +48,6 @@ class IndexParams(Section):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "IndexParams":
-        if self.alias and not self.uri:
-            raise ValueError("alias is for a Milvus server; set index.uri, or leave alias out")
         if self.settings and not self.function:
             raise ValueError("settings are those of a function; set index.function, or leave settings out")
         return self

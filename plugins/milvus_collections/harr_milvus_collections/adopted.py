@@ -17,7 +17,6 @@ from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch, ParamsError
 from harr.index import kinds
-from harr.index.collection import Keys
 from harr.index.corpus import Corpus, OtherIndex
 from harr.index.passage_index import PassageIndex
 from harr.io.files import publish, read_manifest, write_json
@@ -180,7 +179,7 @@ class AdoptedIndex(PassageIndex):
     ) -> None:
         """Take a checked collection, its ``rows``, what gives rows to hits, and the fields that it reads; use
         :func:`open_adopted`."""
-        super().__init__(client, client.where, manifest, Keys.of(rows, rows))
+        super().__init__(client, client.where, manifest, rows)
         self._section, self._rows_of, self._make_room = section, rows_of, make_room
         self._fields = {"vector": section.vector_field}
         self._search_options = {"filter": section.filter, "output_fields": list(fields) or [section.id_field]}

@@ -24,7 +24,7 @@ from harr.errors import ParamsError, ServiceUnavailable, one_line
 from harr.index.build import Builder, build_index
 from harr.index.collection import Slice
 from harr.index.corpus import OtherIndex
-from harr.index.full_text import texts_of
+from harr.index.full_text import prepare_text
 from harr.io.files import read_state, write_json
 from harr.io.progress import stoppable
 from harr.params.index import IndexParams
@@ -144,17 +144,18 @@ def write_parquet(
 ) -> None:
     """Write keys, vectors and texts of these places of a part; ``params.batch_size`` are in memory at once."""
     fields = [pa.field("key", pa.int64(), nullable=False), pa.field("vector", pa.list_(pa.float32()), nullable=False)]
-    texts = [name for name, wanted in (("id", params.alias), ("text", params.full_text)) if wanted]
-    schema = pa.schema([*fields, *(pa.field(name, pa.string(), nullable=False) for name in texts)])
+    if params.full_text:
+        fields.append(pa.field("text", pa.string(), nullable=False))
+    schema = pa.schema(fields)
     with pq.ParquetWriter(sink, schema, compression="zstd", use_dictionary=False) as writer:
         for start in range(0, len(places), params.batch_size):
             chunk = places[start : start + params.batch_size]
             flat = pa.array(vectors.take(part.rows[chunk]).ravel())
             offsets = np.arange(0, vectors.width * (len(chunk) + 1), vectors.width, dtype=np.int32)
-            columns = [pa.array(part.keys[chunk]), pa.ListArray.from_arrays(pa.array(offsets), flat)]
-            chosen = passages.take(part.rows[chunk].tolist()) if texts else []
-            fields_of = [texts_of(passage, params) for passage in chosen]
-            columns += [pa.array([one[name] for one in fields_of]) for name in texts]
+            columns = [pa.array(part.rows[chunk]), pa.ListArray.from_arrays(pa.array(offsets), flat)]
+            if params.full_text:
+                chosen = passages.take(part.rows[chunk].tolist())
+                columns.append(pa.array([prepare_text(passage.content, params.stemmer) for passage in chosen]))
             writer.write_batch(pa.record_batch(columns, schema=schema))
 
 

@@ -19,7 +19,7 @@ from harr.params.index import IndexParams
 from harr.types import Passage
 
 ROWS, WIDTH = 230, 8
-ALL = Slice("", "harr_test", np.arange(ROWS), 2 * np.arange(ROWS), {}, "keys.npy")
+ALL = Slice("", "harr_test", np.arange(ROWS), {})
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_killed_import_starts_no_job_twice(passages: Passages, vectors: Vector
         assert len(imported) == 3 and not Path(names[0]).exists()
     state = lambda _: ("Completed", "")  # noqa: E731
     run()
-    assert [row for rows in imported for row in rows] == ALL.keys.tolist()
+    assert [row for rows in imported for row in rows] == ALL.rows.tolist()
     assert not list((tmp_path / "bulk").iterdir())
 
 

@@ -159,7 +159,7 @@ def test_what_is_not_this_index_is_refused(built: Path, tmp_path: Path) -> None:
     with opened(built) as index, pytest.raises(IndexMismatch, match=r"width 4.*width 8"):
         index.search(unit_vectors(2, width=4), 3)
     (tmp_path / "index").mkdir()
-    for name in ("milvus.db", "keys.npy"):
+    for name in ("milvus.db", "rows.npy"):
         (tmp_path / "index" / name).symlink_to(built / "index" / name)
     manifest = read_json(built / "index/manifest.json")
     for changed, told in (
