@@ -28,7 +28,6 @@ from harr.datasets.download import check_questions, unique_passages
 from harr.datasets.local import passage_of, question_of, read_questions_where
 from harr.embed.served import ServedEncoder
 from harr.errors import HarrError
-from harr.evaluate.examples import trajectories
 from harr.io.jsonl import read_rows
 from harr.params import Params
 from harr.params.generator import ServedParams
@@ -239,8 +238,7 @@ def fuzz_replies(source: random.Random) -> None:
         assert value is None or value == value, term
     told = some_reply(source)
     verdict_of(told), grade_of(told)
-    shown = trajectories({"frozen": [episode], "trained": [episode]})
-    json.dumps([shown, [hop.query for hop in episode.outcome.hops]], ensure_ascii=False).encode()
+    json.dumps([hop.query for hop in episode.outcome.hops], ensure_ascii=False).encode()
 
 
 def fuzz_bodies(source: random.Random) -> None:

@@ -58,8 +58,7 @@ def evaluation_frame(rows: Mapping[str, list[Rows]]) -> pd.DataFrame:
 def write_evaluation(
     params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, list[Episode]], summary: dict[str, Any]
 ) -> None:
-    """Write the figures in metrics/, and with their hashes question rows, plays, trajectories, audits and what was played with."""
-    from harr.evaluate.examples import trajectories
+    """Write the figures in metrics/, and with their hashes question rows, plays, audits and what was played with."""
     from harr.evaluate.plays import plays_of
     from harr.evaluate.summary import CONTRASTS
 
@@ -72,7 +71,6 @@ def write_evaluation(
             for seed, arm_rows in enumerate(by_seed, start=params.seed):
                 lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in arm_rows]
                 write_text(folder / (f"{arm}.jsonl" if seed == params.seed else f"{arm}-{seed}.jsonl"), "".join(lines))
-        write_json(folder / "trajectories.json", trajectories(episodes, baseline=params.baseline, seed=params.seed))
         first = {arm: by_seed[0] for arm, by_seed in rows.items()}
         write_json(folder / PLAYS, plays_of(summary, first, episodes))
         write_json(folder / AUDITS, round_figures(summary.get("audits", {})))
@@ -142,7 +140,6 @@ def evaluate(params: Params, run: Run) -> None:
     run.tag(corpus=describe_corpus(summary["corpus"]))
     run.tag(alarms=", ".join(name for audit in summary["audits"].values() for name in audit["alarms"]) or "none")
     run.dataset("test questions", QUESTIONS / "test.jsonl", "evaluation")
-    run.artifact(EVALUATION / "trajectories.json")
     for line in headline_words(summary).splitlines():
         say(line)
 

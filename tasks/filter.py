@@ -8,7 +8,7 @@ from harr.params import Params
 from harr.types import Log
 from tasks.common import filter_suite, report_usage
 from tasks.expectations.process import expect
-from tasks.filter_outputs import filtered_frame, plot_filter, preferences_frame, write_preferences_page
+from tasks.filter_outputs import filtered_frame, plot_filter, preferences_frame
 from tasks.paths import FILTERED, PLACES, QUESTIONS, WORK
 from tasks.runtime.stage import main
 from tasks.tracking.run import Run
@@ -38,8 +38,6 @@ def filter(params: Params, run: Run) -> None:
     counts = expect(suite, preferences_frame() if suite == "preferences" else filtered_frame())
     run.record("filter", figures | counts)
     run.artifact(plot_filter(), "plots")
-    if suite == "preferences":
-        run.artifact(write_preferences_page())
     run.dataset("train questions", QUESTIONS / "train.jsonl", "training")
 
 

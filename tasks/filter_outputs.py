@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from harr.io.files import check_sums, read_jsonl
-from tasks.paths import FILTERED, PLOTS, PREFERENCES_PAGE
+from tasks.paths import FILTERED, PLOTS
 
 
 def statistics_rows() -> list[dict[str, object]]:
@@ -49,11 +49,3 @@ def plot_filter() -> Path:
     path = PLOTS / "filter.svg"
     filter_histogram(statistics_rows(), path)
     return path
-
-
-def write_preferences_page() -> Path:
-    """Write examples of preferences and the distribution of their levels, as reports/preferences.html."""
-    from harr.report.preferences import write_page
-
-    write_page(FILTERED, PREFERENCES_PAGE)
-    return PREFERENCES_PAGE

@@ -33,7 +33,7 @@ VALIDATION = QUESTIONS / "validation.jsonl"
 """Questions that are played while a method trains, and never learnt from."""
 STATS = METRICS / "training_stats.jsonl"
 """All that is known of every training step, a line a step."""
-REPORT, PREFERENCES_PAGE = REPORTS / "index.html", REPORTS / "preferences.html"
+REPORT = REPORTS / "index.html"
 WORK = Path("work")
 """Unfinished work: a folder per stage, outside of what DVC deletes before a run."""
 STATE = Path(".harr")

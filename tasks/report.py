@@ -8,7 +8,7 @@ from tasks.common import read_vectors_manifest
 from tasks.evaluation_outputs import AGAIN, PLAYS, summary_here
 from tasks.evaluation_record import corpus_facts, describe_corpus
 from tasks.expectations.process import data_docs, words_of
-from tasks.filter_outputs import statistics_rows, write_preferences_page
+from tasks.filter_outputs import statistics_rows
 from tasks.paths import EVALUATION, METRICS, OCCLUSION, PLOTS, REPORT, STATS
 from tasks.runtime.stage import main
 from tasks.tracking.fingerprints import revisions
@@ -25,16 +25,15 @@ def first_rows(params: Params) -> Rows:
 
 
 def draw_report(params: Params) -> dict[str, float]:
-    """Draw the arms and recall by hop, and write reports/index.html; returns how much it shows."""
+    """Draw the arms, and write reports/index.html; returns how much it shows."""
     from harr.builders.methods import method_of
     from harr.evaluate.summary import flat_rows
     from harr.report.page import write_report
-    from harr.report.plots import arms, hops
+    from harr.report.plots import arms
 
     summary, rows = summary_here(), first_rows(params)
     questions = read_state(EVALUATION / PLAYS, AGAIN)
     arms(flat_rows(summary), PLOTS / "arms.svg")
-    hops(flat_rows(summary), PLOTS / "hops.svg")
     write_report(
         REPORT,
         summary=summary,
@@ -44,7 +43,7 @@ def draw_report(params: Params) -> dict[str, float]:
         rows=rows,
         questions=questions,
         facts=run_facts(params),
-        links=_links(params),
+        links=_links(),
         arms=params.evaluate.arm_table,
         candidates=params.evaluate.candidates,
         signal=method_of(params.train).figure,
@@ -52,10 +51,9 @@ def draw_report(params: Params) -> dict[str, float]:
     return {"arms": len(rows), "questions": len(questions.get("questions", ()))}
 
 
-def _links(params: Params) -> dict[str, str]:
+def _links() -> dict[str, str]:
     """Return the names and addresses of the other pages."""
-    links = {"Preferences between queries": write_preferences_page().name} if params.train.prefers else {}
-    return links | {f"Checks of {words_of(suite)}": f"../{page}" for suite, page in data_docs().items()}
+    return {f"Checks of {words_of(suite)}": f"../{page}" for suite, page in data_docs().items()}
 
 
 def _describe_groups() -> dict[str, str]:

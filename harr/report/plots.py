@@ -1,4 +1,4 @@
-"""Four figures in one style. Each function writes an SVG and, next to it, the CSV that ``dvc plots`` shows.
+"""Three figures in one style. Each function writes an SVG and, next to it, the CSV that ``dvc plots`` shows.
 
 The SVG bytes depend on the rows only. Text stays text, and the colours have names, so that
 ``harr.report.page`` can swap them for those of its page.
@@ -98,11 +98,6 @@ def arms(rows: Rows, path: Path) -> None:
     """Plot the means of the headline metrics per arm with 95 % intervals, a row of panels per setting; ``rows`` from
     ``evaluate.flat_rows``."""
     write(draw_arms(rows), path, ["setting", "arm", "metric", "mean", "low", "high", "n"], rows)
-
-
-def hops(rows: Rows, path: Path) -> None:
-    """Plot the recall of each hop's gold passage per arm, setting by setting; ``rows`` from ``evaluate.flat_rows``."""
-    write(draw_hops(rows), path, ["setting", "arm", "hop", "mean", "low", "high", "n"], _hop_rows(rows))
 
 
 @styled
@@ -252,56 +247,10 @@ def _arm_panel(panel: Axes, metric: str, names: list[str], rows: Rows) -> None:
     panel.tick_params(axis="y", length=0)
 
 
-@styled
-def draw_hops(rows: Rows) -> Figure:
-    """Draw the figure of :func:`hops`: hop on the x axis, one marked line per arm, settings below each other."""
-    points = _hop_rows(rows)
-    settings = _settings(points)
-    names = list(dict.fromkeys(row["arm"] for row in points))
-    figure = Figure(figsize=(5.8, 3.6 * len(settings)), layout="constrained")
-    for axes, setting in zip(figure.subplots(len(settings), squeeze=False)[:, 0], settings, strict=True):
-        _hop_panel(axes, setting, names, [row for row in points if row["setting"] == setting])
-    return figure
-
-
-def _hop_panel(axes: Axes, setting: str, names: list[str], points: Rows) -> None:
-    last = max((row["hop"] for row in points), default=1)
-    sizes = {row["hop"]: row["n"] for row in points}
-    apart = min(0.05, 0.5 / max(1, len(names)))
-    for place, arm in enumerate(names):
-        part = [row for row in points if row["arm"] == arm]
-        colour, marker = arm_style(arm, names)
-        x = [row["hop"] + apart * (place - (len(names) - 1) / 2) for row in part]
-        draw_intervals(
-            axes, x, part, color=colour, marker=marker, markersize=6, linewidth=1.6, elinewidth=1.4, label=arm
-        )
-    axes.set_xlim(0.7, last + 0.3)
-    axes.set_ylim(-2, 102)
-    axes.set_xticks(range(1, last + 1), [f"hop {hop}\nn = {sizes.get(hop, 0):,}" for hop in range(1, last + 1)])
-    axes.set_ylabel("questions whose gold\npassage was found, %")
-    size = f"n = {max(sizes.values(), default=0):,} questions"
-    axes.set_title(f"Recall by hop with 95 % intervals ({', '.join(filter(None, (setting, size)))})")
-    axes.grid(False, axis="x")
-    if names:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-
-
 def draw_intervals(axes: Axes, x: Sequence[float], rows: Rows, **style: Any) -> None:
     """Draw the means of ``rows`` in percent, each with its interval."""
     mean, low, high = (np.asarray([row[key] for row in rows], dtype=float) for key in ("mean", "low", "high"))
     axes.errorbar(x, 100 * mean, yerr=100 * np.maximum([mean - low, high - mean], 0.0), **style)
-
-
-def _hop_rows(rows: Rows) -> list[dict[str, Any]]:
-    """Return the recall by hop in the whole corpus or, where only given passages were searched, among those."""
-    plain = any(row["metric"].startswith("hop_recall_") for row in rows)
-    prefix = "hop_recall_" if plain else "given_hop_recall_"
-    return [
-        {"setting": row.get("setting", ""), "arm": row["arm"], "hop": int(row["metric"].removeprefix(prefix))}
-        | {key: row[key] for key in ("mean", "low", "high", "n")}
-        for row in rows
-        if row["metric"].startswith(prefix)
-    ]
 
 
 def arm_style(arm: str, names: Sequence[str]) -> tuple[str, str]:

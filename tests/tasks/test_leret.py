@@ -14,12 +14,10 @@ from harr.builders.generators import build_reader
 from harr.builders.retrievers import search_identity
 from harr.errors import IndexMismatch
 from harr.evaluate.play import Game
-from harr.io.files import read_json, read_jsonl, write_json
+from harr.io.files import read_json, write_json
 from harr.params import Params
 from harr.params.generator import FunctionGeneratorParams
 from harr.rag.pipelines.leret import LeReT
-from tasks.common import filter_suite
-from tasks.filter_outputs import write_preferences_page
 from tasks.paths import PLACES
 from tasks.play import arm_pipelines
 from tasks.trained_runs import trained_runs
@@ -47,16 +45,6 @@ def sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def vectors_are(identity: str) -> None:
     write_json(Path("data/vectors/manifest.json"), {"identity": identity, "rows": 1, "dtype": "float32"})
-
-
-def test_the_page_shows_what_was_tried_and_says_what_a_score_is(sampled: Path) -> None:
-    page = write_preferences_page().read_text()
-    rows = read_jsonl(Path("data/filtered/preferences.jsonl"))
-    assert filter_suite(PARAMS) == "preferences"
-    assert f"{sum(len(row['pairs']) for row in rows)} pairs of queries at {len(rows)} prompts" in page
-    offline = page.replace("http-equiv", "").replace("http://www.w3", "")
-    assert "<svg" in page and "hop 2" in page and "http" not in offline
-    assert "Average precision of all passages found so far, one count" in page
 
 
 def test_answers_are_scored_where_there_is_a_reader() -> None:

@@ -42,7 +42,6 @@ def table(path: Path) -> list[dict[str, str]]:
         (plots.learning_curve, CURVE, "n = 20 steps"),
         (plots.filter_histogram, FILTER, "n = 4)"),
         (plots.arms, ARMS, "n = 40 questions"),
-        (plots.hops, ARMS, "n = 17"),
     ],
 )
 def test_an_svg_of_text_and_the_same_bytes_twice(plot: Any, rows: Any, size: str, tmp_path: Path) -> None:
