@@ -34,7 +34,6 @@ from harr.rag.scoring.ranking import recall
 from harr.types import Question
 
 FLAT = IndexParams(full_text=False)
-LINKS = 16
 BREADTHS = (1, 48, 64, 80, 112, 160, 224, 320, 448)
 TARGETS = (0.99, 0.95)
 
@@ -49,14 +48,14 @@ def indexes(params: Params, places: Places, work: Path) -> dict[str, tuple[Index
     for target in TARGETS:
         out = work / f"hnsw-{target}"
         for breadth in BREADTHS:
-            section = IndexParams(kind="hnsw", links=LINKS, breadth=breadth, min_recall=0.0, full_text=False)
+            section = IndexParams(kind="hnsw", breadth=breadth, min_recall=0.0, full_text=False)
             build_index(passages, vectors, section, out, work / "building")
             found = check_recall(
                 passages, vectors, section, out, texts, lambda t: encoder.encode(t, prompt=encoder.plain_prompt), pool
             )["recall_at_pool"]
             if found >= target:
                 break
-        print(f"hnsw, {LINKS} links, breadth {breadth}: {100 * found:.1f} % of the {pool} nearest", flush=True)
+        print(f"hnsw, breadth {breadth}: {100 * found:.1f} % of the {pool} nearest", flush=True)
         made[f"hnsw {target}"] = section, replace(places, index=out)
     return made
 

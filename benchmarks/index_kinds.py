@@ -44,10 +44,6 @@ class Rows:
         """All of them."""
         return np.arange(self._rows)
 
-    def keys(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows themselves."""
-        return rows
-
 
 def unit(vectors: NDArray[np.float64]) -> NDArray[np.float32]:
     """The same at length 1."""

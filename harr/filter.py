@@ -84,7 +84,7 @@ def try_questions(params: FilterParams, setup: Setup, batch: Sequence[Question],
     playable = [q for q in batch if q.candidate_ids or getattr(setup.retriever, "candidates", "corpus") == "corpus"]
     if params.keep == "all":
         return [{"id": q.id, "kept": True, "reason": "all are kept"} for q in playable]
-    generator = setup.sample(params.temperature) if setup.sample else setup.generator
+    generator = setup.sample(setup.temperature) if setup.sample else setup.generator
     if not setup.language_model:
         setup.policy.sampling = torch.Generator().manual_seed(seed)
     repeated = [question for question in playable for _ in range(params.group_size)]

@@ -130,7 +130,7 @@ PARAMS: dict[str, Any] = {
     "pipeline": {"name": "function", "function": "mine.agent:play", "settings": {"searches": 1}},
     "generator": {"kind": "local", "model": "letters", "max_tokens": 8},
     "reward": {"terms": {"answer_f1": 1.0, "mine.reward:grounded": 0.5}},
-    "filter": {"keep": "all", "max_tokens": 8},
+    "filter": {"keep": "all"},
     "train": {
         "method": "function",
         "function": "mine.learn:METHOD",

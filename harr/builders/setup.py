@@ -70,10 +70,12 @@ def open_setup(
             "language_model": stamps(language_model),
         }
         if kind := describe_kind(params.index):  # what is not exact finds other pools
-            facts["index_kind"] = {**kind["kind"], "breadth": params.index.breadth}
+            facts["index_kind"] = {**kind, "breadth": params.index.breadth}
         validating = _validation(params, validation)
         if validation and validating:
             facts["validation"] = sha256(validation)
+        if writes:
+            facts["samples"] = {name: getattr(params.train, name, None) for name in ("temperature", "max_tokens")}
         yield Setup(
             questions=_with_gold(read_questions(questions), corpus.passages),
             pipeline=build_pipeline(for_training(params.pipeline), params.generator, places),
@@ -86,6 +88,7 @@ def open_setup(
             language_model=str(language_model) if writes else "",
             chat_template_kwargs=settings_of(params.generator),
             sample=_samplers(params, str(language_model)) if writes else None,
+            temperature=getattr(params.train, "temperature", 1.0),
             facts=facts,
             validation=validating,
             validation_pipeline=build_pipeline(params.pipeline, params.generator, places),
@@ -113,7 +116,7 @@ def _validation(params: Params, path: Path | None) -> list[Question]:
 
 def _samplers(params: Params, model: str) -> Samplers | ServerSamplers:
     """Return the language model that training begins with, as the filter samples it: here, or on a server of it."""
-    section, longest = params.filter.preferences or PreferencesParams(), params.filter.max_tokens
+    section, longest = params.filter.preferences or PreferencesParams(), getattr(params.train, "max_tokens", 0)
     if section.server:
         name = "filter.preferences.server"
         return ServerSamplers(section.server, max_tokens=longest, seed=params.seed, name=name)

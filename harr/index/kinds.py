@@ -1,8 +1,7 @@
 """The kinds of vector index in Milvus: how each is built and searched, and its memory.
 
 Only ``flat`` is exact. The others read a part of the vectors: ``hnsw`` walks a graph of neighbours (Malkov and
-Yashunin, arXiv 1603.09320), ``ivf_sq8`` reads the nearest cells, quantized to a byte per number,
-and ``diskann`` walks a graph on the server's disk (Subramanya et al., NeurIPS 2019).
+Yashunin, arXiv 1603.09320), ``ivf_sq8`` reads the nearest cells, quantized to a byte per number.
 """
 
 from collections.abc import Mapping
@@ -15,8 +14,10 @@ from tqdm import tqdm
 from harr.io.files import read_state, write_json
 from harr.params.index import IndexParams, KindName
 
-INDEX_TYPES: dict[KindName, str] = {"flat": "FLAT", "hnsw": "HNSW", "ivf_sq8": "IVF_SQ8", "diskann": "DISKANN"}
+INDEX_TYPES: dict[KindName, str] = {"flat": "FLAT", "hnsw": "HNSW", "ivf_sq8": "IVF_SQ8"}
 """Their names in Milvus."""
+LINKS = 32
+"""Number of neighbours that a vector is linked to in ``hnsw`` (M)."""
 BUILD_EFFORT = 200
 """Number of candidates for the links of a vector, hnsw's efConstruction (hnswlib's default)."""
 ROWS_A_CELL = 39
@@ -33,26 +34,22 @@ def describe_kind(params: IndexParams) -> dict[str, Any]:
     """Return the description of a collection's kind, empty for ``flat``; another one means a new collection.
 
     >>> describe_kind(IndexParams()), describe_kind(IndexParams(kind="hnsw"))
-    ({}, {'kind': {'kind': 'hnsw', 'links': 32}})
+    ({}, {'kind': 'hnsw'})
     """
-    settings = {"hnsw": {"links": params.links}, "ivf_sq8": {"cells": params.cells}}
-    return {} if params.kind == "flat" else {"kind": {"kind": params.kind, **settings.get(params.kind, {})}}
+    return {} if params.kind == "flat" else {"kind": params.kind}
 
 
 def index_of(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return Milvus's ``index_type`` and ``params`` for a collection with these ``rows`` and ``kind``.
 
-    >>> index_of({"rows": 10_000, "kind": {"kind": "ivf_sq8", "cells": 0}})
+    >>> index_of({"rows": 10_000, "kind": "ivf_sq8"})
     {'index_type': 'IVF_SQ8', 'params': {'params': {'nlist': 256}}}
     """
-    kind = content.get("kind", {"kind": "flat"})
-    params: dict[str, int] = {}
-    if kind["kind"] == "hnsw":
-        params = {"M": kind["links"], "efConstruction": BUILD_EFFORT}
-    elif kind["kind"] == "ivf_sq8":
-        params = {"nlist": count_cells(kind["cells"], content["rows"])}
+    kind: KindName = content.get("kind", "flat")
+    cells = {"nlist": count_cells(content["rows"])}
+    params = {"hnsw": {"M": LINKS, "efConstruction": BUILD_EFFORT}, "ivf_sq8": cells}.get(kind)
     # pymilvus flattens params, and Lite reads none but a nested `params`; servers take both.
-    return {"index_type": INDEX_TYPES[kind["kind"]], "params": {"params": params} if params else {}}
+    return {"index_type": INDEX_TYPES[kind], "params": {"params": params} if params else {}}
 
 
 def build_seconds(rows: int) -> int:
@@ -63,19 +60,19 @@ def build_seconds(rows: int) -> int:
     return 1_800 + rows // 100
 
 
-def count_cells(requested: int, rows: int) -> int:
-    """Return the number of cells: as requested, or (0) four times the root of the rows, each of at least 39 rows.
+def count_cells(rows: int) -> int:
+    """Return the number of cells: four times the root of the rows, each of at least 39 rows.
 
-    >>> count_cells(0, 1_000_000), count_cells(0, 10_000)
+    >>> count_cells(1_000_000), count_cells(10_000)
     (4000, 256)
     """
-    return max(1, min(requested or min(4 * isqrt(rows), rows // ROWS_A_CELL), rows, MOST_CELLS))
+    return max(1, min(4 * isqrt(rows), rows // ROWS_A_CELL, MOST_CELLS))
 
 
 def note_search(folder: Path, params: IndexParams) -> None:
     """Write the search parameters of an index to its folder; ``flat`` has none."""
     if params.kind != "flat":
-        write_json(folder / SEARCH, {"kind": params.kind, "breadth": params.breadth, "cells": params.cells})
+        write_json(folder / SEARCH, {"kind": params.kind, "breadth": params.breadth})
 
 
 def read_search(folder: Path, rebuild: str) -> dict[str, Any]:
@@ -86,21 +83,23 @@ def read_search(folder: Path, rebuild: str) -> dict[str, Any]:
     """
     if not (folder / SEARCH).exists():
         return {}
-    return read_state(folder / SEARCH, f"run `{rebuild}`", kind=str, breadth=int, cells=int)
+    return read_state(folder / SEARCH, f"run `{rebuild}`", kind=str, breadth=int)
 
 
 def search_params(search: Mapping[str, Any], rows: int, limit: int) -> dict[str, int]:
     """Return the parameters of a search for the ``limit`` nearest of ``rows``; a walk has at least as many candidates.
 
+    ``search`` may be of a collection that harr did not build, with ``cells`` of its own, or of kind ``diskann``.
+
     >>> search_params({"kind": "hnsw", "breadth": 0}, 10_000, 38), search_params({}, 10_000, 38)
     ({'ef': 128}, {})
-    >>> search_params({"kind": "ivf_sq8", "breadth": 0, "cells": 0}, 10_000, 38)
+    >>> search_params({"kind": "ivf_sq8", "breadth": 0}, 10_000, 38)
     {'nprobe': 64}
     """
     if not search or search["kind"] == "flat":
         return {}
     if search["kind"] == "ivf_sq8":
-        total = count_cells(search["cells"], rows)
+        total = search.get("cells") or count_cells(rows)
         return {"nprobe": min(search["breadth"] or max(1, total // 4), total)}
     return {"ef" if search["kind"] == "hnsw" else "search_list": max(search["breadth"] or BREADTH, limit)}
 
@@ -108,15 +107,13 @@ def search_params(search: Mapping[str, Any], rows: int, limit: int) -> dict[str,
 def memory_bytes(params: IndexParams, rows: int, width: int) -> float:
     """Return about how much memory a server needs to search vectors; Milvus Lite needs the float32 vectors as well.
 
-    ``hnsw`` has 2 M links in its lowest layer, of four bytes each. ``diskann`` keeps its codes and a cache, an eighth
-    and a tenth of the vectors (the server's defaults), and the rest on the server's disk.
+    ``hnsw`` has 2 M links in its lowest layer, of four bytes each.
 
     >>> [round(memory_bytes(IndexParams(kind=kind), 1_000_000, 128) / 1e6) for kind in INDEX_TYPES]
-    [512, 768, 128, 115]
+    [512, 768, 128]
     """
     flat = 4.0 * rows * width
-    graph = 8.0 * rows * params.links
-    return {"flat": flat, "hnsw": flat + graph, "ivf_sq8": flat / 4, "diskann": flat * 0.225}[params.kind]
+    return {"flat": flat, "hnsw": flat + 8.0 * rows * LINKS, "ivf_sq8": flat / 4}[params.kind]
 
 
 def report_memory(params: IndexParams, rows: int, width: int, where: str) -> float:

@@ -1,28 +1,13 @@
 """The base of every section of params.yaml, and the types of its fields."""
 
-import functools
 import re
-from math import isfinite
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
 from harr.errors import bare
-
-LARGEST = 2**31 - 1
-"""The largest number that params.yaml may hold."""
-
 
 SECRET = "secret"
 """The type of a fault whose value is not shown."""
@@ -46,7 +31,7 @@ Positive = Annotated[int, Field(ge=1)]
 Item = TypeVar("Item")
 
 
-Seed = Annotated[int, Field(ge=0)]
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 def _no_user(value: str) -> str:
@@ -189,49 +174,9 @@ Dotted = Annotated[str, AfterValidator(_dotted)]
 
 
 class Section(BaseModel):
-    """A closed, immutable group of parameters, whose numbers are finite, at most ``LARGEST``, and no truth values.
+    """A closed, immutable group of parameters, whose numbers are finite.
 
     The docstring of an attribute is its description in the schema, which editors and forms show.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _numbers_are_finite(cls, values: Any) -> Any:
-        for name, value in values.items() if isinstance(values, dict) else ():
-            wrong = [v for v in _items(value) if isinstance(v, bool) or (isinstance(v, float) and not isfinite(v))]
-            if wrong and name in cls.model_fields and _holds_numbers(cls, name):
-                raise ValueError(f"{name} should be a finite number (found {wrong[0]})")
-        return values
-
-    @field_validator("*")
-    @classmethod
-    def _not_too_large(cls, value: Any, info: ValidationInfo) -> Any:
-        large = any(isinstance(item, int | float) and abs(item) > LARGEST for item in _items(value))
-        if large and _holds_numbers(cls, info.field_name or ""):
-            raise ValueError(f"should be at most {LARGEST}")
-        return value
-
-
-def _items(value: Any) -> list[Any]:
-    """Return a value, or those of a list or mapping; what is further within belongs to other sections.
-
-    >>> _items(3), _items([1, 2]), _items({"recall": True})
-    ([3], [1, 2], [True])
-    """
-    values = value.values() if isinstance(value, dict) else value
-    return list(values) if isinstance(value, dict | list | tuple) else [value]
-
-
-@functools.cache
-def _holds_numbers(section: type[BaseModel], field: str) -> bool:
-    """Tell whether a field holds numbers, one or several, and no truth values; a field of any values does not."""
-    kinds = list(_kinds(section.model_fields[field].annotation))
-    return any(kind is int or kind is float for kind in kinds) and not any(
-        kind is bool or kind is Any for kind in kinds
-    )
-
-
-def _kinds(annotation: Any) -> list[Any]:
-    return [annotation, *(kind for part in get_args(annotation) for kind in _kinds(part))]

@@ -46,7 +46,7 @@ class PreferencesParams(Section):
 
 
 class FilterParams(Section):
-    """Which training questions are worth learning from."""
+    """Which training questions are worth learning from; what learns is sampled as in training."""
 
     group_size: int = Field(8, ge=2)
     """Number of rollouts of every question."""
@@ -57,9 +57,5 @@ class FilterParams(Section):
     keep: Literal["disagreeing", "all"] = "disagreeing"
     """Questions to keep: those whose rollouts differ in reward, or all, unplayed; values (pqn) learn from questions
     that are always or never solved, too."""
-    temperature: float = Field(1.0, gt=0)
-    """Sampling temperature of the language model, where that is what learns; the same as in train."""
-    max_tokens: Positive = 64
-    """Maximum length, in tokens, of the completions of a language model that learns; the same as in train."""
     preferences: PreferencesParams | None = None
     """Trial of queries in place of whole rollouts, for train.method leret; with null it is as published."""

@@ -6,9 +6,7 @@ from pydantic import Field, model_validator
 
 from harr.params.fields import Dotted, Fraction, MaybeAddress, Plain, Positive, Section, Variable
 
-KindName = Literal["flat", "hnsw", "ivf_sq8", "diskann"]
-READ_BY = {"links": ("hnsw",), "cells": ("ivf_sq8",), "breadth": ("hnsw", "ivf_sq8", "diskann")}
-"""Parameters that not every kind of index has."""
+KindName = Literal["flat", "hnsw", "ivf_sq8"]
 
 
 class IndexParams(Section):
@@ -26,13 +24,9 @@ class IndexParams(Section):
     kind: KindName = "flat"
     """Kind of index of the vectors, as Milvus offers it: ``flat`` compares all and is exact; the others compare a part
     (docs/scale.md)."""
-    links: Annotated[int, Field(ge=4, le=64)] = 32
-    """Number of neighbours that a vector is linked to in ``hnsw`` (M); more find more, and take eight bytes each."""
-    cells: Annotated[int, Field(ge=0, le=65_536)] = 0
-    """Number of cells of ``ivf_sq8`` (nlist); if 0, four times the root of the number of passages."""
     breadth: Annotated[int, Field(ge=0, le=32_768)] = 0
-    """Number of candidates that a search keeps on its walk (``hnsw``: ef, ``diskann``: search_list), or of cells that
-    it reads (``ivf_sq8``: nprobe); more find more, and take longer; if 0, 128, or a quarter of the cells."""
+    """Number of candidates that a search keeps on its walk (``hnsw``: ef), or of cells that it reads (``ivf_sq8``:
+    nprobe); more find more, and take longer; if 0, 128, or a quarter of the cells."""
     min_recall: Fraction = 0.95
     """Share of the exact ``retriever.pool`` nearest passages that a kind other than flat must find for training
     questions; stage index stops below it."""
@@ -50,15 +44,6 @@ class IndexParams(Section):
     def _parts_fit(self) -> "IndexParams":
         if self.settings and not self.function:
             raise ValueError("settings are those of a function; set index.function, or leave settings out")
-        return self
-
-    @model_validator(mode="after")
-    def _a_parameter_is_of_the_kind(self) -> "IndexParams":
-        for name in READ_BY:
-            chosen = getattr(self, name) != type(self).model_fields[name].default  # one written out whole names all
-            if chosen and self.kind not in READ_BY[name]:
-                raise ValueError(
-                    f"{name} = {getattr(self, name)} is not read by kind {self.kind}; leave it out, or set kind: "
-                    + " or ".join(READ_BY[name])
-                )
+        if self.breadth and self.kind == "flat":
+            raise ValueError("breadth is not read by kind flat; leave it out, or set another kind")
         return self

@@ -258,30 +258,13 @@ def a_state_is_there_to_hide(params: "Params") -> None:
         raise ValueError("evaluate.occlusion plays the arm trained again; add trained to evaluate.arms")
 
 
-def filter_samples_what_learns(params: "Params") -> None:
-    """Stage filter plays as training does."""
+def filter_plays_as_training_does(params: "Params") -> None:
+    """Queries are tried where they are learnt, and else whole rollouts are."""
     train, section = params.train, params.filter
-    if train.prefers:
-        if unread := {"temperature", "keep", "group_size"} & section.model_fields_set:
-            raise ValueError(f"train.method {train.method} does not read filter.{min(unread)}; see filter.preferences")
-        if section.max_tokens != (longest := getattr(train, "max_tokens", None)):
-            raise ValueError(
-                f"the filter tries queries of as many tokens as evaluation: filter.max_tokens "
-                f"{section.max_tokens}, train.max_tokens {longest}; set both alike"
-            )
-        return
-    if section.preferences:
+    if train.prefers and (unread := {"keep", "group_size"} & section.model_fields_set):
+        raise ValueError(f"train.method {train.method} does not read filter.{min(unread)}; see filter.preferences")
+    if section.preferences and not train.prefers:
         raise ValueError(f"filter.preferences is for train.method {methods(prefers=True)}; leave it out")
-    sampled = {name: getattr(section, name) for name in ("temperature", "max_tokens")}
-    if train.learns != LANGUAGE_MODEL:
-        if names := sampled.keys() & section.model_fields_set:
-            raise ValueError(
-                f"filter.{min(names)} is for train.method {methods(learns=LANGUAGE_MODEL, prefers=False)}; leave it out"
-            )
-        return
-    learning = {name: getattr(train, name) for name in sampled}
-    if section.keep == "disagreeing" and sampled != learning:
-        raise ValueError(f"the filter samples as training does: filter has {sampled}, train {learning}; set both alike")
 
 
 def groups_can_be_mixed(params: "Params") -> None:
@@ -327,7 +310,7 @@ RULES: tuple[Callable[["Params"], None], ...] = (
     queries_are_there_to_rewrite,
     thoughts_are_there_to_read,
     a_state_is_there_to_hide,
-    filter_samples_what_learns,
+    filter_plays_as_training_does,
     groups_can_be_mixed,
     a_chat_template_can_be_read,
 )

@@ -39,6 +39,8 @@ class Setup:
     """Variables of that model's chat template."""
     sample: "Samplers | ServerSamplers | None" = None
     """Samplers of that language model, by temperature."""
+    temperature: float = 1.0
+    """The temperature at which it is sampled in training."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """The facts that ``identity`` is a hash of."""
     validation: Sequence[Question] = ()

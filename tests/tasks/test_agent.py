@@ -41,7 +41,7 @@ SECTIONS: dict[str, Any] = {
         "settings": {"steps": 2, "vocabulary": 600, "width": 32, "layers": 2},
         "max_tokens": 8,
     },
-    "filter": {"target": 8, "batch_size": 8, "group_size": 4, "max_tokens": 8},
+    "filter": {"target": 8, "batch_size": 8, "group_size": 4},
     "train": {
         "method": "agent",
         "steps": 1,

@@ -26,7 +26,6 @@ SECTIONS: dict[str, Any] = {
     "filter": {
         "target": 8,
         "batch_size": 4,
-        "max_tokens": 6,
         "preferences": {
             "pool": 30,
             "validation": 4,

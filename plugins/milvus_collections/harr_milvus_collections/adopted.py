@@ -235,7 +235,8 @@ def _described(client: Connection, section: AdoptParams, width: int) -> dict[str
         )
     # A server spreads the parameters of an index out, Milvus Lite keeps them together.
     cells = index.get("nlist") or (index.get("params") or {}).get("nlist") or 0
-    known = {name: kind for kind, name in kinds.INDEX_TYPES.items()} | {"IVF_FLAT": "ivf_sq8"}
+    known: dict[str, str] = {name: kind for kind, name in kinds.INDEX_TYPES.items()}
+    known |= {"IVF_FLAT": "ivf_sq8", "DISKANN": "diskann"}
     number = "INT" in getattr(fields.get(section.id_field, {}).get("type"), "name", "")
     kind = known.get(index["index_type"], "flat")
     return {"kind": kind, "metric": metric, "cells": int(cells), "number": number, "width": int(there)}

@@ -9,7 +9,7 @@ from harr.params.faults import SomeSection, read_section
 from harr.params.fields import Section, Uri
 from harr.params.index import IndexParams
 
-OWN = ("breadth", "cells", "kind", "links")
+OWN = ("breadth", "kind")
 """Parameters of a collection that harr builds."""
 
 

@@ -73,8 +73,6 @@ def changed(key: str, value: Any) -> dict[str, Any]:
         # what would end in a traceback hours later
         ("hub.train_level", ["odd"], "download.train_level.0: should be 'easy', 'medium' or 'hard'"),
         ("people.seed", -5, "download.seed: should be greater than or equal to 0 (found -5)"),
-        ("seed", 10**21, "seed: should be at most 2147483647"),
-        ("train.steps", 10**400, "train.steps: should be at most 2147483647"),
         ("tracking.registered_model", "a/b:c", NAMED),
         ("tracking.registered_model", "", NAMED),
         ("tracking.registered_model", "..", NAMED),
@@ -87,20 +85,17 @@ def changed(key: str, value: Any) -> dict[str, Any]:
         ("local.model", f"models/{LONG}", f"generator.model: {PLACE}"),
         ("hub.root", LONG, f"download.root: {PLACE}"),
         ("jsonl.train", [f"x/{LONG}"], f"download.train.0: {PLACE}"),
-        ("train.steps", True, "train: steps should be a finite number (found True)"),
         (
             "train.optimizer",
             {"learning_rate": float("inf")},
-            "train.optimizer: learning_rate should be a finite number (found inf)",
+            "train.optimizer.learning_rate: should be a finite number (found inf)",
         ),
         (
             "train.optimizer",
             {"weight_decay": "nan"},
             "train.optimizer.weight_decay: should be a finite number (found 'nan')",
         ),
-        ("reward.terms", {"recall": True}, "reward: terms should be a finite number"),
         ("evaluate.arms", [], "evaluate.arms: should have at least one item"),
-        ("evaluate.pass_at", [1, True], "evaluate: pass_at should be a finite number"),
         # addresses
         ("index.uri", "http://127.0.0.1:99999", f"index.uri: {ADDRESS}"),
         ("index.uri", "http://[::1", f"index.uri: {ADDRESS}"),

@@ -13,7 +13,6 @@ from harr.builders.places import Places
 from harr.errors import ParamsError
 from harr.params.evaluate import EvaluateParams
 from harr.params.fields import Section
-from harr.params.filter import FilterParams
 from harr.params.generator import ServedParams
 from harr.params.loop import LoopParams
 from harr.params.pipeline import RSearchParams
@@ -95,7 +94,6 @@ pipeline: {name: pick}, generator: {kind: none}, train: {method: boosted}, evalu
     -> train.method boosted learns by the features of retriever\.link_features, which is not set; set that, or leave it
 retriever: {pick_tokens: 64} -> pick_tokens is for state: sep \(found json\); leave it out
 retriever: {pick_tokens: 256, state: sep} -> a pick of pick_tokens 256 fills a state of max_tokens 256
-filter: {temperature: 0.7} -> filter.temperature is for train.method agent; leave it out
 reward: {mix: std}, train: {method: grpo, credit: step}
     -> reward.mix std mixes rewards of whole episodes; set train.credit: episode
 retriever: {search: sparse, candidates: question} -> retriever.search sparse is for candidates: corpus
@@ -133,8 +131,6 @@ pipeline: {name: multistep}, generator: {kind: local, model: m}
     -> agent plays search_r1, r_search or react, not multistep
 pipeline: {name: react}, generator: {kind: local, model: m}
     -> train.method agent trains on one growing text; set pipeline.shows: passages
-filter: {max_tokens: 32}
-    -> the filter samples as training does: filter has .*32}, train {'temperature': 1.0, 'max_tokens': 64}
 train: {method: agent, lora: null, server: {urls: ["http://127.0.0.1:8000"]}} -> train.server is sent a LoRA; set
 train: {method: agent, server: {urls: ["http://127.0.0.1:8000/v1"]}}
     -> train.server is the root of a vLLM server; leave /v1 out
@@ -175,9 +171,7 @@ generator: {kind: server, model: m, server: {urls: ["http://127.0.0.1:8000/v1"]}
     -> leret trains the language model; generator.kind is server
 evaluate: {arms: [warmstart, trained]} -> arms warmstart .* choose from base, few_shot, few_shot_all, sft
 evaluate: {arms: [base, sft]} -> the training of the arm trained makes the arm sft; add trained
-filter: {temperature: 0.5} -> leret does not read filter.temperature; see filter.preferences
 filter: {keep: all} -> leret does not read filter.keep
-filter: {max_tokens: 8} -> filter.max_tokens 8, train.max_tokens 64; set both alike
 filter: {preferences: {prompts: 3, candidates: 2}}
     -> 3 prompts cannot be chosen from 2 candidates; lower prompts or raise candidates
 filter: {preferences: {held_out: 1.0}} -> filter.preferences.held_out: should be less than 1
@@ -201,7 +195,6 @@ reward: {terms: {anser_f1: 1}} -> reward: unknown term anser_f1 in terms; known:
 reward: {terms: {nDCG@20: 1}} -> reward.terms: nDCG@20 is not measured; known: R@2, R@5, R@10, Success@5, nDCG@10
 reward: {terms: {RR: 1, reciprocal_rank: 1}} -> reward.terms: a measure is there twice among RR, recip
 reward: {terms: {recall: 0, mrr: [{weight: 0, end: 3}]}} -> not all 0 \(found \[0.0, 0.0\]\)
-reward: {terms: {recall: .inf}} -> reward: terms should be a finite number
 reward: {terms: {judge: 1}} -> the term judge needs a model; give reward.judge
 reward: {terms: {recall: 1}, judge: {kind: server, model: m, server: {urls: ["http://h/v1"]}}}
     -> judge is asked by the terms judge and semantic only
@@ -291,7 +284,6 @@ class SixthParams(LoopParams):
             EvaluateParams(arms=("frozen",)),
             "frozen does not go with train.method sixth .* from base, trained",
         ),
-        ("filter", FilterParams(max_tokens=8), "the filter samples as training does"),
         ("reward", RewardParams(mix="sum"), "reward.mix sum compares .* which sixth does not"),
     ],
 )
