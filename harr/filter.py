@@ -18,7 +18,7 @@ import torch
 from harr.compute import distributed
 from harr.corpus.passages import write_questions
 from harr.errors import CorpusError
-from harr.io.files import draft, fingerprint, note_published, write_text
+from harr.io.files import draft, note_published, read_jsonl, write_text
 from harr.io.progress import bar, stoppable
 from harr.io.resume import open_work
 from harr.params.filter import FilterParams
@@ -50,11 +50,12 @@ def filter_questions(
     with bar(total=min(params.target, len(questions)), desc="filter: kept", unit="question", visible=main) as progress:
         for number, first in stoppable(enumerate(range(0, len(questions), params.batch_size))):
             shard = run / f"batch-{number:05d}.jsonl"
-            batch_rows = read_batch(shard)
-            if batch_rows is None:
+            if shard.exists():
+                batch_rows = read_jsonl(shard)
+            else:
                 batch = questions[first : first + params.batch_size]
                 batch_rows = try_questions(params, setup, batch, seed * 1_000_003 + number)
-                distributed.main_process_only(partial(write_batch, shard, batch_rows))
+                distributed.main_process_only(partial(write_text, shard, _lines(batch_rows)))
             rows += batch_rows
             count = sum(row["kept"] for row in rows)
             progress.update(min(count, params.target) - progress.n)
@@ -62,21 +63,6 @@ def filter_questions(
             if count >= params.target:
                 break
     return distributed.main_process_only(lambda: _write(params, questions, rows, run, out))
-
-
-def write_batch(shard: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Write the rows of a finished batch, after a line with their hash."""
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    write_text(shard, f"{fingerprint(lines)}\n{lines}")
-
-
-def read_batch(shard: Path) -> list[dict[str, Any]] | None:
-    """Return the rows of :func:`write_batch`; None if the file is missing or damaged."""
-    try:
-        digest, _, lines = shard.read_bytes().decode().partition("\n")
-    except (OSError, ValueError):
-        return None
-    return [json.loads(line) for line in lines.split("\n")[:-1]] if fingerprint(lines) == digest else None
 
 
 def try_questions(params: FilterParams, setup: Setup, batch: Sequence[Question], seed: int) -> list[dict[str, Any]]:
@@ -91,6 +77,10 @@ def try_questions(params: FilterParams, setup: Setup, batch: Sequence[Question],
     episodes = iter(play(repeated, setup.pipeline, setup.retriever, generator))
     groups = {q.id: [next(episodes) for _ in range(params.group_size)] for q in playable}
     return [_judge(question, groups.get(question.id, []), setup) for question in batch]
+
+
+def _lines(rows: Sequence[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def _judge(question: Question, episodes: Sequence[Episode], setup: Setup) -> dict[str, Any]:
@@ -126,7 +116,7 @@ def _write(
     by_id = {question.id: question for question in questions}
     with draft(run / "filtered", out) as folder:
         write_questions((by_id[pid] for pid in kept_ids), folder / "questions.jsonl")
-        write_text(folder / "statistics.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        write_text(folder / "statistics.jsonl", _lines(rows))
         note_published(run)
     counts = {f"dropped_{reason.replace(' ', '_')}": float(n) for reason, n in dropped.items()}
     return {

@@ -10,10 +10,9 @@ from benchmarks import corrupt
 def test_every_kind_of_artifact_shows_a_changed_byte(
     tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ten cases of each kind; and of damaged vectors one shard alone is made again."""
+    """Ten cases of each kind."""
     monkeypatch.setattr("harr.io.model_folder.PACKAGED", tiny)
-    monkeypatch.setattr(sys, "argv", ["corrupt", "--cases", "110"])
+    monkeypatch.setattr(sys, "argv", ["corrupt", "--cases", "100"])
     code, told = corrupt.main(), capsys.readouterr().out
     assert code == 0, told
-    assert "all: 110 of 110 found" in told
-    assert "one damaged shard of vectors: 12 of 48 passages embedded again" in told
+    assert "all: 100 of 100 found" in told

@@ -6,6 +6,7 @@ are not embedded again (harr/embed/embedding_cache.py); the bytes are the same.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from harr.corpus.passages import Passages
+from harr.corpus.vectors import MANIFEST_KEYS
 from harr.embed.embedding_cache import EmbeddingCache, check_cache, embed_passages, text_hashes
 from harr.embed.encoder import Encoder
 from harr.embed.inference import for_inference, is_bert
@@ -23,11 +25,12 @@ from harr.errors import DamagedFile, ModelError
 from harr.io.files import (
     SUMS,
     appears_whole,
-    check_sums,
     fingerprint,
     note_published,
     publish,
     read_json,
+    read_manifest,
+    read_state,
     reopen_work,
     sha256,
     write_json,
@@ -55,8 +58,7 @@ def embed_corpus(
     A shard is a float32 array of unit vectors, rows in corpus order. texts-00000.npy identifies its texts: the first
     half of each SHA-256, in two numbers, and the tokens, uint64, (rows, 3). If ``out`` holds vectors of another corpus,
     those of equal texts are reused. The next call with the same corpus, encoder, dtype and shard size resumes the
-    shards in ``work/<fingerprint>``, and rebuilds only damaged ones, there or in ``out``. ``served`` computes in place
-    of ``encoder`` once both agree on the first passages. The weights of ``encoder`` may be in bfloat16 afterwards
+    shards in ``work/<fingerprint>``. ``served`` computes in place of ``encoder`` once both agree on the first passages. The weights of ``encoder`` may be in bfloat16 afterwards
     (:func:`choose_embedder`).
 
     Returns:
@@ -71,9 +73,9 @@ def embed_corpus(
         "dtype": dtype,
         "shard_size": params.shard_size,
     }
-    _reopen_damaged(out, work / fingerprint(plan), passages, encoder, plan)
+    _take_back(out, work / fingerprint(plan), passages, encoder, params.shard_size)
     folder = open_work(work, plan)
-    manifest = _resume(folder, passages, encoder, params) or _start_manifest(out, passages, encoder, params, dtype)
+    manifest = _resume(folder, params.shard_size) or _start_manifest(out, passages, encoder, params, dtype)
     (folder / SUMS).unlink(missing_ok=True)  # of a call that was killed as it published
     write_json(folder / "manifest.json", manifest)
     done = {shard["file"]: shard for shard in manifest["shards"]}
@@ -214,62 +216,25 @@ def _header(passages: Passages, encoder: Encoder, dtype: str) -> dict[str, Any]:
     }
 
 
-def _reopen_damaged(out: Path, folder: Path, passages: Passages, encoder: Encoder, plan: Mapping[str, Any]) -> None:
-    """Turn damaged published vectors of this plan into unfinished work, so that only that part is embedded again.
-
-    The same goes for a stage that was killed after publishing. Sound vectors stay: who runs the stage again wants new
-    ones.
-    """
-    manifest = None if folder.exists() else _unfinished(out, passages, encoder)
-    first = min(plan["shard_size"], len(passages))
-    if manifest and plan["dtype"] in ("auto", manifest["dtype"]) and manifest["shards"][0].get("rows") == first:
-        try:
-            check_sums(out, "")
-            reopen = folder.with_suffix(".published").exists()
-        except DamagedFile:
-            reopen = True
-        if reopen:
+def _take_back(out: Path, folder: Path, passages: Passages, encoder: Encoder, shard_size: int) -> None:
+    """Make vectors that a killed call of the same plan has just published unfinished work again."""
+    if folder.exists() or not folder.with_suffix(".published").exists():
+        return
+    with suppress(DamagedFile):
+        manifest = read_manifest(out, "", keys=MANIFEST_KEYS)
+        same = manifest["identity"] == _header(passages, encoder, manifest["dtype"])["identity"]
+        if same and manifest["shards"][0]["rows"] == min(shard_size, len(passages)):
             reopen_work(out, folder)
 
 
-def _unfinished(folder: Path, passages: Passages, encoder: Encoder) -> dict[str, Any] | None:
-    """Return the manifest in a folder; None if it is missing or of another corpus or encoder."""
-    try:
-        manifest: dict[str, Any] = read_json(folder / "manifest.json")
-        header = _header(passages, encoder, manifest["dtype"])
-        return manifest if {**manifest, "shards": []} == header and isinstance(manifest["shards"], list) else None
-    except (OSError, ValueError, KeyError, TypeError):
+def _resume(folder: Path, shard_size: int) -> dict[str, Any] | None:
+    """Return the manifest of interrupted work; None without any."""
+    if not (folder / "manifest.json").exists():
         return None
-
-
-def _resume(folder: Path, passages: Passages, encoder: Encoder, params: EmbedParams) -> dict[str, Any] | None:
-    """Return the manifest of interrupted work with its intact shards only; None without any."""
-    manifest = _unfinished(folder, passages, encoder)
-    if manifest is None:
-        if (folder / "manifest.json").exists():
-            tqdm.write(f"{folder / 'manifest.json'} is damaged; embedding starts from the beginning")
-        return None
-    intact = []
-    for shard in manifest["shards"]:
-        damaged = [
-            path
-            for part in (shard, shard.get("texts", {}))
-            if not _is_whole(path := folder / str(part.get("file")), part)
-        ]
-        if damaged:
-            tqdm.write(f"{damaged[0]} is missing or damaged and will be made again")
-        else:
-            intact.append(shard)
-    manifest["shards"] = intact
-    shards = -(-manifest["rows"] // params.shard_size)
-    share = len(intact) / max(shards, 1)
-    tqdm.write(f"resuming embed at shard {len(intact)}/{shards} ({share:.1%})".replace("%", " %"))
+    manifest = read_state(folder / "manifest.json", f"delete {folder}", shards=list, rows=int)
+    shards, done = -(-manifest["rows"] // shard_size), len(manifest["shards"])
+    tqdm.write(f"resuming embed at shard {done}/{shards} ({100 * done / max(shards, 1):.1f} %)")
     return manifest
-
-
-def _is_whole(path: Path, part: Mapping[str, Any]) -> bool:
-    """Return whether a file exists with the hash of its manifest entry."""
-    return path.is_file() and sha256(path) == part.get("sha256")
 
 
 def _dtype_before(out: Path, passages: Passages, encoder: Encoder) -> str:

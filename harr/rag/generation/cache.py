@@ -4,8 +4,6 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tqdm import tqdm
-
 from harr.errors import ParamsError
 from harr.io.files import fingerprint
 from harr.io.shared_table import SharedTable
@@ -13,9 +11,7 @@ from harr.types import ContextFull, Generate, Generator, TruncatedCompletion
 
 BATCH = 512
 """Number of new completions per write: a kill or a dead server loses no more."""
-TABLE, COLUMNS = "replies_hashed", "(request TEXT PRIMARY KEY, text TEXT, cut INTEGER, hash TEXT)"
-"""The table and its columns; files of earlier versions have one without hashes, ``replies``, which is not read."""
-Row = tuple[str, str, bool, str]
+TABLE = "completions"
 MANY = 8
 """Minimum number of prompts before the check that at most half leave too little room."""
 
@@ -43,8 +39,12 @@ class CachedGenerator:
     ) -> None:
         self.generator = generator
         """The generator for requests that are not in the cache."""
-        self._table, self._cached, self._keep = SharedTable(path, f"{TABLE} {COLUMNS}"), 0, keep
-        self._prompts = self._cut = self._damaged = 0
+        self._table, self._cached, self._keep = (
+            SharedTable(path, f"{TABLE} (request TEXT PRIMARY KEY, text TEXT, cut INTEGER)"),
+            0,
+            keep,
+        )
+        self._prompts = self._cut = 0
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
         """Return one completion per request, in order; only distinct requests outside the cache are sent.
@@ -63,7 +63,7 @@ class CachedGenerator:
             batch = missing[start : start + BATCH]
             new = dict(zip(batch, self.generator.complete([distinct[key] for key in batch]), strict=True))
             accepted = {key: text for key, text in new.items() if self._keep(distinct[key], text)}
-            self._remember([_row(key, text) for key, text in accepted.items() if not isinstance(text, ContextFull)])
+            self._remember({key: text for key, text in accepted.items() if not isinstance(text, ContextFull)})
             texts |= new
         self._check_lengths(distinct, texts)
         return [texts[key] for key in keys]
@@ -85,34 +85,19 @@ class CachedGenerator:
             )
 
     def usage(self) -> Mapping[str, float]:
-        """Return generator's counts, ``cached`` (requests not sent) and ``damaged``, if there were such completions."""
-        damaged = {"damaged": float(self._damaged)} if self._damaged else {}
-        return {**self.generator.usage(), "cached": float(self._cached), **damaged}
+        """Return generator's counts, and ``cached`` (requests not sent)."""
+        return {**self.generator.usage(), "cached": float(self._cached)}
 
     def _look_up(self, store: sqlite3.Connection, keys: list[str]) -> dict[str, str]:
-        """Return the undamaged completions of the cache."""
+        """Return the completions of the cache."""
         texts: dict[str, str] = {}
         for start in range(0, len(keys), BATCH):
             batch = keys[start : start + BATCH]
             marks = ",".join("?" * len(batch))
-            for row in store.execute(f"SELECT request, text, cut, hash FROM {TABLE} WHERE request IN ({marks})", batch):
-                key, text, cut, _ = row
-                if row == _row(key, TruncatedCompletion(text) if cut else text):
-                    texts[key] = TruncatedCompletion(text) if cut else text
-                    continue
-                if not self._damaged:
-                    tqdm.write(
-                        f"{self._table.path}: a completion is damaged (its hash differs); such are requested again"
-                    )
-                self._damaged += 1
+            for key, text, cut in store.execute(f"SELECT * FROM {TABLE} WHERE request IN ({marks})", batch):
+                texts[key] = TruncatedCompletion(text) if cut else text
         return texts
 
-    def _remember(self, rows: Sequence[Row]) -> None:
-        statement = f"INSERT OR REPLACE INTO {TABLE} VALUES (?, ?, ?, ?)"
-        self._table.do(lambda store: store.executemany(statement, rows))
-
-
-def _row(key: str, text: str) -> Row:
-    """Return a completion as a row of the table."""
-    cut = isinstance(text, TruncatedCompletion)
-    return key, text, cut, fingerprint([key, text, cut])
+    def _remember(self, texts: Mapping[str, str]) -> None:
+        rows = [(key, text, isinstance(text, TruncatedCompletion)) for key, text in texts.items()]
+        self._table.do(lambda store: store.executemany(f"INSERT OR REPLACE INTO {TABLE} VALUES (?, ?, ?)", rows))
