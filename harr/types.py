@@ -273,8 +273,7 @@ class Retrieval:
     source that failed returns no passages but an ``error``: the reason in a line, which the model is shown.
     ``scores``: one per passage, higher is better, if the retriever has scores of its own. ``shortened``: what the
     state lacks of question, history and thought. ``features``: those of each candidate of the pool, (N, F), if
-    the policy reads them. ``reached``: the gold passages among the candidates; ``reached_by``: the same per source,
-    where there are several.
+    the policy reads them. ``reached``: the gold passages among the candidates.
     """
 
     passages: tuple[Passage, ...]
@@ -288,7 +287,6 @@ class Retrieval:
     shortened: Shortened = Shortened()
     features: NDArray[np.float32] | None = field(default=None, compare=False)
     reached: frozenset[str] | None = field(default=None, compare=False)
-    reached_by: Mapping[str, frozenset[str]] = field(default_factory=dict, compare=False)
 
     @property
     def scored(self) -> list[tuple[Passage, float | None]]:

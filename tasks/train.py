@@ -53,8 +53,7 @@ def group(name: str) -> str:
 
 
 def summary(history: list[dict[str, Any]], figure: str = "reward") -> dict[str, float]:
-    """Return the run in a few figures: rewards of the first and last ten steps, the time, and where the leading alarm
-    was raised the step that raised it.
+    """Return the run in a few figures: rewards of the first and last ten steps, and the time.
 
     A method whose ``figure`` is accuracy has that of SFT's tokens and of IPO's pairs, each in its own last ten steps.
     """
@@ -66,8 +65,7 @@ def summary(history: list[dict[str, Any]], figure: str = "reward") -> dict[str, 
         rewards = {f"reward_{name}_10": mean_reward(rows) for name, rows in ends.items()}
     last = {name: history[-1][name] for name in LAST if name in history[-1]}
     figures = {"steps": float(len(history)), **rewards, **last, "seconds": sum(row["seconds"] for row in history)}
-    raised = [{"alarm_step": float(number)} for number, row in enumerate(history, 1) if row.get("alarm")]
-    return figures | validation_summary(history) | (raised[0] if raised else {})
+    return figures | validation_summary(history)
 
 
 def validation_summary(history: list[dict[str, Any]]) -> dict[str, float]:

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from harr.compute.precision import choose_precision
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import MANIFEST_KEYS
 from harr.embed.embedding_cache import EmbeddingCache, check_cache, embed_passages, text_hashes
@@ -28,7 +29,6 @@ from harr.io.files import (
     fingerprint,
     note_published,
     publish,
-    read_json,
     read_manifest,
     read_state,
     reopen_work,
@@ -39,8 +39,6 @@ from harr.io.progress import bar, stoppable
 from harr.io.resume import open_work
 from harr.params.embed import EmbedParams
 
-MIN_COSINE = 0.99
-PROBE_SECONDS = 1.0
 CHECKED = 8
 """Number of passages on which server and process are compared before the server encodes the corpus."""
 
@@ -58,24 +56,20 @@ def embed_corpus(
     A shard is a float32 array of unit vectors, rows in corpus order. texts-00000.npy identifies its texts: the first
     half of each SHA-256, in two numbers, and the tokens, uint64, (rows, 3). If ``out`` holds vectors of another corpus,
     those of equal texts are reused. The next call with the same corpus, encoder, dtype and shard size resumes the
-    shards in ``work/<fingerprint>``. ``served`` computes in place of ``encoder`` once both agree on the first passages. The weights of ``encoder`` may be in bfloat16 afterwards
-    (:func:`choose_embedder`).
+    shards in ``work/<fingerprint>``. ``served`` computes in place of ``encoder`` once both agree on the first passages.
+    The weights of ``encoder`` may be in bfloat16 afterwards (:func:`choose_embedder`).
 
     Returns:
         Figures for the metrics file; ``embedded``, ``reused``, ``seconds`` and ``texts_per_second`` are of this call.
     """
     if served:
         served.check(passages.contents(0, min(CHECKED, len(passages))))
-    dtype = "served" if served else params.dtype
-    plan = {
-        "corpus": passages.identity,
-        "encoder": encoder.identity,
-        "dtype": dtype,
-        "shard_size": params.shard_size,
-    }
-    _take_back(out, work / fingerprint(plan), passages, encoder, params.shard_size)
+    dtype = "served" if served else choose_precision(params.dtype) if encoder.has_weights else "float32"
+    header = _header(passages, encoder, dtype)
+    plan = {name: header[name] for name in ("corpus", "encoder", "dtype")} | {"shard_size": params.shard_size}
+    _take_back(out, work / fingerprint(plan), header, params.shard_size)
     folder = open_work(work, plan)
-    manifest = _resume(folder, params.shard_size) or _start_manifest(out, passages, encoder, params, dtype)
+    manifest = _resume(folder, params.shard_size) or header
     (folder / SUMS).unlink(missing_ok=True)  # of a call that was killed as it published
     write_json(folder / "manifest.json", manifest)
     done = {shard["file"]: shard for shard in manifest["shards"]}
@@ -93,13 +87,6 @@ def embed_corpus(
     publish(folder, out)
     reused = len(passages) - finished_rows - embedded
     return _figures(manifest, embedded=embedded, reused=reused, seconds=time.monotonic() - started)
-
-
-def _start_manifest(out: Path, passages: Passages, encoder: Encoder, params: EmbedParams, dtype: str) -> dict[str, Any]:
-    """Return the manifest of new work; it fixes the dtype, so that a resumed run keeps it."""
-    if dtype == "auto":
-        dtype = _dtype_before(out, passages, encoder) or _choose_dtype(passages, encoder, params.batch_size)
-    return _header(passages, encoder, dtype)
 
 
 def _embed_shards(
@@ -216,14 +203,14 @@ def _header(passages: Passages, encoder: Encoder, dtype: str) -> dict[str, Any]:
     }
 
 
-def _take_back(out: Path, folder: Path, passages: Passages, encoder: Encoder, shard_size: int) -> None:
+def _take_back(out: Path, folder: Path, header: Mapping[str, Any], shard_size: int) -> None:
     """Make vectors that a killed call of the same plan has just published unfinished work again."""
     if folder.exists() or not folder.with_suffix(".published").exists():
         return
     with suppress(DamagedFile):
         manifest = read_manifest(out, "", keys=MANIFEST_KEYS)
-        same = manifest["identity"] == _header(passages, encoder, manifest["dtype"])["identity"]
-        if same and manifest["shards"][0]["rows"] == min(shard_size, len(passages)):
+        first = min(shard_size, header["rows"])
+        if manifest["identity"] == header["identity"] and manifest["shards"][0]["rows"] == first:
             reopen_work(out, folder)
 
 
@@ -235,42 +222,6 @@ def _resume(folder: Path, shard_size: int) -> dict[str, Any] | None:
     shards, done = -(-manifest["rows"] // shard_size), len(manifest["shards"])
     tqdm.write(f"resuming embed at shard {done}/{shards} ({100 * done / max(shards, 1):.1f} %)")
     return manifest
-
-
-def _dtype_before(out: Path, passages: Passages, encoder: Encoder) -> str:
-    """Return the number format in which this encoder embedded the previous corpus; "" if it did not."""
-    try:
-        before = read_json(out / "manifest.json")
-        reusable = before["encoder"] == encoder.identity and before["corpus"] != passages.identity
-        return str(before["dtype"]) if reusable and before["dtype"] in ("float32", "bfloat16") else ""
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-
-
-def _choose_dtype(passages: Passages, encoder: Encoder, batch_size: int) -> str:
-    """Time both types on passages from all over the corpus: bfloat16 must be faster and agree."""
-    if not encoder.has_weights:
-        return "float32"
-    rows = np.unique(np.linspace(0, len(passages) - 1, batch_size).astype(np.int64))
-    texts = [passage.content for passage in passages.take(rows.tolist())]
-    half = for_inference(encoder, torch.bfloat16)
-    seconds = {"float32": float("inf"), "bfloat16": float("inf")}
-    vectors: dict[str, NDArray[np.float32]] = {}
-    started = time.monotonic()
-    rounds = 0
-    # The first round warms up: kernels are chosen for the shapes, and it is not counted.
-    while rounds < 2 or time.monotonic() - started < PROBE_SECONDS:
-        for dtype, candidate in (("float32", encoder), ("bfloat16", half)):
-            start = time.monotonic()
-            vectors[dtype] = candidate.encode(texts, prompt=encoder.passage_prompt, batch_size=batch_size)
-            if rounds:
-                seconds[dtype] = min(seconds[dtype], time.monotonic() - start)
-        rounds += 1
-    cosine = float((vectors["float32"] * vectors["bfloat16"]).sum(-1).min())
-    choice = "bfloat16" if seconds["bfloat16"] < seconds["float32"] and cosine > MIN_COSINE else "float32"
-    ratio = seconds["float32"] / seconds["bfloat16"]
-    tqdm.write(f"embedding in {choice}: bfloat16 is {ratio:.1f} times as fast, cosine at least {cosine:.5f}")
-    return choice
 
 
 def _figures(manifest: dict[str, Any], *, embedded: int, reused: int, seconds: float) -> dict[str, float]:

@@ -14,7 +14,6 @@ from harr.rag.scoring.ranking import (
     recall,
     recall_at,
     reciprocal_rank,
-    source_recall,
     success_at,
 )
 from harr.rag.scoring.terms import answer_em, answer_f1, context_words
@@ -70,7 +69,6 @@ def _row(episode: Episode, ks: Sequence[int], answering: bool, picking: bool, wr
         **{f"hop_recall_{hop}": hop_recall(episode, hop) for hop in range(1, len(question.gold_documents) + 1)},
         "pool_recall": pool_recall(episode),
         **{f"pool_recall_{hop}": pool_recall(episode, hop) for hop in range(1, len(question.gold_documents) + 1)},
-        **source_recall(episode),
         "searches": float(len(episode.steps)),
         "context_words": float(context_words(episode)),
         "malformed": float(episode.outcome.malformed),

@@ -42,8 +42,6 @@ BY_HOP = {
     "ap_after": "average precision after hop",
 }
 """Metrics with a value for each hop."""
-BY_SOURCE = {"source_recall": "candidates' recall by source", "source_only": "recall that the candidates owe to source"}
-"""Metrics with a value for each source of candidates (``retriever.link_features``)."""
 SHARES = frozenset(LABELS) - {"searches", "written_tokens", "context_words", "malformed", "reward"}
 """Metrics between 0 and 1, shown in percent; the others are plain numbers."""
 
@@ -58,15 +56,14 @@ def label(metric: str) -> str:
     if plain.startswith("pass_at_"):
         return f"pass@{plain.removeprefix('pass_at_')}" + ("" if metric == plain else ", given passages")
     stem, _, part = plain.rpartition("_")
-    names = BY_HOP | BY_SOURCE
-    words = f"{names[stem]} {part}" if stem in names else LABELS.get(plain, plain)
+    words = f"{BY_HOP[stem]} {part}" if stem in BY_HOP else LABELS.get(plain, plain)
     return words if plain == metric else f"{words}, given passages"
 
 
 def is_share(metric: str) -> bool:
     """Return whether a metric is between 0 and 1, and is shown in percent."""
     plain = metric.removeprefix("given_")
-    return plain in SHARES or plain.rpartition("_")[0] in (*BY_HOP, *BY_SOURCE, "pass_at")
+    return plain in SHARES or plain.rpartition("_")[0] in (*BY_HOP, "pass_at")
 
 
 def table(summary: Summary, width: int = 100, *, markdown: bool = False) -> str:

@@ -36,8 +36,7 @@ class EmbedParams(Section):
     """How passages become vectors."""
 
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Number format to compute in; with auto, a one-second probe takes bfloat16 where it is faster and its cosine stays
-    above .99."""
+    """Number format to compute in; with auto, bfloat16 where the processor or GPU multiplies it, and float32 elsewhere."""
     batch_size: Positive = 32
     """Number of passages that are encoded together; halved where the GPU is full."""
     shard_size: Positive = 4096

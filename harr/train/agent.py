@@ -39,7 +39,6 @@ from harr.rag.setup import Setup
 from harr.rag.validation import Validation, checkpoint_facts
 from harr.train.advantages import all_alike
 from harr.train.agent_trainer import AgentTrainer, skip_padding
-from harr.train.alarm import alarm_figures
 from harr.train.batch import draw_rows, rate_share, reward_figures
 from harr.train.guard import choose_point, find_best_checkpoint, find_stop_reason
 from harr.train.record import plain_figures
@@ -241,7 +240,6 @@ class AgentCallback(StepCallback):
 
     def report(self, row: Mapping[str, Any]) -> None:
         """Log the figures of a step, show its reward on the bar, and check whether the run has collapsed."""
-        self.learning.history[-1] |= alarm_figures(self.learning.history, say=self.main)  # the same row
         if self.main:
             self.log(self.step, plain_figures(row))
         self.progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)

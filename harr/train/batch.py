@@ -19,7 +19,7 @@ from harr.rag.retrieval.hybrid import pad, pad_tables
 from harr.rag.rollout import play
 from harr.rag.scoring.reward import Scores
 from harr.rag.setup import Setup
-from harr.train.record import state_figures, term_figures
+from harr.train.record import term_figures
 from harr.types import Episode
 
 T = TypeVar("T")
@@ -128,7 +128,6 @@ def reward_figures(
         "escaped_tags": float(sum(episode.outcome.escaped for episode in episodes)),
         "searches": float(sum(len(episode.steps) for episode in episodes)),
         "episodes": float(len(episodes)),
-        **state_figures(episodes),
         **term_figures(scores, rewards),
     }
 

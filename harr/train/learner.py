@@ -35,7 +35,6 @@ from harr.rag.policies.link_features import LinkFeatures
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.setup import Setup
 from harr.rag.validation import Validation, checkpoint_facts
-from harr.train.alarm import alarm_figures
 from harr.train.batch import Batch, StateFeatures, rate_share
 from harr.train.guard import choose_point, find_best_checkpoint, find_stop_reason
 from harr.train.record import plain_figures
@@ -146,7 +145,6 @@ class Learner:
                 self._set_rates(step)
                 yield step
                 row = self.history[-1] = {"step": step, **self.history[-1], "seconds": time.perf_counter() - began}
-                row |= alarm_figures(self.history, say=main)
                 if main:
                     log(step, plain_figures(row))
                 progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from harr.rag.scoring.reward import Scores, mean_of
-from harr.types import Episode
 
 TOTAL = "total"
 """Name of the weighted sum of all terms."""
@@ -38,28 +37,6 @@ def term_figures(scores: Scores, rewards: Sequence[float | None]) -> dict[str, A
         figures[f"reward_{name}_std"] = float(np.std(values))
     levels = {name: np.quantile(values, LEVELS).tolist() for name, values in spread.items()}
     return figures | {"quantiles": {name: [round(value, 4) for value in values] for name, values in levels.items()}}
-
-
-def state_figures(episodes: Sequence[Episode]) -> dict[str, float]:
-    """Return what the states of a step's searches lost to their limit of tokens; {} if searches have no state.
-
-    ``dropped_hops`` and ``cut_hops`` are counts, ``dropped_share`` and ``cut_share`` their shares of all hops in
-    states; ``cut_thoughts``, ``cut_questions`` and ``cut_queries`` count states.
-    """
-    retrievals = [step.retrieval for episode in episodes for step in episode.steps]
-    losses = [retrieval.shortened for retrieval in retrievals if retrieval.state]
-    if not losses:
-        return {}
-    hops, dropped, cut = (sum(part) for part in zip(*((s.hops, s.dropped, s.cut) for s in losses), strict=True))
-    return {
-        "dropped_hops": float(dropped),
-        "cut_hops": float(cut),
-        "dropped_share": dropped / max(1, hops),
-        "cut_share": cut / max(1, hops),
-        "cut_thoughts": float(sum(loss.thought_cut for loss in losses)),
-        "cut_questions": float(sum(loss.question for loss in losses)),
-        "cut_queries": float(sum(loss.query for loss in losses)),
-    }
 
 
 def column(term: str) -> str:

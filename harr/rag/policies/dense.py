@@ -23,7 +23,6 @@ from harr.rag.policies.link_features import Candidates, CandidateScorer, LinkFea
 from harr.rag.policies.query_adapter import QueryAdapter
 from harr.rag.policies.state import StateFormat, separator_of
 from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
-from harr.rag.retrieval.links import SourceRows
 from harr.types import Retrieval, Search, Shortened
 
 MAX_CACHED = 40_000_000
@@ -94,16 +93,15 @@ class DensePolicy:
         states_UD = distributed.all_gather(distinct, self.encode)
 
         def choose() -> list[Retrieval]:
-            pools, features_BNF, source_rows = self._pools(searches, states_UD, state_of), None, None
+            pools, features_BNF = self._pools(searches, states_UD, state_of), None
             if self.link_features:
                 search = self.candidates == "corpus"
-                pools, features_BNF, source_rows = self.link_features.links.gather(searches, pools, search=search)
+                pools, features_BNF = self.link_features.links.gather(searches, pools, search=search)
             pool_BN = pad(pools)
             scores_BN = self._scores(states_UD[state_of], pool_BN)
             if self.link_features and features_BNF is not None:
                 scores_BN = self.link_features.score(Candidates(searches, pool_BN, scores_BN, features_BNF))
-            chosen = self._choose(searches, states, pool_BN, scores_BN, features_BNF)
-            return chosen if source_rows is None or self.sampling else self._add_sources(chosen, searches, source_rows)
+            return self._choose(searches, states, pool_BN, scores_BN, features_BNF)
 
         chosen = distributed.main_process_only(choose)
         return [replace(retrieval, shortened=shortened) for retrieval, shortened in zip(chosen, losses, strict=True)]
@@ -114,27 +112,13 @@ class DensePolicy:
         form = StateFormat(self.style, self.history, self.max_tokens, self.prompt, self.pick_tokens, between)
         return form.texts(searches, self.encoder)
 
-    def _gold_of_rows(self, searches: Sequence[Search]) -> list[dict[int, str]]:
-        """Return row -> id of every search's gold passages in the corpus."""
-        row_of = self.passages.rows_of({pid for search in searches for pid in search.question.gold_ids})
-        return [{row_of[pid]: pid for pid in one.question.gold_ids if pid in row_of} for one in searches]
-
     def _reached_gold(self, searches: Sequence[Search], pool_BN: NDArray[np.int64]) -> list[frozenset[str] | None]:
         """Return the gold passages among the candidates of every search."""
+        row_of = self.passages.rows_of({pid for search in searches for pid in search.question.gold_ids})
         return [
-            frozenset(gold[row] for row in gold.keys() & set(pool))
-            for gold, pool in zip(self._gold_of_rows(searches), pool_BN.tolist(), strict=True)
+            frozenset(pid for pid in search.question.gold_ids if row_of.get(pid) in pool)
+            for search, pool in zip(searches, map(set, pool_BN.tolist()), strict=True)
         ]
-
-    def _add_sources(
-        self, chosen: Sequence[Retrieval], searches: Sequence[Search], source_rows: Sequence[SourceRows]
-    ) -> list[Retrieval]:
-        """Return the retrievals with the gold that each source contributed."""
-        retrievals = []
-        for retrieval, gold, sources in zip(chosen, self._gold_of_rows(searches), source_rows, strict=True):
-            reached = {name: frozenset(gold[row] for row in rows if row in gold) for name, rows in sources.items()}
-            retrievals.append(replace(retrieval, reached_by=reached))
-        return retrievals
 
     def encode(self, states: Sequence[str]) -> NDArray[np.float32]:
         """Return unit vectors of states, (U, D), without gradient."""

@@ -43,8 +43,6 @@ FEATURES = (
     "beside",  # 1 / number of chunks from it to the nearest pick of its document
 )
 """Features of a candidate, in the order of the last axis; a feature equal for all candidates would have no effect."""
-SourceRows = Mapping[str, Sequence[int]]
-"""Rows of candidates of a search by source; a passage may have several sources."""
 _AT = {name: number for number, name in enumerate(FEATURES)}
 _COMPARES = re.compile(r"\b(or|both|same|first|earlier|later|older|younger|more|between|longer)\b", re.IGNORECASE)
 
@@ -76,17 +74,17 @@ class Links:
 
     def gather(
         self, searches: Sequence[Search], nearest: Sequence[NDArray[np.int64]], *, search: bool
-    ) -> tuple[list[NDArray[np.int64]], NDArray[np.float32], list[SourceRows]]:
-        """Return the candidates of every search, their features, (B, N, F), padded with 0, and the rows of each source.
+    ) -> tuple[list[NDArray[np.int64]], NDArray[np.float32]]:
+        """Return the candidates of every search, and their features, (B, N, F), padded with 0.
 
-        Unless the corpus is searched (``search``), the ``nearest`` are the only candidates, and there are no sources.
+        Unless the corpus is searched (``search``), the ``nearest`` are the only candidates.
         """
         graph = self.graph
         graph.forget()
         picks = {pid for search_ in searches for pid in search_.exclude_ids}
         neighbours = [name for pid in picks for name in list_neighbour_chunks(pid, self.neighbours)]
         row_of = graph.passages.rows_of([*picks, *neighbours])  # one scan for all, which is cached
-        pools, tables, source_rows = [], [], []
+        pools, tables = [], []
         for search_, near_N in zip(searches, nearest, strict=True):
             picked = sorted(row_of[pid] for pid in search_.exclude_ids if pid in row_of)
             near = near_N.tolist()
@@ -96,29 +94,27 @@ class Links:
                 for row, words in graph.titled(search_.query).items()
                 if (graph.passages.searchable[row] if search else row in near_rows)
             }
-            sources = self._sources(search_.query, near, picked, titles_in_query) if search else {}
-            pool = list(dict.fromkeys(chain(*sources.values()))) if search else near
+            pool = self._candidates(search_.query, near, picked, titles_in_query) if search else near
             pools.append(np.array(pool, dtype=np.int64))
             tables.append(self._table(search_.query, near, pool, picked, titles_in_query, search=search))
-            source_rows.append(sources)
-        return pools, pad_tables(tables), source_rows
+        return pools, pad_tables(tables)
 
-    def _sources(self, query: str, near: Sequence[int], picked: Sequence[int], titled: Iterable[int]) -> SourceRows:
-        """Return the rows of each source, without picks and passages outside the index."""
+    def _candidates(self, query: str, near: Sequence[int], picked: Sequence[int], titled: Iterable[int]) -> list[int]:
+        """Return the rows of all sources, without picks and passages outside the index."""
         graph = self.graph
         naming = [graph.find_naming(query, pick)[: self.naming] for pick in picked] if self.naming else []
         followed = [list(graph.followed(query, pick))[: self.followed] for pick in picked] if self.followed else []
-        rows_by_source: SourceRows = {
-            "nearest": near,
-            "words": list(graph.search_words(query))[: self.words],
-            "titled": list(titled)[: self.titled],
-            "linked": [row for pick in picked for row in graph.find_named(query, pick)][: self.linked],
-            "naming": list(chain(*naming)),
-            "followed": list(chain(*followed)),
-            "neighbours": [row for pick in picked for row in graph.neighbours(pick, self.neighbours)],
-        }
+        sources = (
+            near,
+            list(graph.search_words(query))[: self.words],
+            list(titled)[: self.titled],
+            [row for pick in picked for row in graph.find_named(query, pick)][: self.linked],
+            chain(*naming),
+            chain(*followed),
+            [row for pick in picked for row in graph.neighbours(pick, self.neighbours)],
+        )
         fits = graph.passages.searchable
-        return {name: [row for row in rows if fits[row] and row not in picked] for name, rows in rows_by_source.items()}
+        return [row for row in dict.fromkeys(chain(*sources)) if fits[row] and row not in picked]
 
     def _table(
         self,

@@ -5,7 +5,6 @@ document.
 """
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 
 from harr.types import Episode, document_of
@@ -127,34 +126,6 @@ def pool_recall(episode: Episode, hop: int = 0) -> float | None:
         return None
     reached = {document_of(pid) for pool in pools for pid in pool}
     return float(gold[hop - 1] in reached) if hop else len(reached.intersection(gold)) / len(gold)
-
-
-def source_recall(episode: Episode) -> dict[str, float]:
-    """Return for each source of candidates the share of the gold documents that it contributed to any search
-    (``source_recall_<source>``), and of those that no other source contributed (``source_only_<source>``).
-
-    The second is the loss of recall without the source, for these searches. {} without gold, and if all candidates are
-    of one source.
-
-    >>> from harr.types import Question, Retrieval, Search, Step
-    >>> question = Question("q", "Who?", gold_ids=("a", "b"))
-    >>> brought = {"nearest": frozenset({"a"}), "words": frozenset({"a", "b"})}
-    >>> source_recall(Episode(question, (Step(Search(question, "Who?"), Retrieval((), reached_by=brought)),)))
-    ... # doctest: +NORMALIZE_WHITESPACE
-    {'source_recall_nearest': 0.5, 'source_recall_words': 1.0, 'source_only_nearest': 0.0, 'source_only_words': 0.5}
-    """
-    documents_of: dict[str, set[str]] = {}
-    for step in episode.steps:
-        for source, ids in step.retrieval.reached_by.items():
-            documents_of.setdefault(source, set()).update(map(document_of, ids))
-    total = len(episode.question.gold_documents)
-    if not total:
-        return {}
-    counts = Counter(document for documents in documents_of.values() for document in documents)
-    only = {source: sum(counts[document] == 1 for document in documents) for source, documents in documents_of.items()}
-    return {f"source_recall_{source}": len(documents) / total for source, documents in documents_of.items()} | {
-        f"source_only_{source}": count / total for source, count in only.items()
-    }
 
 
 def average_precision(ranked: Sequence[str], gold: Sequence[str]) -> float:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from harr.errors import CorpusError, ParamsError
 from harr.params.functions import function_of
-from harr.params.reward import RELEVANCE, SEMANTIC, UNJUDGED, metric_name
+from harr.params.reward import RELEVANCE, SEMANTIC, metric_name
 from harr.rag.scoring.judge import grades, verdicts
 from harr.rag.scoring.reranker import Score, relevances
 from harr.rag.scoring.similarity import Encode, answer_similarities
@@ -60,7 +60,7 @@ class Reward:
     (``harr/rag/scoring/scalarize.py``); totals are weighted sums whatever they say.
 
     Raises:
-        ParamsError: an unknown term, a weight that is no number, no weight other than 0, no judge, encoder or reranker.
+        ParamsError: an unknown term, or a function that cannot be had.
     """
 
     def __init__(
@@ -74,17 +74,6 @@ class Reward:
         filter_by_mean: bool = False,
     ) -> None:
         by_name = {metric_name(name, judged=judge is not None): _schedules(weight) for name, weight in terms.items()}
-        if len(by_name) < len(terms):
-            raise ParamsError(f"reward.terms: without reward.judge `{SEMANTIC}` is `{UNJUDGED}`; leave one of them out")
-        numbers = [part.weight for parts in by_name.values() for part in parts]
-        if not all(map(math.isfinite, numbers)) or not any(numbers):
-            raise ParamsError(f"reward.terms: weights must be finite and not all 0 (found {numbers})")
-        if "judge" in terms and judge is None:
-            raise ParamsError("reward.terms: `judge` needs a model; give reward.judge in params.yaml")
-        if SIMILARITY in terms and encode is None:
-            raise ParamsError(f"reward.terms: `{SIMILARITY}` needs an encoder")
-        if RELEVANCE in terms and rerank is None:
-            raise ParamsError(f"reward.terms: `{RELEVANCE}` needs a reranker; give reward.reranker in params.yaml")
         self._judge, self._unreadable, self._rerank = judge, 0, rerank
         self._encode, self.mix, self.filter_by_mean = encode, mix, filter_by_mean
         self._schedules = {name: live for name, parts in by_name.items() if (live := [p for p in parts if p.weight])}

@@ -11,7 +11,6 @@ from digests import digests
 
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
-from harr.embed import shards as embed
 from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
 from harr.errors import DamagedFile, ModelError
@@ -111,30 +110,15 @@ def test_vectors_that_are_no_numbers_end_the_stage_at_the_first_shard(
     assert not (tmp_path / "out").exists()
 
 
-def test_resumed_run_keeps_its_dtype(
+@pytest.mark.fault(23)
+def test_auto_is_what_the_machine_multiplies(
     stage: Stage, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    auto = PARAMS.model_copy(update={"dtype": "auto"})
-    monkeypatch.setattr(embed, "_choose_dtype", lambda *_: "bfloat16")
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        interrupt_after(0, patch)
-        stage(auto)
-    monkeypatch.setattr(embed, "_choose_dtype", lambda *_: "float32")
-    assert stage(auto)["bfloat16"] == 1.0
-    assert Vectors.open(tmp_path / "out").manifest["dtype"] == "bfloat16"
+    for fast, dtype in ((True, "bfloat16"), (False, "float32")):
+        monkeypatch.setattr("harr.compute.precision.multiplies_bfloat16", lambda fast=fast: fast)
+        assert stage(PARAMS.model_copy(update={"dtype": "auto"}), dtype)["bfloat16"] == float(fast)
+        assert Vectors.open(tmp_path / dtype).manifest["dtype"] == dtype
     assert next(encoder.model.parameters()).dtype == torch.float32
-
-
-@pytest.mark.fault(23)
-def test_probe_takes_bfloat16_only_if_it_agrees(
-    passages: Passages, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(embed, "PROBE_SECONDS", 0.0)
-    assert embed._choose_dtype(passages, encoder, 8) in ("float32", "bfloat16")
-    told = capsys.readouterr().out
-    assert "times as fast, cosine at least " in told and float(told.split()[-1]) > 0.99
-    monkeypatch.setattr(embed, "MIN_COSINE", 1.1)
-    assert embed._choose_dtype(passages, encoder, 8) == "float32"
 
 
 def test_identity_covers_encoder_dtype_and_corpus(encoder: Encoder, tiny: str, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from harr.evaluate.summary import BEST_BY_KIND, contrast, flat_rows, headline, s
 from harr.evaluate.tables import is_share, label
 from harr.rag.pipelines.pick import pick
 from harr.rag.rollout import play
-from harr.train.record import state_figures
 from harr.types import Episode, Question, Retrieval, Search, Shortened, Step
 
 
@@ -68,7 +67,6 @@ def test_what_states_lack_is_told_where_they_have_a_history_or_thoughts() -> Non
     episodes, (long, first) = with_states(Shortened(), *cut)
     assert (long["thoughts_cut"], long["question_cut"], first["thoughts_cut"]) == (1 / 2, 1 / 3, 0.0)
     assert "hops_cut" not in long, "the states tell no history"
-    assert state_figures(episodes[:1])["cut_thoughts"] == 1.0
     assert is_share("hops_dropped") and label("hops_cut") == "hops cut in the state"
     assert is_share("thoughts_cut") and label("thoughts_cut") == "thoughts cut in the state"
 

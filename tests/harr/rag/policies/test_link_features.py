@@ -69,17 +69,6 @@ def test_a_weight_moves_what_it_speaks_of_and_none_changes_no_ranking(setup: Set
             assert named == (weight > 0), question.id
 
 
-def test_it_tells_which_gold_each_source_brought(setup: Setup, links: Links) -> None:
-    """All candidates are of some source, so that together they hold what could be reached; a sample tells none."""
-    found = knowing(setup, links).greedy().retrieve(searches(setup))
-    assert all(set(one.reached_by) >= {"nearest", "titled", "neighbours"} for one in found)
-    assert [frozenset().union(*one.reached_by.values()) for one in found] == [one.reached for one in found]
-    assert any(one.reached_by["titled"] for one in found)
-    assert not any(one.reached_by["followed"] for one in found), "nothing is picked yet"
-    assert not any(one.reached_by for one in knowing(setup, links).retrieve(searches(setup)))
-    assert not any(one.reached_by for one in setup.policy.greedy().retrieve(searches(setup))), "of one source"
-
-
 def test_what_was_sampled_can_be_weighed_again(setup: Setup, links: Links) -> None:
     policy = knowing(setup, links, titled=1.0, words=-0.5, query_in_text=2.0)
     batch = Batch.of(play(setup.questions, setup.pipeline, policy, None), {})

@@ -42,7 +42,7 @@ def search(*picked: str, query: str = ASKED.text) -> Search:
 def gathered(links: Links, asked: Search, *near: str, corpus: bool = True) -> dict[str, dict[str, float]]:
     """Each candidate with what is known of it."""
     rows = np.array([ROW[name] for name in near], dtype=np.int64)
-    (pool,), features_BNF, _ = links.gather([asked], [rows], search=corpus)
+    (pool,), features_BNF = links.gather([asked], [rows], search=corpus)
     assert features_BNF.shape == (1, len(pool), len(FEATURES)) and features_BNF.dtype == np.float32
     return {
         SHELF[row].id: {name: round(float(value), 3) for name, value in zip(FEATURES, known_F, strict=True)}
@@ -63,15 +63,6 @@ def test_each_source_brings_its_candidates(links: Any) -> None:
     assert "film" not in gathered(links(words=9, titled=9), asked, "bath"), "never a pick again"
 
 
-def test_what_each_source_brings_is_told(links: Any) -> None:
-    """A passage may be of several sources; the gold that only one brings is lost without it."""
-    _, _, (told,) = links(words=2, titled=9, linked=9).gather([search("ada")], [np.array([ROW["bath"]])], search=True)
-    brought = {name: [SHELF[row].id for row in rows] for name, rows in told.items() if len(rows)}
-    assert brought == {"nearest": ["bath"], "words": ["film", "rest"], "titled": ["film"], "linked": ["bath"]}
-    assert told.keys() == {"nearest", "words", "titled", "linked", "naming", "followed", "neighbours"}
-    assert links(words=2).gather([search()], [np.array([ROW["bath"]])], search=False)[2] == [{}], "all are given"
-
-
 BOOK = (
     Passage("lung_chunk_0", "It begins."),
     Passage("rest", "Something else."),
@@ -87,7 +78,7 @@ def test_the_chunks_beside_a_pick_compete(tmp_path: Path, links: Any) -> None:
     book = opened(tmp_path / "book", BOOK)
 
     def found(most: int, *picked: str) -> dict[str, tuple[float, ...]]:
-        (pool,), features_BNF, _ = book(neighbours=most).gather([search(*picked)], [np.array([1, 5])], search=True)
+        (pool,), features_BNF = book(neighbours=most).gather([search(*picked)], [np.array([1, 5])], search=True)
         at = [FEATURES.index(name) for name in ("same_document", "beside")]
         told = features_BNF[0][:, at].round(2).tolist()
         return {BOOK[row].id: tuple(known) for row, known in zip(pool, told, strict=True)}
@@ -138,6 +129,6 @@ def test_given_passages_alone_and_comparisons(links: Any) -> None:
 
 def test_searches_are_laid_side_by_side(links: Any) -> None:
     rows = [np.array([ROW["bath"]]), np.array([ROW["bath"], ROW["carl"], ROW["ada"]])]
-    pools, features_BNF, _ = links().gather([search(), search("film")], rows, search=True)
+    pools, features_BNF = links().gather([search(), search("film")], rows, search=True)
     assert [len(pool) for pool in pools] == [1, 3] and features_BNF.shape[:2] == (2, 3)
     assert not features_BNF[0, 1:].any() and features_BNF[1, 2].any()

@@ -13,7 +13,6 @@ from harr.rag.scoring.ranking import (
     recall,
     recall_at,
     reciprocal_rank,
-    source_recall,
 )
 from harr.types import Episode, Passage, Question, Retrieval, Search, Step
 
@@ -78,23 +77,3 @@ def test_what_any_search_could_have_chosen_bounds_the_recall() -> None:
     assert pool_recall(played) == 2 / 3 and [pool_recall(played, hop) for hop in (1, 2, 3, 4)] == [1.0, 1.0, 0.0, None]
     assert pool_recall(Episode(question, (steps[2],))) is None, "it chose among no candidates"
     assert pool_recall(Episode(Question("q", "Who?"), (steps[0],))) is None, "no gold"
-
-
-def test_each_source_is_told_what_it_holds_and_what_would_be_missing_without_it() -> None:
-    """Over all searches of the way; of chunks, any one holds the document."""
-    question = Question("q", "Who?", gold_ids=("a", "d_chunk_0", "d_chunk_1", "c", "e"))
-    brought = (
-        {"nearest": {"a"}, "words": {"a"}, "linked": set()},
-        {"nearest": {"d_chunk_0"}, "words": set(), "linked": {"d_chunk_1", "c"}},
-    )
-    steps = [Step(Search(question, "Who?"), Retrieval((), reached_by=held)) for held in brought]  # type: ignore[arg-type]
-    assert source_recall(Episode(question, tuple(steps))) == {
-        "source_recall_nearest": 0.5,
-        "source_recall_words": 0.25,
-        "source_recall_linked": 0.5,
-        "source_only_nearest": 0.0,
-        "source_only_words": 0.0,
-        "source_only_linked": 0.25,
-    }
-    assert source_recall(episode("ab", "xy")) == {}, "all of one source"
-    assert source_recall(Episode(Question("q", "Who?"), tuple(steps))) == {}, "no gold"
