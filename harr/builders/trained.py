@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,14 +17,18 @@ from typing import Any
 from harr.arms import Arm
 from harr.builders.encoder import trained_encoder
 from harr.builders.places import Places
-from harr.builders.retrievers import arm_retriever, open_corpus, retriever_function
+from harr.builders.retrievers import RetrieverInputs, arm_retriever, open_corpus, retriever_function
 from harr.embed.encoder import Encoder
 from harr.errors import IndexMismatch, ModelError, ParamsError, one_line
 from harr.index.corpus import Corpus
+from harr.index.mentions import Mentions
+from harr.index.words import WordIndex
 from harr.io.files import read_json
 from harr.io.model_folder import FORMAT
 from harr.params import Params
 from harr.params.embed import EncoderParams
+from harr.params.faults import read_section
+from harr.params.fields import PathOrName, Section
 from harr.params.index import IndexParams
 from harr.params.retriever import RetrieverParams
 from harr.services.model_registry import is_registered, local_folder
@@ -263,6 +268,30 @@ def open_retriever(
     if arm.reads_vectors:
         encoder = prepare(trained_encoder(EncoderParams(model=str(folder), **facts["encoder"]), folder))
     return arm_retriever(arm, section, encoder, corpus, "corpus", folder if arm.trained else None)
+
+
+class TrainedFolder(Section):
+    """What :func:`search_by_folder` is set to (``settings``)."""
+
+    folder: PathOrName
+    """Folder that stage merge wrote, ``models/retriever``, of this or of another project with the same vectors."""
+
+
+def search_by_folder(inputs: RetrieverInputs) -> Retriever:
+    """Return a trained retriever as the search of an agent that learns (``retriever.function``), over the run's index.
+
+    Raises:
+        ParamsError: the settings are none of it.
+        ModelError, IndexMismatch: as of :meth:`TrainedRetriever.load`.
+    """
+    place = read_section(TrainedFolder, inputs.settings, "settings of search_by_folder").folder
+    folder, project = Path(place).expanduser().resolve(), Path.cwd()
+    facts, section = read_facts(folder)
+    passages, places = inputs.passages, Places.of_project(project)
+    mentions = cache(partial(Mentions.of, passages, places.mentions))
+    words = cache(partial(WordIndex.of, passages, places.words))
+    corpus = Corpus(passages, inputs.vectors, inputs.index, mentions, words)
+    return open_retriever(facts, section.model_copy(update={"k": inputs.k}), folder, corpus, project)
 
 
 def _check_vectors(corpus: Corpus, facts: dict[str, Any], folder: Path, project: Path) -> None:

@@ -14,7 +14,9 @@ from sentence_transformers import SentenceTransformer
 
 import harr
 from harr.arms import ARMS, TRAINED
+from harr.builders.encoder import build_encoder
 from harr.builders.players import arm_params, open_players
+from harr.builders.retrievers import fixed_retriever, open_corpus
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch, ModelError, ParamsError
@@ -60,6 +62,20 @@ def test_it_finds_what_it_finds_within_harr_from_any_folder(
         np.testing.assert_allclose([one.scores[0] for one in found], [one.scores[0] for one in within], rtol=1e-5)
         assert ids(retriever.search([asked[0].question.text])) == ids(within[:1])
         assert retriever.policy.link_features is not None and retriever.policy.k == 4
+
+
+def test_an_agent_searches_by_a_trained_folder(here: Path) -> None:
+    """It finds what the folder's retriever finds, with the history, where the arm alone would search for the query."""
+    asked, params = searches(6), Params.load()
+    function = {"function": "harr.builders.trained:search_by_folder", "settings": {"folder": str(here / RETRIEVER)}}
+    section = params.retriever.model_copy(update=function)
+    with open_players(params, PLACES, [], candidates="corpus") as player:
+        within = ids(player(ARMS[TRAINED], RETRIEVER).retrieve(asked))
+    with open_corpus(params.index, PLACES) as corpus:
+        parts = build_encoder(params.encoder), corpus, "corpus"
+        assert ids(fixed_retriever(section, "dense", *parts).retrieve(asked)) == within
+        with pytest.raises(ParamsError, match=r"settings of search_by_folder.*folder"):
+            fixed_retriever(section.model_copy(update={"settings": {}}), "dense", *parts)
 
 
 def test_every_kind_of_arm_finds_what_it_finds_within_harr(here: Path) -> None:
