@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler
 from importlib.util import find_spec
 from pathlib import Path
 
+import httpx
 import pytest
 from serving import asking, chat, running, send_json
 
@@ -16,7 +17,6 @@ from flows.server import healthy
 from harr.errors import ServiceUnavailable
 from harr.params.index import IndexParams
 from harr.rag.generation.server import ServerGenerator
-from harr.services.bounded import bounded_client
 from harr.services.milvus_client import connect
 from harr.types import Generate
 from tasks import PROXIES, bypass_proxies
@@ -114,7 +114,7 @@ def test_the_exceptions_of_the_user_stay(
     bypass_proxies()
     bypass_proxies()  # as a child process does
     assert (os.environ.get("no_proxy"), os.environ.get("NO_PROXY")) == expected
-    bounded_client(1.0)
+    httpx.Client().close()
 
 
 @pytest.mark.skipif(find_spec("socksio") is not None, reason="socksio is installed")
@@ -123,7 +123,7 @@ def test_a_socks_proxy_without_its_package_is_one_line(
 ) -> None:
     monkeypatch.setenv("all_proxy", "socks5://me:Geheim7@127.0.0.1:9")
     with pytest.raises(SystemExit), errors_in_a_line():
-        bounded_client(1.0)
+        httpx.Client().close()
     gc.collect()
     line = "error: the variable all_proxy names a SOCKS proxy; run `pip install 'httpx[socks]'`, or unset it\n"
     assert capsys.readouterr().err == line
@@ -134,7 +134,7 @@ def test_a_file_of_certificates_that_is_missing_is_one_line(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/away/ca.pem")
     with pytest.raises(SystemExit), errors_in_a_line():
-        bounded_client(1.0)
+        httpx.Client().close()
     line = "error: /away/ca.pem is missing, which the variable SSL_CERT_FILE names; correct it, or unset it\n"
     assert capsys.readouterr().err == line
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import httpx
 from tqdm import tqdm
 
 from harr.errors import HarrError, ParamsError, ServiceUnavailable, bare, one_line
 from harr.io.retry import is_transient, retry, unavailable
 from harr.params.servers import ServerParams
-from harr.services.bounded import AnswerTooLarge, bounded_client, call_within, retry_after
 from harr.services.failures import FIRST_SECONDS, connection_remedy
 
 if TYPE_CHECKING:  # loading it takes half a second, for which only those wait who ask a server
@@ -22,12 +22,12 @@ if TYPE_CHECKING:  # loading it takes half a second, for which only those wait w
 
     Client = OpenAI
 
-GRACE_SECONDS = 1.0
-"""What an attempt may take beyond its time-outs, which the client itself should meet."""
+LONGEST_WAIT = 3600.0
+"""Seconds that a server's Retry-After may ask for; more counts as this."""
 REST_SECONDS = 30.0
 """Number of seconds in which an address that did not answer is not asked while others are there."""
 SHORTEST_SECRET = 8
-"""Length from which a key is kept out of answers; a placeholder such as EMPTY is a word that answers may hold."""
+"""Length from which a key is cut out of errors; a placeholder such as EMPTY is a word that they may hold."""
 TOO_LONG = re.compile(
     r"('max_tokens' or 'max_completion_tokens' is too large: \d+\. )?This model's maximum context length is \d"
     r"|You passed \d+ input (tokens|characters) and requested \d+ output tokens\. However, the model's context length"
@@ -74,7 +74,7 @@ class Address:
 class Service:
     """What a server answers that the section ``name`` of params.yaml names; errors are in the words of that section.
 
-    An attempt may take ``timeout_seconds``, whatever trickles in. Time-outs, refused connections and the answers 408,
+    A read may take ``timeout_seconds``. Time-outs, refused connections and the answers 408,
     409, 429 and 5xx are tried again, with growing, jittered pauses, until ``deadline_seconds`` are over: a server may
     be restarted. A refused connection to one that never answered is tried for ``FIRST_SECONDS``. Of several addresses
     of one model the least loaded is asked; one that does not answer rests, which is printed, and the attempt is made
@@ -102,7 +102,9 @@ class Service:
                 f"the environment variable {server.key_variable} holds letters that no key has; set it again"
             )
         self._secret = key if len(key) >= SHORTEST_SECRET else ""
-        bounded: Any = bounded_client(self._timeout, secret=self._secret)
+        http: Any = httpx.Client(
+            timeout=self._timeout, follow_redirects=False, limits=httpx.Limits(max_connections=1000)
+        )
         from openai import OpenAI
 
         self._addresses = [
@@ -112,7 +114,7 @@ class Service:
                     api_key=key or "no-key",
                     timeout=self._timeout,
                     max_retries=0,
-                    http_client=bounded,  # of httpx, which OpenAI's client takes as well as its own httpx2
+                    http_client=http,  # of httpx, which OpenAI's client takes as well as its own httpx2
                 ),
                 f"{name} at {bare(url)}",
             )
@@ -172,13 +174,11 @@ class Service:
         from openai import APIConnectionError, APIResponseValidationError, APIStatusError, APITimeoutError
 
         try:
-            answer = call_within(self._timeout + GRACE_SECONDS, lambda: attempt(address.client))
+            answer = attempt(address.client)
             self._answered = True
             return answer
-        except (APIConnectionError, TimeoutError) as error:  # APITimeoutError is one of these
-            if isinstance(error.__cause__, AnswerTooLarge):
-                raise ParamsError(f"{address.where}: the answer is not read: {error.__cause__}") from None
-            waited = isinstance(error, APITimeoutError | TimeoutError)
+        except APIConnectionError as error:  # APITimeoutError is one of these
+            waited = isinstance(error, APITimeoutError)
             with self._lock:
                 self.timeouts += waited
             if waited:
@@ -224,6 +224,16 @@ class Service:
             return ParamsError(f"{where}; set the environment variable {self._server.key_variable} to a valid key")
         text = f"{where}; check {self._refused}"
         return ContextLengthExceeded(text, where) if _is_too_long(error) else ParamsError(text)
+
+
+def retry_after(answer: Any) -> float:
+    """Return how many seconds a server wants to be left alone (Retry-After); 0 where it says nothing, or a date.
+
+    >>> retry_after(httpx.Response(429, headers={"Retry-After": "7"})), retry_after(httpx.Response(503))
+    (7.0, 0.0)
+    """
+    wish = answer.headers.get("retry-after", "")
+    return min(float(wish), LONGEST_WAIT) if wish.isdecimal() and len(wish) < 10 else 0.0
 
 
 def is_not_found(error: Exception) -> bool:
