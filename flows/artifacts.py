@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
 from prefect.runtime import flow_run
@@ -28,17 +27,16 @@ def with_progress(stages: Sequence[str]) -> Iterator[str]:
         update_progress_artifact(artifact, progress=100.0 * number / len(stages), description=message)
 
 
-def show_results(params: Params, servers: Mapping[str, str], home: Path, verdict: str) -> None:
+def show_results(params: Params, servers: Mapping[str, str], verdict: str) -> None:
     """Write the run's artifact ``results``: the verdict of the promotion gate, the arms, and the links.
 
     Args:
         params: those of the run, in whose folder this is called.
         servers: addresses of what `harr up` started, by name.
-        home: the folder in which it was started.
         verdict: that of the gate, or "".
     """
     if flow_run.id:
-        parts = [_verdict(verdict) if verdict else "", _arms(), _links(params, servers, home)]
+        parts = [_verdict(verdict) if verdict else "", _arms(), _links(params, servers)]
         said = verdict.partition("\n")[0] or "what the arms reached, and where to look"
         create_markdown_artifact("\n\n".join(part for part in parts if part), key="results", description=said)
 
@@ -59,20 +57,14 @@ def _arms() -> str:
     return f"{headline_words(summary_here())}\n\n## Arms\n{show(markdown=True)}".lstrip()
 
 
-def _links(params: Params, servers: Mapping[str, str], home: Path) -> str:
-    """Return links to the pages, if `harr up` serves them (else where they lie), and to the run in MLflow."""
+def _links(params: Params, servers: Mapping[str, str]) -> str:
+    """Return a link to the run in MLflow, and where the pages lie."""
     pages = {"Report": REPORT} if REPORT.exists() else {}
     pages |= {f"Checks of {words_of(suite)}": Path(page) for suite, page in data_docs().items()}
-    lines = [_link(name, page.resolve(), servers.get("Pages", ""), home) for name, page in pages.items()]
+    lines = [f"- {name}: `{page.resolve()}`" for name, page in pages.items()]
     with contextlib.suppress(OSError, LookupError):
         lines.insert(0, f"- [Run in MLflow]({_mlflow_page(params, params.tracking.uri or servers.get('MLflow', ''))})")
     return "\n".join(["## Where to look", *lines])
-
-
-def _link(name: str, page: Path, server: str, home: Path) -> str:
-    if server and page.is_relative_to(home):
-        return f"- [{name}]({server}/{quote(page.relative_to(home).as_posix())})"
-    return f"- {name}: `{page}` (`harr up` serves it)"
 
 
 def _mlflow_page(params: Params, server: str) -> str:

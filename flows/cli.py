@@ -224,12 +224,11 @@ def up(
     prefect_port: Annotated[int, Option(help="port of the Prefect server")] = 4200,
     mlflow_port: Annotated[int, Option(help="port of the MLflow server")] = 5000,
     serve_port: Annotated[int, Option(help="port of `harr serve`")] = SERVE_PORT,
-    pages_port: Annotated[int, Option(help="port of the reports and Data Docs")] = 8003,
 ) -> None:
     """Start Prefect, its workers, MLflow and the champion."""
     from flows import up as servers
 
-    run_command(lambda: servers.up(prefect_port, mlflow_port, serve_port, pages_port))
+    run_command(lambda: servers.up(prefect_port, mlflow_port, serve_port))
 
 
 @app.command()
@@ -246,7 +245,6 @@ def record(
     register: Annotated[
         bool, Option("--register", help="there must be a model, also one that was rolled back")
     ] = False,
-    prune: Annotated[bool, Option("--prune", help="delete versions without alias that were never champion")] = False,
 ) -> None:
     """Report to MLflow what it has not received yet.
 
@@ -255,9 +253,7 @@ def record(
     """
     from flows.run import record_runs
 
-    run_command(
-        lambda: print(*record_runs(recipe, register=register, prune=prune) or ["MLflow has everything"], sep="\n")
-    )
+    run_command(lambda: print(*record_runs(recipe, register=register) or ["MLflow has everything"], sep="\n"))
 
 
 @app.command()

@@ -110,6 +110,6 @@ def _kept(verdict: str) -> State[str]:
 
 
 def _show(place: Path, verdict: str = "") -> None:
-    servers, home = addresses(), Path().resolve()
+    servers = addresses()
     with run.enter_folder(place):
-        show_results(Params.load(), servers, home, verdict)
+        show_results(Params.load(), servers, verdict)

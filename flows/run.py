@@ -94,28 +94,26 @@ def promote(recipe: str, *, back: bool = False, arm: str = "", again: bool = Fal
         return outcome_of("rollback" if back else "promote", params, arm=arm, again=again, to=to)
 
 
-def record_runs(recipe: str, *, register: bool = False, prune: bool = False) -> list[str]:
+def record_runs(recipe: str, *, register: bool = False) -> list[str]:
     """Report what MLflow has not received, and make the model in models/ of a recipe the candidate; returns lines.
 
     Args:
         recipe: its name, or params.yaml.
         register: whether there must be a model, which becomes the candidate also where it was rolled back.
-        prune: whether versions that nothing goes back to are deleted.
 
     Raises:
         CorpusError: there is no model to ``register``.
         ServiceUnavailable: a server does not answer; what it has not taken stays.
     """
-    from tasks.registry.prune import prune_versions
     from tasks.tracking.report import send_reports
 
-    place, params = resolve_recipe(recipe)
+    place, _ = resolve_recipe(recipe)
     ran = (place / SETTINGS).exists()
     if register and not ran:
         raise CorpusError(f"{place} is not there; run `harr run --recipe {recipe}`")
     lines = send_reports()
     line = _make_candidate(place, by_hand=register) if ran else ""
-    return [*lines, *([line] if line else []), *(prune_versions(params) if prune else [])]
+    return [*lines, *([line] if line else [])]
 
 
 def run_promotion(recipe: str, back: bool, arm: str = "", again: bool = False, to: str = "") -> None:

@@ -1,8 +1,7 @@
 """Everything that runs by itself on one machine, without Docker: `harr up` and `harr down`.
 
-Starts a Prefect server, an MLflow server over mlflow.db, a server of the pages (flows/pages.py), and one Prefect worker
-for each of the work pools cpu and gpu; makes the pools, and the deployments of prefect.yaml;
-and starts `harr serve` where the registry has a champion. All of it listens on loopback only. Milvus Lite needs no
+Starts a Prefect server, an MLflow server over mlflow.db, and one Prefect worker for each of the work pools cpu and gpu;
+makes the pools, and the deployments of prefect.yaml; and starts `harr serve` where the registry has a champion. All of it listens on loopback only. Milvus Lite needs no
 server: each stage opens the folder data/index.
 """
 
@@ -21,7 +20,6 @@ from typing import Any
 
 import psutil
 
-from flows.pages import pages_command
 from flows.server import HEARTBEAT, TEMPORARY, UP, addresses, healthy, listens, log_of, mlflow_command, prefect_command
 from harr.errors import HarrError, ServiceUnavailable, one_line
 from harr.io.files import read_json, write_json
@@ -45,7 +43,7 @@ WORK = {"Prefect": "/runs", "MLflow": "/#/experiments?workflowType=machine_learn
 PARTS = ("servers", "deployments", "workers", "harr serve")
 
 
-def up(prefect_port: int, mlflow_port: int, serve_port: int, pages_port: int) -> None:
+def up(prefect_port: int, mlflow_port: int, serve_port: int) -> None:
     """Start what does not run yet and bring the deployments up to date; prints the pages.
 
     Raises:
@@ -61,7 +59,7 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int, pages_port: int) ->
     parts = show_parts(progress, PARTS)
     try:
         next(parts)
-        _start_servers(started, prefect_port, mlflow_port, pages_port)
+        _start_servers(started, prefect_port, mlflow_port)
         next(parts)
         limit = len(visible_gpus())
         prepare_prefect(limit)
@@ -148,7 +146,7 @@ def _end_group(leader: int) -> None:
     psutil.wait_procs(group, timeout=STOP_SECONDS)
 
 
-def _start_servers(started: dict[str, Any], prefect_port: int, mlflow_port: int, pages_port: int) -> None:
+def _start_servers(started: dict[str, Any], prefect_port: int, mlflow_port: int) -> None:
     """Start the servers at once; they take some seconds to come up."""
     ports = {"Prefect": prefect_port, "MLflow": mlflow_port}
     for name, make in (("Prefect", prefect_command), ("MLflow", mlflow_command)):
@@ -156,10 +154,6 @@ def _start_servers(started: dict[str, Any], prefect_port: int, mlflow_port: int,
             _check_free(name, ports[name])
             command, environment = make(ports[name])
             _start(started, name, command, environment, page=f"http://127.0.0.1:{ports[name]}")
-    if "Pages" not in started:
-        _check_free("Pages", pages_port)
-        _start(started, "Pages", pages_command(pages_port), {**os.environ}, page=f"http://127.0.0.1:{pages_port}")
-    _wait_for(started, "Pages", lambda: _answers(started["Pages"]["page"]))
     _wait_for(started, "Prefect", lambda: healthy(f"{started['Prefect']['page']}/api"))
     _wait_for(started, "MLflow", lambda: _answers(f"{started['MLflow']['page']}/health"))
 

@@ -14,8 +14,6 @@ from tasks.tracking.relocate import bring_home, files_beside
 
 STORE = re.compile(r"(https?|sqlite|postgresql|mysql|mssql)(\+\w+)?://")
 """Beginning of the address of a server, or of a database that MLflow keeps its store in."""
-LONGEST = 500
-"""Bytes of a path that SQLite opens, with its journal next to it (it takes 512)."""
 
 
 def open_client(params: Params) -> Any:
@@ -47,14 +45,8 @@ def client_of(address: str) -> Any:
     """Return a client of the store at this address; one in a folder that was copied or moved keeps its files there.
 
     Raises:
-        ParamsError: SQLite opens no path as long.
         ServiceUnavailable: another process has its database.
     """
-    path = os.path.abspath(address.removeprefix("sqlite:///"))
-    if address.startswith("sqlite:///") and len(os.fsencode(path)) > LONGEST:  # MLflow would try for minutes
-        raise ParamsError(
-            f"{path}: SQLite opens no path of more than {LONGEST} bytes; put the project into another folder"
-        )
     bring_home(address)
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # the report waits, not the stage
     from mlflow import MlflowClient

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from harr.errors import DamagedFile, HarrError, ServiceUnavailable, bare, one_line
+from harr.errors import HarrError, ServiceUnavailable, bare, one_line
 from harr.services.failures import connection_remedy
 
-BROKEN = re.compile(r"file is not a database|database disk image is malformed|no such (table|column): [\w.]+")
-OTHER_VERSION = re.compile(r"out-of-date database schema (\(.+?\))")
+STORE_FAILED = re.compile(r"\((sqlite3|psycopg2)[\w.]*Error\)|out-of-date database schema")
+"""How MLflow hands on an error of its database."""
 ANSWERED = re.compile(r"failed with error code (\d+)|response body was not in a valid JSON format")
 """How MLflow's client says that a server did answer; without a number: with what is no MLflow."""
 CAUSE = re.compile(r"Caused by \w+\([\"']?|>: |connection: ")
@@ -30,9 +30,8 @@ def service() -> Iterator[None]:
     """Ask MLflow, one thread at a time, and turn the errors of its clients into ours.
 
     Raises:
-        ServiceUnavailable: the server does not answer, or its store is busy or may not be written.
-        DamagedFile: its store is broken.
-        Refused: it says no, or its store is another program's.
+        ServiceUnavailable: the server does not answer, or its store cannot be used now.
+        Refused: it says no.
     """
     with ASKING:
         from alembic.util import CommandError
@@ -41,36 +40,18 @@ def service() -> Iterator[None]:
 
         try:
             yield
-        except CommandError as error:
-            raise Refused(
-                f"MLflow makes no store of this database: {error}; name another in tracking.uri or MLFLOW_TRACKING_URI"
-            ) from None
-        except (MlflowException, DatabaseError) as error:
+        except (MlflowException, DatabaseError, CommandError) as error:
             raise _as_ours(error) from None
 
 
 def _as_ours(error: Any) -> Exception:
     """Return our error for one of MLflow's, or the same one."""
-    if broken := BROKEN.search(str(error)):
-        return DamagedFile(
-            f"the MLflow store, mlflow.db or what tracking.uri names, is damaged ({broken[0]}); restore it, or "
-            "move it away: what it knows of runs and models goes with it"
-        )
-    message = str(getattr(error, "message", ""))  # SQLAlchemy's have none
-    if not message:
-        return error  # type: ignore[no-any-return]
-    if "readonly database" in message:
+    message = str(getattr(error, "message", ""))  # those of SQLAlchemy and Alembic have none
+    if not message or STORE_FAILED.search(message) or error.error_code == "TEMPORARILY_UNAVAILABLE":
         return ServiceUnavailable(
-            "the MLflow store, mlflow.db or what tracking.uri names, cannot be written; give the right to write "
-            "there and run the same command again"
+            f"the MLflow store, mlflow.db or what tracking.uri names, cannot be used ({one_line(error, 300)}); mend it, "
+            "and run the same command again"
         )
-    if other := OTHER_VERSION.search(message):
-        return Refused(
-            f"the MLflow store is of another MLflow {other[1]}; copy it and run `mlflow db upgrade` with its address, or "
-            "install the newer MLflow that wrote it"
-        )
-    if error.error_code == "TEMPORARILY_UNAVAILABLE":  # the database behind it, or mlflow.db itself
-        return ServiceUnavailable(f"the MLflow store is busy or away ({message.splitlines()[0]})")
     if not message.startswith("API request to"):
         return Refused(f"MLflow refuses this: {bare(message.splitlines()[0])[:300]}")
     if answered := ANSWERED.search(message):

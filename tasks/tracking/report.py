@@ -10,15 +10,12 @@ import fcntl
 import json
 import os
 import platform
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, get_origin
-
-import psutil
 
 from harr.errors import DamagedFile, HarrError, bare
 from harr.io.files import digest_of, read_state, write_json
@@ -272,7 +269,6 @@ def send_left(client_for: Callable[[str], Any]) -> list[str]:
                     path.unlink()
                 except Refused as error:
                     lines += _put_aside(path, error)
-        _remove_partial_notes()
     return lines
 
 
@@ -301,14 +297,6 @@ def _put_aside(path: Path, error: Exception) -> list[str]:
         return []
     path.replace(path.with_name(f"{path.name}.aside"))
     return [f"warning: {error}; the note is now {path}.aside, and the others go on"]
-
-
-def _remove_partial_notes() -> None:
-    """Remove the temporary files of notes, which end in a process number, that processes which are gone left."""
-    for path in NOTES.glob(".*.json.tmp"):
-        pid = re.search(r"(\d+)\.json\.tmp$", path.name)
-        if pid and not psutil.pid_exists(int(pid[1])):
-            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -163,7 +163,7 @@ def test_an_mlflow_server_that_is_away_or_knows_nothing_costs_the_run_no_more_th
     params = Params.load()
     away = params.model_copy(update={"tracking": params.tracking.model_copy(update={"uri": "http://127.0.0.1:9"})})
     up = {"MLflow": "http://127.0.0.1:5000"}
-    assert _links(away, {}, Path()) == _links(params, up, Path()) == "## Where to look"
+    assert _links(away, {}) == _links(params, up) == "## Where to look"
 
 
 def test_a_source_without_its_key_is_named_before_anything_starts(workplace: Path) -> None:

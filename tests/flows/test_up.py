@@ -107,11 +107,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     for name, text in texts.items():
         (folder / name).write_text(text)
     subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "--quiet"], cwd=folder, check=True)
-    prefect, mlflow, pages = free_port(), free_port(), free_port()
+    prefect, mlflow = free_port(), free_port()
     made = Place(
         folder,
         f"http://127.0.0.1:{prefect}/api",
-        tuple(f"--{name}-port={port}" for name, port in (("prefect", prefect), ("mlflow", mlflow), ("pages", pages))),
+        (f"--prefect-port={prefect}", f"--mlflow-port={mlflow}"),
     )
     try:
         done = made.run("flows.cli", "up", *made.ports)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +20,7 @@ from tasks.evaluation_record import FIGURES, content_of, figures, record_game
 from tasks.inputs.stages import parameters
 from tasks.merge import register_model
 from tasks.registry.candidate import has_model, keep_candidate
-from tasks.registry.history import move
 from tasks.registry.promote import CHAMPION, promote, rollback
-from tasks.registry.prune import prune_versions
 from tasks.registry.pull import pull
 from tasks.registry.register import CANDIDATE, ROLLED_BACK
 from tasks.tracking.client import open_client
@@ -353,25 +350,6 @@ def test_other_thresholds_are_another_version_and_never_those_of_today(
     assert json.loads(version(params).tags["rules"])["metric"] == "answer_f1", "which leads the table"
     assert merged(loose, "two", monkeypatch) == "2", "stage merge was run for it"
     assert json.loads(version(params).tags["rules"])["metric"] == "recall"
-
-
-def test_pruning_keeps_what_an_alias_names_and_every_champion(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    client, runs = open_client(params), []
-    for least in (1, 2, 3, 4):
-        tracking = params.tracking.model_copy(update={"min_questions": least})
-        merged(params.model_copy(update={"tracking": tracking}), str(least), monkeypatch)
-        runs.append(version(params).run_id)
-    move(client, NAME, "2", [])
-    move(client, NAME, "1", ["2"])
-    client.delete_registered_model_alias(NAME, "previous_champion")  # by hand; `harr rollback --to 2` goes there still
-    lines = prune_versions(params)
-    assert [re.sub(r"\d+ MB", "N MB", line) for line in lines] == [
-        f"deleted: version 3 of {NAME}, N MB",
-        "`mlflow gc` frees N MB (docs/operations.md)",
-    ]
-    assert {found.version for found in client.search_model_versions(f"name = '{NAME}'")} == {1, 2, 4}
-    assert [client.get_run(run).info.lifecycle_stage for run in runs] == ["active", "active", "deleted", "active"]
-    assert prune_versions(params) == []
 
 
 def test_a_retriever_whose_mlmodel_was_not_taken_is_no_version(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:

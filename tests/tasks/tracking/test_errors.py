@@ -12,7 +12,7 @@ import pytest
 from mlflow import MlflowClient
 from serving import running
 
-from harr.errors import DamagedFile, ServiceUnavailable
+from harr.errors import ServiceUnavailable
 from harr.evaluate.summary import summarise
 from harr.params import Params
 from tasks.paths import NOTES
@@ -105,44 +105,36 @@ def test_no_version_is_registered_without_its_files(store: type[Answers]) -> Non
 def test_a_store_that_cannot_be_written_or_read_is_one_line(stored: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """As in a project on a disk that is mounted to be read; MLflow logs a traceback of each such error."""
     client = client_of("sqlite:///file:mlflow.db?mode=ro&uri=true")
-    told = "the MLflow store, mlflow.db or what tracking.uri names, cannot be written; give the right to write there"
+    told = r"the MLflow store, mlflow.db or what tracking.uri names, cannot be used \(.*readonly database.*\); mend it"
     with pytest.raises(ServiceUnavailable, match=told), service():
         client.create_registered_model("x")
     assert capfd.readouterr().err == ""
     Path("other.db").write_bytes(b"garbage " * 1000)
-    told = r"the MLflow store, mlflow.db or what tracking.uri names, is damaged \(file is not a database\); restore"
-    with pytest.raises(DamagedFile, match=told), service():
+    told = r"the MLflow store, mlflow.db or what tracking.uri names, cannot be used \(.*not a database.*\); mend it"
+    with pytest.raises(ServiceUnavailable, match=told), service():
         client_of(f"sqlite:///{stored}/other.db").search_experiments()
 
 
 @pytest.mark.parametrize(
-    ("change", "kind", "said"),
+    ("change", "said"),
     [
-        (
-            "UPDATE alembic_version SET version_num = 'cc1f77228345'",
-            Refused,
-            r"is of another MLflow \(found version cc1f77228345, but expected \w+\); copy it and run `mlflow db upgrade`",
-        ),
+        ("UPDATE alembic_version SET version_num = 'cc1f77228345'", r"cannot be used \(.*found version cc1f77228345"),
         (
             "DROP TABLE experiments; DROP TABLE alembic_version; CREATE TABLE alembic_version (version_num TEXT);"
             "INSERT INTO alembic_version VALUES ('v3.2.0.a')",
-            Refused,
-            r"^MLflow makes no store of this database: Can't locate revision identified by 'v3\.2\.0\.a'; name another",
+            r"cannot be used \(Can't locate revision identified by 'v3\.2\.0\.a'\)",
         ),
         (
             "ALTER TABLE experiments RENAME COLUMN workspace TO other",
-            DamagedFile,
-            r"is damaged \(no such column: experiments\.",
+            r"cannot be used \(.*no such column: experiments\.",
         ),
     ],
 )
-def test_a_store_of_another_version_or_program_is_one_line(
-    change: str, kind: type[Exception], said: str, stored: Path
-) -> None:
+def test_a_store_of_another_version_or_program_is_one_line(change: str, said: str, stored: Path) -> None:
     """Optuna, say, keeps the version of its tables in a table of the same name."""
     with closing(sqlite3.connect("mlflow.db")) as store:
         store.executescript(change)
-    with pytest.raises(kind, match=said) as caught, service():
+    with pytest.raises(ServiceUnavailable, match=said) as caught, service():
         client_of(f"sqlite:///{stored}/mlflow.db").search_experiments()
     assert "\n" not in str(caught.value)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from harr.errors import ParamsError
 from harr.io.files import digest_of
 from harr.params import Params
 from tasks.tracking.client import client_of, open_client
@@ -87,13 +86,3 @@ def test_a_place_that_a_person_chose_stays(old: Path, monkeypatch: pytest.Monkey
     old.rename(moved)
     client_of(f"sqlite:///{moved}/mlflow.db")
     assert foreign_roots(moved / "mlflow.db") == [f"{old}/mlruns"]
-
-
-@pytest.mark.fault(31, 43)
-def test_a_path_that_sqlite_does_not_open_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MLflow would try again and again, without a word."""
-    deep = tmp_path.joinpath(*["x" * 100] * 5)
-    deep.mkdir(parents=True)
-    monkeypatch.chdir(deep)
-    with pytest.raises(ParamsError, match="SQLite opens no path of more than 500 bytes; put the project into another"):
-        client_of("sqlite:///mlflow.db")
