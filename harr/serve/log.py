@@ -7,10 +7,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from harr.errors import DamagedFile, ParamsError
 
@@ -148,29 +148,23 @@ def read_log(folder: Path) -> tuple[list[LoggedSearch], dict[str, Feedback]]:
         ParamsError: there is no log in it, or it cannot be read.
         DamagedFile: a line is none of ours, of another format, or there twice; nothing is half-read.
     """
-    searches = read_records(LoggedSearch, folder, SEARCHES, key=lambda search: search.id, fault=_search_fault)
+    searches = read_records(LoggedSearch, folder, SEARCHES, key=lambda search: search.id)
     if not searches:
         raise ParamsError(f"{folder} holds no {SEARCHES}-*.jsonl; name the folder of `harr serve --log`")
-    outcomes = read_records(Feedback, folder, OUTCOMES, fault=_outcome_fault)
+    outcomes = read_records(Feedback, folder, OUTCOMES)
     return searches, {outcome.id: outcome for outcome in outcomes}
 
 
 def read_records(
-    kind: type[Row],
-    folder: Path,
-    name: str,
-    *,
-    key: Callable[[Row], Hashable] | None = None,
-    fault: Callable[[Row], str] = lambda record: "",
+    kind: type[Row], folder: Path, name: str, *, key: Callable[[Row], Hashable] | None = None
 ) -> list[Row]:
     """Return the records of the files ``<name>-<day>.jsonl`` of a folder, by their time (``at``).
 
     Args:
-        kind: the dataclass of a row, whose fields are named as in ``KINDS``.
+        kind: the dataclass of a row.
         folder: of the log.
         name: what the files hold.
         key: what no two records share; None where one may follow another.
-        fault: what in a record does not fit together; "" where all does.
 
     Raises:
         ParamsError, DamagedFile: as :func:`read_log`.
@@ -178,7 +172,7 @@ def read_records(
     records: list[Any] = []
     keys: set[Hashable] = set()
     for row, place in _rows(folder, name):
-        record = _record(kind, row, place, fault)
+        record = _record(kind, row, place)
         if key and key(record) in keys:
             raise DamagedFile(f"{place}: search {row['id']} is there twice; remove the copy of its file")
         if key:
@@ -197,8 +191,6 @@ def _rows(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], str]]:
             place = f"{path}:{number}"
             try:
                 row = json.loads(line)
-                if b"\\ud" in line.lower():  # half of a character, which no encoder reads, is no text
-                    json.dumps(row, ensure_ascii=False).encode()
             except (ValueError, RecursionError):
                 raise DamagedFile(f"{place}: no JSON; remove the line, or the file") from None
             if not isinstance(row, dict) or row.pop("format", None) != FORMAT:
@@ -206,62 +198,16 @@ def _rows(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], str]]:
             yield row, place
 
 
-KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("id", "version", "reads", "question", "query", "state"), (str,)),
-    **dict.fromkeys(("at", "score", "logprob"), (int, float)),
-    "kept": (int,),
-    **dict.fromkeys(("chosen", "pool", "clicked"), (list,)),
-}
-LARGEST = 1e15
-"""What no figure of a log reaches, nor NaN."""
-
-
-def _record(kind: type[Row], row: dict[str, Any], place: str, fault: Callable[[Row], str]) -> Row:
+def _record(kind: type[Row], row: dict[str, Any], place: str) -> Row:
     """Return a row as its record.
 
     Raises:
-        DamagedFile: a field is missing, wrong or unknown.
+        DamagedFile: a field is missing or unknown.
     """
-    names = {field.name for field in fields(cast(Any, kind))}
-    wrong = [name for name, value in row.items() if name not in names or not _fits(name, value)]
     try:
-        if wrong:
-            raise TypeError(f"{wrong[0]} is {str(row[wrong[0]])[:40]!r}")
-        record = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
-        if message := fault(record):
-            raise TypeError(message)
-        return record
+        return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
     except TypeError as error:
         raise DamagedFile(f"{place}: no row of a log ({error}); remove the line, or the file") from None
-
-
-def _fits(name: str, value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, KINDS[name]):
-        return False
-    if isinstance(value, list):
-        return all(isinstance(item, str) for item in value)
-    return not isinstance(value, int | float) or abs(value) < LARGEST
-
-
-def logprob_fault(logprob: float | None) -> str:
-    """Return why a number is no log-probability; "" where it is one, or there is none."""
-    return f"logprob is {logprob}, more than 0" if logprob is not None and logprob > 1e-3 else ""
-
-
-def _outcome_fault(outcome: Feedback) -> str:
-    return "" if 0.0 <= outcome.score <= 1.0 else f"score is {outcome.score}, not between 0 and 1"
-
-
-def _search_fault(row: LoggedSearch) -> str:
-    if message := logprob_fault(row.logprob):
-        return message
-    if len(set(row.pool)) < len(row.pool) or (row.pool and row.pool[: len(row.chosen)] != row.chosen):
-        return "pool does not begin with chosen, or names a passage twice"
-    if not 0 <= row.kept <= (len(row.chosen) if row.pool else 0):
-        return f"kept is {row.kept}, and {len(row.chosen) if row.pool else 0} were chosen by chance"
-    return (
-        "" if bool(row.pool) == (row.logprob is not None) or not row.chosen else "pool without logprob, or the reverse"
-    )
 
 
 def _cut_broken_line(path: Path) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from harr.serve.log import logprob_fault, read_records
+from harr.serve.log import read_records
 
 SHADOWS = "shadows"
 
@@ -29,6 +29,4 @@ def read_shadows(folder: Path) -> list[Shadowed]:
     Raises:
         ParamsError, DamagedFile: as :func:`harr.serve.log.read_log`.
     """
-    return read_records(
-        Shadowed, folder, SHADOWS, key=lambda one: (one.id, one.version), fault=lambda one: logprob_fault(one.logprob)
-    )
+    return read_records(Shadowed, folder, SHADOWS, key=lambda one: (one.id, one.version))
