@@ -74,14 +74,6 @@ except FileNotFoundError:
     sys.exit("error: the current folder is gone; change to the folder of a harr project")
 
 
-def find_hiding(folder: str) -> list[str]:
-    """Return the files of a folder that a library would import in place of a module of Python's own."""
-    return sorted(name for name in os.listdir(folder) if name.removesuffix(".py") in sys.stdlib_module_names - {name})
-
-
-if sys.path[0] in ("", os.getcwd()) and (hiding := find_hiding(".")):
-    sys.exit(f"error: {hiding[0]} in this folder hides Python's module of that name; rename it")
-
 # Imports make a million objects that are never garbage: looking for it less often saves a quarter of the start.
 gc.set_threshold(500_000, 10, 10)
 # Libraries warn each other about names to come; nothing a user of harr can act on.

@@ -1,6 +1,5 @@
 """A proxy in the environment, as in a company's network: it is for servers elsewhere, never for those of this machine."""
 
-import gc
 import os
 import urllib.request
 from collections.abc import Iterator
@@ -20,7 +19,6 @@ from harr.rag.generation.server import ServerGenerator
 from harr.services.milvus_client import connect
 from harr.types import Generate
 from tasks import PROXIES, bypass_proxies
-from tasks.runtime.errors import errors_in_a_line
 from tasks.tracking.client import client_of
 
 NOBODY = "http://127.0.0.1:9"
@@ -115,28 +113,6 @@ def test_the_exceptions_of_the_user_stay(
     bypass_proxies()  # as a child process does
     assert (os.environ.get("no_proxy"), os.environ.get("NO_PROXY")) == expected
     httpx.Client().close()
-
-
-@pytest.mark.skipif(find_spec("socksio") is not None, reason="socksio is installed")
-def test_a_socks_proxy_without_its_package_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("all_proxy", "socks5://me:Geheim7@127.0.0.1:9")
-    with pytest.raises(SystemExit), errors_in_a_line():
-        httpx.Client().close()
-    gc.collect()
-    line = "error: the variable all_proxy names a SOCKS proxy; run `pip install 'httpx[socks]'`, or unset it\n"
-    assert capsys.readouterr().err == line
-
-
-def test_a_file_of_certificates_that_is_missing_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", "/away/ca.pem")
-    with pytest.raises(SystemExit), errors_in_a_line():
-        httpx.Client().close()
-    line = "error: /away/ca.pem is missing, which the variable SSL_CERT_FILE names; correct it, or unset it\n"
-    assert capsys.readouterr().err == line
 
 
 def test_a_proxy_that_refuses_is_not_taken_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,11 @@ from typing import Annotated, Any
 
 import anyio
 from mcp.server.fastmcp import FastMCP as McpServer
-from mcp.server.fastmcp.exceptions import ToolError
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from harr.errors import one_line
-from harr.serve.bodies import MAX_BYTES, HopBody, SearchBody, Text, refusal
+from harr.serve.bodies import MAX_BYTES, HopBody, SearchBody, Text
 from harr.serve.service import RetrieverService
 
 TOLD = (
@@ -20,22 +18,9 @@ TOLD = (
 )
 
 
-class _OneLine(McpServer):
-    """A server whose refusals are one line, as those of the other routes."""
-
-    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
-        """Call a tool."""
-        try:
-            return await super().call_tool(name, arguments)
-        except ToolError as error:
-            cause = error.__cause__
-            message = refusal(cause) if isinstance(cause, ValidationError) else one_line(cause or error, 300)
-            raise ToolError(message) from None
-
-
 def mcp_server(service: RetrieverService) -> McpServer:
     """Return a server of the Model Context Protocol with one tool; requests are independent."""
-    server = _OneLine(
+    server = McpServer(
         "harr",
         instructions=TOLD,
         json_response=True,

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -62,12 +61,6 @@ def machine_fault(error: Exception) -> str:
     """
     if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] not in OURS:
         return f"package {error.name} is not installed; run `pip install {_install(error.name or '')}`"
-    if isinstance(error, ImportError) and "SOCKS proxy" in str(error):  # httpx, of one that the environment names
-        names = [name for name, value in os.environ.items() if name.lower().endswith("_proxy") and "socks" in value]
-        return f"the variable {' and '.join(names)} names a SOCKS proxy; run `pip install 'httpx[socks]'`, or unset it"
-    bundle = os.environ.get("SSL_CERT_FILE", "")
-    if isinstance(error, FileNotFoundError) and not error.filename and bundle and not os.path.exists(bundle):  # of ssl
-        return f"{bundle} is missing, which the variable SSL_CERT_FILE names; correct it, or unset it"
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's
         fault = str(error).partition(". ")[0] or "out of memory"
         return f"{fault}; what is finished is kept; {LESS_MEMORY} and run the same command again"

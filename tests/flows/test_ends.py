@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from harr.errors import ParamsError
-from tasks import find_hiding
 from tasks.runtime.command import run_command
 from tasks.runtime.launch import joins_main_process
 from tasks.tracking.execution import execution_id
@@ -58,12 +57,6 @@ def test_output_that_nobody_takes_is_no_traceback(workplace: Path) -> None:
         done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
         os.close(out)
         assert (done.returncode, done.stderr) == expected
-
-
-def test_a_file_that_hides_a_module_of_python_is_found(tmp_path: Path) -> None:
-    for name in ("random.py", "mine.py", "json", "queue.jsonl"):
-        (tmp_path / name).touch()
-    assert find_hiding(str(tmp_path)) == ["random.py"]
 
 
 @pytest.mark.parametrize(("name", "value"), [("WORLD_SIZE", "abc"), ("RANK", "-1")])

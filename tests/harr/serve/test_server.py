@@ -110,7 +110,7 @@ async def _call(session: ClientSession, arguments: dict[str, Any]) -> Any:
     [tool] = (await session.list_tools()).tools
     assert tool.name == "search" and tool.inputSchema["required"] == ["query"]
     refused = await session.call_tool("search", {"query": "x" * 30_000})
-    assert refused.isError and refused.content[0].text == "query: String should have at most 20000 characters"
+    assert refused.isError and "String should have at most 20000 characters" in refused.content[0].text
     empty = await session.call_tool("search", {"query": ""})
     assert "nothing is asked; send a question" in empty.content[0].text and "\n" not in empty.content[0].text
     return await session.call_tool("search", arguments)
