@@ -40,8 +40,7 @@ def read_versions(client: Any, params: Params) -> tuple[Version, ...]:
     """Return the versions of the registered model that have an alias; ``client`` is of :func:`open_registry`.
 
     Raises:
-        DamagedFile: the SQLite file is none.
-        ServiceUnavailable: the server does not answer.
+        ServiceUnavailable: the server does not answer, or the SQLite file is none.
     """
     if client is None:
         return ()
@@ -71,8 +70,7 @@ def open_registry(root: Path, address: str) -> Any:
     """Return MLflow's client, of a file for reading only; None without a file.
 
     Raises:
-        DamagedFile: the SQLite file is none.
-        ServiceUnavailable: the server does not answer.
+        ServiceUnavailable: the server does not answer, or the SQLite file is none.
     """
     if address.startswith("sqlite:///"):
         path = root / address.removeprefix("sqlite:///")

@@ -13,7 +13,7 @@ from flows.server import mlflow_command
 from flows.status import status
 from flows.terminal import status_lines
 from flows.versions import Version, check_champion, open_registry, read_manual_move, read_versions
-from harr.errors import DamagedFile, ParamsError, ServiceUnavailable
+from harr.errors import ParamsError, ServiceUnavailable
 from harr.io.files import digest_of, write_json
 from harr.params import Params
 from tasks.tracking.client import address_of
@@ -87,7 +87,7 @@ def test_a_model_in_models_that_is_no_version(project: Path, monkeypatch: pytest
 
 def test_stores_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_text("no database, but long enough to be looked at as one" * 20)
-    with pytest.raises(DamagedFile, match=r"is damaged \(file is not a database\)"):
+    with pytest.raises(ServiceUnavailable, match=r"cannot be used \(.*file is not a database"):
         read_versions(open_registry(tmp_path, "sqlite:///mlflow.db"), PARAMS)
     with pytest.raises(
         ServiceUnavailable, match=r"MLflow at http://127\.0\.0\.1:9 does not answer \(.*; start the server"
