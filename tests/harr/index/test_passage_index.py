@@ -258,7 +258,7 @@ print(found)
 
 @pytest.mark.services
 @pytest.mark.parametrize("link", ["copy", "hardlink", "symlink"])
-def test_an_index_that_dvc_made_of_links_is_read_and_updated_without_rights_over_its_files(
+def test_an_index_that_dvc_made_of_links_is_read_and_replaced_without_rights_over_its_files(
     tmp_path: Path, link: str
 ) -> None:
     for name, size in (("old", 40), ("new", 41)):
@@ -277,7 +277,7 @@ def test_an_index_that_dvc_made_of_links_is_read_and_updated_without_rights_over
     done = subprocess.run(
         [*user, sys.executable, "-c", AS_A_USER, str(tmp_path)], capture_output=True, text=True, check=False
     )
-    assert done.stdout.endswith("[7, 1, 7]\n"), done.stderr
+    assert done.stdout.endswith("[7, 41, 7]\n"), done.stderr
 
 
 @pytest.mark.parametrize(

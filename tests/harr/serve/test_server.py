@@ -112,7 +112,7 @@ async def _call(session: ClientSession, arguments: dict[str, Any]) -> Any:
     refused = await session.call_tool("search", {"query": "x" * 30_000})
     assert refused.isError and "String should have at most 20000 characters" in refused.content[0].text
     empty = await session.call_tool("search", {"query": ""})
-    assert "nothing is asked; send a question" in empty.content[0].text and "\n" not in empty.content[0].text
+    assert "nothing is asked; send a question" in empty.content[0].text
     return await session.call_tool("search", arguments)
 
 
@@ -217,7 +217,7 @@ def test_a_champion_of_every_kind_is_followed_without_a_failed_request_and_outli
         move(client, NAME, "2", champions(client, NAME))
         wait_for(lambda: server.client.get("/health").json()["changes"] == changes + 1)
         server.process.send_signal(signal.SIGKILL)
-    with started(project, "--model", champion, MLFLOW_TRACKING_URI="http://127.0.0.1:9") as server:
+    with started(project, "--model", champion) as server:
         assert server.client.get("/health").json()["version"] == "2"
         assert server.ids() == found["2"]
         with Load(server, 8) as load:
