@@ -1,8 +1,8 @@
 """Everything that runs by itself on one machine, without Docker: `harr up` and `harr down`.
 
 Starts a Prefect server, an MLflow server over mlflow.db, and one Prefect worker for each of the work pools cpu and gpu;
-makes the pools, and the deployments of prefect.yaml; and starts `harr serve` where the registry has a champion. All of it listens on loopback only. Milvus Lite needs no
-server: each stage opens the folder data/index.
+makes the pools, and the deployments of prefect.yaml; and starts `harr serve` where the registry has a champion. All of
+it listens on loopback only. Milvus Lite needs no server: each stage opens the folder data/index.
 """
 
 import contextlib

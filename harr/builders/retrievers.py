@@ -68,8 +68,13 @@ def open_corpus(section: IndexParams, places: Places) -> Iterator[Corpus]:
     passages, vectors = mapped[0] if mapped else _map_corpus(places)
     opened = partial(open_index, passages, vectors, section, places.index)
     with distributed.open_in_main(opened) as index:
-        mentions = cache(partial(Mentions.of, passages, places.mentions))
-        yield Corpus(passages, vectors, index, mentions, cache(partial(WordIndex.of, passages, places.words)))
+        yield corpus_over(passages, vectors, index, places)
+
+
+def corpus_over(passages: Passages, vectors: Vectors, index: PassageIndex, places: Places) -> Corpus:
+    """Return a corpus over an open index; its mentions and words are opened once somebody reads them."""
+    mentions = cache(partial(Mentions.of, passages, places.mentions))
+    return Corpus(passages, vectors, index, mentions, cache(partial(WordIndex.of, passages, places.words)))
 
 
 def _map_corpus(places: Places) -> tuple[Passages, Vectors]:

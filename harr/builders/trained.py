@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,12 +16,10 @@ from typing import Any
 from harr.arms import Arm
 from harr.builders.encoder import trained_encoder
 from harr.builders.places import Places
-from harr.builders.retrievers import RetrieverInputs, arm_retriever, open_corpus, retriever_function
+from harr.builders.retrievers import RetrieverInputs, arm_retriever, corpus_over, open_corpus, retriever_function
 from harr.embed.encoder import Encoder
 from harr.errors import IndexMismatch, ModelError, ParamsError, one_line
 from harr.index.corpus import Corpus
-from harr.index.mentions import Mentions
-from harr.index.words import WordIndex
 from harr.io.files import read_json
 from harr.io.model_folder import FORMAT
 from harr.params import Params
@@ -287,10 +284,7 @@ def search_by_folder(inputs: RetrieverInputs) -> Retriever:
     place = read_section(TrainedFolder, inputs.settings, "settings of search_by_folder").folder
     folder, project = Path(place).expanduser().resolve(), Path.cwd()
     facts, section = read_facts(folder)
-    passages, places = inputs.passages, Places.of_project(project)
-    mentions = cache(partial(Mentions.of, passages, places.mentions))
-    words = cache(partial(WordIndex.of, passages, places.words))
-    corpus = Corpus(passages, inputs.vectors, inputs.index, mentions, words)
+    corpus = corpus_over(inputs.passages, inputs.vectors, inputs.index, Places.of_project(project))
     return open_retriever(facts, section.model_copy(update={"k": inputs.k}), folder, corpus, project)
 
 

@@ -88,15 +88,6 @@ def read_passages(params: DatasetParams) -> Iterable[Passage]:
     return (dataset.preview or dataset.load)(section).passages
 
 
-def read_split(params: DatasetParams, split: str) -> tuple[list[Question], int]:
-    """Return the questions of ``split`` (:func:`read_data`), and how many stage download would leave out of it.
-
-    Raises:
-        CorpusError: a file is missing or damaged, or a row is wrong.
-    """
-    return read_data(params).splits.of(split)
-
-
 def preview(params: DatasetParams, split: str, questions: Sequence[Question], left_out: int, examples: int) -> Preview:
     """Describe a split; ``examples`` is how many of its first questions are shown."""
     dataset, section = dataset_of(params)

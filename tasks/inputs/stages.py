@@ -19,11 +19,7 @@ READS: dict[str, tuple[str, ...]] = {
     "embed": ("encoder", "embed"),
     "index": ("index", "retriever.pool"),
     "generator": ("seed", "generator", "retriever.k", "pipeline.picks"),
-    "filter": (
-        *RETRIEVAL,
-        "filter",
-        *(f"train.{name}" for name in ("method", "function", "temperature", "max_tokens")),
-    ),
+    "filter": (*RETRIEVAL, "filter", "train.method", "train.function", "train.temperature", "train.max_tokens"),
     "train": (*RETRIEVAL, "train"),
     "arms": (*RETRIEVAL, "filter", "train", "evaluate.arms", "evaluate.seeds"),
     "evaluate": (*RETRIEVAL, "train.method", "evaluate"),

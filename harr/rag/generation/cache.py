@@ -39,12 +39,9 @@ class CachedGenerator:
     ) -> None:
         self.generator = generator
         """The generator for requests that are not in the cache."""
-        self._table, self._cached, self._keep = (
-            SharedTable(path, f"{TABLE} (request TEXT PRIMARY KEY, text TEXT, cut INTEGER)"),
-            0,
-            keep,
-        )
-        self._prompts = self._cut = 0
+        self._table = SharedTable(path, f"{TABLE} (request TEXT PRIMARY KEY, text TEXT, cut INTEGER)")
+        self._keep = keep
+        self._cached = self._prompts = self._cut = 0
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
         """Return one completion per request, in order; only distinct requests outside the cache are sent.

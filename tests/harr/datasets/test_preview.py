@@ -9,7 +9,7 @@ from downloading import write_rows
 
 from harr.corpus.passages import write_questions
 from harr.datasets.local import read_questions_where
-from harr.datasets.preview import preview, read_split
+from harr.datasets.preview import preview, read_data
 from harr.errors import CorpusError
 from harr.params.download import JsonlParams
 
@@ -34,7 +34,7 @@ def section(rows: Any, name: str = "mine.json", **more: Any) -> JsonlParams:
 @pytest.mark.parametrize("name", ["mine.json", "mine.jsonl"])
 def test_what_would_be_trained_on_is_told_and_exported(name: str) -> None:
     params = section(ROWS, name)
-    questions, left_out = read_split(params, "train")
+    questions, left_out = read_data(params).splits.of("train")
     shown = preview(params, "train", questions, left_out, examples=1)
     assert (shown.questions, shown.left_out, shown.levels, shown.kinds) == (2, 1, {"easy": 1, "hard": 1}, {})
     assert shown.examples == [{"id": "1", "question": "Who founded Acme?", "answers": ["Ada Brown"]}]
@@ -46,9 +46,9 @@ def test_what_would_be_trained_on_is_told_and_exported(name: str) -> None:
 def test_where_and_limit_choose_by_the_seed() -> None:
     params = section(ROWS, train_where={"level": "hard"}, train_questions=1)
     seeds = [params.model_copy(update={"seed": seed}) for seed in range(8)]
-    drawn = {tuple(q.id for q in read_split(own, "train")[0]) for own in seeds}
+    drawn = {tuple(q.id for q in read_data(own).splits.of("train")[0]) for own in seeds}
     assert drawn == {(), ("3",)}, "one of the hard ones is a test question"
-    assert read_split(seeds[3], "train") == read_split(seeds[3], "train")
+    assert read_data(seeds[3]).splits.of("train") == read_data(seeds[3]).splits.of("train")
 
 
 def test_files_in_several_folders_are_several_data_sets_and_settings_of_one_are_told_apart() -> None:
@@ -80,5 +80,5 @@ def test_files_in_several_folders_are_several_data_sets_and_settings_of_one_are_
 )
 def test_a_wrong_row_is_one_line_with_its_number(rows: Any, line: str) -> None:
     with pytest.raises(CorpusError, match=line) as caught:
-        read_split(section(rows), "train")
+        read_data(section(rows)).splits.of("train")
     assert "\n" not in str(caught.value)
