@@ -12,19 +12,15 @@ from tqdm import tqdm
 
 Unit = TypeVar("Unit")
 BEAT_SECONDS = 1.0
-LOOK_SECONDS = 0.2
-"""How often a wait looks whether the process leaves; a signal's handler may set no event."""
 LOG_SECONDS = 10.0
 """How often a bar is drawn on a terminal at least, and how often a line goes into a log at most."""
 
 
 class _Stop:
-    """How this process is to leave once it was asked to (else None), how many loops look for that, and whether it has
-    begun to."""
+    """How this process is to leave once it was asked to (else None), and how many loops look for that."""
 
     leave: Callable[[], None] | None = None
     loops = 0
-    leaving = False
 
 
 class Bar(tqdm):
@@ -177,19 +173,6 @@ def leave() -> None:
     """Leave as ``ask_to_stop`` demands; do nothing where no stop was asked for."""
     if _Stop.leave:
         _Stop.leave()
-
-
-def begin_to_leave() -> None:
-    """Have threads that wait for a server end: their answers are for nobody."""
-    _Stop.leaving = True
-
-
-def wait(seconds: float, over: threading.Event | None = None) -> bool:
-    """Wait so many seconds, or until the event; return whether the process leaves, which ends the wait at once."""
-    end, over = time.monotonic() + seconds, over or threading.Event()
-    while not _Stop.leaving and (left := end - time.monotonic()) > 0 and not over.wait(min(left, LOOK_SECONDS)):
-        pass
-    return _Stop.leaving
 
 
 def should_stop() -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from harr.errors import ServiceUnavailable
-from harr.io.progress import wait
 
 T = TypeVar("T")
 
@@ -33,7 +32,7 @@ def retry(
     first: float = 0.5,
     longest: float = 8.0,
     tell: Callable[[Any, int], object] = lambda error, number: None,
-    sleep: Callable[[float], object] = wait,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> T:
     """Return what ``call`` returns; an error that may be better ``again`` is tried again until ``seconds`` are over.
 

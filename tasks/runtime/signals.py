@@ -19,10 +19,8 @@ from tasks.runtime.launch import is_main_process, process_count
 
 FINISH_SECONDS = 4.0
 """Time a stopped stage may take to finish its shard, batch or step."""
-LAST_SECONDS = 3.0
-"""Time a stopped process may take to end when its work is over."""
-
-
+LEAVE_SECONDS = 4.0
+"""Time a stopped process may take to end when its work is over: a thread may wait for a server that hangs."""
 LOOK_SECONDS = 1.0
 """How often a stage looks whether the DVC that started it is there."""
 RUNNER = "HARR_RUNNER"
@@ -32,10 +30,9 @@ RWLOCK = Path(".dvc/tmp/rwlock")
 
 
 class _Left:
-    """Whether this process has printed that it was stopped, and the signal that did it."""
+    """Whether this process has printed that it was stopped."""
 
     reported = False
-    number: int = signal.SIGTERM
 
 
 @contextlib.contextmanager
@@ -54,16 +51,11 @@ def handle_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def end_soon() -> Iterator[None]:
-    """End the process soon after the block: nothing is looked for in memory, and a stopped process waits for nobody."""
+    """End the process soon after the block: nothing is looked for in memory."""
     try:
         yield
     finally:
         gc.freeze()  # spares the interpreter a last look at all of torch: up to 2 s
-        if progress.should_stop():  # threads that wait for a server that hangs must not keep it
-            with contextlib.suppress(OSError):
-                sys.stdout.flush()
-            signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + _Left.number))
-            signal.setitimer(signal.ITIMER_REAL, LAST_SECONDS)
 
 
 def follow() -> None:
@@ -122,13 +114,18 @@ def _stop(number: int, frame: object) -> None:
 
 
 def _leave(number: int) -> None:
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    _Left.number = number
-    progress.begin_to_leave()
+    signal.signal(signal.SIGALRM, lambda *_: _end(number))
+    signal.setitimer(signal.ITIMER_REAL, LEAVE_SECONDS)
     if is_main_process() and not _Left.reported:
         _Left.reported = True
         _tell("stopped; finished work is kept, run the same command again to go on")
     sys.exit(128 + number)
+
+
+def _end(number: int) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    os._exit(128 + number)
 
 
 def _tell(line: str) -> None:

@@ -9,9 +9,6 @@ import time
 import pytest
 from serving import serving
 
-from harr.io import progress
-from harr.io.retry import retry
-
 ASKS = """
 from harr.params.generator import ServedParams
 from harr.params.servers import ServerParams
@@ -48,17 +45,3 @@ def test_a_command_that_waits_for_a_server_ends_at_ctrl_c(status: int) -> None:
                 process.kill()
         over.set()
     assert process.returncode == 130 and "stopped; finished work is kept" in said
-
-
-def test_a_pause_ends_when_the_process_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-
-    def call() -> None:
-        calls.append(1)
-        monkeypatch.setattr(progress._Stop, "leaving", True)
-        raise ConnectionError("away")
-
-    began = time.monotonic()
-    with pytest.raises(ConnectionError, match="away"):
-        retry(call, 600, lambda error: True, first=300)
-    assert len(calls) == 1 and time.monotonic() - began < 60
