@@ -19,6 +19,8 @@ from typing import Any
 
 os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
+from harr_people.references import RATES
+
 from harr.arms import ARMS
 from harr.builders.generators import build_generator
 from harr.builders.methods import method_of
@@ -30,7 +32,7 @@ from harr.corpus.passages import read_questions
 from harr.evaluate.intervals import resample
 from harr.io.files import read_json, write_json
 from harr.params import Params
-from harr.params.generator import REFERENCES, ScriptedParams
+from harr.params.generator import FunctionGeneratorParams
 from harr.params.loop import CheckpointParams
 from harr.params.train_facts import ValidationParams
 from harr.rag.rollout import play
@@ -47,8 +49,9 @@ Rows = dict[str, Any]
 
 def with_names(params: Params, share: str, steps: int) -> Params:
     """Return the parameters of a short training with a planner that names people as often as that."""
-    kinds = {} if share == "0" else REFERENCES
-    generator = ScriptedParams(kind="scripted", references=kinds | {"name": NAMES[share]})
+    kinds = {} if share == "0" else RATES
+    references = {"references": kinds | {"name": NAMES[share]}}
+    generator = FunctionGeneratorParams(kind="function", function="harr_people.player:Scripted", settings=references)
     changed = {
         "steps": steps,
         "checkpoints": CheckpointParams(every=steps),

@@ -23,6 +23,11 @@ def forget(work: Path) -> None:
     shutil.rmtree(work, ignore_errors=True)
 
 
+def dataset_name(params: Params) -> str:
+    """Return the name of the data set, or of the function of another package that brings it."""
+    return str(getattr(params.download, "function", params.download.dataset))
+
+
 def even_sample(rows: int) -> NDArray[np.int64]:
     """Return row numbers for a check: all of them, or ``SAMPLE`` spread evenly.
 

@@ -13,7 +13,7 @@ from harr.io.model_folder import FORMAT
 from harr.params import Params
 from harr.params.embed import EncoderParams
 from harr.params.reward import metric_name
-from tasks.common import filter_suite, read_vectors_manifest
+from tasks.common import dataset_name, filter_suite, read_vectors_manifest
 from tasks.evaluation_outputs import deciding_metric, summary_here
 from tasks.evaluation_record import check_played, content_of, same_game
 from tasks.paths import ADAPTER, EVALUATION, LANGUAGE_MODEL, LOCK, METRICS, RETRIEVER, WORK, trained_folder
@@ -105,7 +105,7 @@ def loading_facts(
         "query": arm.query,
         "history": arm.reads_history,
         **({"function": arm.function, "settings": arm.settings} if arm.function else {}),
-        "dataset": params.download.dataset,
+        "dataset": dataset_name(params),
         "pipeline": params.pipeline.name,
         **(
             {"trained_on": "single searches: it reads earlier ones, which no training showed it"}
@@ -132,7 +132,7 @@ def training_facts(params: Params) -> dict[str, str]:
         **method_of(train).describe(train),
         "LoRA": f"rank {lora.rank}, alpha {lora.alpha}" if lora else "none: all weights",
         "pipeline": params.pipeline.name,
-        "questions": params.download.dataset,
+        "questions": dataset_name(params),
         "rewards": "; ".join(f"{name}: {_weights(weight)}" for name, weight in rewards.items()),
         "judge": plain_name(judge.model) if judge else "none",
     }

@@ -4,7 +4,7 @@ from typing import Any
 
 from harr.io.files import read_json, read_state, read_state_rows
 from harr.params import Params
-from tasks.common import read_vectors_manifest
+from tasks.common import dataset_name, read_vectors_manifest
 from tasks.evaluation_outputs import AGAIN, PLAYS, summary_here
 from tasks.evaluation_record import corpus_facts, describe_corpus
 from tasks.expectations.process import data_docs, words_of
@@ -77,7 +77,7 @@ def run_facts(params: Params) -> dict[str, str]:
     over = "seeds and questions" if params.evaluate.seeds > 1 else "questions"
     edited = " (edited)" if revision["harr.edited"] == "true" else ""
     return {
-        "Dataset": params.download.dataset,
+        "Dataset": dataset_name(params),
         "Passages": f"{vectors['rows']:,}",
         "Corpus": describe_corpus(corpus_facts()),
         "Encoder": f"{params.encoder.model} ({vectors['dtype']} vectors)",

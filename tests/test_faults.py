@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
+from encyclopaedia import encyclopaedia
 from texts import ROOT, nodes, parsed, python
 
 from harr.corpus.passages import Passages
@@ -24,7 +25,7 @@ from harr.datasets.download import download
 from harr.errors import CorpusError, DamagedFile, InUse, NoRoom, ParamsError
 from harr.io.files import write_json, write_text
 from harr.params import Params
-from harr.params.download import JsonlParams, PeopleParams
+from harr.params.download import FunctionDatasetParams, JsonlParams
 from harr.rag.pipelines.replies import passages_text
 from harr.rag.pipelines.search_r1 import information
 from harr.types import Passage
@@ -288,7 +289,7 @@ def section(
     return JsonlParams(dataset="jsonl", **files, **more)
 
 
-def fetch(params: JsonlParams | PeopleParams) -> dict[str, float]:
+def fetch(params: JsonlParams | FunctionDatasetParams) -> dict[str, float]:
     return download(params, Path("data/corpus"), Path("data/questions"), Path("work/download"))
 
 
@@ -339,8 +340,8 @@ def test_odd_paths_links_and_another_tmpdir(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(place)
     if Path("/dev/shm").is_dir():
         monkeypatch.setenv("TMPDIR", "/dev/shm")
-    fetch(PeopleParams(dataset="people", people=60, train_questions=8, test_questions=8))
-    assert len(Passages.open(Path("data/corpus"))) == 480
+    fetch(FunctionDatasetParams(**encyclopaedia(passages=200, train_questions=8, test_questions=8)))
+    assert len(Passages.open(Path("data/corpus"))) == 200
     (shard,) = Path("data/corpus").glob("*.arrow")
     shard.write_bytes(b"")
     with pytest.raises(DamagedFile, match="is damaged"):

@@ -7,7 +7,6 @@ from typing import Any
 
 from harr.builders.places import Places
 from harr.compute import distributed
-from harr.datasets.world.people_player import Scripted
 from harr.errors import ModelError, one_line
 from harr.io.files import fingerprint
 from harr.io.model_folder import UNLOADABLE, language_model_path
@@ -16,7 +15,6 @@ from harr.params.generator import (
     FunctionGeneratorParams,
     LocalParams,
     NoGeneratorParams,
-    ScriptedParams,
     ServedParams,
     TrainedParams,
 )
@@ -31,7 +29,7 @@ from harr.rag.scoring.judge import is_readable
 from harr.types import Generate, Generator
 
 Reader = ServedParams | LocalParams | FunctionGeneratorParams
-GeneratorSection = Reader | ScriptedParams | TrainedParams | NoGeneratorParams
+GeneratorSection = Reader | TrainedParams | NoGeneratorParams
 
 
 def build_generator(section: GeneratorSection, seed: int, places: Places) -> Generator | None:
@@ -103,7 +101,7 @@ def _share(make: Callable[[], Generator]) -> Generator:
 
 
 def _open_generator(
-    section: Reader | ScriptedParams | TrainedParams,
+    section: Reader | TrainedParams,
     seed: int,
     places: Places,
     name: str = "generator",
@@ -111,8 +109,6 @@ def _open_generator(
 ) -> Generator:
     generator: Generator
     match section.kind:
-        case "scripted":
-            return Scripted(section.references)
         case "function":
             player: Generator = function_of(
                 section.function,

@@ -10,9 +10,8 @@ from typing import Any
 
 from harr.datasets.documents import documents
 from harr.datasets.hub import FILES, WIKI18, bare, hotpotqa, musique, two_wiki
-from harr.datasets.local import jsonl, people
+from harr.datasets.local import jsonl
 from harr.datasets.source import Source
-from harr.datasets.world.people import RELATIONS
 from harr.errors import ParamsError
 from harr.params.download import DatasetParams, FunctionDatasetParams, QuestionsParams
 from harr.params.faults import read_section
@@ -52,10 +51,6 @@ def _of_hub(params: Any) -> str:
     return f"{what}, from {f'the folder {params.root}' if params.root else 'the hub'}"
 
 
-def _of_people(params: Any) -> str:
-    return f"the fictional world of {params.people:,} people, {RELATIONS} passages each, from seed {params.seed}"
-
-
 def _own(params: Any) -> Source:
     return documents(params, params.documents) if params.documents else jsonl(params)
 
@@ -79,7 +74,6 @@ def _function(params: Any) -> Source:
 
 
 DATASETS = {
-    "people": Dataset(people, _of_people, apart=True),
     "jsonl": Dataset(_own, _of_own),
     "hotpotqa": Dataset(hotpotqa, _of_hub, vast=True),
     "2wikimultihopqa": Dataset(two_wiki, _of_hub, vast=True),

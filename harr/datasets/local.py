@@ -1,4 +1,4 @@
-"""The data sets of this machine: the people's world, which is made, and files of the user's own."""
+"""Files of the user's own."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,26 +11,13 @@ from typing import Any
 from harr.corpus.sample import draw_questions
 from harr.datasets.source import Source
 from harr.datasets.splits import rows_to_read
-from harr.datasets.world.people import RELATIONS, People
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, fold_id, read_rows
-from harr.params.download import JsonlParams, PeopleParams
+from harr.params.download import JsonlParams
 from harr.types import Passage, Question
 
 SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
 """A name of a source, which is that of a collection as well."""
-
-
-def people(params: PeopleParams) -> Source:
-    """Open the people's world; nobody is linked to people of another split."""
-    world = People(params.people, RELATIONS, params.seed)
-    validating = params.validation_questions
-    return Source(
-        passages=world.passages(),
-        train=world.questions("train", params.train_questions),
-        test=world.questions("test", params.test_questions),
-        validation=world.questions("validation", validating) if validating else None,
-    )
 
 
 def jsonl(params: JsonlParams) -> Source:

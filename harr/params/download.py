@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from harr.params.fields import Dotted, MaybePathOrName, PathOrName, Plain, Positive, Section, Seed
+from harr.params.fields import Dotted, MaybePathOrName, PathOrName, Plain, Section, Seed
 
 
 class QuestionsParams(Section):
@@ -18,21 +18,6 @@ class QuestionsParams(Section):
     def validates(self) -> bool:
         """Return whether there may be validation questions."""
         return self.validation_questions > 0
-
-
-class PeopleParams(QuestionsParams):
-    """A fictional world that needs a policy: people with look-alike passages (``harr/datasets/world/people.py``)."""
-
-    dataset: Literal["people"]
-    """Selects the people's world."""
-    people: int = Field(200, ge=60, le=20_000)
-    """Number of people; half of them are of training, 15 in 100 of validation and 35 in 100 of test questions."""
-    train_questions: Positive = 800
-    """Number of training questions."""
-    test_questions: Positive = 400
-    """Number of test questions."""
-    seed: Seed = 0
-    """Seed of the random numbers that the world is made with."""
 
 
 class DrawnParams(QuestionsParams):
@@ -166,6 +151,6 @@ class FunctionDatasetParams(NamedGoldParams):
 
 
 DatasetParams = Annotated[
-    PeopleParams | JsonlParams | HubParams | FunctionDatasetParams,
+    JsonlParams | HubParams | FunctionDatasetParams,
     Field(discriminator="dataset"),
 ]

@@ -19,17 +19,6 @@ from harr.params.train_facts import LoraParams
 TemplateSettings = dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], Any]
 """Variables of a chat template by their names."""
 
-ReferenceKind = Annotated[str, Field(pattern="^(name|pronoun|ellipsis|description|epithet|other)$")]
-Rate = Annotated[float, Field(ge=0)]
-REFERENCES = {
-    "name": 0.25,
-    "pronoun": 0.25,
-    "ellipsis": 0.15,
-    "description": 0.35,
-    "epithet": 0.15,
-    "other": 0.05,
-}
-
 
 class GeneratorFacts(Section):
     """What the rules in ``harr/params/rules.py`` know of a kind of language model."""
@@ -50,18 +39,6 @@ class GeneratorFacts(Section):
     def traces_of(self) -> tuple[str, str]:
         """Return pipeline and template of the examples that a function makes for it; empty: none does."""
         return "", ""
-
-
-class ScriptedParams(GeneratorFacts):
-    """A deterministic planner and reader for the people's world."""
-
-    resolves: ClassVar[bool] = True
-    kind: Literal["scripted"]
-    """Selects the planner and reader of the people's world."""
-    references: dict[ReferenceKind, Rate] = Field(REFERENCES)
-    """Rates at which it uses each kind of reference to a person (``harr/datasets/world/references.py``). Of the kinds
-    that can be understood at a step, one is drawn in proportion to its rate; a kind that is left out has none. The
-    defaults are guesses: we have no count of how often a language model leaves out whom it asks about."""
 
 
 class ServedParams(GeneratorFacts):
@@ -213,6 +190,6 @@ class NoGeneratorParams(GeneratorFacts):
 
 
 GeneratorParams = Annotated[
-    ScriptedParams | ServedParams | TrainedParams | LocalParams | FunctionGeneratorParams | NoGeneratorParams,
+    ServedParams | TrainedParams | LocalParams | FunctionGeneratorParams | NoGeneratorParams,
     Field(discriminator="kind"),
 ]

@@ -13,8 +13,6 @@ class PipelineFacts(Section):
 
     foreign: ClassVar[bool] = False
     """Whether another package brings it, and nothing is known of what it needs."""
-    scripted: ClassVar[bool] = False
-    """Whether the scripted generator knows its prompts."""
     methods: ClassVar[tuple[str, ...]] = ()
     """The only training methods that play it; empty: any."""
     read_later: ClassVar[bool] = False
@@ -49,7 +47,6 @@ ReaderSees = Literal["sub_query", "history"]
 class MultistepParams(PipelineFacts):
     """A planner asks sub-queries, a reader answers each from K passages."""
 
-    scripted: ClassVar[bool] = True
     thinks: ClassVar[bool] = False
     resolves: ClassVar[bool] = True
     name: Literal["multistep"]

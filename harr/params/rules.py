@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from harr.arms import ARMS, TRAINED
 from harr.params.download import ChunkParams
 from harr.params.generator import GOLD, GeneratorParams
-from harr.params.pipeline import PipelineFacts, PipelineParams
+from harr.params.pipeline import PipelineFacts
 from harr.params.rule_words import LANGUAGE_MODEL, either, members, methods, tag
 from harr.params.rules_retriever import RETRIEVER_RULES
 from harr.params.train import BoostedParams
@@ -32,13 +32,6 @@ def generator_is_needed(params: "Params") -> None:
             f"pipeline {pipeline.name} and generator {kind}: a pick without reader needs kind none, "
             "the others need a generator"
         )
-
-
-def script_knows_the_pipeline(params: "Params") -> None:
-    """The scripted generator plays what it knows the prompts of."""
-    if params.generator.kind == "scripted" and not (params.pipeline.scripted or params.pipeline.foreign):
-        names = " and ".join(tag(kind, "name") for kind in members(PipelineParams) if kind.scripted)
-        raise ValueError(f"the scripted generator plays {names} only; use a server or a local model")
 
 
 def traces_are_of_the_pipeline(params: "Params") -> None:
@@ -295,7 +288,6 @@ def a_chat_template_can_be_read(params: "Params") -> None:
 
 RULES: tuple[Callable[["Params"], None], ...] = (
     generator_is_needed,
-    script_knows_the_pipeline,
     traces_are_of_the_pipeline,
     readings_are_for_a_reader,
     chunks_fit_the_encoder,

@@ -26,7 +26,7 @@ SCRIPTED = FunctionGeneratorParams(**PLAYER)
 
 PARAMS = Params.model_validate(
     {
-        "download": {"dataset": "people"},
+        "download": {"dataset": "hotpotqa"},
         "pipeline": {"name": "leret", "template": "bare"},
         "generator": {"kind": "local", "model": "m"},
         "train": {"method": "leret"},

@@ -25,13 +25,18 @@ class CachedGenerator:
     context.
 
     >>> import tempfile
-    >>> from harr.datasets.world.people_player import Scripted
+    >>> class Echo:
+    ...     def complete(self, requests):
+    ...         return [request.prompt for request in requests]
+    ...
+    ...     def usage(self):
+    ...         return {}
     >>> path = Path(tempfile.mkdtemp()) / "completions.sqlite"
     >>> request = Generate(prompt="Question: Where was Ada Brown born?\\n", stop=("</search>",))
-    >>> first = CachedGenerator(Scripted(), path).complete([request])
-    >>> again = CachedGenerator(Scripted(), path)
+    >>> first = CachedGenerator(Echo(), path).complete([request])
+    >>> again = CachedGenerator(Echo(), path)
     >>> again.complete([request, request]) == first * 2, again.usage()
-    (True, {'requests': 0.0, 'cached': 2.0})
+    (True, {'cached': 2.0})
     """
 
     def __init__(

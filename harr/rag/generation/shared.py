@@ -9,9 +9,11 @@ from harr.types import Generate, Generator
 class SharedGenerator:
     """A generator that only the main process makes and calls; the others receive its answers.
 
-    >>> from harr.datasets.world.people_player import Scripted
-    >>> SharedGenerator(Scripted).complete([])
-    []
+    >>> class Echo:
+    ...     def complete(self, requests):
+    ...         return [request.prompt for request in requests]
+    >>> SharedGenerator(Echo).complete([Generate(prompt="Who?")])
+    ['Who?']
     """
 
     def __init__(self, make: Callable[[], Generator]) -> None:

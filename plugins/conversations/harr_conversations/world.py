@@ -1,4 +1,4 @@
-"""Conversations about the people's world (``harr/datasets/world/people.py``), most of whose turns name nobody.
+"""Conversations about the people's world (``harr_people/people.py``), most of whose turns name nobody.
 
 | kind | turn | of whom |
 |---|---|---|
@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from harr_people.biography import FACTS
+from harr_people.grammar import PRONOUNS, gender
+from harr_people.people import RELATIONS, People
+from harr_people.references import ask
 from pydantic import Field
 
 from harr.datasets import Dataset
 from harr.datasets.source import Source
-from harr.datasets.world.biography import FACTS
-from harr.datasets.world.grammar import PRONOUNS, gender
-from harr.datasets.world.people import RELATIONS, People
-from harr.datasets.world.references import ask
 from harr.io.jsonl import Row
 from harr.params.download import QuestionsParams
 from harr.params.fields import Positive, Seed

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from harr_conversations.world import DATASET, WorldParams, make_conversations
-
-from harr.datasets.world.biography import FACT
-from harr.datasets.world.people import RELATIONS, People
-from harr.datasets.world.references import understand
+from harr_people.biography import FACT
+from harr_people.people import RELATIONS, People
+from harr_people.references import understand
 
 WORLD = People(200, RELATIONS, 0)
 CONVERSATIONS = list(make_conversations(WORLD, "test", 200, 6))

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from harr_people.grammar import sentences
 
 from harr.characters import list_words, states_answer
 from harr.corpus.passages import Passages
 from harr.datasets.question_checks import ALIKE, find_near_duplicates
-from harr.datasets.world.grammar import sentences
 from harr.rag.policies.dense import DensePolicy
 from harr.types import Passage, Question, Retriever, Search
 

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from harr.datasets.world import grammar as people
-from harr.datasets.world.grammar import PRONOUNS
-from harr.datasets.world.names import PROFESSIONS
+from harr_people import grammar as people
+from harr_people.grammar import PRONOUNS
+from harr_people.names import PROFESSIONS
+
 from harr_encyclopaedia.relations import RELATIONS, Relation
 
 WORK_KINDS = ("novel", "play", "poem", "song", "opera", "symphony")

@@ -1,8 +1,7 @@
 """English names of works and schools: word lists, and how names are made of them."""
 
 import numpy as np
-
-from harr.datasets.world.names import FEMALE, MALE, NEAR_SPELLINGS, SPELLINGS, SURNAMES, Kind
+from harr_people.names import FEMALE, MALE, NEAR_SPELLINGS, SPELLINGS, SURNAMES, Kind
 
 ADJECTIVES = tuple(
     """Silent Broken Crimson Distant Hidden Burning Frozen Golden Hollow Lonely Painted Quiet Restless Scarlet Shining

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from harr.datasets.world.grammar import gender, sentences
-from harr.datasets.world.people_player import Asked, ask, pairs, stop
+from harr_people.grammar import gender, sentences
+from harr_people.player import Asked, ask, pairs, stop
+
 from harr.types import Generate
 from harr_encyclopaedia import grammar
 from harr_encyclopaedia.relations import SOURCES, Relation

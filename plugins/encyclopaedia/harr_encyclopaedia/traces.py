@@ -14,7 +14,8 @@ from itertools import count, pairwise
 from types import SimpleNamespace
 from typing import Any
 
-from harr.datasets.world.grammar import mention, sentences
+from harr_people.grammar import mention, sentences
+
 from harr.generator.demonstrations import Piece
 from harr.rag.pipelines.r_search import r_search
 from harr.rag.pipelines.replies import Framed

@@ -14,9 +14,9 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from harr_people.grammar import gender, mention
+from harr_people.names import FEMALE, FIRM, PERSON, PROFESSIONS, TOWN, Index, Names, draw_names
 
-from harr.datasets.world.grammar import gender, mention
-from harr.datasets.world.names import FEMALE, FIRM, PERSON, PROFESSIONS, TOWN, Index, Names, draw_names
 from harr.errors import CorpusError
 from harr.types import Passage, Question
 from harr_encyclopaedia.fillers import INTROS, REMARKS

@@ -7,10 +7,10 @@ import pytest
 from harr_encyclopaedia import grammar
 from harr_encyclopaedia.relations import RELATIONS
 from harr_encyclopaedia.world import World, make_world
+from harr_people.grammar import sentences
+from harr_people.people import People
+from harr_people.programs import PROGRAMS, parse
 
-from harr.datasets.world.grammar import sentences
-from harr.datasets.world.people import People
-from harr.datasets.world.programs import PROGRAMS, parse
 from harr.errors import CorpusError
 from harr.types import Passage
 

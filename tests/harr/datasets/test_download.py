@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from digests import digests
 from downloading import questions, run, write_rows
+from encyclopaedia import encyclopaedia
 from hypothesis import given, strategies as st
 from pyarrow import parquet
 
@@ -21,7 +22,7 @@ from harr.corpus.passages import Passages
 from harr.datasets.preview import read_data
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, fold_id
-from harr.params.download import JsonlParams, PeopleParams
+from harr.params.download import FunctionDatasetParams, JsonlParams
 
 PASSAGES = (
     {"id": "p1", "title": "Ada Brown", "text": "Ada Brown  founded\nAcme.", "set": ["a", "b"]},
@@ -276,9 +277,9 @@ def test_a_corpus_on_another_disk_is_replaced(place: Path) -> None:
         pytest.skip("no other disk")
     with tempfile.TemporaryDirectory(dir=shared) as disk:
         Path("data").symlink_to(disk)
-        for people in (60, 61):
-            run(PeopleParams(dataset="people", people=people, train_questions=8, test_questions=8))
-            assert len(Passages.open(Path("data/corpus"))) == 8 * people
+        for count in (200, 201):
+            run(FunctionDatasetParams(**encyclopaedia(passages=count, train_questions=8, test_questions=8)))
+            assert len(Passages.open(Path("data/corpus"))) == count
             assert sorted(os.listdir(disk)) == ["corpus", "questions"] and not os.listdir("work")
 
 

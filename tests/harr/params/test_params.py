@@ -22,7 +22,6 @@ NAMED = "tracking.registered_model: should be a name of 1 to 200"
 BASES: dict[str, tuple[str, dict[str, Any]]] = {
     "jsonl": ("download", {"dataset": "jsonl", "passages": ["p"], "train": ["t"], "test": ["t"]}),
     "hub": ("download", {"dataset": "hotpotqa"}),
-    "people": ("download", {"dataset": "people"}),
     "local": ("generator", {"kind": "local", "model": "m"}),
     "server": ("generator", SERVER),
     "judge": ("reward", {"terms": {"judge": 1}, "judge": SERVER}),
@@ -72,7 +71,7 @@ def changed(key: str, value: Any) -> dict[str, Any]:
         ),
         # what would end in a traceback hours later
         ("hub.train_level", ["odd"], "download.train_level.0: should be 'easy', 'medium' or 'hard'"),
-        ("people.seed", -5, "download.seed: should be greater than or equal to 0 (found -5)"),
+        ("jsonl.seed", -5, "download.seed: should be greater than or equal to 0 (found -5)"),
         ("tracking.registered_model", "a/b:c", NAMED),
         ("tracking.registered_model", "", NAMED),
         ("tracking.registered_model", "..", NAMED),
@@ -221,7 +220,11 @@ def test_params_yaml_says_to_us_what_it_says_to_dvc(tmp_path: Path) -> None:
     from dvc.utils.serialize import load_yaml
 
     text = (ROOT / "params.yaml").read_text().replace(" oracle_query,", "")
-    text = text.replace("kind: scripted", "kind: server").replace("seed: 0", "seed: 010", 1)
+    text = (
+        text.replace("kind: function", "kind: server")
+        .replace("  function: harr_people.player:Scripted\n", "")
+        .replace("seed: 0", "seed: 010", 1)
+    )
     body = "  server: {urls: ['http://127.0.0.1:8000/v1']}\n  model: m\n  extra_body: {min_p: 1e-2, flag: no, on: 2e-4}\nreward:"
     (tmp_path / "params.yaml").write_text(text.replace("\nreward:", f"\n{body}", 1))
     read, noted = Params.load(tmp_path / "params.yaml"), load_yaml(str(tmp_path / "params.yaml"))

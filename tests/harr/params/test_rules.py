@@ -22,7 +22,11 @@ from harr.rag.scoring.reward import BATCHED
 from harr.rag.scoring.terms import STEP_TERMS, TERMS
 from harr.types import Question
 
-GAME: dict[str, Any] = {**GOOD, "pipeline": {"name": "multistep"}, "generator": {"kind": "scripted"}}
+GAME: dict[str, Any] = {
+    **GOOD,
+    "pipeline": {"name": "multistep"},
+    "generator": {"kind": "function", "function": "mine.players:Script"},
+}
 AGENT: dict[str, Any] = {
     **GOOD,
     "train": {"method": "agent"},
@@ -57,11 +61,9 @@ GAMES_THAT_DO_NOT_FIT = r"""
 generator: {kind: none} -> pick without reader needs kind none
 pipeline: {name: search_r1, template: chat}, generator: {kind: server, model: m, server: {urls: ["http://127.0.0.1:8000/v1"]}}
     -> pipeline.template chat writes in the chat template .* server has none here; set generator.tokenizer, or set
-train: {method: grpo, validation: {every: 5}}, download: {dataset: people} -> and there are none; set download.validation_questions
+train: {method: grpo, validation: {every: 5}}, download: {dataset: hotpotqa} -> and there are none; set download.validation_questions
 train: {method: grpo, validation: {every: 7}} -> 7 is no multiple of train.checkpoints.every 5, where weights are
 train: {method: grpo, validation: {keep: best}} -> keep: best needs validation; set train.validation.every
-pipeline: {name: react} -> the scripted generator plays multistep only
-pipeline: {name: r_search} -> the scripted generator plays multistep only
 pipeline: {name: r_search, tools: [a, a]} -> tools \['a', 'a'\] should be different words
 pipeline: {name: r_search, tools: [a (b)]} -> should be different words without blanks
 pipeline: {name: r_search, max_nodes: 27} -> pipeline.max_nodes: should be less than or equal to 26
@@ -166,7 +168,6 @@ evaluate: {arms: [trained], candidates: [question]} -> not the passages given; s
 LERETS_THAT_DO_NOT_FIT = r"""
 pipeline: {name: search_r1} -> train.method leret plays leret, not search_r1; set pipeline.name
 train: {method: agent} -> pipeline leret and train.method agent: pipeline leret goes with method leret
-generator: {kind: scripted} -> the scripted generator plays multistep only
 generator: {kind: server, model: m, server: {urls: ["http://127.0.0.1:8000/v1"]}}
     -> leret trains the language model; generator.kind is server
 evaluate: {arms: [warmstart, trained]} -> arms warmstart .* choose from base, few_shot, few_shot_all, sft

@@ -14,7 +14,7 @@ from tasks.inputs.stages import READS, all_inputs, major
 ROOT = Path(__file__).parents[3]
 SMOKE = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
 LERET = yaml.safe_load((ROOT / "recipes/leret_small.yaml").read_text())
-PLUGIN = ("harr_encyclopaedia",)
+PLUGINS = ("harr_encyclopaedia", "harr_people")
 ALL, NONE = set(READS), set[str]()
 SEARCHING = {"filter", "train", "arms", "evaluate", "report", "merge"}
 
@@ -24,7 +24,7 @@ class Edited(Code):
 
     def __init__(self, file: str, before: str, after: str) -> None:
         self.file, self.before, self.after = ROOT / file, before.encode(), after.encode()
-        super().__init__(PLUGIN)
+        super().__init__(PLUGINS)
 
     def read(self, path: Path) -> bytes:
         data = super().read(path)
@@ -36,7 +36,7 @@ class Edited(Code):
 
 @pytest.fixture(scope="module")
 def original() -> dict[str, Any]:
-    code = Code(PLUGIN)
+    code = Code(PLUGINS)
     return {
         name: all_inputs(Params.model_validate(own), {}, code) for name, own in (("smoke", SMOKE), ("leret", LERET))
     }

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harr.datasets.world.grammar import sentences
+from harr_people.grammar import sentences
 
 
 @dataclass(frozen=True, slots=True)

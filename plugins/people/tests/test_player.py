@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from functools import partial
 
 import pytest
+from harr_people import player, references
+from harr_people.biography import FACT, FACTS
+from harr_people.people import People
+from harr_people.player import Scripted
+from harr_people.programs import PROGRAMS
 from letters import OnePassage
 
-from harr.datasets.world import people_player, references
-from harr.datasets.world.biography import FACT, FACTS
-from harr.datasets.world.people import People
-from harr.datasets.world.people_player import Scripted
-from harr.datasets.world.programs import PROGRAMS
-from harr.params.generator import REFERENCES
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.rollout import play
 from harr.types import Episode, Generate, Question, Retrieval, Search
@@ -43,7 +42,7 @@ class Gold:
 
 def played(world: People, count: int, blind: int = -1, programs: Sequence[str] = tuple(PROGRAMS)) -> list[Episode]:
     questions = world.questions("test", count, programs)
-    return play(questions, partial(multistep, max_hops=5), Gold(world, blind), Scripted(REFERENCES))
+    return play(questions, partial(multistep, max_hops=5), Gold(world, blind), Scripted())
 
 
 def test_gold_passages_answer_every_question(world: People) -> None:
@@ -73,7 +72,7 @@ def test_a_reader_takes_the_first_passage_that_states_the_relation_and_a_name_at
         ("Who was her rival?", [], ""),
     ):
         reading = {"status": "FOUND" if answer else "NOT_FOUND", "answer": answer}
-        assert people_player.look(asked, shown) == reading, asked
+        assert player.look(asked, shown) == reading, asked
     shown = "\n".join(f"[{n}] {title}\n{text}" for n, (title, text) in enumerate(PASSAGES, start=1))
     for head in ("", "Question: What?\nHistory: []\n"):  # which it does not need
         asked = f"{head}Sub-query: Who was her rival?\nPassages:\n{shown}\nReading:"

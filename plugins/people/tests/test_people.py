@@ -5,11 +5,11 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 
 import pytest
+from harr_people import grammar
+from harr_people.biography import FACTS, read
+from harr_people.people import People
+from harr_people.programs import PROGRAMS, parse, steps, write
 
-from harr.datasets.world import grammar
-from harr.datasets.world.biography import FACTS, read
-from harr.datasets.world.people import People
-from harr.datasets.world.programs import PROGRAMS, parse, steps, write
 from harr.errors import CorpusError
 from harr.types import Passage
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection
 
-from harr.datasets.world.names import FEMALE, MALE, PROFESSIONS
+from harr_people.names import FEMALE, MALE, PROFESSIONS
 
 PRONOUNS = {
     "she": {"they": "she", "them": "her", "their": "her", "They": "She", "Their": "Her"},

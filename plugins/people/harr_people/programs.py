@@ -8,8 +8,8 @@ up on the way to them. The question's words do not give the order of the steps.
 import random
 import re
 
-from harr.datasets.world.biography import FACT
-from harr.datasets.world.grammar import split_mention
+from harr_people.biography import FACT
+from harr_people.grammar import split_mention
 
 Node = tuple[str, ...]
 

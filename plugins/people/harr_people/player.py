@@ -11,22 +11,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harr.datasets.world.biography import FACT, read
-from harr.datasets.world.grammar import split_mention
-from harr.datasets.world.people import join
-from harr.datasets.world.programs import Node, parse, steps
-from harr.datasets.world.references import sub_query, understand
+from harr.errors import ParamsError
 from harr.types import Generate
+from harr_people.biography import FACT, read
+from harr_people.grammar import split_mention
+from harr_people.people import join
+from harr_people.programs import Node, parse, steps
+from harr_people.references import RATES, sub_query, understand
 
 
 class Scripted:
     """A :class:`harr.types.Generator` without a model, of planner, reader and answer writer.
 
-    ``references``: rates of the kinds of reference (``harr/datasets/world/references.py``); without them its sub-queries name
-    everybody. A question that it cannot parse is searched for once as it stands and then given up.
+    ``references``: rates of the kinds of reference (``harr_people/references.py``). Of the kinds that can be understood
+    at a step, one is drawn in proportion to its rate; a kind that is left out has none, and without any its sub-queries
+    name everybody. A question that it cannot parse is searched for once as it stands and then given up.
     """
 
-    def __init__(self, references: Mapping[str, float] = {}) -> None:
+    def __init__(self, references: Mapping[str, float] = RATES) -> None:
+        """Take the rates.
+
+        Raises:
+            ParamsError: a kind is unknown, or a rate is no number from 0 on.
+        """
+        wrong = {kind: rate for kind, rate in references.items() if kind not in RATES or not rate >= 0}
+        if wrong:
+            raise ParamsError(
+                f"generator.settings.references: {wrong}; expected a number from 0 on for some of {', '.join(RATES)}"
+            )
         self._requests, self._references = 0, references
 
     def usage(self) -> dict[str, float]:

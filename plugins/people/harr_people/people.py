@@ -1,9 +1,9 @@
 """A fictional world that needs a policy: people with several look-alike passages each, and questions about them.
 
-Of a person there is one passage per relation (``harr/datasets/world/biography.py``), so that the passage is chosen by the
+Of a person there is one passage per relation (``harr_people/biography.py``), so that the passage is chosen by the
 relation asked for; every name stands in many passages of other people. Questions are of one form
-(``harr/datasets/world/programs.py``) and are looked up in several steps, most of which do not name whom they are about
-(``harr/datasets/world/references.py``). Whom they mean must be found in the question and in the history.
+(``harr_people/programs.py``) and are looked up in several steps, most of which do not name whom they are about
+(``harr_people/references.py``). Whom they mean must be found in the question and in the history.
 """
 
 import random
@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from harr.datasets.world.biography import FACTS, REMARKS, state
-from harr.datasets.world.grammar import mention, split_mention
-from harr.datasets.world.names import FIRM, PERSON, PROFESSIONS, TOWN, Names, draw_names
-from harr.datasets.world.programs import PROGRAMS, Node, steps, write
 from harr.errors import CorpusError
 from harr.types import Passage, Question
+from harr_people.biography import FACTS, REMARKS, state
+from harr_people.grammar import mention, split_mention
+from harr_people.names import FIRM, PERSON, PROFESSIONS, TOWN, Names, draw_names
+from harr_people.programs import PROGRAMS, Node, steps, write
 
 SHARES = {"train": 0.5, "validation": 0.15, "test": 0.35}
 """Shares of the people; nobody is linked to people of another split."""
@@ -103,7 +103,7 @@ class People:
             else:
                 raise CorpusError(
                     f"a world of {len(self.mentions)} people has too few {split} questions of program {kind}: found "
-                    f"{number} of {count} in all; raise download.people or lower download.{split}_questions"
+                    f"{number} of {count} in all; raise download.settings.people or lower {split}_questions there"
                 )
         return list(by_text.values())
 

@@ -14,10 +14,19 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 
-from harr.datasets.world.biography import FACT, FACTS, Fact
-from harr.datasets.world.grammar import PRONOUNS, gender, split_mention
-from harr.datasets.world.programs import Node
+from harr_people.biography import FACT, FACTS, Fact
+from harr_people.grammar import PRONOUNS, gender, split_mention
+from harr_people.programs import Node
 
+RATES = {
+    "name": 0.25,
+    "pronoun": 0.25,
+    "ellipsis": 0.15,
+    "description": 0.35,
+    "epithet": 0.15,
+    "other": 0.05,
+}
+"""Rates of the kinds. They are guesses: we have no count of how often a language model leaves out whom it asks about."""
 ASKS = {
     "person": ("Who was {} {}?", "What was the name of {} {}?"),
     "town": ("Which town was {} {}?", "What was the town of {} {}?"),

@@ -1,0 +1,44 @@
+"""The data set: section ``download`` of params.yaml with ``dataset: function``."""
+
+from pydantic import Field
+
+from harr.datasets import Dataset
+from harr.datasets.source import Source
+from harr.params.download import QuestionsParams
+from harr.params.fields import Positive, Seed
+from harr_people.people import RELATIONS, People
+
+
+class PeopleParams(QuestionsParams):
+    """Settings of the people's world (``download.settings``)."""
+
+    people: int = Field(200, ge=60, le=20_000)
+    """Number of people; half of them are of training, 15 in 100 of validation and 35 in 100 of test questions."""
+    train_questions: Positive = 800
+    """Number of training questions."""
+    test_questions: Positive = 400
+    """Number of test questions."""
+    seed: Seed = 0
+    """Seed of the random numbers that the world is made with."""
+
+
+def load(params: PeopleParams) -> Source:
+    """Make the world; nobody is linked to people of another split."""
+    world = People(params.people, RELATIONS, params.seed)
+    validating = params.validation_questions
+    return Source(
+        passages=world.passages(),
+        train=world.questions("train", params.train_questions),
+        test=world.questions("test", params.test_questions),
+        validation=world.questions("validation", validating) if validating else None,
+    )
+
+
+DATASET = Dataset(
+    load,
+    lambda params: (
+        f"the fictional world of {params.people:,} people, {RELATIONS} passages each, from seed {params.seed}"
+    ),
+    apart=True,
+    settings=PeopleParams,
+)
