@@ -61,12 +61,7 @@ class Arm:
     @property
     def needs_links(self) -> bool:
         """Return whether it learns by the features of ``retriever.link_features``."""
-        return self.overrides.get("learns") == "link_features" or self.grows_trees
-
-    @property
-    def grows_trees(self) -> bool:
-        """Return whether boosted trees score its candidates."""
-        return self.method in ("boosted", "stacked")
+        return self.overrides.get("learns") == "link_features"
 
     @property
     def can_be_served(self) -> bool:
@@ -146,19 +141,6 @@ ARMS = {
         "sky P",
         trained=True,
         method="infonce",
-    ),
-    "boosted": Arm(
-        "ranks by boosted trees over cosine and link features, learnt from the gold passages; the encoder is untrained",
-        "ink P",
-        trained=True,
-        method="boosted",
-    ),
-    "stacked": Arm(
-        "ranks by boosted trees over the scores of an encoder that was trained by reward, each question scored by one that "
-        "had not learnt from it",
-        "ink D",
-        trained=True,
-        method="stacked",
     ),
     "warm_start": Arm(
         "is the trained model after its supervised warm start, before any reward",

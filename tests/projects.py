@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import lightgbm
 import numpy as np
 import torch
 import yaml
@@ -20,9 +19,8 @@ from harr.arms import ARMS as ARM_TABLE
 from harr.embed.encoder import Encoder
 from harr.io.files import digest_of
 from harr.params import Params
-from harr.rag.policies.encoder_adapter import LAYERS, LINK_FEATURES, TREES, save_adapter, unfreeze
+from harr.rag.policies.encoder_adapter import LAYERS, LINK_FEATURES, save_adapter, unfreeze
 from harr.rag.policies.query_adapter import QueryAdapter
-from harr.rag.policies.trees import COLUMNS
 from harr.rag.retrieval.links import FEATURES
 from tasks.merge import export_arm, merge_adapter
 from tasks.paths import ADAPTER, ARMS
@@ -71,16 +69,8 @@ def save_term(folder: Path, seed: int) -> None:
 
 TRAINED_KINDS = ("infonce", "links_alone", "query_adapter")
 KINDS = ("bm25", "hybrid", "mention", "frozen", "history", "last_answer", "bm25_all_answers", *TRAINED_KINDS)
-"""Arms of every kind besides `trained`: by words, by both, by titles, by vectors, rewriting; and trained: to trees, to a
-term beside the vector, to a map of the vector."""
-
-
-def save_trees(folder: Path) -> None:
-    """Make an adapter's folder one of trees, which rank by chance."""
-    rng = np.random.default_rng(0)
-    data = lightgbm.Dataset(rng.normal(size=(200, len(COLUMNS))), rng.normal(size=200), feature_name=list(COLUMNS))
-    (folder / LAYERS).unlink()
-    (folder / TREES).write_text(lightgbm.train({"num_leaves": 7, "verbose": -1}, data, 5).model_to_string())
+"""Arms of every kind besides `trained`: by words, by both, by titles, by vectors, rewriting; and trained: layers and a term
+beside the vector, that term alone, a map of the vector."""
 
 
 def save_map(folder: Path) -> None:
@@ -92,7 +82,11 @@ def save_map(folder: Path) -> None:
     save_term(folder, 3)
 
 
-SAVED = {"infonce": save_trees, "links_alone": lambda folder: save_term(folder, 2), "query_adapter": save_map}
+SAVED = {
+    "infonce": lambda folder: save_term(folder, 4),
+    "links_alone": lambda folder: save_term(folder, 2),
+    "query_adapter": save_map,
+}
 
 
 def export_kinds() -> dict[str, Path]:

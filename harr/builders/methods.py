@@ -18,7 +18,7 @@ from harr.params.functions import import_named
 from harr.params.train import ArmTrainParams, FunctionTrainParams, TrainParams
 from harr.preferences.collect import collect_preferences
 from harr.rag.setup import Setup
-from harr.train import boosted, grpo, infonce, ppo, pqn, stacked
+from harr.train import grpo, infonce, ppo, pqn
 from harr.types import Log, Question
 
 Train = Callable[[Any, Setup, Path, Path, Log, int], list[dict[str, Any]]]
@@ -100,8 +100,6 @@ METHODS = {
     "ppo": Method(ppo.train),
     "pqn": Method(pqn.train),
     "infonce": Method(infonce.train, rewarded=False, check=infonce.check_labels),
-    "boosted": Method(boosted.train, describe=boosted.describe, rewarded=False, check=boosted.check_gold),
-    "stacked": Method(stacked.train, check=boosted.check_gold),
     "agent": Method(_train_agent, describe=_describe_agent),
     "leret": Method(_train_leret, collect_preferences, _describe_leret, figure="accuracy"),
 }

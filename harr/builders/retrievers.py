@@ -30,10 +30,8 @@ from harr.params.retriever import RetrieverParams
 from harr.params.reward import RerankerParams
 from harr.params.sources import MilvusParams, SourceParams
 from harr.rag.policies.dense import DensePolicy
-from harr.rag.policies.encoder_adapter import TREES
-from harr.rag.policies.link_features import CandidateScorer, LinkFeatures
+from harr.rag.policies.link_features import CandidateScorer, LinkFeatures, open_scorer
 from harr.rag.policies.query_adapter import QueryAdapter
-from harr.rag.policies.trees import Trees
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.retrieval.bm25 import BM25Retriever
 from harr.rag.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
@@ -168,11 +166,8 @@ def dense_policy(
     link_features: CandidateScorer | None = None
     if section.link_features and (trained or seed is not None):
         links = Links(PassageGraph(corpus.passages, corpus.mentions(), corpus.words()))
-        if trained and (trained / TREES).exists():
-            link_features = Trees.load(links, trained)
-        else:
-            term = LinkFeatures(links, section.temperature)
-            link_features = term.load(trained) if trained else term
+        term = LinkFeatures(links, section.temperature)
+        link_features = open_scorer(trained, term) if trained else term
     return DensePolicy(
         encoder=encoder,
         index=corpus.index,

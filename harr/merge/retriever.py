@@ -17,7 +17,7 @@ from harr.io.files import draft, read_json, write_json, write_text
 from harr.io.model_folder import DOCUMENT, KINDS, QUERY, load_safely, needs_package
 from harr.merge.card import model_card, purpose, usage
 from harr.merge.portable import make_portable, write_router
-from harr.rag.policies.encoder_adapter import LINK_FEATURES, TREES, load_adapter
+from harr.rag.policies.encoder_adapter import LINK_FEATURES, load_adapter, scorers
 
 PROBES = (
     "Query: Where was she born?",
@@ -85,7 +85,7 @@ def merge(
         harr_json = {**(read_json(adapter / "harr.json") if adapter else {}), **facts}
         card = {"title": "A retriever of harr", "what": purpose(harr_json), "use": usage(harr_json)}
         write_text(folder / "README.md", model_card("retriever", harr_json, **card))
-        for name in (LINK_FEATURES, TREES):
+        for name in (LINK_FEATURES, *scorers()):
             if adapter and (adapter / name).exists():
                 shutil.copy(adapter / name, folder / name)
         write_json(folder / "harr.json", harr_json)

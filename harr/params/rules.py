@@ -13,7 +13,6 @@ from harr.params.generator import GOLD, GeneratorParams
 from harr.params.pipeline import PipelineFacts
 from harr.params.rule_words import LANGUAGE_MODEL, either, members, methods, tag
 from harr.params.rules_retriever import RETRIEVER_RULES
-from harr.params.train import BoostedParams
 
 if TYPE_CHECKING:
     from harr.params import Params
@@ -170,14 +169,10 @@ def arms_go_with_the_method(params: "Params") -> None:
             f"{methods(occluded=True)} does, with train.group_size above 1; set both so, or leave the arm out"
         )
     linked = [f"the arm {name}" for name, arm in evaluate.arm_table.items() if arm.needs_links]
-    linked += ["train.method boosted"] * (train.method == "boosted")
     if linked and not params.retriever.link_features:
         raise ValueError(
             f"{linked[0]} learns by the features of retriever.link_features, which is not set; set that, or leave it out"
         )
-    grown = [name for name, arm in evaluate.arm_table.items() if arm.grows_trees]
-    if grown and params.pipeline.name not in BoostedParams.plays:
-        raise ValueError(f"the arm {grown[0]} plays pipeline {either(BoostedParams.plays)}; leave it out")
     if evaluate.pass_at and train.prefers:
         raise ValueError(f"evaluate.pass_at samples what answers; leave it out for train.method {train.method}")
     if evaluate.reader and not params.pipeline.read_later:

@@ -16,7 +16,7 @@ from harr.params.train_facts import LoraParams, ValidatedParams
 
 UNTRAINED = tuple(name for name, arm in ARMS.items() if arm.learner == "retriever" and not arm.trained)
 """The arms of a retriever that nothing trains."""
-RETRIEVERS = (*UNTRAINED, *"rl_no_history infonce boosted stacked warm_start links_alone query_adapter trained".split())
+RETRIEVERS = (*UNTRAINED, *"rl_no_history infonce warm_start links_alone query_adapter trained".split())
 """The arms that a retriever is compared with after training."""
 
 
@@ -108,17 +108,6 @@ class PPOParams(PolicyParams):
     """Learning rate of the critic."""
     value_weight: float = Field(0.5, ge=0)
     """Weight of the value loss."""
-
-
-class BoostedParams(ValidatedParams):
-    """LambdaMART over link features, learnt from gold passages; no encoder learns (``harr/train/boosted.py``)."""
-
-    learns: ClassVar[str] = "retriever"
-    arms: ClassVar[tuple[str, ...]] = (*UNTRAINED, "trained")
-    plays: ClassVar[tuple[str, ...]] = ("pick",)
-    compares_groups: ClassVar[bool] = False
-    method: Literal["boosted"]
-    """Selects boosted trees over the features of retriever.link_features."""
 
 
 class PQNParams(StatesParams, LoopParams):
@@ -311,6 +300,6 @@ class ArmTrainParams(FunctionTrainParams):
 
 
 TrainParams = Annotated[
-    GRPOParams | PPOParams | PQNParams | BoostedParams | AgentParams | LeReTParams | FunctionTrainParams,
+    GRPOParams | PPOParams | PQNParams | AgentParams | LeReTParams | FunctionTrainParams,
     Field(discriminator="method"),
 ]

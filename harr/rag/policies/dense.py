@@ -43,8 +43,8 @@ class DensePolicy:
         style, history, max_tokens, pick_tokens: how a state is written (``harr/rag/policies/state.py``).
         sampling: random numbers for Plackett-Luce sampling; None takes the best K.
         keep: number of first ranks that are greedy while the others are sampled.
-        link_features: further sources of candidates, and a small term that is added to the score of each, or trees that
-            score it.
+        link_features: further sources of candidates, and what scores them: a small term that is added to the score of each, or the
+            scorer of another package.
         frozen: whether the encoder never changes, so that states are encoded once.
         query_adapter: a map of the vectors of states that learns over a frozen encoder.
     """

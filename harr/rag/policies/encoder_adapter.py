@@ -1,6 +1,8 @@
 """The trained part of an encoder, a LoRA adapter or all its layers: begin, save and load it."""
 
 import warnings
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
 LAYERS = "layers.safetensors"
 LINK_FEATURES = "link_features.safetensors"
 """File of the link term (``harr/rag/policies/link_features.py``), if there is one."""
-TREES = "trees.txt"
-"""File of boosted trees (``harr/rag/policies/trees.py``), with which the encoder stays as it is."""
 
 
 def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> "PeftModel":
@@ -99,26 +99,36 @@ def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> No
     (folder / "README.md").unlink(missing_ok=True)
 
 
+@cache
+def scorers() -> dict[str, EntryPoint]:
+    """Return what opens the scorers of candidates of installed packages (docs/extend.md), by the file that they read."""
+    return {point.name: point for point in entry_points(group="harr.scorers")}
+
+
 def load_adapter(encoder: Encoder, folder: Path) -> "PeftModel | None":
     """Load a saved adapter, layers or map into the encoder that it was trained from; return the adapter, if any.
 
-    With trees alone the encoder stays as it is.
+    With a scorer of candidates alone (:func:`scorers`) the encoder stays as it is.
 
     Raises:
         ModelError: the folder holds neither, or belongs to another base encoder.
         DamagedFile: one of its files changed.
     """
     check_sums(folder, "dvc repro -f -s train")
-    kinds = [name for name in ("adapter_model.safetensors", LAYERS, QUERY_ADAPTER, TREES) if (folder / name).exists()]
-    if not kinds or not (folder / "harr.json").exists():
-        raise ModelError(f"{folder} holds no adapter (adapter_model.safetensors, harr.json); run `dvc repro train`")
+    kinds = [name for name in ("adapter_model.safetensors", LAYERS, QUERY_ADAPTER) if (folder / name).exists()]
+    scored = any((folder / name).exists() for name in scorers())
+    if not (kinds or scored) or not (folder / "harr.json").exists():
+        raise ModelError(
+            f"{folder} holds no adapter (adapter_model.safetensors, harr.json); run `dvc repro train`, or install "
+            "the plug-in that trained it"
+        )
     base = read_json(folder / "harr.json")["base"]
     if base != encoder.identity:
         raise ModelError(
             f"{folder} was trained from encoder {base}, but {encoder.name} is {encoder.identity}; "
             "set encoder in params.yaml to the one it was trained from, or run `dvc repro -f -s train`"
         )
-    if kinds == [TREES]:
+    if not kinds:
         return None
     if kinds == [QUERY_ADAPTER]:
         put_on(encoder, folder)

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from harr.errors import ModelError
-from harr.rag.policies.encoder_adapter import LINK_FEATURES
+from harr.rag.policies.encoder_adapter import LINK_FEATURES, scorers
 from harr.rag.retrieval.links import FEATURES, Links
 from harr.types import Search
 
@@ -81,7 +81,8 @@ class LinkFeatures(torch.nn.Module):
         """
         if not (folder / LINK_FEATURES).exists():
             raise ModelError(
-                f"{folder} has no {LINK_FEATURES}: it was trained without retriever.link_features; leave that out"
+                f"{folder} has no {LINK_FEATURES}: it was trained without retriever.link_features; leave that out, or "
+                "install the plug-in that trained it"
             )
         weights = load_file(folder / LINK_FEATURES)
         if not set(weights) <= set(FEATURES):
@@ -90,3 +91,16 @@ class LinkFeatures(torch.nn.Module):
             )
         self.weights.data = torch.stack([weights.get(name, torch.zeros(())) for name in FEATURES])
         return self
+
+
+def open_scorer(folder: Path, term: LinkFeatures) -> CandidateScorer:
+    """Return what scores candidates by the folder of an adapter or of a merged model.
+
+    That is the scorer of an installed package, where its file lies there (``harr.scorers``, docs/extend.md), else the
+    ``term`` with the weights of the folder.
+
+    Raises:
+        ModelError: the folder has neither.
+    """
+    opened = (point.load()(term.links, folder) for name, point in scorers().items() if (folder / name).exists())
+    return next(opened, None) or term.load(folder)

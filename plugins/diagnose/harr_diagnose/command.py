@@ -21,7 +21,7 @@ def diagnose(
     """Say before training what it could add, and what to do.
 
     Plays every arm that needs no training, and some rollouts. With --curve it trains infonce instead, or boosted trees
-    where retriever.link_features is set, on parts of the training questions. Stages download, embed, index and
+    where retriever.link_features is set (plug-in trees), on parts of the training questions. Stages download, embed, index and
     generator are run first where there is no index yet.
     """
     from flows.reproduce import BEFORE_TRAINING, reproduce

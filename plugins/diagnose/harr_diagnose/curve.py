@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -9,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harr.arms import ARMS
+from harr.arms import ARMS, method_arm
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import write_json
 from harr.params import Params
-from harr.params.train import PolicyParams
+from harr.params.train import ArmTrainParams, PolicyParams
 from harr.types import Question
 from tasks.arms import without_reader
 from tasks.paths import PLACES, QUESTIONS, VALIDATION
@@ -23,13 +24,16 @@ PARTS = (8, 4, 2, 1)
 """Divisors of the number of training questions; every part holds the smaller ones."""
 SEVERAL = 5
 """Number of questions of the smallest part, below which no curve is drawn."""
+TREES = "harr_trees.boosted:METHOD"
+"""Method of the plug-in trees, which learns from links."""
 Array = NDArray[np.float64]
 
 
 def measure_curve(params: Params, count: int, out: Path) -> list[str]:
     """Train on parts of the training questions, play up to ``count`` validation questions, and forecast.
 
-    The method is InfoNCE, with the steps of params.yaml whatever the part; or boosted trees, where there are links.
+    The method is InfoNCE, with the steps of params.yaml whatever the part; or boosted trees, where there are links
+    and the plug-in trees is installed.
 
     Returns:
         A line for every part, and one for every forecast; curve.json in ``out`` has the same.
@@ -43,7 +47,7 @@ def measure_curve(params: Params, count: int, out: Path) -> list[str]:
     from harr.evaluate.intervals import resample
     from harr.evaluate.tables import label, percent, spread
 
-    arm = "boosted" if params.retriever.link_features else "infonce"
+    arm = "boosted" if params.retriever.link_features and find_spec("harr_trees") else "infonce"
     if not isinstance(params.train, PolicyParams) and arm == "infonce":
         raise ParamsError(f"--curve trains infonce, which train.method {params.train.method} has no settings for")
     train = [question for question in read_questions(QUESTIONS / "train.jsonl") if question.gold_ids]
@@ -87,23 +91,23 @@ def score_parts(
     from dataclasses import replace
 
     from harr.builders.generators import build_generator
-    from harr.builders.methods import METHODS
+    from harr.builders.methods import METHODS, method_of
     from harr.builders.players import arm_params, open_players
     from harr.builders.setup import open_setup
     from harr.evaluate.play import Game
     from harr.evaluate.summary import HEADLINES
 
-    record = ARMS[arm]
+    record = method_arm(TREES, {}) if arm == "boosted" else ARMS[arm]
     run = arm_params(without_reader(params) if getattr(params.pipeline, "reader", False) else params, record)
     pipeline = arm_pipelines(run)["frozen"]
+    section = ArmTrainParams.of(run.train, TREES, {}) if arm == "boosted" else run.train
+    method = method_of(section) if arm == "boosted" else METHODS[arm]
     rows: list[list[dict[str, Any]]] = []
     with TemporaryDirectory() as folder:
         for number, part in enumerate(parts):
             trained, work = Path(folder, f"{number}"), Path(folder, f"work-{number}")
             with open_setup(run, PLACES, QUESTIONS / "train.jsonl") as setup:
-                METHODS[arm].train(
-                    run.train, replace(setup, questions=list(part)), trained, work, _log_nothing, run.seed
-                )
+                method.train(section, replace(setup, questions=list(part)), trained, work, _log_nothing, run.seed)
             with open_players(run, PLACES, validation, candidates=run.retriever.candidates) as player:
                 generator = build_generator(run.generator, run.seed, PLACES)
                 game = Game(f"{arm}, {len(part)}", pipeline, player(record, trained), generator)

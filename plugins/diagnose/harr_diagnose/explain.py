@@ -106,7 +106,7 @@ def measure_search(params: Params, general: Path | None) -> dict[str, Any]:
     both, and what the reader knows."""
     from harr.builders.players import open_players
     from harr.rag.policies.dense import DensePolicy
-    from harr.rag.policies.encoder_adapter import TREES
+    from harr.rag.policies.link_features import LinkFeatures
     from harr_diagnose.evidence import find_false_negatives, mean_cosine
     from harr_diagnose.measure import all_gold_at
 
@@ -134,8 +134,9 @@ def measure_search(params: Params, general: Path | None) -> dict[str, Any]:
         second = player(ARMS["bm25"], None) if "bm25" in fitting else None
         facts["mislabelled"] = find_false_negatives(searches, player(ARMS[start], None), second, params.retriever.pool)
         before, after = player(ARMS[start], None), player(ARMS[TRAINED], ADAPTER)
-        learns_vectors = params.retriever.learns != "link_features" and not (ADAPTER / TREES).exists()
-        if isinstance(before, DensePolicy) and isinstance(after, DensePolicy) and learns_vectors:
+        by_vectors = params.retriever.learns != "link_features" and isinstance(after, DensePolicy)
+        by_vectors &= isinstance(getattr(after, "link_features", None), LinkFeatures | None)
+        if isinstance(before, DensePolicy) and isinstance(after, DensePolicy) and by_vectors:
             facts["cosine"] = mean_cosine(searches, before, after)
     if params.retriever.positions == "none":
         facts["general"] = measure_general(params, general, ARMS[start])

@@ -89,11 +89,6 @@ retriever: {learns: query_adapter}, pipeline: {name: search_r1}, generator: {kin
     -> retriever.learns query_adapter is for a query encoder over vectors that stay; with train.method agent leave it out
 evaluate: {arms: [links_alone, trained]}
     -> the arm links_alone learns by the features of retriever\.link_features, which is not set; set that, or leave it
-retriever: {link_features: true}, evaluate: {arms: [boosted, trained]} -> the arm boosted plays pipeline pick; leave it
-evaluate: {arms: [stacked, trained]}
-    -> the arm stacked learns by the features of retriever\.link_features, which is not set; set that, or leave it
-pipeline: {name: pick}, generator: {kind: none}, train: {method: boosted}, evaluate: {arms: [frozen, trained]}
-    -> train.method boosted learns by the features of retriever\.link_features, which is not set; set that, or leave it
 retriever: {pick_tokens: 64} -> pick_tokens is for state: sep \(found json\); leave it out
 retriever: {pick_tokens: 256, state: sep} -> a pick of pick_tokens 256 fills a state of max_tokens 256
 reward: {mix: std}, train: {method: grpo, credit: step}

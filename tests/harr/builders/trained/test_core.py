@@ -37,7 +37,6 @@ def test_the_core_is_small() -> None:
     assert len(core) <= 60, sorted(core)
     assert resolved(EXTRAS["lite"]) - core == {"milvus-lite", "faiss-cpu"}
     assert resolved(EXTRAS["links"]) - core == {"ahocorasick-rs"}
-    assert resolved(EXTRAS["trees"]) - core == {"ahocorasick-rs", "harr", "lightgbm"}
 
 
 ALONE = """

@@ -13,23 +13,25 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
+from harr.builders.methods import Method
 from harr.compute import distributed
 from harr.errors import CorpusError, ParamsError
-from harr.io.extras import optional
 from harr.io.files import draft, write_json
 from harr.io.progress import bar
+from harr.params.train import FunctionTrainParams
 from harr.params.train_facts import ValidatedParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.link_features import Candidates
-from harr.rag.policies.trees import COLUMNS, Trees, describe_candidates
 from harr.rag.retrieval.links import Links
 from harr.rag.rollout import play
 from harr.rag.setup import Setup
 from harr.rag.validation import Validation
 from harr.types import Log, Question
+from harr_trees.scorer import COLUMNS, Trees, describe_candidates
 
 ROUNDS = 2
 """Gold passages are picked in the first round, the trees pick in the others."""
@@ -74,7 +76,7 @@ class Examples:
                 f"boosted: no search of the {which} questions had gold among its candidates, so nothing would be "
                 f"{lost}; raise retriever.pool, add questions, or leave boosted out of evaluate.arms"
             )
-        return optional("lightgbm", "trees").Dataset(
+        return lightgbm.Dataset(
             np.concatenate([table for table, _ in parts]),
             np.concatenate([labels for _, labels in parts]),
             group=[len(labels) for _, labels in parts],
@@ -112,7 +114,9 @@ Part = tuple[Sequence[Question], DensePolicy]
 """Questions, and the policy whose encoder scores their candidates."""
 
 
-def train(params: ValidatedParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, Any]]:
+def train(
+    params: FunctionTrainParams, setup: Setup, out: Path, work: Path, log: Log, seed: int
+) -> list[dict[str, Any]]:
     """Grow trees from gold passages and write them to ``out``; minutes, so it begins anew when it was stopped.
 
     A row is a round, whose ``reward_mean`` is that of the episodes it learnt from.
@@ -214,7 +218,7 @@ def check_gold(questions: Sequence[Question]) -> None:
         )
 
 
-def describe(params: ValidatedParams) -> dict[str, str]:
+def describe(params: FunctionTrainParams) -> dict[str, str]:
     """Describe the training for the model card and the report."""
     return {
         "method": "boosted (LambdaMART by LightGBM, from gold passages)",
@@ -242,9 +246,11 @@ def _record(
 
 def _grow(examples: Examples, choose_by: Examples, seed: int) -> Any:
     """Return LightGBM's trees, as many as rank the candidates of ``choose_by`` best."""
-    lightgbm = optional("lightgbm", "trees")
     taught = examples.dataset()
     stop = lightgbm.early_stopping(PATIENCE, first_metric_only=True, verbose=False)
     valid = choose_by.dataset(reference=taught)
     booster = lightgbm.train({**SETTINGS, "seed": seed}, taught, MAX_TREES, valid_sets=[valid], callbacks=[stop])
     return lightgbm.Booster(model_str=booster.model_to_string(num_iteration=booster.best_iteration))
+
+
+METHOD = Method(train, describe=describe, rewarded=False, check=check_gold)

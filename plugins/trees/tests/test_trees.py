@@ -1,36 +1,46 @@
 """Boosted trees learn from gold passages which features count, and rank the same when they are read again."""
 
+import shutil
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import lightgbm
 import numpy as np
 import pytest
+import yaml
+from harr_trees import stacked
+from harr_trees.boosted import Examples, Recorder, check_gold, grow_trees, train
+from harr_trees.scorer import COLUMNS, TREES, Trees, describe_candidates
 from letters import nothing
 
+import harr
 from harr.builders.encoder import trained_encoder
+from harr.builders.players import open_players
+from harr.corpus.passages import read_questions
 from harr.errors import CorpusError, ModelError
 from harr.index.mentions import Mentions
 from harr.index.words import WordIndex
 from harr.merge.retriever import ExportedTower, merge
+from harr.params import Params
 from harr.params.embed import EncoderParams
-from harr.params.train import BoostedParams, GRPOParams
+from harr.params.train import ArmTrainParams, FunctionTrainParams, GRPOParams
 from harr.rag.pipelines.pick import pick
 from harr.rag.policies.dense import DensePolicy
-from harr.rag.policies.encoder_adapter import TREES
+from harr.rag.policies.encoder_adapter import LAYERS
 from harr.rag.policies.link_features import Candidates, LinkFeatures
-from harr.rag.policies.trees import COLUMNS, Trees, describe_candidates
 from harr.rag.retrieval.links import FEATURES, Links
 from harr.rag.retrieval.passage_graph import PassageGraph
 from harr.rag.rollout import play
 from harr.rag.setup import Setup
-from harr.train import grpo, stacked
-from harr.train.boosted import Examples, Recorder, check_gold, grow_trees, train
+from harr.train import grpo
 from harr.types import Episode, Question, Search
+from tasks.merge import export_arm
+from tasks.paths import ADAPTER, ARMS, PLACES, QUESTIONS
 
-PARAMS = BoostedParams(method="boosted")
+PARAMS = FunctionTrainParams(method="function", function="harr_trees.boosted:METHOD", learns="retriever")
 GRPO = GRPOParams(
     method="grpo", steps=2, questions_per_step=4, group_size=4, optimizer={"learning_rate": 1e-2}, lora={"rank": 8}
 )
@@ -86,7 +96,8 @@ def test_stacked_trees_learn_from_scores_of_the_encoder_that_learnt_from_other_q
 ) -> None:
     game = replace(game, questions=game.questions[:12], validation=game.questions[12:16])
     base = game.policy.encoder.encode(["a state"])
-    rows = stacked.train(GRPO, game, tmp_path / "both", tmp_path / "work", nothing, 0)
+    arm = ArmTrainParams.of(GRPO, "harr_trees.stacked:METHOD", {})
+    rows = stacked.train(arm, game, tmp_path / "both", tmp_path / "work", nothing, 0)
     assert [row["searches"] for row in rows] == [12, 24] and np.array_equal(
         game.policy.encoder.encode(["a state"]), base
     )
@@ -160,3 +171,25 @@ def test_nothing_to_learn_from_and_other_trees_are_refused(game: Setup, tmp_path
     (tmp_path / TREES).write_text(text.replace("cosine_rank", "other_rank"))
     with pytest.raises(ModelError, match="asks for other columns than this version of harr computes; train again"):
         Trees.load(links, tmp_path)
+
+
+def test_a_merged_model_of_trees_finds_what_it_finds_within_harr(here: Path) -> None:
+    settings = yaml.safe_load(Path("params.yaml").read_text())
+    settings["evaluate"] = {"arms": [{"name": "boosted", "method": "harr_trees.boosted:METHOD"}, "trained"], "seeds": 1}
+    Path("params.yaml").write_text(yaml.safe_dump(settings))
+    params, folder = Params.load(), ARMS / "boosted-0"
+    shutil.copytree(ADAPTER, folder)
+    (folder / LAYERS).unlink()
+    rng = np.random.default_rng(0)
+    data = lightgbm.Dataset(rng.normal(size=(200, len(COLUMNS))), rng.normal(size=200), feature_name=list(COLUMNS))
+    (folder / TREES).write_text(lightgbm.train({"num_leaves": 7, "verbose": -1}, data, 5).model_to_string())
+    export_arm(params, "boosted", Path("boosted"))
+    asked = [Search(question, question.text) for question in read_questions(QUESTIONS / "test.jsonl")[:6]]
+    with open_players(params, PLACES, [], candidates="corpus") as player:
+        within = player(params.evaluate.arm_table["boosted"], folder).retrieve(asked)
+        plain = player(params.evaluate.arm_table["trained"], ADAPTER).retrieve(asked)
+    with harr.Retriever.load("boosted", index=".") as retriever:
+        assert isinstance(retriever.policy.link_features, Trees)  # type: ignore[attr-defined]
+        found = [[passage.id for passage in one] for one in retriever.search(asked)]
+    assert found == [[passage.id for passage in one.passages] for one in within]
+    assert found != [[passage.id for passage in one.passages] for one in plain]

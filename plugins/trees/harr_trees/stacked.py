@@ -11,42 +11,49 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harr.builders.methods import Method
+from harr.errors import ParamsError
 from harr.io.files import SUMS, draft
-from harr.params.train import GRPOParams, PPOParams
+from harr.params.train import ArmTrainParams, FunctionTrainParams, GRPOParams, PPOParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.encoder_adapter import LINK_FEATURES, load_adapter
 from harr.rag.policies.link_features import LinkFeatures
 from harr.rag.setup import Setup
 from harr.train import grpo, ppo
-from harr.train.boosted import grow_trees, linked_policy, split_questions
 from harr.types import Log
+from harr_trees.boosted import check_gold, grow_trees, linked_policy, split_questions
 
 
 def train(
-    params: GRPOParams | PPOParams, setup: Setup, out: Path, work: Path, log: Log, seed: int
+    params: FunctionTrainParams, setup: Setup, out: Path, work: Path, log: Log, seed: int
 ) -> list[dict[str, Any]]:
-    """Train the encoder as ``train.method`` does, grow trees over its scores, and write both to ``out``.
+    """Train the encoder as ``train.method`` of the run does, grow trees over its scores, and write both to ``out``.
 
-    A row is a round of the trees (:func:`harr.train.boosted.train`). The three trainings of the encoder are kept under
+    A row is a round of the trees (:func:`harr_trees.boosted.train`). The three trainings of the encoder are kept under
     ``work``, so that a stopped run continues with the next.
 
     Raises:
         CorpusError: no question has gold among its candidates.
-        ParamsError: there are no link features.
+        ParamsError: there are no link features, or it is no arm of a run of ``grpo`` or ``ppo``.
     """
+    run = params.run if isinstance(params, ArmTrainParams) else params
+    if not isinstance(run, GRPOParams | PPOParams):
+        raise ParamsError(
+            "stacked grows trees over the encoder that train.method grpo or ppo trains; make it an arm of such a run"
+        )
     policy = linked_policy(setup)
     questions, kept = split_questions(setup)
     first, second, every = questions[::2], questions[1::2], questions
     folders = {name: work / "stacked" / name for name in ("first_half", "second_half", "all")}
     for (name, folder), part in zip(folders.items(), (first, second, every), strict=True):
-        run = replace(setup, questions=part, identity=f"{setup.identity} {name}", retriever=_begin(policy))
-        if isinstance(params, GRPOParams):
-            grpo.train(params, run, folder, work, log, seed)
+        game = replace(setup, questions=part, identity=f"{setup.identity} {name}", retriever=_begin(policy))
+        if isinstance(run, GRPOParams):
+            grpo.train(run, game, folder, work, log, seed)
         else:
-            ppo.train(params, run, folder, work, log, seed)
+            ppo.train(run, game, folder, work, log, seed)
     of_first, of_second, of_all = (_read(policy, folder) for folder in folders.values())
     taught = [(first, of_second), (second, of_first)]
-    trees, history = grow_trees(params, setup, taught, (kept, of_all), log, seed)
+    trees, history = grow_trees(run, setup, taught, (kept, of_all), log, seed)
     with draft(work / "trees", out) as folder:
         unread = shutil.ignore_patterns(SUMS, LINK_FEATURES)
         shutil.copytree(folders["all"], folder, ignore=unread, dirs_exist_ok=True)
@@ -67,3 +74,6 @@ def _read(policy: DensePolicy, folder: Path) -> DensePolicy:
     if adapter := load_adapter(encoder, folder):
         adapter.merge_and_unload()
     return replace(policy, encoder=encoder, sampling=None, query_adapter=None, frozen=True, _cache={})
+
+
+METHOD = Method(train, check=check_gold)

@@ -1,24 +1,21 @@
 """Boosted trees in place of the link term: they score a candidate by its features and its similarity to the state.
 
-The trees are LambdaMART's (LightGBM), learnt from gold passages; the encoder stays as it is (``harr/train/boosted.py``).
+The trees are LambdaMART's (LightGBM), learnt from gold passages.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
 from harr.errors import ModelError
-from harr.io.extras import optional
 from harr.io.files import write_text
-from harr.rag.policies.encoder_adapter import TREES
 from harr.rag.policies.link_features import Candidates
 from harr.rag.retrieval.links import FEATURES, Links
 
-if TYPE_CHECKING:
-    from lightgbm import Booster
-
+TREES = "trees.txt"
+"""Their file in the folder of an adapter or of a merged model."""
 COLUMNS = (
     *FEATURES,
     "cosine",  # of the state and the passage
@@ -39,7 +36,7 @@ class Trees:
         booster: the trees.
     """
 
-    def __init__(self, links: Links, booster: "Booster") -> None:
+    def __init__(self, links: Links, booster: lightgbm.Booster) -> None:
         """Take the links and the trees."""
         self.links, self.booster = links, booster
 
@@ -61,7 +58,6 @@ class Trees:
         Raises:
             ModelError: they are no trees of LightGBM, or ask for columns that this version does not compute.
         """
-        lightgbm = optional("lightgbm", "trees")
         try:
             booster = lightgbm.Booster(model_file=str(folder / TREES))
         except lightgbm.basic.LightGBMError as error:
