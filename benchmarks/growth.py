@@ -24,12 +24,12 @@ os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from harr_links.mentions import build_mentions
+from harr_links.words import build_words
 
 from benchmarks import million
 from harr.builders.setup import open_setup
 from harr.corpus.passages import Passages
-from harr.index.mentions import build_mentions
-from harr.index.words import build_words
 from harr.io.files import write_json
 from harr.params import Params
 from harr.rag.rollout import play

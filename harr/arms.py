@@ -13,7 +13,7 @@ TRAINED = "trained"
 """The arm that is what stage train made; all others are compared with it."""
 Rewriting = Literal["", "last_answer", "first_answer", "all_answers", "question_query", "oracle_query"]
 """The rules of ``harr/rag/retrieval/rewritten.py``, by name; empty: none."""
-Ranking = Literal["", "dense", "sparse", "hybrid", "mention", "reranked", "gold", "nothing"]
+Ranking = Literal["", "dense", "sparse", "hybrid", "reranked", "gold", "nothing"]
 """A ranking that is returned as it is; empty: that of the encoder."""
 
 
@@ -71,7 +71,7 @@ class Arm:
     @property
     def reads_words(self) -> bool:
         """Return whether it searches by full text."""
-        return self.search in ("sparse", "hybrid", "mention")
+        return self.search in ("sparse", "hybrid")
 
     @property
     def reads_vectors(self) -> bool:
@@ -116,11 +116,6 @@ ARMS = {
     ),
     **_rewriting("is the untrained encoder reading", "", "", "brown"),
     **_rewriting("is full-text search of", "bm25_", "sparse", "slate"),
-    "mention": Arm(
-        "follows titles from the query to passages and on to the passages that these name, then full-text search",
-        "teal H",
-        search="mention",
-    ),
     "hybrid": Arm("fuses the rankings of both", "olive h", search="hybrid"),
     "rerank": Arm("reorders the pool of retriever.search by evaluate.reranker", "ink H", search="reranked"),
     "gold": Arm("finds the gold passages first: a ceiling", "olive *", search="gold", ceiling=True),

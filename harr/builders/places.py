@@ -6,11 +6,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The folders that builders read: those of stages, and two that remember answers for all stages.
+    """The folders that builders read: those of stages, and those that remember something for all stages.
 
     Args:
-        corpus: passages. vectors: their vectors. index: what is searched. mentions: which passage names which title.
-        words: BM25 for searches after every pick.
+        corpus: passages. vectors: their vectors. index: what is searched. tables: what other packages compute once per
+            corpus.
         generator: the model that stage generator made. completions: what servers and local models wrote. searches: what
             sources of the web answered.
     """
@@ -18,8 +18,7 @@ class Places:
     corpus: Path
     vectors: Path
     index: Path
-    mentions: Path
-    words: Path
+    tables: Path
     generator: Path
     completions: Path
     searches: Path
@@ -32,8 +31,7 @@ class Places:
             corpus=data / "corpus",
             vectors=data / "vectors",
             index=data / "index",
-            mentions=data / "mentions",
-            words=data / "words",
+            tables=work / "tables",
             generator=root / "models" / "generator",
             completions=work / "completions",
             searches=work / "searches",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,7 @@ from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError, ParamsError
 from harr.index.corpus import Corpus, open_index, other_index
-from harr.index.mentions import Mentions
 from harr.index.passage_index import PassageIndex
-from harr.index.words import WordIndex
 from harr.io.files import fingerprint
 from harr.params.embed import EncoderParams
 from harr.params.functions import function_of
@@ -35,9 +33,6 @@ from harr.rag.policies.query_adapter import QueryAdapter
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.retrieval.bm25 import BM25Retriever
 from harr.rag.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
-from harr.rag.retrieval.links import Links
-from harr.rag.retrieval.mention import MentionRetriever
-from harr.rag.retrieval.passage_graph import PassageGraph
 from harr.rag.retrieval.reranked import Reranked
 from harr.rag.retrieval.rewritten import RULES as REWRITES, Rewritten, rewrite_query
 from harr.rag.scoring.reranker import open_reranker
@@ -66,13 +61,7 @@ def open_corpus(section: IndexParams, places: Places) -> Iterator[Corpus]:
     passages, vectors = mapped[0] if mapped else _map_corpus(places)
     opened = partial(open_index, passages, vectors, section, places.index)
     with distributed.open_in_main(opened) as index:
-        yield corpus_over(passages, vectors, index, places)
-
-
-def corpus_over(passages: Passages, vectors: Vectors, index: PassageIndex, places: Places) -> Corpus:
-    """Return a corpus over an open index; its mentions and words are opened once somebody reads them."""
-    mentions = cache(partial(Mentions.of, passages, places.mentions))
-    return Corpus(passages, vectors, index, mentions, cache(partial(WordIndex.of, passages, places.words)))
+        yield Corpus(passages, vectors, index, places.tables)
 
 
 def _map_corpus(places: Places) -> tuple[Passages, Vectors]:
@@ -114,15 +103,12 @@ def with_rewriting(searcher: Retriever, arm: Arm) -> Retriever:
 def fixed_retriever(
     section: RetrieverParams, search: str, encoder: Encoder | None, corpus: Corpus, candidates: str
 ) -> Retriever:
-    """Return one that does not learn and sees the current query alone: ``dense``, ``sparse``, ``hybrid``, ``mention``; or
-    what ``retriever.function`` makes of it.
+    """Return one that does not learn and sees the current query alone: ``dense``, ``sparse``, ``hybrid``; or what
+    ``retriever.function`` makes of it.
 
     Raises:
-        CorpusError: no passage has a title to be mentioned by.
         ParamsError: there is no such function, or it makes something else.
     """
-    if search == "mention":
-        return MentionRetriever(corpus.index, corpus.passages, corpus.mentions(), section.k, candidates)
     retriever: Retriever
     retriever = sparse = BM25Retriever(corpus.index, corpus.passages, section.k, candidates)
     if search == "sparse" and not section.function:
@@ -165,7 +151,8 @@ def dense_policy(
     """
     link_features: CandidateScorer | None = None
     if section.link_features and (trained or seed is not None):
-        links = Links(PassageGraph(corpus.passages, corpus.mentions(), corpus.words()))
+        shape = "takes a Corpus (harr.index.corpus) and returns links (harr.rag.policies.link_features)"
+        links = function_of(section.link_features, key="retriever.link_features", shape=shape)(corpus)
         term = LinkFeatures(links, section.temperature)
         link_features = open_scorer(trained, term) if trained else term
     return DensePolicy(
@@ -232,6 +219,8 @@ class RetrieverInputs:
     """``corpus``, or ``question``: only the passages given with a question (``Question.candidate_ids``)."""
     settings: Mapping[str, Any]
     """The ``settings`` next to its name in params.yaml."""
+    tables: Path | None
+    """Folder in which to keep what is computed once per corpus; None if the corpus is a collection alone."""
 
 
 def function_retriever(
@@ -251,7 +240,7 @@ def function_retriever(
         ParamsError: there is no such function, or it makes something else.
     """
     parts, sizes = (corpus.passages, corpus.vectors, corpus.index, encoder, base), (section.k, section.pool)
-    value = retriever_function(function, key)(RetrieverInputs(*parts, *sizes, candidates, settings))
+    value = retriever_function(function, key)(RetrieverInputs(*parts, *sizes, candidates, settings, corpus.tables))
     if not callable(getattr(value, "retrieve", None)):
         raise ParamsError(
             f"{key}: {function} makes {type(value).__name__} without a method retrieve; return a Retriever (harr.types)"

@@ -16,7 +16,7 @@ from typing import Any
 from harr.arms import Arm
 from harr.builders.encoder import trained_encoder
 from harr.builders.places import Places
-from harr.builders.retrievers import RetrieverInputs, arm_retriever, corpus_over, open_corpus, retriever_function
+from harr.builders.retrievers import RetrieverInputs, arm_retriever, open_corpus, retriever_function
 from harr.embed.encoder import Encoder
 from harr.errors import IndexMismatch, ModelError, ParamsError, one_line
 from harr.index.corpus import Corpus
@@ -284,7 +284,7 @@ def search_by_folder(inputs: RetrieverInputs) -> Retriever:
     place = read_section(TrainedFolder, inputs.settings, "settings of search_by_folder").folder
     folder, project = Path(place).expanduser().resolve(), Path.cwd()
     facts, section = read_facts(folder)
-    corpus = corpus_over(inputs.passages, inputs.vectors, inputs.index, Places.of_project(project))
+    corpus = Corpus(inputs.passages, inputs.vectors, inputs.index, inputs.tables)
     return open_retriever(facts, section.model_copy(update={"k": inputs.k}), folder, corpus, project)
 
 

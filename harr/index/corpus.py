@@ -9,26 +9,23 @@ from typing import Any
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import ParamsError
-from harr.index.mentions import Mentions
 from harr.index.passage_index import PassageIndex
-from harr.index.words import WordIndex
 from harr.params.functions import import_named
 from harr.params.index import IndexParams
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A searchable corpus: passages by row, their vectors, the index, and the titles that passages name.
+    """A searchable corpus: passages by row, their vectors, and the index.
 
-    ``mentions`` opens the last, and ``words`` BM25 in memory; only some callers need them. ``check`` refuses a trained
-    retriever, by its folder and its harr.json, if the vectors do not name their encoder.
+    ``tables`` is where other packages keep what they compute once per corpus; None if the corpus is a collection alone.
+    ``check`` refuses a trained retriever, by its folder and its harr.json, if the vectors do not name their encoder.
     """
 
     passages: Passages
     vectors: Vectors
     index: PassageIndex
-    mentions: Callable[[], Mentions]
-    words: Callable[[], WordIndex]
+    tables: Path | None = None
     check: Callable[[Path, Mapping[str, Any]], None] | None = None
 
 

@@ -86,13 +86,6 @@ class Params(Section):
         return self.train.learns == LANGUAGE_MODEL
 
     @property
-    def link_tables(self) -> list[str]:
-        """Return what stage index makes besides the index since a retriever or an arm reads it: mentions and words."""
-        if self.retriever.link_features:
-            return ["mentions", "words"]
-        return ["mentions"] * any(arm.search == "mention" for arm in self.evaluate.arm_table.values())
-
-    @property
     def proposals(self) -> list[str]:
         """Return the arms that can be champion: those that search the corpus without a server, and no ceiling."""
         if self.language_model_learns or self.sources or self.train.positions:

@@ -17,9 +17,10 @@ class RetrieverParams(Section):
     """Number of passages that a search returns (K)."""
     pool: Positive = 30
     """Number of nearest passages that compete for the K places (N)."""
-    link_features: bool = False
-    """Whether passages that are linked to the query and to earlier picks compete with the nearest, and a small learnt
-    term of what is known of each candidate is added to the vector (``harr/rag/policies/link_features.py``)."""
+    link_features: Dotted | None = None
+    """Function of another package that finds further candidates, such as passages that are linked to the query and to
+    earlier picks (``harr_links.tables:open_links``). They compete with the nearest, and a small learnt term of the
+    features of each candidate is added to the score by vector (``harr/rag/policies/link_features.py``)."""
     learns: Literal["all", "query_adapter", "link_features"] = "all"
     """Which weights train: those of the encoder and of the term; or, in a fraction of the time, since no state is
     encoded twice, those of a linear map of its vector and of the term, or of the term alone."""

@@ -24,10 +24,8 @@ from harr.embed.encoder import Encoder
 from harr.embed.inference import faster_dtype, for_inference
 from harr.errors import ModelError, ParamsError
 from harr.index.corpus import Corpus
-from harr.index.mentions import Mentions
 from harr.index.passage_index import PassageIndex
 from harr.index.scan import VectorScan
-from harr.index.words import WordIndex
 from harr.io.model_folder import DOCUMENT
 from harr.params import Params
 from harr.params.embed import EncoderParams
@@ -216,8 +214,7 @@ class Searcher:
         passages = Passages.open(places.corpus)
         vectors = Vectors.of(passages, places.vectors)
         scan = cast(PassageIndex, VectorScan(vectors, passages.searchable_rows()))
-        mentions = cache(partial(Mentions.of, passages, places.mentions))
-        return Corpus(passages, vectors, scan, mentions, cache(partial(WordIndex.of, passages, places.words)))
+        return Corpus(passages, vectors, scan, places.tables)
 
     def _serving(
         self, facts: dict[str, Any], section: RetrieverParams, place: Path, corpus: Corpus, version: str
@@ -237,7 +234,7 @@ class Searcher:
         tower = folder / DOCUMENT
         name = str(tower) if tower.is_dir() else facts["base_model"]
         encoder = self._cast(build_encoder(EncoderParams(model=name, **facts["encoder"])))
-        alone = section.model_copy(update={"link_features": False})
+        alone = section.model_copy(update={"link_features": None})
         return dense_policy(alone, encoder, corpus, "corpus", history=False)
 
     def _documents(self, policy: DensePolicy, texts: Sequence[str]) -> NDArray[np.float32]:

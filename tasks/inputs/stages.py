@@ -99,8 +99,6 @@ def parameters(stage: str, params: Params) -> Iterator[tuple[str, Any]]:
     """Yield dotted name and value of every parameter that a stage reads and that can change its result."""
     for name, value in sections(stage, params).items():
         yield from _leaves(name, value)
-    if stage == "index":
-        yield "link_tables", params.link_tables
 
 
 def sections(stage: str, params: Params) -> dict[str, Any]:

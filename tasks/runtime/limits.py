@@ -14,8 +14,6 @@ PLACES = {"embed": "data/vectors", "index": "data/index"}
 """Where the stages that grow with the corpus write; DVC leaves it in place for a stage that may go on with it."""
 MARKS = 24
 """Bytes a passage by which stage embed knows its text again."""
-COUNTED = 3
-"""Times the text that counts and scores of words take as stage index weighs them: 20 bytes an entry, at most."""
 HOLD_INDEX = ("index", "filter", "train", "arms", "evaluate")
 """Stages that hold the index of Milvus Lite in their memory."""
 
@@ -47,8 +45,7 @@ def written(params: Params, size: Sizes) -> dict[str, int]:
     """
     graph = round(memory_bytes(params.index, size.rows, size.width))
     index = 0 if params.index.uri else size.vectors + graph + size.text * params.index.full_text
-    words = COUNTED * size.text if "words" in params.link_tables else 0
-    return {"embed": size.vectors + MARKS * size.rows, "index": index + words}
+    return {"embed": size.vectors + MARKS * size.rows, "index": index}
 
 
 def check(stage: str, params: Params, root: Path, *, free: float, memory: float) -> None:

@@ -9,11 +9,10 @@ from stages import world_params
 from flows.status import _since_training
 from harr.corpus.passages import Passages, write_passages
 from harr.io.files import publish, read_json, write_json
-from harr.params import Params
 from harr.types import Passage
 from tasks.evaluation_record import corpus_facts, describe_corpus
-from tasks.index import decide_training, index_passages
-from tasks.paths import CORPUS, MENTIONS, METRICS, TRAINED_ON, VECTORS, WORDS
+from tasks.index import decide_training
+from tasks.paths import CORPUS, METRICS, TRAINED_ON, VECTORS
 
 
 def change(kept: int, new: int = 1) -> None:
@@ -53,19 +52,3 @@ def test_a_few_passages_do_not_train_again_and_many_do(place: Path, tiny: str) -
     assert describe_corpus(corpus_facts()).endswith("on which it was trained")
     change(rows // 2)
     assert decide_training(params)["trains_again"] == 1.0
-
-
-def test_mentions_and_words_are_made_where_they_are_read(place: Path, tiny: str) -> None:
-    """The world's parameters read neither; an arm reads the one, link features read both."""
-
-    def made(**sections: object) -> list[str]:
-        values = world_params(tiny).model_dump(exclude_unset=True)
-        for name, own in sections.items():
-            values[name] = values.get(name, {}) | own
-        index_passages(Params.model_validate(values))
-        return [folder.name for folder in (MENTIONS, WORDS) if (folder / "manifest.json").exists()]
-
-    assert [path.name for folder in (MENTIONS, WORDS) for path in folder.iterdir()] == ["sha256sums.txt"] * 2
-    assert made(evaluate={"arms": ["frozen", "mention", "trained"]}) == ["mentions"]
-    assert made(retriever={"link_features": True}) == ["mentions", "words"]
-    assert made() == []

@@ -1,8 +1,8 @@
 """The link term: a small learnt term for features of a candidate beyond its similarity to the state.
 
 The score of a candidate is <state, passage> / T + w x, where x says which sources found the candidate and how well the
-linking words fit the question (``harr/rag/retrieval/links.py``). The weights w start at 0, so that training starts with
-the vectors' own ranking, and learn by the same loss. A hidden layer was no better (docs/links.md).
+linking words fit the question (plug-in links). The weights w start at 0, so that training starts with
+the vectors' own ranking, and learn by the same loss. A hidden layer was no better (plugins/links).
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,6 @@ from torch import Tensor
 
 from harr.errors import ModelError
 from harr.rag.policies.encoder_adapter import LINK_FEATURES, scorers
-from harr.rag.retrieval.links import FEATURES, Links
 from harr.types import Search
 
 
@@ -32,7 +31,23 @@ class Candidates:
     cosines_BN: NDArray[np.float32]
     """Similarity of state and candidate; that of padding is minus infinity."""
     features_BNF: NDArray[np.float32]
-    """``FEATURES`` of the candidates; those of padding are meaningless."""
+    """Features of the candidates; those of padding are meaningless."""
+
+
+class Links(Protocol):
+    """Further sources of candidates, and features of every candidate, in one corpus (``retriever.link_features``)."""
+
+    names: Sequence[str]
+    """Names of the features, in the order of their axis."""
+
+    def gather(
+        self, searches: Sequence[Search], nearest: Sequence[NDArray[np.int64]], *, search: bool
+    ) -> tuple[list[NDArray[np.int64]], NDArray[np.float32]]:
+        """Return the candidates of every search, and their features, (B, N, F), padded with 0.
+
+        Unless the corpus is searched (``search``), the ``nearest`` are the only candidates.
+        """
+        ...
 
 
 class CandidateScorer(Protocol):
@@ -55,7 +70,7 @@ class LinkFeatures(torch.nn.Module):
         """Start with weights of 0."""
         super().__init__()
         self.links, self.temperature = links, temperature
-        self.weights = torch.nn.Parameter(torch.zeros(len(FEATURES)))
+        self.weights = torch.nn.Parameter(torch.zeros(len(links.names)))
 
     def forward(self, features_BNF: Tensor) -> Tensor:
         """Return the term of every candidate, (B, N), in nats."""
@@ -70,7 +85,8 @@ class LinkFeatures(torch.nn.Module):
         """Write the weights, by the names of their features, into the folder of an adapter."""
         weights = self.weights.detach().cpu()
         save_file(
-            {name: weight.clone() for name, weight in zip(FEATURES, weights, strict=True)}, folder / LINK_FEATURES
+            {name: weight.clone() for name, weight in zip(self.links.names, weights, strict=True)},
+            folder / LINK_FEATURES,
         )
 
     def load(self, folder: Path) -> "LinkFeatures":
@@ -85,11 +101,11 @@ class LinkFeatures(torch.nn.Module):
                 "install the plug-in that trained it"
             )
         weights = load_file(folder / LINK_FEATURES)
-        if not set(weights) <= set(FEATURES):
+        if not set(weights) <= set(self.links.names):
             raise ModelError(
                 f"{folder / LINK_FEATURES} is of other features than this version of harr reads; train again"
             )
-        self.weights.data = torch.stack([weights.get(name, torch.zeros(())) for name in FEATURES])
+        self.weights.data = torch.stack([weights.get(name, torch.zeros(())) for name in self.links.names])
         return self
 
 

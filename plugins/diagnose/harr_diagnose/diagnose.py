@@ -1,11 +1,9 @@
 """What training could add: untrained arms and some rollouts play, and their figures become advice and a page."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import pstdev
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from harr.arms import ARMS
@@ -13,6 +11,7 @@ from harr.builders.places import Places
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import read_json, write_json
 from harr.params import Params
+from harr.params.evaluate import ForeignArmParams
 from harr.types import Episode, Question
 from tasks.headline import GAIN
 from tasks.paths import CORPUS, HEADLINE, PLACES, QUESTIONS
@@ -32,6 +31,8 @@ ROLLED_OUT = 64
 """Maximum number of questions of which rollouts are compared."""
 SPLITS = ("validation.jsonl", "train.jsonl")
 """Files that questions come from, the first of them first."""
+MENTION = ForeignArmParams(name="mention", retriever="harr_links.mention:follow_titles")
+"""The rule that follows titles: on corpora with titles the strongest simple baseline."""
 Found = dict[str, list[tuple[str, ...]]]
 
 
@@ -57,9 +58,9 @@ def diagnose(params: Params, file: Path | None, count: int, out: Path) -> list[s
 
     source, drawn = some_questions(file, count, params.seed, given=params.evaluate.candidates[0] == "question")
     where, questions, notes = place_of(params, drawn)
-    asked, params = params, with_arms(params, untrained_arms(params))
-    with own_mentions(asked) as places:
-        episodes, found, rows = play_untrained(params, questions, where, places)
+    asked, known = params, add_mention(params)
+    params = with_arms(known, untrained_arms(known))
+    episodes, found, rows = play_untrained(params, questions, where, PLACES)
     figures, summary = figures_of(params, questions, episodes, found, rows)
     served: Literal["added", "no"] = "added" if figures.best in params.proposals else "no"
     figures = replace(figures, served="yes" if figures.best in asked.proposals else served)
@@ -139,10 +140,17 @@ def place_of(params: Params, questions: Sequence[Question]) -> tuple[str, list[Q
     return "question", given, [f"{remedy}: {lost}, so all searched the passages given with a question, an easier task"]
 
 
+def add_mention(params: Params) -> Params:
+    """Return the parameters with the arm ``MENTION``."""
+    evaluate = params.evaluate.model_copy(update={"arms": (*params.evaluate.arms, MENTION)})
+    return params.model_copy(update={"evaluate": evaluate})
+
+
 def untrained_arms(params: Params) -> list[str]:
-    """Return the arms that need no training and go with these parameters, in the order of the table."""
+    """Return the arms that need no training and go with these parameters: those of the table in its order, and
+    ``MENTION``."""
     plain = [name for name, arm in ARMS.items() if not (arm.trained or arm.demonstrations)]
-    return [name for name in plain if _fits(params, name)]
+    return [name for name in (*plain, MENTION.name) if _fits(params, name)]
 
 
 def _fits(params: Params, name: str) -> bool:
@@ -151,20 +159,6 @@ def _fits(params: Params, name: str) -> bool:
     except ParamsError:
         return False
     return True
-
-
-@contextmanager
-def own_mentions(params: Params) -> Iterator[Places]:
-    """Give the project's places; where stage index made no mentions, with those that are made here for the block."""
-    from harr.corpus.passages import Passages
-    from harr.index.mentions import build_mentions
-
-    if "mentions" in params.link_tables:
-        yield PLACES
-        return
-    with TemporaryDirectory() as folder:
-        build_mentions(Passages.open(PLACES.corpus), Path(folder) / "mentions", Path(folder) / "work")
-        yield replace(PLACES, mentions=Path(folder) / "mentions")
 
 
 def play_untrained(

@@ -37,7 +37,7 @@ def multi_vector(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def searched(corpus: Any, tmp_path: Path) -> Iterator[Corpus]:
     """The towns' passages, vectors and index."""
-    made, own = ("corpus", "vectors", "index", "mentions", "words"), tmp_path / "work"
+    made, own = ("corpus", "vectors", "index", "tables"), tmp_path / "work"
     places = Places(*(corpus.folder / name for name in made), own / "generator", own / "texts", own / "searches")
     with open_corpus(IndexParams(), places) as opened:
         yield opened

@@ -138,7 +138,7 @@ def open_collection(params: IndexParams) -> Iterator[Corpus]:
         none = np.zeros(0, dtype=np.int64)  # rows are given as passages are found
         index = AdoptedIndex(client, manifest, section, none, shelf.put, shelf.fields, shelf.make_room)
         passages, vectors = ShelvedPassages(shelf, rows), ShelvedVectors(shelf, manifest)
-        yield Corpus(passages, vectors, index, _no_words, _no_words, partial(_check_texts, passages, vectors))
+        yield Corpus(passages, vectors, index, check=partial(_check_texts, passages, vectors))
     finally:
         client.close()
 
@@ -302,18 +302,6 @@ def _least_cosine(
 def _kept(section: AdoptParams) -> dict[str, Any]:
     """Return what the manifest keeps of the settings: another breadth is no other collection."""
     return section.model_dump(exclude={"breadth"})
-
-
-def _no_words() -> Any:
-    """Refuse what a collection alone does not tell.
-
-    Raises:
-        IndexMismatch: always.
-    """
-    raise IndexMismatch(
-        "retriever.link_features reads the words and titles of the whole corpus, which an adopted collection alone does not "
-        "tell; name a project with data/corpus, data/mentions and data/words"
-    )
 
 
 def _check_texts(passages: ShelvedPassages, vectors: Vectors, folder: Path, facts: Mapping[str, Any]) -> None:

@@ -25,8 +25,7 @@ from harr.io.progress import bar
 from harr.params.train import FunctionTrainParams
 from harr.params.train_facts import ValidatedParams
 from harr.rag.policies.dense import DensePolicy
-from harr.rag.policies.link_features import Candidates
-from harr.rag.retrieval.links import Links
+from harr.rag.policies.link_features import Candidates, Links
 from harr.rag.rollout import play
 from harr.rag.setup import Setup
 from harr.rag.validation import Validation

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import lightgbm
 import numpy as np
+from harr_links.links import FEATURES
 from numpy.typing import NDArray
 
 from harr.errors import ModelError
 from harr.io.files import write_text
-from harr.rag.policies.link_features import Candidates
-from harr.rag.retrieval.links import FEATURES, Links
+from harr.rag.policies.link_features import Candidates, Links
 
 TREES = "trees.txt"
 """Their file in the folder of an adapter or of a merged model."""

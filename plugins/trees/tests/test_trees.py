@@ -11,18 +11,18 @@ import lightgbm
 import numpy as np
 import pytest
 import yaml
+from harr_links.links import FEATURES, Links
 from harr_trees import stacked
 from harr_trees.boosted import Examples, Recorder, check_gold, grow_trees, train
 from harr_trees.scorer import COLUMNS, TREES, Trees, describe_candidates
 from letters import nothing
+from shelves import graph_of
 
 import harr
 from harr.builders.encoder import trained_encoder
 from harr.builders.players import open_players
 from harr.corpus.passages import read_questions
 from harr.errors import CorpusError, ModelError
-from harr.index.mentions import Mentions
-from harr.index.words import WordIndex
 from harr.merge.retriever import ExportedTower, merge
 from harr.params import Params
 from harr.params.embed import EncoderParams
@@ -31,8 +31,6 @@ from harr.rag.pipelines.pick import pick
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.encoder_adapter import LAYERS
 from harr.rag.policies.link_features import Candidates, LinkFeatures
-from harr.rag.retrieval.links import FEATURES, Links
-from harr.rag.retrieval.passage_graph import PassageGraph
 from harr.rag.rollout import play
 from harr.rag.setup import Setup
 from harr.train import grpo
@@ -49,9 +47,7 @@ GRPO = GRPOParams(
 @pytest.fixture
 def game(setup: Setup, corpus) -> Setup:  # type: ignore[no-untyped-def]
     """Pick a passage by links: each question names a town and has its summer's words; gold is the winter's passage."""
-    passages = setup.policy.passages
-    mentions = Mentions.of(passages, corpus.folder / "mentions")
-    graph = PassageGraph(passages, mentions, WordIndex.of(passages, corpus.folder / "words"))
+    graph = graph_of(setup.policy.passages, corpus.folder / "tables")
     links = Links(graph, words=4, titled=4, linked=4, naming=2, followed=2, neighbours=2)
     policy = replace(setup.policy, link_features=LinkFeatures(links, setup.policy.temperature))
     questions = [

@@ -42,7 +42,7 @@ def params(sections: dict[str, object] | None = None, **retriever: object) -> Pa
 
 @pytest.fixture
 def places(corpus, tmp_path: Path) -> Places:  # type: ignore[no-untyped-def]
-    own, made = tmp_path / "work", ("corpus", "vectors", "index", "mentions", "words")
+    own, made = tmp_path / "work", ("corpus", "vectors", "index", "tables")
     return Places(*(corpus.folder / name for name in made), own / "generator", own / "texts", own / "searches")
 
 

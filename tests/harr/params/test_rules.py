@@ -75,7 +75,7 @@ retriever: {positions: relative} -> retriever\.positions is for train\.method pq
 retriever: {search: hybrid}, index: {full_text: false}, evaluate: {arms: [trained]}
     -> retriever.search hybrid needs the BM25 index; set index.full_text: true
 index: {full_text: false}, evaluate: {arms: [hybrid, trained]} -> the arm hybrid needs the BM25 index
-index: {full_text: false}, evaluate: {arms: [mention, trained]} -> mention needs the BM25 index; set index.full_
+index: {full_text: false}, evaluate: {arms: [hybrid, trained]} -> hybrid needs the BM25 index; set index.full_
 download: {dataset: jsonl, documents: {folder: f, tokenizer: other}, train: [t], test: [t]}
     -> tokenizer should be encoder.model \(\S+\), and chunk_tokens at most 254
 reward: {mix: pca}, train: {method: ppo} -> pca compares the rollouts of a group, which ppo does not; use
@@ -94,7 +94,7 @@ retriever: {pick_tokens: 256, state: sep} -> a pick of pick_tokens 256 fills a s
 reward: {mix: std}, train: {method: grpo, credit: step}
     -> reward.mix std mixes rewards of whole episodes; set train.credit: episode
 retriever: {search: sparse, candidates: question} -> retriever.search sparse is for candidates: corpus
-pipeline: {name: pick}, generator: {kind: none}, evaluate: {arms: [last_answer, mention, trained]}
+pipeline: {name: pick}, generator: {kind: none}, evaluate: {arms: [last_answer, bm25, trained]}
     -> evaluate.arms last_answer rewrites queries, and pipeline pick searches for the question alone; leave it
 pipeline: {name: search_r1}, generator: {kind: function, function: "a:b"}, evaluate: {arms: [bm25_oracle_query, trained]}
     -> evaluate.arms bm25_oracle_query needs queries whose pronouns are resolved, which pipeline search_r1

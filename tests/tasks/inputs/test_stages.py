@@ -58,11 +58,7 @@ PARAMETERS: dict[str, tuple[Params, set[str]]] = {
     "retriever.k": (changed(retriever={"k": 4}), SEARCHING | {"generator"}),
     "the seed": (changed(seed=1), SEARCHING - {"merge"} | {"generator"}),
     "an untrained arm": (changed(evaluate={"arms": [*SMOKE["evaluate"]["arms"], "hybrid"]}), {"evaluate", "report"}),
-    "an arm that reads mentions": (
-        changed(evaluate={"arms": [*SMOKE["evaluate"]["arms"], "mention"]}),
-        {"index", "evaluate", "report"},
-    ),
-    "link features": (changed(retriever={"link_features": True}), SEARCHING | {"index"}),
+    "link features": (changed(retriever={"link_features": "mine.links:open_links"}), SEARCHING),
     "a trained arm": (
         changed(evaluate={"arms": [*SMOKE["evaluate"]["arms"], {"name": "mine", "method": "mine.learn:METHOD"}]}),
         {"arms", "evaluate", "report"},

@@ -35,7 +35,7 @@ from tasks.tracking.errors import look_up
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # mlflow.pyfunc warns of its own types
 NAME = "harr-smoke"
-ARMS = ["bm25", "mention", "frozen", "last_answer", "hybrid", "oracle_query", "infonce", "trained"]
+ARMS = ["bm25", "frozen", "last_answer", "hybrid", "oracle_query", "infonce", "trained"]
 HELD = {"download": ("corpus", "questions"), "embed": ("vectors",), "index": ("index",)}
 
 

@@ -82,13 +82,14 @@ def test_every_kind_of_arm_finds_what_it_finds_within_harr(here: Path) -> None:
     """And each something else: its folder holds a model where an encoder reads for it, and texts alone where not."""
     asked, told = searches(6), set()
     for kind, folder in export_kinds().items():
-        arm, params = ARMS[kind], Params.load()
+        params = Params.load()
+        arm = params.evaluate.arm_table[kind]
         with open_players(arm_params(params, arm), PLACES, [], candidates="corpus") as player:
             within = player(arm, trained_runs(params)[kind][0] if arm.trained else None).retrieve(asked)
         with harr.Retriever.load(folder, index=".") as retriever:
             assert ids(retriever.retrieve(asked)) == ids(within), kind
         told.add(str(ids(within)))
-        words_alone = kind in ("bm25", "mention", "bm25_all_answers")
+        words_alone = kind in ("bm25", "bm25_all_answers")
         assert {path.name for path in folder.iterdir()} == {"README.md", "harr.json", SUMS} or not words_alone
         assert (folder / "modules.json").exists() != words_alone
     assert len(told) == len(KINDS)

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 
+import ahocorasick_rs as matcher
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,10 +22,9 @@ from numpy.typing import NDArray
 
 from harr.characters import WORD, fold
 from harr.corpus.passages import Passages
-from harr.index.words import STOP, check_table, words_of
-from harr.io.extras import optional
 from harr.io.files import draft, write_json
 from harr.io.progress import bar
+from harr_links.words import STOP, words_of
 
 PER_TITLE = 20
 """Maximum number of passages of one title; a document may have been cut into many."""
@@ -65,7 +65,6 @@ class Titles:
                     titles_of.setdefault(tuple(map(fold, words)), []).append(number)
         self._titles_of = list(titles_of.values())
         self._sizes = list(map(len, titles_of))
-        matcher = optional("ahocorasick_rs", "links")
         longest = matcher.MatchKind.LeftmostLongest
         self._matcher = matcher.AhoCorasick((_space_words(words) for words in titles_of), matchkind=longest)
 
@@ -141,7 +140,7 @@ def build_mentions(passages: Passages, out: Path, work: Path) -> dict[str, float
     with draft(work, out) as folder:
         np.save(folder / "starts.npy", np.concatenate([[0], counts.cumsum()]), allow_pickle=False)
         np.save(folder / "named.npy", table_M3, allow_pickle=False)
-        write_json(folder / "manifest.json", {"identity": passages.identity, "corpus": passages.identity})
+        write_json(folder / "manifest.json", {"identity": passages.identity})
     return {"titles": float(len(titles)), "mentions": float(len(table_M3))}
 
 
@@ -162,18 +161,13 @@ class Mentions:
     """The titles that each passage of a corpus names."""
 
     def __init__(self, titles: Titles, starts: NDArray[np.int64], named_M3: NDArray[np.int32]) -> None:
-        """Take the tables of :func:`build_mentions`; use :meth:`of`."""
+        """Take the tables of :func:`build_mentions`; use :meth:`open`."""
         self.titles = titles
         self._starts, self._named_M3 = starts, named_M3
 
     @classmethod
-    def of(cls, passages: Passages, folder: Path) -> "Mentions":
-        """Map the mentions in ``folder``, which must be of this corpus.
-
-        Raises:
-            ParamsError, DamagedFile, IndexMismatch: as :func:`harr.index.words.check_table`.
-        """
-        check_table(passages, folder)
+    def open(cls, passages: Passages, folder: Path) -> "Mentions":
+        """Map the mentions in ``folder``, of this corpus."""
         paths = (folder / "starts.npy", folder / "named.npy")
         return cls(Titles(passages.titles), *(np.load(path, mmap_mode="r", allow_pickle=False) for path in paths))
 

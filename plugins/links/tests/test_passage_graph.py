@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harr_links import passage_graph as module
+from harr_links.passage_graph import PassageGraph
 from shelves import leads_of
 
-from harr.rag.retrieval import passage_graph as module
-from harr.rag.retrieval.passage_graph import PassageGraph
 from harr.types import Passage
 
 SHELF = (

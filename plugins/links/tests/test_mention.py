@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from harr_links.mention import MentionRetriever
 from shelves import leads_of
 
 from harr.errors import CorpusError
-from harr.rag.retrieval.mention import MentionRetriever
 from harr.types import Passage, Question, Search
 
 SHELF = (

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from harr_links.links import FEATURES, Links
 from shelves import leads_of
 
-from harr.rag.retrieval.links import FEATURES, Links
 from harr.types import Hop, Passage, Question, Search
 
 SHELF = (

@@ -6,24 +6,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from harr_links.links import FEATURES, Links
 from letters import nothing
 from safetensors.torch import save_file
+from shelves import graph_of
 from short_runs import TWO_STEPS
 
 from harr.builders.encoder import trained_encoder
 from harr.builders.methods import METHODS
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError
-from harr.index.mentions import Mentions
-from harr.index.words import WordIndex
 from harr.params.embed import EncoderParams
 from harr.params.train import GRPOParams, PolicyParams, PPOParams
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.encoder_adapter import LINK_FEATURES
 from harr.rag.policies.link_features import LinkFeatures
-from harr.rag.retrieval.links import FEATURES, Links
-from harr.rag.retrieval.passage_graph import PassageGraph
 from harr.rag.rollout import play
 from harr.rag.setup import Setup
 from harr.train.batch import Batch
@@ -38,12 +36,8 @@ WAYS: dict[str, PolicyParams] = {
 
 @pytest.fixture
 def links(setup: Setup, corpus) -> Links:  # type: ignore[no-untyped-def]
-    passages = setup.policy.passages
-    mentions = Mentions.of(passages, corpus.folder / "mentions")
-    words = WordIndex.of(passages, corpus.folder / "words")
-    return Links(
-        PassageGraph(passages, mentions, words), words=4, titled=4, linked=4, naming=2, followed=2, neighbours=2
-    )
+    graph = graph_of(setup.policy.passages, corpus.folder / "tables")
+    return Links(graph, words=4, titled=4, linked=4, naming=2, followed=2, neighbours=2)
 
 
 def knowing(setup: Setup, links: Links, **weights: float) -> DensePolicy:

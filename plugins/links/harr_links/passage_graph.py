@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from harr.characters import fold, list_words
 from harr.corpus.passages import Passages
-from harr.index.mentions import Mentions, content_words
-from harr.index.words import STOP, WordIndex, words_of
 from harr.types import Passage, list_neighbour_chunks
+from harr_links.mentions import Mentions, content_words
+from harr_links.words import STOP, WordIndex, words_of
 
 WINDOW = 6
 """Number of words on either side of a name that count as near it."""

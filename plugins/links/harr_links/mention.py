@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from harr.builders.retrievers import RetrieverInputs
 from harr.compute import distributed
 from harr.corpus.passages import Passages
 from harr.errors import CorpusError
-from harr.index.mentions import Mentions, content_words
 from harr.index.passage_index import PassageIndex
 from harr.types import Passage, Retrieval, Search
+from harr_links.mentions import Mentions, content_words
+from harr_links.tables import open_mentions
 
 FOLLOWED = 10
 """Number of named passages whose own mentions are followed."""
@@ -108,3 +110,9 @@ class MentionRetriever:
     def _open(self, row: int) -> bool:
         """Return whether a row may be retrieved: from a searched corpus only if it is in the index."""
         return self.candidates == "question" or bool(self.passages.searchable[row])
+
+
+def follow_titles(inputs: RetrieverInputs) -> MentionRetriever:
+    """Return the rule as an arm: ``{name: mention, retriever: "harr_links.mention:follow_titles"}``."""
+    mentions = open_mentions(inputs.passages, inputs.tables)
+    return MentionRetriever(inputs.index, inputs.passages, mentions, inputs.k, inputs.candidates)

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harr.rag.retrieval.hybrid import pad_tables
-from harr.rag.retrieval.passage_graph import PassageGraph, ReadPassage, stems
 from harr.types import Search, chunk_of, list_neighbour_chunks
+from harr_links.passage_graph import PassageGraph, ReadPassage, stems
 
 FEATURES = (
     "nearest",  # 1 / (1 + rank) among the nearest by vector
@@ -68,7 +68,7 @@ class Links:
         neighbours: int = 4,
     ) -> None:
         """Take the corpus, and the sizes of the sources."""
-        self.graph = graph
+        self.graph, self.names = graph, FEATURES
         self.words, self.titled, self.linked, self.naming, self.followed = words, titled, linked, naming, followed
         self.neighbours = neighbours
 

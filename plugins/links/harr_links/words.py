@@ -18,12 +18,9 @@ from numpy.typing import NDArray
 
 from harr.characters import list_words
 from harr.corpus.passages import Passages
-from harr.corpus.vectors import check_corpus
-from harr.errors import ParamsError
 from harr.index.full_text import BM25, STOP_WORDS
-from harr.io.files import SUMS, draft, read_manifest, write_json, write_text
+from harr.io.files import draft, write_json, write_text
 from harr.io.progress import bar
-from harr.services.milvus_client import REBUILD
 
 BLOCK = 2_000
 """Number of passages that are read at a time."""
@@ -77,7 +74,7 @@ def build_words(passages: Passages, out: Path, work: Path) -> dict[str, float]:
         order = [number for part in range(len(files)) for number in range(part, len(words), len(files))]
         write_text(folder / "words.txt", "\n".join(words[number] for number in order))
         np.save(folder / "starts.npy", np.concatenate([[0], holding_W[order].cumsum()]), allow_pickle=False)
-        write_json(folder / "manifest.json", {"identity": passages.identity, "corpus": passages.identity})
+        write_json(folder / "manifest.json", {"identity": passages.identity})
     return {"words": float(len(words))}
 
 
@@ -118,39 +115,19 @@ def _idf(holding_W: NDArray[np.int64], passages: int) -> NDArray[np.float32]:
     return np.array(weights, dtype=np.float32)[number_W]
 
 
-def check_table(passages: Passages, folder: Path) -> None:
-    """Check a table that stage index makes of a corpus besides the index.
-
-    Raises:
-        ParamsError: it was not asked for. DamagedFile: a file is missing or changed. IndexMismatch: it is of another
-            corpus.
-    """
-    if (folder / SUMS).exists() and not (folder / SUMS).read_bytes():
-        raise ParamsError(
-            f"{folder} is empty, since neither retriever.link_features nor an arm of evaluate.arms reads it; name there "
-            "what is to read it, and run `dvc repro index`"
-        )
-    check_corpus(read_manifest(folder, REBUILD, keys={"corpus": str}, once=True), passages.identity, folder)
-
-
 class WordIndex:
     """The memory-mapped index of :func:`build_words`."""
 
     def __init__(
         self, words: list[str], starts: NDArray[np.int64], rows: NDArray[np.int32], scores: NDArray[np.float32]
     ) -> None:
-        """Take the tables of :func:`build_words`; use :meth:`of`."""
+        """Take the tables of :func:`build_words`; use :meth:`open`."""
         self._numbers = {word: number for number, word in enumerate(words)}
         self._starts, self._rows, self._scores = starts, rows, scores
 
     @classmethod
-    def of(cls, passages: Passages, folder: Path) -> "WordIndex":
-        """Map the index in ``folder``, which must be of this corpus.
-
-        Raises:
-            ParamsError, DamagedFile, IndexMismatch: as :func:`check_table`.
-        """
-        check_table(passages, folder)
+    def open(cls, folder: Path) -> "WordIndex":
+        """Map the index in ``folder``."""
         words = (folder / "words.txt").read_text(encoding="utf-8").split("\n")
         paths = [folder / f"{name}.npy" for name in ("starts", "rows", "scores")]
         tables = (np.load(path, mmap_mode="r", allow_pickle=False) for path in paths)

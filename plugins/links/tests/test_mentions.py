@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from harr_links.mentions import Mentions, build_mentions
+from shelves import graph_of
 
 from harr.corpus.passages import Passages, write_passages
-from harr.errors import DamagedFile, IndexMismatch
-from harr.index.mentions import Mentions, build_mentions
+from harr.errors import DamagedFile
 from harr.types import Passage
 
 SHELF = (
@@ -26,7 +27,7 @@ def corpus(folder: Path, passages: tuple[Passage, ...] = SHELF) -> Passages:
 def test_each_naming_sentence_of_each_passage(tmp_path: Path) -> None:
     passages = corpus(tmp_path / "corpus")
     figures = build_mentions(passages, tmp_path / "out", tmp_path / "work")
-    mentions = Mentions.of(passages, tmp_path / "out")
+    mentions = Mentions.open(passages, tmp_path / "out")
     found = {
         passage.id: [
             (SHELF[mentions.titles.rows(title)[0]].id, passage.text[start:end].strip())
@@ -54,7 +55,7 @@ def test_titles_of_scripts_without_case_or_spaces(tmp_path: Path) -> None:
     )
     passages = corpus(tmp_path / "corpus", shelf)
     build_mentions(passages, tmp_path / "out", tmp_path / "work")
-    mentions = Mentions.of(passages, tmp_path / "out")
+    mentions = Mentions.open(passages, tmp_path / "out")
     named = [
         [(shelf[mentions.titles.rows(title)[0]].id, passage.text[start:end].strip()) for title, start, end in found]
         for passage, found in ((passage, mentions.list_mentions(row)) for row, passage in enumerate(shelf))
@@ -68,11 +69,11 @@ def test_titles_of_scripts_without_case_or_spaces(tmp_path: Path) -> None:
     ]
 
 
-def test_mentions_of_another_corpus_and_damaged_ones_are_refused(tmp_path: Path) -> None:
-    passages, out = corpus(tmp_path / "corpus"), tmp_path / "out"
-    build_mentions(passages, out, tmp_path / "work")
-    with pytest.raises(IndexMismatch, match="was made of corpus"):
-        Mentions.of(corpus(tmp_path / "other", SHELF[:3]), out)
-    (out / "named.npy").write_bytes(b"")
-    with pytest.raises(DamagedFile, match=r"dvc repro -f -s index"):
-        Mentions.of(passages, out)
+def test_tables_are_made_once_for_each_corpus_and_damaged_ones_are_refused(tmp_path: Path) -> None:
+    passages, tables = corpus(tmp_path / "corpus"), tmp_path / "tables"
+    (made,) = {graph_of(passages, tables).mentions.titles.count for _ in range(2)}
+    assert made == len(SHELF) and graph_of(corpus(tmp_path / "other", SHELF[:3]), tables).mentions.titles.count == 3
+    assert {"mentions", "words"} <= {path.name for path in (tables / passages.identity).iterdir()}
+    (tables / passages.identity / "mentions/named.npy").write_bytes(b"")
+    with pytest.raises(DamagedFile, match=r"named.npy is damaged .* run `rm -r .*mentions`"):
+        graph_of(passages, tables)

@@ -6,6 +6,7 @@ from unicodedata import normalize
 
 import numpy as np
 import pytest
+from harr_links.words import WordIndex, build_words, words_of
 from indexed import write_vectors
 
 from harr.characters import states_answer
@@ -13,7 +14,6 @@ from harr.corpus.passages import Passages, write_passages
 from harr.index.build import build_index
 from harr.index.full_text import prepare_text
 from harr.index.passage_index import PassageIndex
-from harr.index.words import WordIndex, build_words, words_of
 from harr.params.index import IndexParams
 from harr.rag.scoring.text import exact_match, token_f1
 from harr.types import Passage
@@ -72,7 +72,7 @@ def test_gold_comes_first_and_its_name_is_an_answer(language: str, form: str, tm
     write_passages([Passage(f"p{n}", text) for n, text in enumerate(texts)], tmp_path / "corpus")
     passages, vectors = Passages.open(tmp_path / "corpus"), np.eye(len(texts), 8, dtype=np.float32)
     build_words(passages, tmp_path / "words", tmp_path / "work")
-    index = WordIndex.of(passages, tmp_path / "words")
+    index = WordIndex.open(tmp_path / "words")
     in_memory = [index.find_best(words_of(query), 5) for query in queries]
     assert [next(iter(scores)) for scores in in_memory] == list(range(len(texts)))
     build_index(

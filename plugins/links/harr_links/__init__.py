@@ -1,0 +1,1 @@
+"""Candidates that are named or linked, their features, and a rule that follows titles."""

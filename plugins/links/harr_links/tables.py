@@ -1,0 +1,51 @@
+"""What a corpus names and which words it has: computed once, by whoever reads it first, and checked when opened."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from harr.compute import distributed
+from harr.corpus.passages import Passages
+from harr.errors import IndexMismatch
+from harr.index.corpus import Corpus
+from harr.io.files import read_manifest
+from harr_links.links import Links
+from harr_links.mentions import Mentions, build_mentions
+from harr_links.passage_graph import PassageGraph
+from harr_links.words import WordIndex, build_words
+
+
+def open_links(corpus: Corpus) -> Links:
+    """Return the links of a corpus (``retriever.link_features``).
+
+    Raises:
+        IndexMismatch: the corpus is a collection alone, without its texts.
+        DamagedFile: a table changed since it was made.
+    """
+    mentions = open_mentions(corpus.passages, corpus.tables)
+    words = WordIndex.open(_made(corpus.passages, corpus.tables, "words", build_words))
+    return Links(PassageGraph(corpus.passages, mentions, words))
+
+
+def open_mentions(passages: Passages, tables: Path | None) -> Mentions:
+    """Return which passage of a corpus names which title; raises as :func:`open_links`."""
+    return Mentions.open(passages, _made(passages, tables, "mentions", build_mentions))
+
+
+def _made(passages: Passages, tables: Path | None, name: str, build: Callable[[Passages, Path, Path], object]) -> Path:
+    """Return the folder of a table of this corpus, which the main process makes where it is missing."""
+    if tables is None:
+        raise IndexMismatch(
+            "links go by the words and titles of the whole corpus, which an adopted collection alone does not tell; name "
+            "a project with data/corpus"
+        )
+    folder = tables / passages.identity / name
+    work = folder.with_name(f".{name}.{os.getpid()}")
+
+    def make() -> None:
+        if not folder.exists():
+            build(passages, folder, work)
+
+    distributed.main_process_only(make)
+    read_manifest(folder, f"rm -r {folder}", once=True)
+    return folder
