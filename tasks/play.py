@@ -158,8 +158,8 @@ def round_figures(value: Any) -> Any:
 
 
 def with_arms(params: Params, arms: Sequence[str]) -> Params:
-    """Return the parameters with other ``evaluate.arms``, checked as params.yaml is; without ``trained`` nothing is
-    hidden from it (``evaluate.occlusion``), and no gate asks an arm (``tracking.baseline``).
+    """Return the parameters with other ``evaluate.arms``, checked as params.yaml is; no gate asks an arm
+    (``tracking.baseline``).
 
     Raises:
         ParamsError: an arm does not go with the other parameters.
@@ -168,8 +168,6 @@ def with_arms(params: Params, arms: Sequence[str]) -> Params:
     by_name = {arm.name: arm.model_dump() for arm in params.evaluate.arms if not isinstance(arm, str)}
     values["evaluate"] = {**values.get("evaluate", {}), "arms": tuple(by_name.get(name, name) for name in arms)}
     values.get("tracking", {}).pop("baseline", None)
-    if TRAINED not in arms:
-        values["evaluate"].pop("occlusion", None)
     try:
         return Params.model_validate(values)
     except ValueError as error:  # pydantic's, which alone knows what is wrong

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from harr.io.files import read_json, read_state, read_state_rows
+from harr.io.files import read_state, read_state_rows
 from harr.params import Params
 from tasks.common import read_vectors_manifest
 from tasks.evaluation_outputs import AGAIN, PLAYS, summary_here
 from tasks.evaluation_record import corpus_facts, describe_corpus
 from tasks.expectations.process import data_docs, words_of
 from tasks.filter_outputs import statistics_rows
-from tasks.paths import EVALUATION, METRICS, OCCLUSION, PLOTS, REPORT, STATS
+from tasks.paths import EVALUATION, METRICS, PLOTS, REPORT, STATS
 from tasks.runtime.stage import main
 from tasks.tracking.fingerprints import revisions
 from tasks.tracking.run import Run
@@ -37,7 +37,6 @@ def draw_report(params: Params) -> dict[str, float]:
     write_report(
         REPORT,
         summary=summary,
-        occlusion=read_json(OCCLUSION),
         curve=read_state_rows(STATS, "run `dvc repro -f -s train`"),
         filter_rows=statistics_rows(),
         rows=rows,

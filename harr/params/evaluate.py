@@ -83,9 +83,6 @@ class EvaluateParams(Section):
     none are."""
     reranker: RerankerParams | None = None
     """Model that reranks passages for the arm rerank."""
-    occlusion: bool = False
-    """Whether ``trained`` also plays with a part of its state left out: the question, the history (or thought) or the
-    query."""
     audits: dict[Dotted, Plain] = Field({})
     """Functions of other packages that look for what speaks against ``trained`` in what was played, each with its
     settings (docs/extend.md)."""

@@ -37,7 +37,6 @@ class PolicyParams(StatesParams, UpdateParams, LoopParams):
 
     learns: ClassVar[str] = "retriever"
     arms: ClassVar[tuple[str, ...]] = RETRIEVERS
-    occluded: ClassVar[bool] = True
     link_rate: ClassVar[float] = 0.3
     """Learning rate of the term besides the vector (retriever.link_features)."""
     credit: Literal["episode", "step"] = "episode"

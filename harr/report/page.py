@@ -5,23 +5,19 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from markupsafe import Markup
 
 from harr.arms import ARMS, TRAINED, Arm
 from harr.evaluate.summary import Summary, baseline_of, headline, parts_of, rival_of
-from harr.evaluate.tables import comparisons, label, percent, runs, spread, verdict, warm_start_words
+from harr.evaluate.tables import comparisons, label, percent, runs, verdict, warm_start_words
 from harr.io.files import write_text
 from harr.rag.validation import best_point, leading_metric
 from harr.report.arms_table import AUDITS, arms_part, format_gain, reward_gain
 from harr.report.html import as_json, render
 from harr.report.plots import draw_filter, draw_learning_curve, inline
 
-HARDLY = 0.1
-"""What hiding a part of the state must cost for the report to say that the model uses it: 10 points."""
-COST = {"gain": "", "low": "_low", "high": "_high"}
 SCRIPT = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
 STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 
@@ -38,7 +34,6 @@ def write_report(
     links: Mapping[str, str],
     arms: Mapping[str, Arm] = ARMS,
     candidates: Sequence[str] = ("corpus",),
-    occlusion: Mapping[str, Mapping[str, Mapping[str, float]]] = MappingProxyType({}),
     signal: str = "reward",
 ) -> None:
     """Write the page. Every text from passages and questions is escaped; nothing is loaded from elsewhere, and no
@@ -55,7 +50,6 @@ def write_report(
         links: names of further pages and their addresses relative to ``out``.
         arms: the record of every arm by its name.
         candidates: where was searched; metrics without prefix are of the first.
-        occlusion: ``trained`` with a part of its state left out, as in metrics/occlusion.json; may be empty.
         signal: figure of the steps: ``reward``, or ``accuracy`` of preferences.
     """
     lead, baseline = headline(summary), baseline_of(summary)
@@ -68,7 +62,6 @@ def write_report(
         metric=label(lead),
         once=len(_seeds(summary, lead)) < 2,
         parts=[arms_part(name, part, candidates[0], arms) for name, part in parts_of(summary).items()],
-        occlusion=_occlusion(summary, occlusion, lead),
         **_training(curve, signal),
         **_describe_filter(filter_rows),
         paid=_best_paid(rows.get(TRAINED, ())),
@@ -169,23 +162,6 @@ def _best_paid(rows: Sequence[Mapping[str, Any]], count: int = 10) -> list[dict[
     order = ("answer_in_query", "repeated_queries")
     best = sorted(paid, key=lambda row: (-round(row["reward"], 3), *(-(row[name] or 0.0) for name in order)))[:count]
     return best if any(row[name] for row in best for name in AUDITS) else []
-
-
-def _occlusion(summary: Summary, parts: Mapping[str, Any], lead: str) -> list[dict[str, str]]:
-    """Return a row for ``trained`` and one for each hidden part, with what that costs and what it says of the
-    reading."""
-    name = lead.removeprefix("given_")
-    measured = {part: metrics[name] for part, metrics in parts.items() if name in metrics}
-    if not measured:
-        return []
-    rows = [{"name": TRAINED, "mean": spread(summary["arms"][TRAINED][lead], "mean"), "cost": "", "says": ""}]
-    for part, values in measured.items():
-        cost = spread({key: values[f"cost{end}"] for key, end in COST.items()}, "gain", "+.1f")
-        reads = f"it reads the {part}" if values["cost"] >= HARDLY else f"it hardly uses the {part}"
-        rows.append(
-            {"name": f"{TRAINED} without the {part}", "mean": spread(values, "mean"), "cost": cost, "says": reads}
-        )
-    return rows
 
 
 def _range(sizes: Sequence[int]) -> str:

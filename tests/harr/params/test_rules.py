@@ -98,11 +98,6 @@ pipeline: {name: search_r1}, generator: {kind: function, function: "a:b"}, evalu
     -> evaluate.arms bm25_oracle_query needs queries whose pronouns are resolved, which pipeline search_r1
 tracking: {baseline: bm25}, evaluate: {arms: [frozen, trained]}
     -> tracking.baseline bm25 is not in evaluate.arms \(frozen, trained\); add it there
-evaluate: {arms: [frozen], occlusion: true} -> evaluate.occlusion plays the arm trained again; add trained to
-    evaluate.arms
-train: {method: agent}, pipeline: {name: search_r1}, generator: {kind: local, model: m}, filter: {keep: all},
-    evaluate: {arms: [base, trained], occlusion: true}
-    -> train.method agent does not train; leave it out, or set train.method: grpo or ppo
 evaluate: {arms: [warm_start, trained]}
     -> the training of the arm trained makes the arm warm_start, and train.warm_start is 0; set it, or leave the arm out
 retriever: {state: thought}

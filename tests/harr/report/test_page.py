@@ -97,17 +97,12 @@ def test_one_run_has_no_p_and_no_gain_is_claimed_that_is_not_there(tmp_path: Pat
     assert same in words(report(tmp_path / "index.html", 15, 16))
 
 
-def test_occlusion_and_validation_have_their_own_place(plain: str, tmp_path: Path) -> None:
-    little = {"mean": 0.85, "low": 0.7, "high": 0.95, "n": 30, "cost": 0.05, "cost_low": -0.05, "cost_high": 0.15}
-    much = {"mean": 0.1, "low": 0.0, "high": 0.2, "n": 30, "cost": 0.8, "cost_low": 0.65, "cost_high": 0.9}
-    parts = {"question": {"answer_f1": little}, "history": {"answer_f1": much}}
+def test_validation_has_its_own_place(plain: str, tmp_path: Path) -> None:
     found = {"recall": 0.5, "questions": 30.0, "seconds": 2.0}
     curve = [{**row, "validation": found | {"recall": 0.6 if row["step"] == 2 else 0.5}} for row in CURVE]
-    text = words(report(tmp_path / "index.html", occlusion=parts, curve=curve))
-    assert "trained without the question 85.0 [70.0, 95.0] +5.0 [-5.0, +15.0] it hardly uses the question" in text
-    assert "trained without the history 10.0 [0.0, 20.0] +80.0 [+65.0, +90.0] it reads the history" in text
+    text = words(report(tmp_path / "index.html", curve=curve))
     assert "30 validation questions" in text and "was best after step 3, at 60.0 %" in text
-    assert not re.search("trained without|On 30 validation questions", words(plain))
+    assert not re.search("On 30 validation questions", words(plain))
 
 
 def test_an_audit_of_another_package_stands_in_a_table_with_what_it_holds_against_trained_in_red(
