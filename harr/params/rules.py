@@ -167,7 +167,7 @@ def arms_go_with_the_method(params: "Params") -> None:
             "the arm out"
         )
     players = [name for name, arm in evaluate.arm_table.items() if arm.player]
-    if players and "majority" not in train.arms:
+    if players and (train.learns != LANGUAGE_MODEL or train.prefers):
         raise ValueError(f"the arm {players[0]} plays a language model that learns to answer; leave it out")
     foreign = [name for name, arm in evaluate.arm_table.items() if name not in ARMS and arm.method]
     if foreign and (train.learns == LANGUAGE_MODEL or train.positions or getattr(train, "group_size", 2) < 2):
@@ -180,8 +180,8 @@ def arms_go_with_the_method(params: "Params") -> None:
         raise ValueError(
             f"{linked[0]} learns by the features of retriever.link_features, which is not set; set that, or leave it out"
         )
-    if evaluate.pass_at and train.prefers:
-        raise ValueError(f"evaluate.pass_at samples what answers; leave it out for train.method {train.method}")
+    if evaluate.pass_at and train.learns == LANGUAGE_MODEL:
+        raise ValueError(f"evaluate.pass_at samples a retriever; leave it out for train.method {train.method}")
     if evaluate.reader and not params.pipeline.read_later:
         raise ValueError(
             f"evaluate.reader is for train.method {methods(prefers=True)}, whose pipeline does not answer; leave it out"

@@ -141,7 +141,7 @@ class AgentParams(UpdateParams, LoopParams):
     """GRPO of the language model that searches and answers, by TRL (arXiv 2402.03300, 2503.09516)."""
 
     learns: ClassVar[str] = "language_model"
-    arms: ClassVar[tuple[str, ...]] = ("base", "warmstart", "majority", "trained")
+    arms: ClassVar[tuple[str, ...]] = ("base", "warmstart", "trained")
     plays: ClassVar[tuple[str, ...]] = ("search_r1", "r_search", "react")
     one_text: ClassVar[bool] = True
     sources: ClassVar[bool] = True

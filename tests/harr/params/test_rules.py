@@ -128,8 +128,7 @@ train: {method: agent, server: {urls: ["127.0.0.1:8000"]}}
     -> train.server.urls.0: should be an address with http:// or https://
 evaluate: {arms: [frozen, trained]} -> evaluate.arms frozen does not go with train.method agent
 retriever: {state: thought} -> thought is for a retriever that learns: with train.method agent all search for
-generator: {kind: local, model: m} -> arms warmstart .* choose from base, majority, trained
-evaluate: {arms: [majority]} -> the training of the arm trained makes the arm majority; add trained
+generator: {kind: local, model: m} -> arms warmstart .* choose from base, trained
 train: {method: agent, credit: step} -> train.credit; known here: validation, steps, questions_per_
 train: {method: agent, optimizer: {precision: float16}}
     -> takes no float16, .*; set train.optimizer.precision: bfloat16
