@@ -1,7 +1,5 @@
 """Stage report: the arms drawn, and the page reports/index.html, of what stage evaluate left. Nothing is played."""
 
-from typing import Any
-
 from harr.io.files import read_state, read_state_rows
 from harr.params import Params
 from tasks.common import read_vectors_manifest
@@ -15,14 +13,6 @@ from tasks.tracking.fingerprints import revisions
 from tasks.tracking.run import Run
 from tasks.trained_runs import read_run_figures
 
-Rows = dict[str, list[dict[str, Any]]]
-
-
-def first_rows(params: Params) -> Rows:
-    """Return the question rows of every arm that was played, of its first run."""
-    arms = params.evaluate.arm_table
-    return {arm: read_state_rows(EVALUATION / f"{arm}.jsonl", AGAIN) for arm in arms}
-
 
 def draw_report(params: Params) -> dict[str, float]:
     """Draw the arms, and write reports/index.html; returns how much it shows."""
@@ -31,7 +21,7 @@ def draw_report(params: Params) -> dict[str, float]:
     from harr.report.page import write_report
     from harr.report.plots import arms
 
-    summary, rows = summary_here(), first_rows(params)
+    summary = summary_here()
     questions = read_state(EVALUATION / PLAYS, AGAIN)
     arms(flat_rows(summary), PLOTS / "arms.svg")
     write_report(
@@ -39,7 +29,6 @@ def draw_report(params: Params) -> dict[str, float]:
         summary=summary,
         curve=read_state_rows(STATS, "run `dvc repro -f -s train`"),
         filter_rows=statistics_rows(),
-        rows=rows,
         questions=questions,
         facts=run_facts(params),
         links=_links(),
@@ -47,7 +36,7 @@ def draw_report(params: Params) -> dict[str, float]:
         candidates=params.evaluate.candidates,
         signal=method_of(params.train).figure,
     )
-    return {"arms": len(rows), "questions": len(questions.get("questions", ()))}
+    return {"arms": len(params.evaluate.arm_table), "questions": len(questions.get("questions", ()))}
 
 
 def _links() -> dict[str, str]:

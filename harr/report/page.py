@@ -14,7 +14,7 @@ from harr.evaluate.summary import Summary, baseline_of, headline, parts_of, riva
 from harr.evaluate.tables import comparisons, label, percent, runs, verdict, warm_start_words
 from harr.io.files import write_text
 from harr.rag.validation import best_point, leading_metric
-from harr.report.arms_table import AUDITS, arms_part, format_gain, reward_gain
+from harr.report.arms_table import arms_part, format_gain, reward_gain
 from harr.report.html import as_json, render
 from harr.report.plots import draw_filter, draw_learning_curve, inline
 
@@ -28,7 +28,6 @@ def write_report(
     summary: Summary,
     curve: Sequence[Mapping[str, Any]],
     filter_rows: Sequence[Mapping[str, Any]],
-    rows: Mapping[str, Sequence[Mapping[str, Any]]],
     questions: Mapping[str, Any],
     facts: Mapping[str, str],
     links: Mapping[str, str],
@@ -44,8 +43,7 @@ def write_report(
         summary: as :func:`harr.evaluate.summary.summarise` returns it.
         curve: one row per training step, as in metrics/training_stats.jsonl; empty: the page says nothing about it.
         filter_rows: one row per question that the filter tried; may be empty.
-        rows: question rows by arm, of its first run; the best paid of ``trained`` are shown where queries are written.
-        questions: as :func:`harr.evaluate.plays.plays_of` returns it, of the same run.
+        questions: as :func:`harr.evaluate.plays.plays_of` returns it, of every arm's first run.
         facts: names and values of the run.
         links: names of further pages and their addresses relative to ``out``.
         arms: the record of every arm by its name.
@@ -64,7 +62,6 @@ def write_report(
         parts=[arms_part(name, part, candidates[0], arms) for name, part in parts_of(summary).items()],
         **_training(curve, signal),
         **_describe_filter(filter_rows),
-        paid=_best_paid(rows.get(TRAINED, ())),
         audits=[audit for audit in summary.get("audits", {}).values() if audit["table"]],
         **{"questions": questions, "data": as_json(questions), "moved": _count_changes(questions)},
         **{"facts": facts, "links": links},
@@ -148,20 +145,6 @@ def _seeds(summary: Summary, lead: str) -> list[float]:
     """Return the means of the runs of ``trained``."""
     seeds: list[float] = summary["arms"].get(TRAINED, {}).get(lead, {}).get("seeds", [])
     return seeds
-
-
-def _best_paid(rows: Sequence[Mapping[str, Any]], count: int = 10) -> list[dict[str, Any]]:
-    """Return the questions of the highest reward; of equal ones (to three decimals) those first that an audit speaks
-    against.
-
-    Empty where nobody wrote a query, and where no audit speaks against any of them: the table of all questions has
-    them.
-    """
-    audited = any(name in row for row in rows for name in AUDITS)
-    paid = [{**dict.fromkeys(AUDITS), **row} for row in rows if audited and "reward" in row]
-    order = ("answer_in_query", "repeated_queries")
-    best = sorted(paid, key=lambda row: (-round(row["reward"], 3), *(-(row[name] or 0.0) for name in order)))[:count]
-    return best if any(row[name] for row in best for name in AUDITS) else []
 
 
 def _range(sizes: Sequence[int]) -> str:

@@ -52,7 +52,6 @@ def report(out: Path, frozen: int = 3, trained: int = 27, hostile: str = "Bob", 
         "summary": figures(rows),
         "curve": CURVE,
         "filter_rows": FILTER,
-        "rows": {arm: by_seed[0] for arm, by_seed in rows.items()},
         "questions": plays_of(figures(rows), {arm: own[0] for arm, own in rows.items()}, played),
         "facts": {"Seed": "7", "Encoder": hostile, "Dataset": "people", "Training": "grpo; steps 4"},
         "links": {"Data Docs": "../gx/docs/index.html"},
@@ -128,26 +127,6 @@ def test_texts_are_escaped(tmp_path: Path) -> None:
     assert {title for _, title, _ in data["passages"]} == {hostile}
 
 
-@pytest.mark.fault(15)
-def test_the_best_paid_come_with_their_audits_the_doubtful_first(plain: str, tmp_path: Path) -> None:
-    audits = {"repeated_queries": 0.0, "answer_in_query": 0.0}
-    same = {"answer": "", "gold_answers": ["Ada", "A. B."], "searches": 3.0}
-    played: list[dict[str, Any]] = [
-        {"id": f"q{n}", "question": f"Who is <b>{n}</b>?", "reward": 1.0 + n // 12, **same, **audits} for n in range(13)
-    ]
-    played[5]["repeated_queries"], played[7]["answer_in_query"] = 1 / 3, 1.0
-    del played[12]["repeated_queries"], played[12]["answer_in_query"]  # it never searched
-    page = report(tmp_path / "index.html", rows={"trained": played})
-    text = words(page).split("Was it earned?")[1].split("What was run")[0].replace("\u2013", "-")
-    assert re.findall(r"Who is &lt;b&gt;(\d+)&lt;/b&gt;", text) == ["12", "7", "5", "0", "1", "2", "3", "4", "6", "8"]
-    assert "Who is &lt;b&gt;12&lt;/b&gt;? 2.000 - Ada / A. B. 3 - -" in text
-    assert "Who is &lt;b&gt;7&lt;/b&gt;? 1.000 - Ada / A. B. 3 0 % yes" in text
-    assert "Who is &lt;b&gt;5&lt;/b&gt;? 1.000 - Ada / A. B. 3 33 % no" in text
-    assert page.count(" class=flag>") == 2 and 'href="#paid"' in page
-    picked = [{name: row[name] for name in row if name not in audits} for row in played]
-    assert 'id="paid"' not in report(tmp_path / "index.html", rows={"trained": picked}) + plain
-
-
 class Loads(HTMLParser):
     """Collects everything a browser would fetch, and checks that tags are closed."""
 
@@ -192,8 +171,8 @@ def test_the_page_is_whole_loads_nothing_and_runs_no_script_but_its_own(plain: s
 
 def test_a_run_without_training_or_baseline_still_reports(tmp_path: Path) -> None:
     rows = runs(bm25=9)
-    shown = {"rows": {"bm25": rows["bm25"][0]}, "facts": {}}
-    shown["questions"] = plays_of(figures(rows), shown["rows"], {"bm25": episodes(9)})
+    questions = plays_of(figures(rows), {"bm25": rows["bm25"][0]}, {"bm25": episodes(9)})
+    shown = {"questions": questions, "facts": {}}
     text = report(tmp_path / "index.html", summary=figures(rows), curve=[], filter_rows=[], **shown)
     assert "Arms compared by answer F1." in words(text)
     assert 'id="training"' not in text and 'id="questions"' in text
