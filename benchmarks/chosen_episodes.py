@@ -29,6 +29,7 @@ import torch.nn.functional as F
 from harr_encyclopaedia import grammar, scripted
 from harr_encyclopaedia.traces import Oracle, Reader, game_of, open_world
 from harr_selectors import beam, best_of
+from harr_selectors.samples import Group, majority, play_samples
 
 from harr.arms import ARMS, TRAINED
 from harr.builders.generators import language_model_facts
@@ -40,7 +41,6 @@ from harr.compute.products import use_onednn
 from harr.corpus.passages import read_questions
 from harr.evaluate.intervals import resample
 from harr.evaluate.play import Game
-from harr.evaluate.samples import Group, count_tokens, majority, play_samples
 from harr.io.files import draft, write_json
 from harr.io.progress import bar
 from harr.params import Params
@@ -50,6 +50,7 @@ from harr.rag.rollout import play
 from harr.rag.scoring.judge import grade_of
 from harr.rag.scoring.terms import answer_em
 from harr.types import Episode, Generate, Generator, Passage, Question
+from tasks.samples import count_tokens
 
 TEMPLATE = "{% for message in messages if message.role == 'user' %}{{ message.content }}\n{% endfor %}"
 """The chat template of the taught grader, which has no need of instructions."""

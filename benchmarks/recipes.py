@@ -34,7 +34,7 @@ OLDER = KEPT / "older.md"
 """Figures of former versions, written by hand; a row goes when its recipe is run again."""
 QUICKSTART = "params"
 """What params.yaml is called here."""
-FIGURES = ("evaluate.json", "contrasts.json", "occlusion.json")
+FIGURES = ("evaluate.json", "contrasts.json")
 HEAD = """# Recipes and what they reach
 
 Written by `python -m benchmarks.recipes` from the figures in `results/`; do not edit.

@@ -49,8 +49,6 @@ class Arm:
     """Whether it exists only if stage generator taught the language model."""
     demonstrations: Literal["", "best", "all"] = ""
     """The sets of demonstrations from stage filter that the language model is shown."""
-    votes: bool = False
-    """Whether it samples ``evaluate.samples`` episodes per question and votes; else it plays once, greedily."""
     player: str = ""
     """``package.module:name`` of a player of another package."""
     function: str = ""
@@ -188,14 +186,6 @@ ARMS = {
         learner="language_model",
         trained=True,
         inside="sft",
-    ),
-    "majority": Arm(
-        "is the trained model, which plays a question evaluate.samples times by chance and gives the most frequent answer",
-        "teal H",
-        learner="language_model",
-        trained=True,
-        inside=".",
-        votes=True,
     ),
     TRAINED: Arm("was trained by reward", "green D", learner="either", trained=True),
 }

@@ -248,16 +248,13 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """What a state lost to its limits of length: how many of its ``hops`` were ``cut`` and ``dropped``.
+    """What a state lost to its limit of length: how many hops were ``dropped``.
 
-    ``thought``: it had a thought to show. ``thought_cut``: the beginning of the thought was cut. ``question``: the
-    original question was cut. ``query``: the current query alone exceeds the limit, so its end is not read.
+    ``thought_cut``: the beginning of the thought was cut. ``question``: the original question was cut. ``query``: the
+    current query alone exceeds the limit, so its end is not read.
     """
 
-    hops: int = 0
-    cut: int = 0
     dropped: int = 0
-    thought: bool = False
     thought_cut: bool = False
     question: bool = False
     query: bool = False

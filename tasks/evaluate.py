@@ -20,7 +20,6 @@ from tasks.evaluation_outputs import PLAYS
 from tasks.evaluation_record import FIGURES, PLAYED, corpus_facts, describe_corpus, figures, record_game
 from tasks.expectations.process import expect
 from tasks.headline import arm_figures, evaluation_note, headline_figures, headline_words
-from tasks.occlusion import play_occluded
 from tasks.paths import AUDITS, EVALUATION, HEADLINE, METRICS, QUESTIONS, WORK
 from tasks.play import Rows, draw_test_questions, play_arms, round_figures, with_arms
 from tasks.runtime.output import say
@@ -134,7 +133,6 @@ def evaluate(params: Params, run: Run) -> None:
     summary["corpus"] = corpus_facts()
     summary["audits"] = play_audits(params, rows, episodes, run.log)
     write_evaluation(params, rows, episodes, summary)
-    play_occluded(params, questions, rows, run.log, model=None)
     run.log(0, arm_figures(summary))
     run.headline(headline_figures(summary), evaluation_note(summary))
     run.tag(corpus=describe_corpus(summary["corpus"]))
@@ -149,7 +147,6 @@ def join(params: Params) -> None:
     questions = draw_test_questions(params, QUESTIONS / "test.jsonl")
     rows, episodes = play_arms(params, questions, log_nothing, model=None)
     play_audits(params, rows, episodes, log_nothing)
-    play_occluded(params, questions, rows, log_nothing, model=None)
 
 
 def log_nothing(step: int, values: Mapping[str, float]) -> None:

@@ -26,7 +26,6 @@ RETRIEVER, LANGUAGE_MODEL = Path("models/retriever"), Path("models/language_mode
 AUDITS = "audits.json"
 """The file of an evaluation with the findings against ``trained`` (tasks/audits.py)."""
 METRICS, PLOTS, REPORTS = Path("metrics"), Path("plots"), Path("reports")
-OCCLUSION = METRICS / "occlusion.json"
 HEADLINE = METRICS / "headline.json"
 """The few figures that DVC and MLflow show of an evaluation (tasks/headline.py)."""
 VALIDATION = QUESTIONS / "validation.jsonl"

@@ -13,7 +13,7 @@ from harr.params.faults import describe_fault
 from harr.types import Episode, Log, Pipeline, Question, Retriever
 from tasks.common import read_vectors_manifest, report_usage
 from tasks.paths import FILTERED, PLACES
-from tasks.samples import choose_episodes, play_samples_of, player_of, with_samples
+from tasks.samples import choose_episodes, player_of, with_tokens
 from tasks.trained_runs import trained_runs
 
 if TYPE_CHECKING:
@@ -104,8 +104,7 @@ def play_run(
     from harr.evaluate.play import pass_rates
 
     section = params.evaluate
-    groups = play_samples_of(params, run, game, questions)
-    episodes, paid = choose_episodes(params, run, game, questions, groups, log)
+    episodes, played = choose_episodes(params, run, game, questions, log)
     report_usage(log, **({str(run): game.generator} if params.language_model_learns else {}), sources=game.retriever)
     lost = [step.retrieval.shortened for episode in episodes for step in episode.steps]
     if dropped := sum(shortened.dropped for shortened in lost):
@@ -113,11 +112,11 @@ def play_run(
     if cut := sum(shortened.thought_cut for shortened in lost):
         print(f"{game.desc}: {cut} thoughts cut in states longer than retriever.max_tokens")
     rows = game.rows(episodes, reward.means(episodes), picking=params.pipeline.name == "pick")
-    if section.pass_at and not params.language_model_learns:
+    if section.pass_at:
         warmth, ks = section.sample_temperature, section.pass_at
         rates = pass_rates(questions, game, samples=section.samples, ks=ks, seed=run.number, temperature=warmth)
         rows = [row | rates.get(row["id"], {}) for row in rows]
-    return episodes, with_samples(params, rows, groups, paid)
+    return episodes, with_tokens(params, rows, played)
 
 
 def arm_pipelines(params: Params) -> dict[str, Pipeline]:
@@ -158,8 +157,8 @@ def round_figures(value: Any) -> Any:
 
 
 def with_arms(params: Params, arms: Sequence[str]) -> Params:
-    """Return the parameters with other ``evaluate.arms``, checked as params.yaml is; without ``trained`` nothing is
-    hidden from it (``evaluate.occlusion``), and no gate asks an arm (``tracking.baseline``).
+    """Return the parameters with other ``evaluate.arms``, checked as params.yaml is; no gate asks an arm
+    (``tracking.baseline``).
 
     Raises:
         ParamsError: an arm does not go with the other parameters.
@@ -168,8 +167,6 @@ def with_arms(params: Params, arms: Sequence[str]) -> Params:
     by_name = {arm.name: arm.model_dump() for arm in params.evaluate.arms if not isinstance(arm, str)}
     values["evaluate"] = {**values.get("evaluate", {}), "arms": tuple(by_name.get(name, name) for name in arms)}
     values.get("tracking", {}).pop("baseline", None)
-    if TRAINED not in arms:
-        values["evaluate"].pop("occlusion", None)
     try:
         return Params.model_validate(values)
     except ValueError as error:  # pydantic's, which alone knows what is wrong

@@ -1,27 +1,17 @@
 """Stage report: the arms drawn, and the page reports/index.html, of what stage evaluate left. Nothing is played."""
 
-from typing import Any
-
-from harr.io.files import read_json, read_state, read_state_rows
+from harr.io.files import read_state, read_state_rows
 from harr.params import Params
 from tasks.common import dataset_name, read_vectors_manifest
 from tasks.evaluation_outputs import AGAIN, PLAYS, summary_here
 from tasks.evaluation_record import corpus_facts, describe_corpus
 from tasks.expectations.process import data_docs, words_of
 from tasks.filter_outputs import statistics_rows
-from tasks.paths import EVALUATION, METRICS, OCCLUSION, PLOTS, REPORT, STATS
+from tasks.paths import EVALUATION, METRICS, PLOTS, REPORT, STATS
 from tasks.runtime.stage import main
 from tasks.tracking.fingerprints import revisions
 from tasks.tracking.run import Run
 from tasks.trained_runs import read_run_figures
-
-Rows = dict[str, list[dict[str, Any]]]
-
-
-def first_rows(params: Params) -> Rows:
-    """Return the question rows of every arm that was played, of its first run."""
-    arms = params.evaluate.arm_table
-    return {arm: read_state_rows(EVALUATION / f"{arm}.jsonl", AGAIN) for arm in arms}
 
 
 def draw_report(params: Params) -> dict[str, float]:
@@ -31,16 +21,14 @@ def draw_report(params: Params) -> dict[str, float]:
     from harr.report.page import write_report
     from harr.report.plots import arms
 
-    summary, rows = summary_here(), first_rows(params)
+    summary = summary_here()
     questions = read_state(EVALUATION / PLAYS, AGAIN)
     arms(flat_rows(summary), PLOTS / "arms.svg")
     write_report(
         REPORT,
         summary=summary,
-        occlusion=read_json(OCCLUSION),
         curve=read_state_rows(STATS, "run `dvc repro -f -s train`"),
         filter_rows=statistics_rows(),
-        rows=rows,
         questions=questions,
         facts=run_facts(params),
         links=_links(),
@@ -48,7 +36,7 @@ def draw_report(params: Params) -> dict[str, float]:
         candidates=params.evaluate.candidates,
         signal=method_of(params.train).figure,
     )
-    return {"arms": len(rows), "questions": len(questions.get("questions", ()))}
+    return {"arms": len(params.evaluate.arm_table), "questions": len(questions.get("questions", ()))}
 
 
 def _links() -> dict[str, str]:

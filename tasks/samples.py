@@ -1,4 +1,4 @@
-"""Arms that play a question several times by chance, and what that costs (:mod:`harr.evaluate.samples`)."""
+"""Arms that a function of another package plays, by several samples of a question, and what that costs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -50,54 +50,30 @@ def player_of(arm: Arm) -> Player:
     return player
 
 
-def play_samples_of(params: Params, run: "ArmRun", game: "Game", questions: Sequence[Question]) -> Groups:
-    """Return ``evaluate.samples`` sampled episodes of every question, where an arm or ``pass_at`` asks for them.
-
-    They are remembered, so that arms of one model share them.
-    """
-    from harr.builders.generators import base_folder
-    from harr.builders.players import open_samplers
-    from harr.evaluate.samples import play_samples
-
-    section = params.evaluate
-    if run.arm.player or not (params.language_model_learns and (run.arm.votes or section.pass_at)):
-        return []
-    folder = base_folder(params.generator, PLACES) if run.arm.untaught else run.folder
-    samplers = open_samplers(params, PLACES, folder, section.samples)
-    return play_samples(questions, game, samplers, batch_size=section.batch_size)
-
-
 def choose_episodes(
-    params: Params, run: "ArmRun", game: "Game", questions: Sequence[Question], groups: Groups, log: Log
+    params: Params, run: "ArmRun", game: "Game", questions: Sequence[Question], log: Log
 ) -> tuple[list[Episode], Groups]:
     """Return the episode that the arm chooses of every question, and all that was played for it."""
     from harr.builders.players import open_samplers
-    from harr.evaluate.samples import majority
 
     section = params.evaluate
     if run.arm.player:
         samplers = open_samplers(params, PLACES, run.folder, section.samples)
         return player_of(run.arm)(Playing(questions, game, samplers, section.batch_size, params, log))
-    if run.arm.votes:
-        return [majority(group) for group in groups], groups
     episodes = game.play(questions, batch_size=section.batch_size)
     return episodes, [(episode,) for episode in episodes]
 
 
-def with_samples(params: Params, rows: list[Row], groups: Groups, played: Groups) -> list[Row]:
-    """Return the rows with pass@k of the samples and, where any arm samples, the tokens that the model wrote.
-
-    ``played``: all that was played for the chosen episodes.
-    """
+def with_tokens(params: Params, rows: list[Row], played: Groups) -> list[Row]:
+    """Return the rows with the tokens that the model wrote in all that was ``played``, where any arm samples."""
     from harr.builders.generators import language_model_facts
-    from harr.evaluate.play import rates
-    from harr.evaluate.samples import count_tokens
 
-    section = params.evaluate
-    if groups and section.pass_at:
-        pass_rates = rates(groups, section.pass_at)
-        rows = [row | pass_rates[row["id"]] for row in rows]
-    if any(arm.votes or arm.player for arm in section.arm_table.values()):
-        tokens = language_model_facts(params.generator, PLACES).tokens
-        rows = [row | {"written_tokens": count_tokens(group, tokens)} for row, group in zip(rows, played, strict=True)]
-    return rows
+    if not any(arm.player for arm in params.evaluate.arm_table.values()):
+        return rows
+    tokens = language_model_facts(params.generator, PLACES).tokens
+    return [row | {"written_tokens": count_tokens(group, tokens)} for row, group in zip(rows, played, strict=True)]
+
+
+def count_tokens(group: Sequence[Episode], tokens: Callable[[str], int]) -> float:
+    """Return how many tokens the model wrote in all episodes of a question."""
+    return float(sum(tokens(str(turn.completion)) for episode in group for turn in episode.turns))

@@ -23,7 +23,6 @@ from tasks.filter_outputs import plot_filter
 from tasks.generator import make_generator
 from tasks.index import decide_training, index_passages
 from tasks.merge import merge_adapter
-from tasks.occlusion import play_occluded
 from tasks.paths import METRICS, QUESTIONS
 from tasks.play import draw_test_questions, play_arms
 from tasks.report import draw_report
@@ -92,7 +91,6 @@ def run_stages(params: Params, world: Path | None = None) -> Ran:
     summary = summarise_arms(params, rows) | {"corpus": corpus_facts()}
     summary["audits"] = play_audits(params, rows, episodes, nothing)
     write_evaluation(params, rows, episodes, summary)
-    play_occluded(params, asked, rows, nothing, model=None)
     with pytest.MonkeyPatch.context() as patched:  # MLflow keeps stores by address: none of another test's folder
         patched.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{Path('mlflow.db').absolute()}")
         draw_report(params)

@@ -133,7 +133,6 @@ rows, episodes = tasks.play.play_arms(params, read_questions(data / "questions/t
 summary = stage.summarise_arms(params, rows)
 stage.write_evaluation(params, rows, episodes, summary)
 write_text(Path("metrics/filter.json"), '{"kept": 4, "tried": 12}')
-write_text(Path("metrics/occlusion.json"), "{}")
 tasks.report.draw_report(params)
 tasks.merge.merge_adapter(params)
 found = list(events)

@@ -37,17 +37,13 @@ def question_rows(
     run's own reward says of each episode; a metric of the same name is kept as it is. ``picking``: passages
     are picked one by one, so that fact_em and fact_f1 say how well. Recall and success at k are of every question where
     one of them asked for so many passages; nDCG at k, which is of one ranking, where all did. Queries are audited where
-    any is written; where states tell a history or thoughts, the shares of these that their limit cut and dropped.
+    any is written.
     """
     answering = any(episode.answer is not None or episode.outcome.malformed for episode in episodes)
     writing, depths = writes_queries(episodes), [depth(episode) for episode in episodes]
     ks = [k for k in (2, 5, 10) if k <= max(depths, default=0)]
     ranking = min(depths, default=0) >= NDCG_DEPTH
     rows = [_row(episode, ks, answering, picking, writing, ranking) for episode in episodes]
-    states = [step.retrieval.shortened for episode in episodes for step in episode.steps]
-    hops, thoughts = any(own.hops for own in states), any(own.thought for own in states)
-    if hops or thoughts:
-        rows = [row | _cut_shares(episode, hops, thoughts) for row, episode in zip(rows, episodes, strict=True)]
     for row, own in zip(rows, terms, strict=bool(terms)):
         row.update({name: value for name, value in own.items() if name not in row})
     return rows
@@ -98,19 +94,6 @@ def _scores(episode: Episode) -> list[float]:
         for passage, score in zip(passages, scores, strict=True):
             by_document.setdefault(passage.document, round(score, 6))
     return list(by_document.values())
-
-
-def _cut_shares(episode: Episode, hops: bool, thoughts: bool) -> Row:
-    """Return the shares of the history and of the thoughts that states lack, and of states with a cut question."""
-    cuts = [step.retrieval.shortened for step in episode.steps]
-    hops_read, thought = max(1, sum(cut.hops for cut in cuts)), max(1, sum(cut.thought for cut in cuts))
-    shares: Row = {}
-    if hops:
-        shares["hops_cut"] = sum(cut.cut for cut in cuts) / hops_read
-        shares["hops_dropped"] = sum(cut.dropped for cut in cuts) / hops_read
-    if thoughts:
-        shares["thoughts_cut"] = sum(cut.thought_cut for cut in cuts) / thought
-    return shares | {"question_cut": sum(cut.question or cut.query for cut in cuts) / max(1, len(cuts))}
 
 
 def join_candidates(rows_by_candidates: Mapping[str, Sequence[Row]]) -> list[Row]:

@@ -29,10 +29,6 @@ LABELS = {
     "malformed": "malformed replies",
     "repeated_queries": "queries asked again",
     "answer_in_query": "answer in a query",
-    "hops_cut": "hops cut in the state",
-    "hops_dropped": "hops dropped from the state",
-    "thoughts_cut": "thoughts cut in the state",
-    "question_cut": "states with a cut question",
     "reward": "reward",
 }
 BY_HOP = {

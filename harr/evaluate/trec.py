@@ -2,10 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 
-from harr.errors import CorpusError
 from harr.evaluate.rows import Row
 from harr.io.files import write_text
 from harr.types import Question
@@ -28,22 +26,7 @@ def write_runs(
 
     Returns:
         The run files.
-
-    Raises:
-        CorpusError: two ids differ in white space only, so that they would be one; nothing is written.
     """
-    ranked = [row.get("ranked", ()) for by_seed in rows.values() for run in by_seed for row in run]
-    for names in (
-        [question.id for question in questions],
-        *([*question.gold_grades] for question in questions),
-        *ranked,
-    ):
-        if len({_column(name) for name in names}) < len(names):
-            alike = sorted(names, key=lambda name: (_column(name), name))
-            pair = next((one, two) for one, two in pairwise(alike) if _column(one) == _column(two))
-            raise CorpusError(
-                f"--run: the ids {pair[0]!r} and {pair[1]!r} would be one in a run file; rename one of them"
-            )
     judged = (
         f"{_column(question.id)} 0 {_column(name)} {grade}\n"
         for question in questions

@@ -16,7 +16,7 @@ from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch
 from harr.index import kinds
-from harr.index.collection import WRITE_SECONDS, Slice, content_of, count, open_build, properties, where_of
+from harr.index.collection import WRITE_SECONDS, Slice, content_of, count, open_build, properties
 from harr.index.full_text import ANALYZER, BM25, MAX_TEXT_BYTES, PLAIN, prepare_text
 from harr.index.passage_index import ROWS
 from harr.io.files import fingerprint, note_published, publish, read_state, reopen_published, write_json
@@ -68,7 +68,6 @@ def build_index(
     with open_build(params, folder / "out") as client:
         if params.full_text:
             check_full_text(client)
-        needed = kinds.report_memory(params, len(whole.rows), vectors.width, where_of(params, out))
         (folder / "out").mkdir(parents=True, exist_ok=True)
         builder = Builder(client, passages, vectors, params, folder, fill or Builder.insert)
         inserted = {source: builder.collection(part) for source, part in parts.items()}
@@ -85,7 +84,7 @@ def build_index(
         **{f"indexed_{source}": len(part.rows) for source, part in parts.items() if source},
         "corpus_rows": len(passages),
         "full_text": float(params.full_text),
-        "index_memory_mb": needed / 1e6,
+        "index_memory_mb": kinds.memory_bytes(params, len(whole.rows), vectors.width) / 1e6,
         "inserted": total,
         "seconds": seconds,
         "rows_per_second": total / seconds,

@@ -9,8 +9,6 @@ from math import isqrt
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from harr.io.files import read_state, write_json
 from harr.params.index import IndexParams, KindName
 
@@ -114,10 +112,3 @@ def memory_bytes(params: IndexParams, rows: int, width: int) -> float:
     """
     flat = 4.0 * rows * width
     return {"flat": flat, "hnsw": flat + 8.0 * rows * LINKS, "ivf_sq8": flat / 4}[params.kind]
-
-
-def report_memory(params: IndexParams, rows: int, width: int, where: str) -> float:
-    """Print the memory that an index will need ``where``, and return the bytes."""
-    needed = memory_bytes(params, rows, width)
-    tqdm.write(f"index {params.kind} of {rows:,} x {width}: about {needed / 1e6:,.0f} MB of memory at {where}")
-    return needed

@@ -68,10 +68,10 @@ class EvaluateParams(Section):
     """Passages that are searched, the whole corpus or those given with the question; metrics of the latter carry the
     prefix ``given_``."""
     pass_at: tuple[Positive, ...] = ()
-    """Numbers k of samples, of each of which the share of questions is reported that at least one of k samples
-    solves."""
+    """Numbers k of samples of a retriever that learns, of each of which the share of questions is reported that at least
+    one of k samples solves."""
     samples: Positive = 8
-    """Number of samples of a question for ``pass_at``, the arm majority and those of a player."""
+    """Number of samples of a question for ``pass_at`` and the arms of a player."""
     sample_temperature: float | None = Field(None, gt=0)
     """Divisor of the scores of a retriever that is sampled for ``pass_at``; null means retriever.temperature."""
     batch_size: Positive = 512
@@ -83,9 +83,6 @@ class EvaluateParams(Section):
     none are."""
     reranker: RerankerParams | None = None
     """Model that reranks passages for the arm rerank."""
-    occlusion: bool = False
-    """Whether ``trained`` also plays with a part of its state left out: the question, the history (or thought) or the
-    query."""
     audits: dict[Dotted, Plain] = Field({})
     """Functions of other packages that look for what speaks against ``trained`` in what was played, each with its
     settings (docs/extend.md)."""

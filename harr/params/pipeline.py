@@ -116,8 +116,6 @@ class RSearchParams(PipelineFacts):
     """Maximum number of searches in a graph, whose labels are single letters."""
     max_words: Positive = 10
     """Maximum number of words of a query, as the model writes it."""
-    budget: int = Field(0, ge=0)
-    """Maximum number of searches that are made for a question; 0 means all of its graph."""
     template: Literal["plain", "chatml", "chat", "bare"] = "plain"
     """Form of the prompt: instructions as they are, in Qwen's chat markup, in the model's own chat template, or none
     (for a model that knows the format)."""

@@ -160,21 +160,21 @@ def arms_go_with_the_method(params: "Params") -> None:
             "the arm out"
         )
     players = [name for name, arm in evaluate.arm_table.items() if arm.player]
-    if players and "majority" not in train.arms:
+    if players and (train.learns != LANGUAGE_MODEL or train.prefers):
         raise ValueError(f"the arm {players[0]} plays a language model that learns to answer; leave it out")
     foreign = [name for name, arm in evaluate.arm_table.items() if name not in ARMS and arm.method]
     if foreign and (train.learns == LANGUAGE_MODEL or train.positions or getattr(train, "group_size", 2) < 2):
         raise ValueError(
-            f"the arm {foreign[0]} trains a retriever by rollouts that it compares, as train.method "
-            f"{methods(occluded=True)} does, with train.group_size above 1; set both so, or leave the arm out"
+            f"the arm {foreign[0]} trains a retriever by rollouts that it compares, as train.method grpo or ppo does, with "
+            "train.group_size above 1; set both so, or leave the arm out"
         )
     linked = [f"the arm {name}" for name, arm in evaluate.arm_table.items() if arm.needs_links]
     if linked and not params.retriever.link_features:
         raise ValueError(
             f"{linked[0]} learns by the features of retriever.link_features, which is not set; set that, or leave it out"
         )
-    if evaluate.pass_at and train.prefers:
-        raise ValueError(f"evaluate.pass_at samples what answers; leave it out for train.method {train.method}")
+    if evaluate.pass_at and train.learns == LANGUAGE_MODEL:
+        raise ValueError(f"evaluate.pass_at samples a retriever; leave it out for train.method {train.method}")
     if evaluate.reader and not params.pipeline.read_later:
         raise ValueError(
             f"evaluate.reader is for train.method {methods(prefers=True)}, whose pipeline does not answer; leave it out"
@@ -232,20 +232,6 @@ def thoughts_are_there_to_read(params: "Params") -> None:
         )
 
 
-def a_state_is_there_to_hide(params: "Params") -> None:
-    """Parts of the state are left out for the trained retriever, where it reads one."""
-    train = params.train
-    if not params.evaluate.occlusion:
-        return
-    if not (train.occluded or train.foreign) or train.learns == LANGUAGE_MODEL:
-        raise ValueError(
-            f"evaluate.occlusion hides parts of the state text of a retriever, which train.method {train.method} does "
-            f"not train; leave it out, or set train.method: {methods(occluded=True)}"
-        )
-    if TRAINED not in params.evaluate.arm_table:
-        raise ValueError("evaluate.occlusion plays the arm trained again; add trained to evaluate.arms")
-
-
 def filter_plays_as_training_does(params: "Params") -> None:
     """Queries are tried where they are learnt, and else whole rollouts are."""
     train, section = params.train, params.filter
@@ -296,7 +282,6 @@ RULES: tuple[Callable[["Params"], None], ...] = (
     the_arm_that_is_asked_is_played,
     queries_are_there_to_rewrite,
     thoughts_are_there_to_read,
-    a_state_is_there_to_hide,
     filter_plays_as_training_does,
     groups_can_be_mixed,
     a_chat_template_can_be_read,

@@ -37,7 +37,6 @@ class PolicyParams(StatesParams, UpdateParams, LoopParams):
 
     learns: ClassVar[str] = "retriever"
     arms: ClassVar[tuple[str, ...]] = RETRIEVERS
-    occluded: ClassVar[bool] = True
     link_rate: ClassVar[float] = 0.3
     """Learning rate of the term besides the vector (retriever.link_features)."""
     credit: Literal["episode", "step"] = "episode"
@@ -142,7 +141,7 @@ class AgentParams(UpdateParams, LoopParams):
     """GRPO of the language model that searches and answers, by TRL (arXiv 2402.03300, 2503.09516)."""
 
     learns: ClassVar[str] = "language_model"
-    arms: ClassVar[tuple[str, ...]] = ("base", "warmstart", "majority", "trained")
+    arms: ClassVar[tuple[str, ...]] = ("base", "warmstart", "trained")
     plays: ClassVar[tuple[str, ...]] = ("search_r1", "r_search", "react")
     one_text: ClassVar[bool] = True
     sources: ClassVar[bool] = True

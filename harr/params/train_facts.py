@@ -22,8 +22,6 @@ class TrainFacts(Section):
     """Whether its retriever may use positions of passages."""
     given_only: ClassVar[bool] = False
     """Whether its retriever ranks only the passages given with a question."""
-    occluded: ClassVar[bool] = False
-    """Whether its retriever reads a state text, parts of which can be left out."""
     compares_groups: ClassVar[bool] = True
     """Whether the rollouts of a question are compared with each other."""
     prefers: ClassVar[bool] = False

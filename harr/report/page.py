@@ -5,23 +5,19 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from markupsafe import Markup
 
 from harr.arms import ARMS, TRAINED, Arm
 from harr.evaluate.summary import Summary, baseline_of, headline, parts_of, rival_of
-from harr.evaluate.tables import comparisons, label, percent, runs, spread, verdict, warm_start_words
+from harr.evaluate.tables import comparisons, label, percent, runs, verdict, warm_start_words
 from harr.io.files import write_text
 from harr.rag.validation import best_point, leading_metric
-from harr.report.arms_table import AUDITS, arms_part, format_gain, reward_gain
+from harr.report.arms_table import arms_part, format_gain, reward_gain
 from harr.report.html import as_json, render
 from harr.report.plots import draw_filter, draw_learning_curve, inline
 
-HARDLY = 0.1
-"""What hiding a part of the state must cost for the report to say that the model uses it: 10 points."""
-COST = {"gain": "", "low": "_low", "high": "_high"}
 SCRIPT = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
 STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 
@@ -32,13 +28,11 @@ def write_report(
     summary: Summary,
     curve: Sequence[Mapping[str, Any]],
     filter_rows: Sequence[Mapping[str, Any]],
-    rows: Mapping[str, Sequence[Mapping[str, Any]]],
     questions: Mapping[str, Any],
     facts: Mapping[str, str],
     links: Mapping[str, str],
     arms: Mapping[str, Arm] = ARMS,
     candidates: Sequence[str] = ("corpus",),
-    occlusion: Mapping[str, Mapping[str, Mapping[str, float]]] = MappingProxyType({}),
     signal: str = "reward",
 ) -> None:
     """Write the page. Every text from passages and questions is escaped; nothing is loaded from elsewhere, and no
@@ -49,13 +43,11 @@ def write_report(
         summary: as :func:`harr.evaluate.summary.summarise` returns it.
         curve: one row per training step, as in metrics/training_stats.jsonl; empty: the page says nothing about it.
         filter_rows: one row per question that the filter tried; may be empty.
-        rows: question rows by arm, of its first run; the best paid of ``trained`` are shown where queries are written.
-        questions: as :func:`harr.evaluate.plays.plays_of` returns it, of the same run.
+        questions: as :func:`harr.evaluate.plays.plays_of` returns it, of every arm's first run.
         facts: names and values of the run.
         links: names of further pages and their addresses relative to ``out``.
         arms: the record of every arm by its name.
         candidates: where was searched; metrics without prefix are of the first.
-        occlusion: ``trained`` with a part of its state left out, as in metrics/occlusion.json; may be empty.
         signal: figure of the steps: ``reward``, or ``accuracy`` of preferences.
     """
     lead, baseline = headline(summary), baseline_of(summary)
@@ -68,10 +60,8 @@ def write_report(
         metric=label(lead),
         once=len(_seeds(summary, lead)) < 2,
         parts=[arms_part(name, part, candidates[0], arms) for name, part in parts_of(summary).items()],
-        occlusion=_occlusion(summary, occlusion, lead),
         **_training(curve, signal),
         **_describe_filter(filter_rows),
-        paid=_best_paid(rows.get(TRAINED, ())),
         audits=[audit for audit in summary.get("audits", {}).values() if audit["table"]],
         **{"questions": questions, "data": as_json(questions), "moved": _count_changes(questions)},
         **{"facts": facts, "links": links},
@@ -155,37 +145,6 @@ def _seeds(summary: Summary, lead: str) -> list[float]:
     """Return the means of the runs of ``trained``."""
     seeds: list[float] = summary["arms"].get(TRAINED, {}).get(lead, {}).get("seeds", [])
     return seeds
-
-
-def _best_paid(rows: Sequence[Mapping[str, Any]], count: int = 10) -> list[dict[str, Any]]:
-    """Return the questions of the highest reward; of equal ones (to three decimals) those first that an audit speaks
-    against.
-
-    Empty where nobody wrote a query, and where no audit speaks against any of them: the table of all questions has
-    them.
-    """
-    audited = any(name in row for row in rows for name in AUDITS)
-    paid = [{**dict.fromkeys(AUDITS), **row} for row in rows if audited and "reward" in row]
-    order = ("answer_in_query", "repeated_queries")
-    best = sorted(paid, key=lambda row: (-round(row["reward"], 3), *(-(row[name] or 0.0) for name in order)))[:count]
-    return best if any(row[name] for row in best for name in AUDITS) else []
-
-
-def _occlusion(summary: Summary, parts: Mapping[str, Any], lead: str) -> list[dict[str, str]]:
-    """Return a row for ``trained`` and one for each hidden part, with what that costs and what it says of the
-    reading."""
-    name = lead.removeprefix("given_")
-    measured = {part: metrics[name] for part, metrics in parts.items() if name in metrics}
-    if not measured:
-        return []
-    rows = [{"name": TRAINED, "mean": spread(summary["arms"][TRAINED][lead], "mean"), "cost": "", "says": ""}]
-    for part, values in measured.items():
-        cost = spread({key: values[f"cost{end}"] for key, end in COST.items()}, "gain", "+.1f")
-        reads = f"it reads the {part}" if values["cost"] >= HARDLY else f"it hardly uses the {part}"
-        rows.append(
-            {"name": f"{TRAINED} without the {part}", "mean": spread(values, "mean"), "cost": cost, "says": reads}
-        )
-    return rows
 
 
 def _range(sizes: Sequence[int]) -> str:

@@ -44,7 +44,7 @@ SECTIONS: dict[str, Any] = {
         "seeds": 2,
         "resamples": 50,
         "candidates": ["corpus"],
-        "occlusion": True,
+        "audits": {"harr_audits.occlusion:occlude": {}},
     },
     "tracking": SMOKE["tracking"] | {"min_questions": 5},
 }
@@ -115,7 +115,7 @@ def test_figures_are_those_of_the_rows(ran: Ran) -> None:
         if arm != "trained":
             gain = contrasts[f"trained-{arm}"]["recall"]["gain"]
             assert gain == pytest.approx(mean("trained") - mean(arm), abs=1e-5)
-    occluded = read_json(Path("metrics/occlusion.json"))
+    occluded = figures["audits"]["harr_audits.occlusion:occlude"]["facts"]
     assert list(occluded) == ["question", "history", "query"]
     for part in occluded.values():
         assert part["recall"]["cost"] == pytest.approx(mean("trained") - part["recall"]["mean"], abs=1e-5)

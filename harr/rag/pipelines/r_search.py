@@ -4,7 +4,7 @@ One growing text: thoughts, a search graph (``harr/rag/pipelines/graph.py``), re
 level of the graph are made together. Where later queries refer to a node, as ``$A`` does, the results so far are shown
 first, and the model writes what it found: ``<found> A is Ethel Price </found>`` (:func:`findings`). These words replace
 ``$A``, and are learnt like all of the model's text. The results show every query as it was searched. A node is skipped
-if a node that it refers to has no finding or if the budget is spent, which the results say, too. A node never gets a
+if a node that it refers to has no finding, which the results say, too. A node never gets a
 passage that a node before it already found.
 
 A text that is no graph ends the episode with the answer "", as published: the reasons are in ``Outcome.graph``. So does
@@ -40,10 +40,9 @@ def r_search(
     tools: Sequence[str],
     max_nodes: int = 8,
     max_words: int = 10,
-    budget: int = 0,
     template: Framed = "plain",
 ) -> PyGenerator[Request, Any, Outcome]:
-    """Let the model plan at most ``max_nodes`` searches, of which ``budget`` are made (0: all), and answer.
+    """Let the model plan at most ``max_nodes`` searches, and answer.
 
     ``template``: ``plain`` puts the instructions first, ``chatml`` wraps them in Qwen's chat markup, a frame in the
     model's own; all begin the thoughts. ``bare`` shows the question only. An episode without an answer ends with the
@@ -51,7 +50,6 @@ def r_search(
     """
     limits = {"max_nodes": max_nodes, "max_words": max_words}
     values = {"tools": ", ".join(tools), "first": tools[0], "last": tools[-1], **limits}
-    values["budget"] = f" At most {budget} searches are made." if budget else ""
     text, escaped = opening("r_search", question, template, _BEGIN, **values)
     prefix = _BEGIN if text.rstrip().endswith(_BEGIN) else ""
     planning = Generate(prompt=text, stop=("</search>",))
@@ -66,7 +64,7 @@ def r_search(
     graph = (missing,) if block is None else parse(block, tools, **limits)
     if not isinstance(graph, Graph):
         return Outcome("", (), 1, escaped, 2, (*faults, "no answer"), graph)
-    results = _Results(graph, budget, said((prefix + plan).rpartition("<search>")[0]))
+    results = _Results(graph, said((prefix + plan).rpartition("<search>")[0]))
     text, turns = text + block_text, 2
     for level in levels(graph):
         if searches := results.searches(question, level):
@@ -104,7 +102,6 @@ class _Results:
     """
 
     graph: Graph
-    budget: int
     thought: str
     made: dict[str, Search] = field(default_factory=dict)
     retrievals: dict[str, Retrieval] = field(default_factory=dict)
@@ -119,8 +116,6 @@ class _Results:
             missing = [name for name in node.references if name not in self.answers]
             if missing:
                 self.skipped[node.label] = f"nothing was found for {missing[0]}"
-            elif self.budget and len(self.made) + len(by_label) >= self.budget:
-                self.skipped[node.label] = f"all {self.budget} searches are used up"
             else:
                 by_label[node.label] = self._search(question, node)
         return by_label

@@ -151,9 +151,9 @@ class StateFormat:
         The first hops, or the beginning of the thought, are dropped first. Then the question is cut in the middle, or
         dropped. The current query is never cut here: only if it exceeds the limit alone, the reader cuts its end.
         """
-        drafts, cut = self._shorten_picks(searches, reader)
+        drafts = self._shorten_picks(searches, reader)
         texts = [self._text(draft) for draft in drafts]
-        losses = [Shortened(len(d.hops), loss, thought=bool(d.thought)) for d, loss in zip(drafts, cut, strict=True)]
+        losses = [Shortened() for _ in drafts]
         pending = list(range(len(texts)))
         while pending:
             lengths = reader.token_counts([texts[i] for i in pending], prompt=self.prompt)
@@ -172,7 +172,7 @@ class StateFormat:
                         losses[i], question=self.history and bool(drafts[i].question.text), query=not query_fits
                     )
             pending = [i for i in too_long if not (losses[i].question or losses[i].query)]
-        return texts, [replace(loss, cut=min(loss.cut, loss.hops - loss.dropped)) for loss in losses]
+        return texts, losses
 
     def _text(self, search: Search) -> str:
         labelled = not self.history and self.prompt and not self.prompt.endswith("\n")
@@ -187,15 +187,14 @@ class StateFormat:
         hops = search.hops if self.history and not thinks else ()
         return replace(search, hops=hops, thought=search.thought if self.history and thinks else "")
 
-    def _shorten_picks(self, searches: Sequence[Search], reader: StateReader) -> tuple[list[Search], list[int]]:
-        """Return the searches with only what their states show, and the number of cut hops of each."""
+    def _shorten_picks(self, searches: Sequence[Search], reader: StateReader) -> list[Search]:
+        """Return the searches with only what their states show."""
         visible = [self._visible(search) for search in searches]
         if not self.pick_tokens:
-            return visible, [0] * len(visible)
+            return visible
         answers = list({hop.answer: None for search in visible for hop in search.hops})
         short = dict(zip(answers, reader.cut(answers, self.pick_tokens), strict=True))
-        drafts = [replace(s, hops=tuple(replace(hop, answer=short[hop.answer]) for hop in s.hops)) for s in visible]
-        return drafts, [sum(short[hop.answer] != hop.answer for hop in search.hops) for search in visible]
+        return [replace(s, hops=tuple(replace(hop, answer=short[hop.answer]) for hop in s.hops)) for s in visible]
 
     def _cut_question(self, search: Search, reader: StateReader) -> tuple[str, bool]:
         """Return the state with as much of both ends of the question as fits, and whether the query fits."""

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from harr.evaluate.play import Game
-from harr.evaluate.samples import Group
 from harr.rag.pipelines.replies import messages, passages_text
 from harr.rag.scoring.judge import grade_of
 from harr.types import Episode, Generate, Generator, Outcome, Pipeline, Question, Request
 from harr_selectors.best_of import choose_best, open_selector, read_selector
+from harr_selectors.samples import Group
 from tasks.common import report_usage
 from tasks.samples import Player, Playing
 

@@ -10,13 +10,13 @@ from pydantic import Field
 
 from harr.builders.generators import build_reader
 from harr.characters import normalise
-from harr.evaluate.samples import Group, play_samples
 from harr.params.faults import read_section
 from harr.params.fields import Section
 from harr.params.generator import LocalParams, ServedParams, Untaught
 from harr.rag.pipelines.replies import messages, passages_text
 from harr.rag.scoring.judge import grade_of
 from harr.types import Episode, Generate, Generator
+from harr_selectors.samples import Group, play_samples
 from tasks.common import report_usage
 from tasks.paths import PLACES
 from tasks.samples import Player, Playing

@@ -9,10 +9,10 @@ from harr_selectors.beam import play_beam
 from harr_selectors.best_of import choose_best
 
 from harr.evaluate.play import Game
-from harr.evaluate.samples import count_tokens
 from harr.rag.pipelines.r_search import r_search
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.types import Generate, Passage, Pipeline, Question, Retrieval, Search
+from tasks.samples import count_tokens
 
 ASKED = [Question(f"q{n}", f"Who is {n}?") for n in range(2)]
 PLAN = "<search>\nNodes:\nA: {0} (General)\nB: other (General)\nEdges:\n</search>"

@@ -18,7 +18,7 @@ from harr.evaluate.play import ArmRun, Game
 from harr.params import Params
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.types import Episode, Generate, Outcome, Passage, Question, Retrieval, Search, Step, Turn
-from tasks.samples import choose_episodes, play_samples_of, player_of, with_samples
+from tasks.samples import choose_episodes, player_of, with_tokens
 
 ASKED = [Question("q", "Who?", answers=("Ada",))]
 SELECTOR = {"kind": "server", "server": {"urls": ["http://127.0.0.1:9/v1"]}, "model": "judge"}
@@ -76,10 +76,9 @@ def test_a_beam_has_a_judge_and_pays_for_what_it_gives_up(params: Params, monkey
     monkeypatch.setattr(best_of, "build_reader", lambda *_: judge)
     params, run = with_arm(params, "harr_selectors.beam:beam")
     game = Game("arm", lambda asked: search_r1(asked, max_searches=1), OnePassage(), None)
-    assert play_samples_of(params, run, game, ASKED) == []
-    found, paid = choose_episodes(params, run, game, ASKED, [], lambda step, values: None)
+    found, paid = choose_episodes(params, run, game, ASKED, lambda step, values: None)
     assert found[0].answer == "Ben", "of equal answers the one that ended first"
-    assert with_samples(params, [{"id": "q"}], [], paid) == [{"id": "q", "written_tokens": 3.0}]
+    assert with_tokens(params, [{"id": "q"}], paid) == [{"id": "q", "written_tokens": 3.0}]
 
 
 def test_the_best_of_the_samples_is_played_as_an_arm(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,9 +90,25 @@ def test_the_best_of_the_samples_is_played_as_an_arm(params: Params, monkeypatch
     params, run = with_arm(params, "harr_selectors.best_of:best_of")
     game = Game("arm", lambda asked: search_r1(asked, max_searches=1), OnePassage(), None)
     logged: dict[str, float] = {}
-    found, paid = choose_episodes(params, run, game, ASKED, [], lambda step, values: logged.update(values))
+    found, paid = choose_episodes(params, run, game, ASKED, lambda step, values: logged.update(values))
     assert found[0].answer == "Ada" and logged and "mine" in str(run)
-    assert with_samples(params, [{"id": "q"}], [], paid) == [{"id": "q", "written_tokens": 3.0}]
+    assert with_tokens(params, [{"id": "q"}], paid) == [{"id": "q", "written_tokens": 3.0}]
+
+
+def test_a_majority_of_samples_answers_and_pays_for_all(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(players, "open_samplers", lambda *_: [one_answer("Ben"), one_answer("Ada"), one_answer("Ada")])
+    facts = SimpleNamespace(tokens=lambda text: len(text.split(">")[-1]))
+    monkeypatch.setattr(generators, "language_model_facts", lambda *_: facts)
+    values = params.model_dump(exclude_unset=True)
+    arm = {"name": "majority", "player": "harr_selectors.samples:by_majority"}
+    params = Params.model_validate(values | {"evaluate": values["evaluate"] | {"arms": [arm, "trained"]}})
+    game = Game("arm", lambda asked: search_r1(asked, max_searches=1), OnePassage(), one_answer("Cy"))
+    rows: dict[str, dict[str, Any]] = {}
+    for name, record in params.evaluate.arm_table.items():
+        found, paid = choose_episodes(params, ArmRun(name, record, 0, None), game, ASKED, lambda step, values: None)
+        rows[name] = with_tokens(params, [{"id": "q", "answer": found[0].answer}], paid)[0]
+    assert rows["majority"] == {"id": "q", "answer": "Ada", "written_tokens": 9.0}
+    assert rows["trained"] == {"id": "q", "answer": "Cy", "written_tokens": 2.0}
 
 
 @pytest.mark.parametrize(

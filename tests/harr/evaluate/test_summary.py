@@ -1,7 +1,5 @@
 """Rows and summaries, worked by hand on a few played questions."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from episodes import Shelf, played
@@ -13,7 +11,7 @@ from harr.evaluate.summary import BEST_BY_KIND, contrast, flat_rows, headline, s
 from harr.evaluate.tables import is_share, label
 from harr.rag.pipelines.pick import pick
 from harr.rag.rollout import play
-from harr.types import Episode, Question, Retrieval, Search, Shortened, Step
+from harr.types import Episode, Question, Retrieval, Search, Step
 
 
 def test_rows_hold_every_metric_that_applies() -> None:
@@ -47,28 +45,6 @@ def test_queries_are_audited_only_where_any_is_written() -> None:
     assert (audited["repeated_queries"], audited["answer_in_query"]) == (1 - 2 / 3, 1.0)
     assert (other["repeated_queries"], other["answer_in_query"]) == (0.0, 0.0)
     assert is_share("repeated_queries") and label("given_repeated_queries") == "queries asked again, given passages"
-
-
-def with_states(*lost: Shortened) -> tuple[list[Episode], list[dict[str, Any]]]:
-    """An episode whose states lack this, and one that ends after the first; and the rows of both."""
-    asked = Question("q", "Who made Acme?", ("Ada Brown",), ("a",))
-    steps = [Step(Search(asked, asked.text), Retrieval((), state="s", shortened=own)) for own in lost]
-    episodes = [Episode(asked, tuple(steps)), Episode(asked, (steps[0],))]
-    return episodes, question_rows(episodes)
-
-
-def test_what_states_lack_is_told_where_they_have_a_history_or_thoughts() -> None:
-    cut = Shortened(hops=1, cut=1), Shortened(hops=2, cut=1, dropped=1, question=True)
-    episodes, (long, first) = with_states(Shortened(), *cut)
-    assert (long["hops_cut"], long["hops_dropped"], long["question_cut"]) == (2 / 3, 1 / 3, 1 / 3)
-    assert (first["hops_cut"], first["hops_dropped"], first["question_cut"]) == (0.0, 0.0, 0.0)
-    assert "hops_cut" not in question_rows(episodes[1:])[0], "an arm that sees no history has none"
-    cut = Shortened(thought=True), Shortened(thought=True, thought_cut=True, question=True)
-    episodes, (long, first) = with_states(Shortened(), *cut)
-    assert (long["thoughts_cut"], long["question_cut"], first["thoughts_cut"]) == (1 / 2, 1 / 3, 0.0)
-    assert "hops_cut" not in long, "the states tell no history"
-    assert is_share("hops_dropped") and label("hops_cut") == "hops cut in the state"
-    assert is_share("thoughts_cut") and label("thoughts_cut") == "thoughts cut in the state"
 
 
 def test_answers_are_scored_only_where_the_pipeline_gives_them() -> None:

@@ -8,7 +8,6 @@ import ir_measures
 import pytest
 from ir_measures import RR, R, Success, nDCG
 
-from harr.errors import CorpusError
 from harr.evaluate.rows import question_rows
 from harr.evaluate.trec import write_runs
 from harr.io.files import read_jsonl
@@ -47,14 +46,6 @@ def test_ir_measures_finds_our_figures_in_the_files(tmp_path: Path) -> None:
                 assert row[metric] == pytest.approx(theirs[row["id"], measure], abs=1e-6), (row["id"], measure)
         kept = [row["ranked"] for row in read_jsonl((tmp_path / name).with_suffix(".jsonl"))]
         assert kept == [row["ranked"] for row in ours]
-
-
-def test_ids_that_a_run_file_would_mix_up_are_one_line(tmp_path: Path) -> None:
-    question = Question("q", "Who?", gold_ids=("a",))
-    row = {"id": "q", "ranked": ["d 1", "x", "d_1"]}
-    with pytest.raises(CorpusError, match="--run: the ids 'd 1' and 'd_1' would be one in a run file; rename"):
-        write_runs(tmp_path / "run", {"bm25": [[row]]}, [question], seed=0)
-    assert not (tmp_path / "run").exists()
 
 
 def test_rows_have_the_score_of_every_document_and_measures_that_all_questions_have() -> None:

@@ -68,7 +68,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         summary=summary,
         curve=curve,
         filter_rows=[{"id": "q", "reward_mean": 0.5, "reward_std": 0.5, "kept": True, "reason": "rollouts disagree"}],
-        rows=rows,
         questions=plays_of(summary, rows, games),
         facts={"Dataset": "people", "Training": "grpo; steps 64", "Seed": "0", "Index identity": "f" * 64},
         links={"Checks of corpus": "../gx/index.html"},

@@ -63,7 +63,7 @@ def test_lines_hold_what_json_holds_but_statuses_in_fewer_tokens(encoder: Encode
     tokens, json_tokens = encoder.token_counts([lines, json], prompt="")
     assert tokens < 0.5 * json_tokens
     (short,), (lost,) = StateFormat("lines", True, int(tokens) - 1).texts([search], encoder)
-    assert lost == Shortened(hops=3, dropped=1)
+    assert lost == Shortened(dropped=1)
     assert "three" not in short and short.endswith(query)
 
 
@@ -86,10 +86,10 @@ def test_of_a_long_thought_the_end_is_read_then_none_then_less_of_the_question(e
     full = state_text(search, style="thought", history=True)
     bare = state_text(replace(search, thought=""), style="thought", history=True)
     whole, without = map(int, encoder.token_counts([full, bare], prompt=PROMPT))
-    assert StateFormat("thought", True, whole, PROMPT).texts([search], encoder) == ([full], [Shortened(thought=True)])
+    assert StateFormat("thought", True, whole, PROMPT).texts([search], encoder) == ([full], [Shortened()])
     for limit in range(24, whole):
         (text,), (lost,) = StateFormat("thought", True, limit, PROMPT).texts([search], encoder)
-        assert lost == Shortened(thought=True, thought_cut=True, question=limit < without)
+        assert lost == Shortened(thought_cut=True, question=limit < without)
         (length,) = encoder.token_counts([text], prompt=PROMPT)
         assert length <= limit and read(encoder, text, limit).endswith("query : where was she born? [SEP]")
         first, *middle, _ = text.splitlines() if limit >= without else ("", "")
@@ -106,9 +106,9 @@ def test_the_oldest_hop_goes_first_and_the_query_stays(encoder: Encoder) -> None
     full = state_text(search, style="json", history=True)
     limit = int(encoder.token_counts([full], prompt=PROMPT)[0])
     (text,), (lost,) = StateFormat("json", True, limit, PROMPT).texts([search], encoder)
-    assert text == full and lost == Shortened(hops=2)
+    assert text == full and lost == Shortened()
     (text,), (lost,) = StateFormat("json", True, limit - 1, PROMPT).texts([search], encoder)
-    assert lost == Shortened(hops=2, dropped=1), "the prompt counts"
+    assert lost == Shortened(dropped=1), "the prompt counts"
     assert "three" not in text and "five six" in text
     assert read(encoder, text).endswith("query : where was she born? [SEP]")
 
@@ -148,7 +148,7 @@ def test_of_a_long_question_both_ends_are_read_and_a_long_query_is_whole_and_cou
     (text,), (lost,) = StateFormat("json", True, 60, PROMPT).texts([search], encoder)
     assert text.startswith("Original Question: Which of the many")
     assert text.endswith("is the longest?\nHistory: []\nQuery: Who?")
-    assert " ... " in text and lost == Shortened(hops=2, dropped=2, question=True)
+    assert " ... " in text and lost == Shortened(dropped=2, question=True)
     assert encoder.token_counts([text], prompt=PROMPT)[0] > 50, "as much of it as has room"
     for style, history in (("json", True), ("json", False), ("sep", True)):
         format_ = StateFormat(style, history, 30, PROMPT)
@@ -160,9 +160,9 @@ def test_picks_are_cut_each_and_not_dropped(encoder: Encoder) -> None:
     picks = tuple(Hop("", f"{name}: {'a long text ' * 30}") for name in ("Rome", "Ada"))
     search = Search(QUESTION, QUESTION.text, picks)
     (text,), (lost,) = StateFormat("sep", True, 64).texts([search], encoder)
-    assert lost == Shortened(hops=2, dropped=2) and text == QUESTION.text
+    assert lost == Shortened(dropped=2) and text == QUESTION.text
     (text,), (lost,) = StateFormat("sep", True, 64, pick_tokens=12).texts([search], encoder)
-    assert lost == Shortened(hops=2, cut=2)
+    assert lost == Shortened()
     assert text == f"{QUESTION.text} [SEP] Rome: {'a long text ' * 3}a [SEP] Ada: {'a long text ' * 3}a"
     assert encoder.cut(["Ada", "two words"], 1) == ["Ada", "two"]
 

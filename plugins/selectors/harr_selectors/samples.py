@@ -1,16 +1,16 @@
 """Search at test time: a language model plays a question several times by chance, and one episode is chosen.
 
-A majority of the answers chooses (self-consistency, arXiv 2203.11171), or what another package brings. ``pass@k`` is
-what a perfect choice among k would reach.
+A majority of the answers chooses (self-consistency, arXiv 2203.11171), or a model that grades.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from harr.characters import normalise
 from harr.evaluate.play import Game
 from harr.types import Episode, Generator, Question
+from tasks.samples import Player, Playing
 
 Group = tuple[Episode, ...]
 """The episodes of one question."""
@@ -42,6 +42,11 @@ def majority(group: Group) -> Episode:
     return group[answers.index(max(counts, key=lambda answer: counts[answer]))] if counts else group[0]
 
 
-def count_tokens(group: Group, tokens: Callable[[str], int]) -> float:
-    """Return how many tokens the model wrote in all episodes of a question."""
-    return float(sum(tokens(str(turn.completion)) for episode in group for turn in episode.turns))
+def by_majority() -> Player:
+    """Return the player that takes the most frequent answer of the samples, the arm majority."""
+
+    def play(playing: Playing) -> tuple[list[Episode], list[Group]]:
+        groups = play_samples(playing.questions, playing.game, playing.samplers, batch_size=playing.batch_size)
+        return [majority(group) for group in groups], groups
+
+    return play

@@ -4,12 +4,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from harr_selectors.samples import majority, play_samples
 from letters import OnePassage
 
 from harr.evaluate.play import Game, rates
-from harr.evaluate.samples import count_tokens, majority, play_samples
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.types import Question
+from tasks.samples import count_tokens
 
 ASKED = [Question(f"q{n}", f"Who is {n}?", answers=("Ada",)) for n in range(2)]
 
