@@ -14,11 +14,11 @@ from prefect.states import Completed
 
 from flows import run
 from flows.agents import run_on_agent
-from flows.artifacts import show_results, with_progress
 from flows.reproduce import reproduce
-from flows.server import addresses
 from flows.workspace import AS_IT_STANDS, recipe_names, workspace
 from harr.params import Params
+from tasks.paths import METRICS
+from tasks.runtime.output import end_of_run
 
 HOURS = 48.0
 """A stage that takes longer hangs, and is stopped."""
@@ -62,10 +62,12 @@ def pipeline(
         agents: stages that run on other machines, and the work pool of each; the others run in this folder.
     """
     with workspace(recipe) as place:
-        for stage in with_progress(run.stages()):
+        for stage in run.stages():
             bring_up_to_date(stage, place, (agents or {}).get(stage, ""))
         moved, verdict = run.finish(place, promote=promote)
-        _show(place, verdict)
+        with run.enter_folder(place):
+            if (METRICS / "evaluate.json").exists():
+                print(end_of_run(Params.load()))
     return _kept(verdict) if verdict and not moved else None
 
 
@@ -81,7 +83,6 @@ def one_stage(stage: Stage, recipe: Recipe = AS_IT_STANDS) -> None:
         bring_up_to_date("inputs", place)
         if stage != "inputs":
             bring_up_to_date(stage, place)
-        _show(place)
 
 
 @flow(name="promotion", flow_run_name="promotion ({recipe})", log_prints=True)
@@ -107,9 +108,3 @@ def promotion(
 
 def _kept(verdict: str) -> State[str]:
     return Completed(name="Kept", message=verdict, data=verdict)
-
-
-def _show(place: Path, verdict: str = "") -> None:
-    servers = addresses()
-    with run.enter_folder(place):
-        show_results(Params.load(), servers, verdict)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from flows.server import TEMPORARY
-from flows.stages import dvc_status
 from flows.workspace import store_variables
 from harr.errors import HarrError
 from tasks.runtime.signals import RUNNER
@@ -65,11 +64,8 @@ def reproduce(stages: Sequence[str], place: Path, execution: str, say: Callable[
             raise
     if code:
         label = f"stage {' '.join(stages)}" if stages else "a stage"
-        if last.startswith("error: "):
-            why, remedy = last.removeprefix("error: "), ""
-        else:
-            why, remedy = f"exit {code}; its message is above", _remedy_without_git(place)
-        raise StageFailed(f"{label} failed: {why}; later stages did not run{remedy}")
+        why = last.removeprefix("error: ") if last.startswith("error: ") else f"exit {code}; its message is above"
+        raise StageFailed(f"{label} failed: {why}; later stages did not run")
 
 
 def _environment(execution: str) -> dict[str, str]:
@@ -96,14 +92,3 @@ def mend_lock(place: Path = Path()) -> None:
     lock = place / ".dvc/tmp/rwlock"
     if lock.exists() and not lock.read_text(encoding="utf-8").strip():
         lock.unlink()
-
-
-def _remedy_without_git(place: Path) -> str:
-    """Return what DVC says of a folder that is in no git repository, and what to do; "" where it reads it."""
-    if any((folder / ".git").exists() for folder in (place.resolve(), *place.resolve().parents)):
-        return ""
-    try:
-        dvc_status(place)
-    except HarrError as error:
-        return f"; {error}"
-    return ""

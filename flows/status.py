@@ -1,8 +1,7 @@
 """Where the project stands: its stages, its models, and what is unfinished or was not reported yet."""
 
-import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ from harr.errors import DamagedFile, HarrError, bare
 from harr.io.files import read_state
 from harr.params import Params
 from tasks.paths import METRICS, NOTES, RUNS, SINCE, trained_folder
-from tasks.runtime.limits import format_bytes
 from tasks.tracking.client import address_of
 
 
@@ -155,19 +153,6 @@ def list_unsent(root: Path) -> list[Unsent]:
 
 
 def list_unfinished(root: Path) -> list[str]:
-    """Return what work/ keeps, a line a folder: unfinished or earlier work, completions."""
-    lines = []
-    for folder in sorted(set((root / "work").glob("*")) - {root / NOTES}):
-        count, total = 0, 0
-        with contextlib.suppress(OSError):
-            count = len(list(folder.iterdir())) if folder.is_dir() else 1
-            total = sum(path.stat().st_size for path in _files(folder))
-        if count:
-            lines.append(f"{folder.relative_to(root)}: {count} entries, {format_bytes(total)}")
-    return lines
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    """Yield every file below a folder, also while others are removed there."""
-    for where, _, names in os.walk(folder):
-        yield from (Path(where) / name for name in names)
+    """Return the folders of work/ that hold something: unfinished or earlier work, completions."""
+    folders = sorted(set((root / "work").glob("*")) - {root / NOTES})
+    return [str(folder.relative_to(root)) for folder in folders if not folder.is_dir() or any(folder.iterdir())]

@@ -8,9 +8,7 @@ from statistics import fmean
 from typing import Any
 from urllib.parse import quote
 
-from flows.doctor.finding import Finding, ok, warn
 from flows.doctor.servers import check_mlflow
-from harr.errors import HarrError
 from harr.evaluate.tables import level
 from harr.io.files import digest_of, read_jsonl
 from harr.params import Params
@@ -55,15 +53,6 @@ def read_manual_move(client: Any, params: Params) -> str:
         return ""
     with service():
         return describe_alias(client, params.tracking.registered_model)
-
-
-def check_champion(root: Path, address: str, params: Params) -> list[Finding]:
-    """Look whether the gate let the champion through; nothing where MLflow does not answer, which is another finding."""
-    try:
-        moved, _, mend = read_manual_move(open_registry(root, address), params).partition("; ")
-    except HarrError:
-        return []
-    return [warn("champion", moved, mend)] if moved else [ok("champion", "as promotions left it")]
 
 
 def open_registry(root: Path, address: str) -> Any:

@@ -4,14 +4,13 @@ import os
 import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
-from importlib.util import find_spec
 from pathlib import Path
 
 import httpx
 import pytest
 from serving import asking, chat, running, send_json
 
-from flows.doctor.servers import ask, check_proxies
+from flows.doctor.servers import ask
 from flows.server import healthy
 from harr.errors import ServiceUnavailable
 from harr.params.index import IndexParams
@@ -125,12 +124,3 @@ def test_a_proxy_that_refuses_is_not_taken_for_the_server(monkeypatch: pytest.Mo
         "was asked through the proxy http://127.0.0.1:9: check http_proxy, https_proxy, all_proxy, no_proxy and "
         "servers.llm.urls"
     )
-
-
-def test_doctor_names_the_proxy_without_its_password() -> None:
-    assert check_proxies({"PATH": "/bin", "no_proxy": "a.example"}) == []
-    (fine,) = check_proxies({"HTTPS_PROXY": "http://me:Geheim7@proxy.example:3128", "no_proxy": OWN})
-    used = f"HTTPS_PROXY=http://proxy.example:3128; used but for this machine and no_proxy={OWN}"
-    assert (fine.level, fine.found) == ("ok", used)
-    (socks,) = check_proxies({"all_proxy": "socks5://127.0.0.1:9"})
-    assert socks.level == ("ok" if find_spec("socksio") and find_spec("socks") else "fail")

@@ -6,13 +6,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from harr.errors import HarrError, InUse, one_line
+from harr.errors import HarrError, one_line
 from tasks.runtime.errors import machine_fault
 
 DEADLINE_SECONDS = 70.0
 """One check may take so long; it is above what `dvc status` may take."""
 BUG = "if what it reads is whole, this is a bug of harr: report this line"
-Level = Literal["ok", "warn", "fail"]
 Value = TypeVar("Value")
 
 
@@ -20,7 +19,7 @@ Value = TypeVar("Value")
 class Finding:
     """The subject of a check, its state, and for a problem the exact fix."""
 
-    level: Level
+    level: Literal["ok", "warn", "fail"]
     subject: str
     found: str
     fix: str = ""
@@ -54,8 +53,7 @@ def describe_failure(name: str, error: Exception) -> Finding:
         return warn(name, f"no answer in {DEADLINE_SECONDS:.0f} s", "run this again")
     if isinstance(error, HarrError) or (text := machine_fault(error)):
         message, _, fix = text.rpartition("; ")
-        level = warn if isinstance(error, InUse) else fail
-        return level(name, message or text, fix if message else "mend what it names")
+        return fail(name, message or text, fix if message else "mend what it names")
     return fail(name, f"cannot be looked at ({type(error).__name__}: {one_line(error, 300)})", BUG)
 
 

@@ -4,19 +4,16 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
 from flows.doctor.finding import Finding, fail, ok, warn
-from flows.server import list_ended, log_of
 from harr.errors import ServiceUnavailable, bare, one_line
 from harr.params import Params
 from harr.rag.sources.providers import EXA
 from harr.services.failures import connection_remedy
-from tasks import PROXIES
 
 SECONDS = 2.0
 
@@ -30,8 +27,6 @@ def ask(url: str, *, key: str = "") -> httpx.Response:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
         answer = httpx.get(url, headers=headers, timeout=SECONDS, follow_redirects=False)
-    except httpx.RemoteProtocolError:
-        raise ServiceUnavailable("what is there speaks no HTTP, or its address is wrong") from None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise ServiceUnavailable(one_line(error)) from None
     if answer.is_redirect:
@@ -39,54 +34,22 @@ def ask(url: str, *, key: str = "") -> httpx.Response:
     return answer
 
 
-def check_proxies(environment: Mapping[str, str]) -> list[Finding]:
-    """Name the proxies that the environment sets; a SOCKS proxy needs packages that not every client brings."""
-    named = [
-        f"{name}={bare(value)}" for name, value in sorted(environment.items()) if name.lower() in PROXIES and value
-    ]
-    state = f"{', '.join(named)}; used but for this machine and no_proxy={environment.get('no_proxy', '')}"
-    if "=socks" in state and not all(map(find_spec, ("socksio", "socks"))):
-        fix = "pip install 'httpx[socks]' 'requests[socks]', or unset it"
-        return [fail("proxy", f"{state}; no package here speaks SOCKS", fix)]
-    return [ok("proxy", state)] if named else []
+@dataclass(frozen=True)
+class Server:
+    """A server that a section of params.yaml names: its addresses, the model it should have, the variable of its key."""
+
+    section: str
+    urls: tuple[str, ...]
+    model: str
+    variable: str
 
 
-def check_started() -> list[Finding]:
-    """Name the servers and workers of `harr up` that have ended: no run begins on a worker that is gone."""
-    if not (ended := list_ended()):
-        return []
-    logs = ", ".join(str(log_of(name)) for name in ended)
-    return [fail("harr up", f"{', '.join(ended)} ended without `harr down`", f"harr up; see {logs}")]
-
-
-def check_prefect(environment: Mapping[str, str]) -> list[Finding]:
-    """Look whether the configured Prefect server answers."""
-    url = environment.get("PREFECT_API_URL", "").rstrip("/")
-    if not url:
-        return [ok("Prefect", "no server is configured, and none is needed: `harr up` starts one for schedules")]
-    try:
-        ask(f"{url}/health")
-    except ServiceUnavailable as error:
-        fix = connection_remedy(str(error), url, "PREFECT_API_URL")
-        return [fail("Prefect", f"PREFECT_API_URL {bare(url)} does not answer ({error})", fix)]
-    return [ok("Prefect", f"answers at {bare(url)}")]
-
-
-def _json(answer: httpx.Response) -> Any:
-    try:
-        return answer.json()
-    except ValueError:
-        return None
-
-
-def check_model_server(
-    section: str, address: str, model: str, variable: str, environment: Mapping[str, str]
-) -> list[Finding]:
-    """Look whether a server answers and, where it has a ``model``, takes the key and has it.
+def check_model_server(server: Server, address: str, environment: Mapping[str, str]) -> list[Finding]:
+    """Look whether a server answers and, where it has a model, takes the key and has it.
 
     One without is a source of passages: it is seen whether it answers at all, since to ask it would be a search.
     """
-    where = bare(address)
+    where, section, variable, model = bare(address), server.section, server.variable, server.model
     try:
         answer = ask(f"{address.rstrip('/')}/models", key=environment.get(variable, "")) if model else ask(address)
     except ServiceUnavailable as error:
@@ -97,15 +60,14 @@ def check_model_server(
     if answer.status_code in (401, 403):
         state = "the key was refused" if environment.get(variable) else f"${variable} is unset"
         return [fail(section, f"{where} answers {answer.status_code}: {state}", f"export {variable}=<its key>")]
-    value = _json(answer)
-    models = value.get("data") if isinstance(value, dict) else None
-    names = [entry.get("id") for entry in models or () if isinstance(entry, dict)]
+    try:
+        names = [entry["id"] for entry in answer.json()["data"]]
+    except (ValueError, KeyError, TypeError):
+        message = f"{where} answers {answer.status_code}, and names no models"
+        return [warn(section, message, "see its log, or correct its address in section servers")]
     if names and model not in names:
         fix = f"set {section}.model to one of these, or serve {model}"
         return [fail(section, f"{where} serves {', '.join(map(str, names[:3]))}, not {model}", fix)]
-    if answer.is_error:
-        message = f"{where} answers {answer.status_code} ({answer.reason_phrase})"
-        return [warn(section, message, "see its log, or correct its address in section servers")]
     return [ok(section, f"answers at {where}")]
 
 
@@ -127,8 +89,7 @@ def check_mlflow(address: str, setting: str = "tracking.uri") -> list[Finding]:
     Raises:
         ServiceUnavailable: the server does not answer, or answers with an error.
     """
-    scheme = urlsplit(address).scheme
-    if scheme not in ("http", "https"):
+    if urlsplit(address).scheme not in ("http", "https"):
         return [ok("MLflow", bare(address))]
     try:
         answer = ask(f"{address.rstrip('/')}/health")
@@ -147,28 +108,15 @@ def check_secrets(params: Params, environment: Mapping[str, str]) -> list[Findin
 
     A server on this machine mostly needs none.
     """
-    items = [
-        *servers(params),
-        Server("index", (params.index.uri,) * bool(params.index.uri), "", params.index.token_variable),
-    ]
-    unset = [use for use in items if use.variable and (use.urls or use.section.startswith("sources."))]
-    missing = [
-        warn(f"${use.variable}", f"is unset; {use.section} at {where} may ask for it", f"export {use.variable}=...")
-        for use in unset
-        for where in use.urls[:1] or ("its own address",)
-        if not environment.get(use.variable) and not _loopback(where)
-    ]
-    return missing or [ok("secrets", f"{len(unset)} named" if unset else "none needed")]
-
-
-@dataclass(frozen=True)
-class Server:
-    """A server that a section of params.yaml names: its addresses, the model it should have, the variable of its key."""
-
-    section: str
-    urls: tuple[str, ...]
-    model: str
-    variable: str
+    index = Server("index", (params.index.uri,), "", params.index.token_variable)
+    missing = []
+    for use in (*servers(params), index):
+        where = "".join(use.urls[:1]) or ("its own address" if use.section.startswith("sources.") else "")
+        near = urlsplit(where).hostname in ("localhost", "127.0.0.1", "::1")
+        if use.variable and where and not near and not environment.get(use.variable):
+            state = f"is unset; {use.section} at {where} may ask for it"
+            missing.append(warn(f"${use.variable}", state, f"export {use.variable}=..."))
+    return missing or [ok("secrets", "none that is needed is unset")]
 
 
 def read_plugins(params: Params) -> Params:
@@ -210,7 +158,3 @@ def _sections(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         return
     for key, part in parts:
         yield from _sections(f"{name}.{key}" if name else str(key), part)
-
-
-def _loopback(address: str) -> bool:
-    return urlsplit(address).hostname in ("localhost", "127.0.0.1", "::1")

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from harr.datasets.documents import documents
 from harr.datasets.hub import FILES, WIKI18, bare, hotpotqa, musique, two_wiki
 from harr.datasets.local import jsonl
 from harr.datasets.source import Source
@@ -51,16 +50,6 @@ def _of_hub(params: Any) -> str:
     return f"{what}, from {f'the folder {params.root}' if params.root else 'the hub'}"
 
 
-def _own(params: Any) -> Source:
-    return documents(params, params.documents) if params.documents else jsonl(params)
-
-
-def _of_own(params: Any) -> str:
-    if params.documents:
-        return f"the documents in {params.documents.folder}"
-    return f"the files {', '.join(params.passages)}"
-
-
 def _function(params: Any) -> Source:
     settings = params.settings
     load = function_of(params.function, key="download.function", shape="returns a Source", takes=0, settings=settings)
@@ -74,7 +63,7 @@ def _function(params: Any) -> Source:
 
 
 DATASETS = {
-    "jsonl": Dataset(_own, _of_own),
+    "jsonl": Dataset(jsonl, lambda params: f"the files {', '.join(params.passages)}"),
     "hotpotqa": Dataset(hotpotqa, _of_hub, vast=True),
     "2wikimultihopqa": Dataset(two_wiki, _of_hub, vast=True),
     "musique": Dataset(musique, _of_hub, vast=True),

@@ -48,11 +48,11 @@ def download(params: DatasetParams, corpus: Path, questions: Path, work: Path) -
     sound = {split: with_sound_answers(items) for split, items in streams.items() if items is not None}
     questions_of = {split: items for split, (items, _) in sound.items()}
     gone: dict[str, float] = {}
-    if getattr(params, "drops_missing_gold", False):
+    if getattr(params, "missing_gold", "") == "drop":
         questions_of, gone = _drop_missing_gold(questions_of, stored)
     checked = {split: check_questions(items, split, stored) for split, items in questions_of.items()}
     train, dev, test = checked["train"], checked.get("validation"), checked["test"]
-    splits = divide(train, dev, test, params.validation_questions, getattr(params, "near_duplicates", ""))
+    splits = divide(train, dev, test, params.validation_questions, getattr(section, "near_duplicates", ""))
     emptied = float(sum(count for _, count in sound.values()))
     odd = {"answers_of_no_word": emptied, "gold_not_given": float(count_ungiven([*train, *(dev or ()), *test]))}
     for line in _warnings(odd, splits.figures):

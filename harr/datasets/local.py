@@ -13,7 +13,7 @@ from harr.datasets.source import Source
 from harr.datasets.splits import rows_to_read
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, fold_id, read_rows
-from harr.params.download import JsonlParams
+from harr.params.download import JsonlParams, OwnQuestionsParams
 from harr.types import Passage, Question
 
 SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
@@ -68,7 +68,7 @@ def jsonl(params: JsonlParams) -> Source:
 
 
 def read_own_questions(
-    params: JsonlParams,
+    params: OwnQuestionsParams,
 ) -> tuple[Iterator[Question], Iterator[Question] | None, Iterator[Question]]:
     """Return the training, validation and test questions of the user's own files; None where no file of validation
     questions is named."""

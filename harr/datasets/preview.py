@@ -70,9 +70,9 @@ def read_data(params: DatasetParams) -> Data:
     streams = {"test": source.test, "train": source.train, "validation": source.validation}
     questions = {split: with_sound_answers(items)[0] for split, items in streams.items() if items is not None}
     gone: dict[str, list[str]] = {}
-    if getattr(params, "drops_missing_gold", False):
+    if getattr(params, "missing_gold", "") == "drop":
         questions, gone = drop_missing_gold(questions, ids)
-    near = getattr(params, "near_duplicates", "")
+    near = getattr(section, "near_duplicates", "")
     train, dev, test = questions["train"], questions.get("validation"), questions["test"]
     splits = divide(train, dev, test, params.validation_questions, near)
     return Data(splits, None if dataset.vast else frozenset(ids), contents, gone, source.left_out)

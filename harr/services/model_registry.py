@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harr.errors import DamagedFile, HarrError, ModelError, ParamsError, ServiceUnavailable, bare, one_line
-from harr.io.files import SUMS, digest_of, publish, sha256
+from harr.io.files import digest_of, publish
 from harr.io.model_folder import check_publishable
 from harr.params import Params
 
@@ -165,7 +165,7 @@ def download(client: Any, version: RegisteredVersion, out: Path) -> None:
         check_publishable(folder)
         if digest_of(folder) != version.digest:
             raise DamagedFile(
-                f"{version.uri} is damaged in MLflow's artifact store ({_first_changed(folder)} is not what was registered); "
+                f"{version.uri} is damaged in MLflow's artifact store (its files are not what was registered); "
                 "restore it there, or run `dvc repro` and `harr record --register` where the model was trained"
             )
         publish(folder, out)
@@ -188,16 +188,6 @@ def copy_artifacts(client: Any, run: str, path: str, place: Path) -> Path:
             f"MLflow does not copy {path} of run {run} to {place} and does not say why; look for a file that its "
             "artifact store has lost, and for room on the disk here"
         ) from None
-
-
-def _first_changed(folder: Path) -> str:
-    """Return the name of the first file that is not as the list of hashes says; else that of the list."""
-    if (listing := folder / SUMS).exists():
-        for line in listing.read_text(encoding="utf-8", errors="replace").splitlines():
-            digest, _, name = line.partition("  ")
-            if not (folder / name).is_file() or sha256(folder / name) != digest:
-                return name
-    return SUMS
 
 
 @contextmanager

@@ -164,12 +164,6 @@ def _plugins_of(top: str) -> set[str]:
     return {name for text in texts for name in re.findall(r"^\s*(?:from|import) (harr_\w+)", text, re.MULTILINE)}
 
 
-def places_of(values: Any) -> list[str]:
-    """Return the folders of the packages that values name, and the files of those of one file."""
-    tops = packages_of(named_modules(values))
-    return [str(_folder(top) if _is_package(top) else _folder(top) / f"{top}.py") for top in tops]
-
-
 @cache
 def _spec(top: str) -> Any:
     from importlib.util import find_spec

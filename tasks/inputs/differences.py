@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harr.errors import ParamsError
 from harr.io import digests
 from harr.io.files import read_json
 from harr.io.yaml_file import read_yaml
@@ -59,23 +58,6 @@ def explain_stale(now: Mapping[str, Mapping[str, Any]], root: Path) -> dict[str,
     """Return why the inputs of a stage that ran are others ``now``, by stage."""
     values = read_yaml(root / SETTINGS, mend="restore it") if (root / SETTINGS).exists() else {}
     return {stage: lines for stage, was in read_inputs(root).items() if (lines := reasons(was, now[stage], values))}
-
-
-def check_frozen(now: Mapping[str, Mapping[str, Any]], root: Path) -> None:
-    """Refuse parameters that a frozen stage did not run with: DVC leaves it out, and later stages use its old work.
-
-    Raises:
-        ParamsError: names the stage and the first parameter that differs.
-    """
-    settings = root / SETTINGS
-    declared, values = (read_yaml(path, mend="restore it") for path in (root / "dvc.yaml", settings))
-    for stage, was in read_inputs(root).items():
-        if declared["stages"].get(stage, {}).get("frozen"):
-            for change in reasons({"parameters": was["parameters"]}, {"parameters": now[stage]["parameters"]}, values):
-                raise ParamsError(
-                    f"stage {stage} is frozen in dvc.yaml and does not run, but {change}; `dvc unfreeze {stage}`, or "
-                    f"restore {SETTINGS}"
-                )
 
 
 def reasons(before: Mapping[str, Any], now: Mapping[str, Any], values: Any) -> list[str]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import json
 import os
 import signal
 import sys
@@ -14,7 +13,6 @@ from pathlib import Path
 import psutil
 
 from harr.io import progress
-from tasks.paths import METRICS
 from tasks.runtime.launch import is_main_process, process_count
 
 FINISH_SECONDS = 4.0
@@ -25,8 +23,6 @@ LOOK_SECONDS = 1.0
 """How often a stage looks whether the DVC that started it is there."""
 RUNNER = "HARR_RUNNER"
 """Environment variable: the number of the process that started DVC (flows/reproduce.py)."""
-RWLOCK = Path(".dvc/tmp/rwlock")
-"""Where DVC notes which of its processes writes what."""
 
 
 class _Left:
@@ -62,14 +58,13 @@ def follow() -> None:
     """Stop this stage as SIGTERM does once the DVC that started it is gone, or what started DVC: nobody would
     note what it makes.
 
-    Without DVC (it names its stage in the environment) there is nobody to follow. One that died while this process was
-    still importing is no parent any more; its lock file names it.
+    Without DVC (it names its stage in the environment) there is nobody to follow.
     """
     above = psutil.Process().parents() if "DVC_STAGE" in os.environ else []
     leaders = {"dvc": next((process for process in above if _is_dvc(process)), None)}
     if number := os.environ.get(RUNNER, ""):
         leaders["runner"] = next((process for process in above if str(process.pid) == number), None)
-    if leaders["dvc"] or _dvc_has_died():
+    if leaders["dvc"]:
         threading.Thread(target=_follow, args=(leaders,), name="follow", daemon=True).start()
 
 
@@ -80,14 +75,6 @@ def _follow(leaders: Mapping[str, psutil.Process | None]) -> None:
         gone = next(name for name, leader in leaders.items() if not (leader and _lives(leader)))
         _tell(f"the {gone} that started this stage is gone")
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _dvc_has_died() -> bool:
-    """Return whether the DVC that has noted to write what this stage makes lives no more; every stage makes figures."""
-    output = (METRICS / f"{os.environ.get('DVC_STAGE')}.json").resolve()
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        return not psutil.pid_exists(json.loads(RWLOCK.read_text(encoding="utf-8"))["write"][output.as_posix()]["pid"])
-    return False
 
 
 def _is_dvc(process: psutil.Process) -> bool:

@@ -131,20 +131,11 @@ def _make(client: Any, experiment: str, report: Report) -> Any:
         tags = {"harr.execution": report.execution, "mlflow.runName": name, **report.revisions}
         parents = [client.create_run(experiment, start_time=report.begun, tags=tags)]
         _log_params(client, parents[0], report.params)
-    _describe(client, parents[0], report)
     name = f"{report.stage} ({report.recipe})"
     tags = {"mlflow.parentRunId": parents[0].info.run_id, "mlflow.runName": name, "harr.stage": report.stage}
     return client.create_run(
         experiment, start_time=report.begun, tags={**tags, "harr.report": report.name, **report.revisions}
     )
-
-
-def _describe(client: Any, parent: Any, report: Report) -> None:
-    """Add the stage to what its parent's page lists, until an evaluation puts its table there."""
-    lines = parent.data.tags.get(NOTE, "").splitlines()
-    line = f"- **{report.stage}**: {report.tags.get(NOTE, '')}"
-    if report.tags.get(NOTE) and line not in lines and all(entry.startswith("- **") for entry in lines):
-        client.set_tag(parent.info.run_id, NOTE, "\n".join([*lines, line]))
 
 
 def send(client: Any, run: Any, report: Report) -> list[str]:

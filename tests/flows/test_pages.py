@@ -88,14 +88,11 @@ def prefect_pages(site: str) -> Pages:
     """The last run of the pipeline, and what it left to read."""
     named = {"flows": {"name": {"any_": ["pipeline"]}}, "sort": "START_TIME_DESC", "limit": 1}
     (run,) = ask(f"{site}/api/flow_runs/filter", named)
-    keys = {"artifacts": {"key": {"any_": ["results"]}, "flow_run_id": {"any_": [run["id"]]}}}
-    (results,) = ask(f"{site}/api/artifacts/filter", keys)
     return {
         "prefect-run": (
             f"{site}/runs/flow-run/{run['id']}",
             (run["name"], "pipeline", "Completed", "train", "evaluate"),
         ),
-        "prefect-results": (f"{site}/artifacts/artifact/{results['id']}", (*ARMS, "answer F1", "Where to look")),
     }
 
 

@@ -9,10 +9,8 @@ from harr.io.files import write_json
 
 
 @pytest.mark.fault(2)
-def test_unfinished_work_is_named_with_its_size(tmp_path: Path) -> None:
+def test_unfinished_work_is_named(tmp_path: Path) -> None:
     assert list_unfinished(tmp_path) == []
     (tmp_path / "work/train/abc").mkdir(parents=True)
     write_json(tmp_path / "work/mlflow/1-train-1.json", {})  # a report, which is told by itself
-    assert list_unfinished(tmp_path) == ["work/train: 1 entries, 0 B"]
-    (tmp_path / "work/train/abc/state").write_bytes(b"x" * 2_000)
-    assert list_unfinished(tmp_path) == ["work/train: 1 entries, 2 kB"]
+    assert list_unfinished(tmp_path) == ["work/train"]

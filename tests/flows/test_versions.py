@@ -8,11 +8,10 @@ from mlflow import MlflowClient
 from servers import server_of
 
 from flows.doctor import servers
-from flows.doctor.finding import ok, warn
 from flows.server import mlflow_command
 from flows.status import status
 from flows.terminal import status_lines
-from flows.versions import Version, check_champion, open_registry, read_manual_move, read_versions
+from flows.versions import Version, open_registry, read_manual_move, read_versions
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.io.files import digest_of, write_json
 from harr.params import Params
@@ -113,12 +112,10 @@ def test_runs_go_where_params_the_environment_or_dvc_says() -> None:
 
 
 def test_a_champion_that_went_past_the_gate_is_named(written: Path) -> None:
-    """By `harr status` and `harr doctor`: MLflow's page, its pencil and its button Promote, ask nothing."""
+    """By `harr status`: MLflow's page, its pencil and its button Promote, ask nothing."""
     address, line = "sqlite:///mlflow.db", "the alias was moved by hand to version 1, and no version was ever promoted"
     back = "`harr rollback --to N` names the champion"
     assert read_manual_move(open_registry(written, address), PARAMS) == f"{line}; {back}"
-    assert check_champion(written, address, PARAMS) == [warn("champion", line, back)]
     client = MlflowClient(f"sqlite:///{written}/mlflow.db")
     client.set_registered_model_tag(NAME, "harr.champions", '["2", "1"]')
     assert read_manual_move(open_registry(written, address), PARAMS) == ""
-    assert check_champion(written, address, PARAMS) == [ok("champion", "as promotions left it")]

@@ -13,10 +13,10 @@ from itertools import accumulate, chain
 from pathlib import Path
 from xml.etree import ElementTree
 
+from harr_documents.chunks import Spans, chunks
 from tqdm import tqdm
 
 from harr.datasets import Dataset
-from harr.datasets.chunks import Spans, chunks
 from harr.datasets.source import Source
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, read_rows
@@ -227,7 +227,7 @@ def _passages(
     if params.scrape:
         pages, counts = scrape((items[0].url for items in documents.values()), params.scrape)
         figures |= counts
-    from harr.datasets.tokens import token_spans  # it loads transformers
+    from harr_documents.tokens import token_spans  # it loads transformers
 
     spans = token_spans(params.tokenizer)
     first: dict[bytes, str] = {}

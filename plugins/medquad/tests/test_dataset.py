@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 from downloading import passages, questions, run, write_rows
+from harr_documents.chunks import Spans
+from harr_documents.tokens import token_spans
 from harr_medquad.settings import MedQuADParams
 from pydantic import ValidationError
 from stages import ROOT
 
-from harr.datasets.chunks import Spans
-from harr.datasets.tokens import token_spans
 from harr.errors import CorpusError
 from harr.params import Params
 from harr.params.download import FunctionDatasetParams

@@ -28,17 +28,12 @@ BESIDE: list[tuple[Files, list[tuple[str, str, str]], list[str]]] = [
             "work/mlflow/2-embed-1.json": NOTE[:9],
             ".dvc/config": "[core]\nremote = %(x\nno_scm = true\n",
             ".dvc/tmp/rwlock": "",  # so that DVC is not asked
-            "constraints.txt": "torch==b==c\n",
             "mlflow.db": "garbage " * 200,
         },
-        [("warn", "versions", "(pinned b==c)"), ("ok", "MLflow", "sqlite:///mlflow.db")],
+        [("ok", "MLflow", "sqlite:///mlflow.db")],
         ["rm .dvc/tmp/rwlock", "not a database"],
     ),
-    (
-        {"constraints.txt": b"\xff", ".dvc/tmp/rwlock": FOLDER},
-        [("fail", "versions", "UnicodeDecodeError")],
-        ["rm -r .dvc/"],
-    ),
+    ({".dvc/tmp/rwlock": FOLDER}, [], ["rm -r .dvc/"]),
 ]
 OF_DVC: list[tuple[Files, list[tuple[str, str, str]], list[str]]] = [
     ({".dvc/config": "garbage"}, [], ["Invalid line"]),
@@ -84,11 +79,11 @@ def test_a_check_with_a_bug_keeps_no_other_from_being_made(project: Path, monkey
     def bug(*values: object) -> None:
         raise RuntimeError("first\nsecond")
 
-    for module, check in ((stages, "read_stages"), (servers, "check_prefect")):
+    for module, check in ((stages, "read_stages"), (servers, "check_secrets")):
         monkeypatch.setattr(module, check, bug)
     findings = examine(project, {})
     said = "cannot be looked at (RuntimeError: first second)"
-    assert [(one.subject, one.found) for one in findings if one.level == "fail"] == [("Prefect", said)]
+    assert [(one.subject, one.found) for one in findings if one.level == "fail"] == [("secrets", said)]
     assert status(project, {}).trouble == f"stages: {said}; {BUG}"
 
 

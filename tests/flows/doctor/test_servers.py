@@ -5,7 +5,6 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +13,8 @@ from serving import running
 
 from flows.doctor import servers
 from flows.doctor.finding import Finding
-from flows.doctor.servers import check_milvus, check_mlflow, check_model_server, check_prefect
-from flows.server import UP
-from flows.status import status
+from flows.doctor.servers import Server, check_milvus, check_mlflow, check_model_server
 from harr.errors import ServiceUnavailable
-from harr.io.files import write_json
-from tasks.tracking.execution import process_name
 
 Serve = Callable[..., str]
 
@@ -58,29 +53,13 @@ def nobody() -> str:
     return f"http://127.0.0.1:{free_port()}"
 
 
-def prefect(url: str = "") -> Finding:
-    (found,) = check_prefect({"PREFECT_API_URL": url} if url else {})
+def model_server(address: str, model: str = "qwen", **environment: str) -> Finding:
+    server = Server("generator", (address,), model, "KEY")
+    (found,) = check_model_server(server, address, environment)
     return found
 
 
-def test_a_worker_that_is_gone_is_named_by_doctor_and_status(workplace: Path) -> None:
-    assert servers.check_started() == []
-    alive, gone = process_name(), process_name().rpartition("-")[0] + "-7"
-    processes = {"Prefect": alive, "worker cpu": gone, "worker gpu": gone}
-    write_json(UP, {name: {"process": process, "page": ""} for name, process in processes.items()})
-    (finding,) = servers.check_started()
-    assert finding.level == "fail" and finding.found == "worker cpu, worker gpu ended without `harr down`"
-    assert finding.fix == "harr up; see .harr/worker-cpu.log, .harr/worker-gpu.log"
-    Path("dvc.yaml").write_text("stages: {}\n")
-    assert "worker cpu: ended without `harr down`; `harr up` starts it again" in status(Path(), {}).trouble
-
-
-def test_prefect_mlflow_and_milvus_answer_or_not(serve: Serve) -> None:
-    assert prefect().level == "ok"
-    found = prefect(f"{nobody()}/api")
-    assert found.level == "fail" and found.fix == "start the server, or correct PREFECT_API_URL"
-    health = {"/api/health": (200, True)}
-    assert prefect(f"{serve(health)}/api/").level == "ok"
+def test_mlflow_and_milvus_answer_or_not(serve: Serve) -> None:
     for address, said in ((serve({"/health": (403, "")}), "answers 403"), (nobody(), "does not answer")):
         with pytest.raises(ServiceUnavailable, match=said):
             check_mlflow(address)
@@ -95,12 +74,11 @@ def test_a_redirect_is_not_followed(serve: Serve) -> None:
     """What params.yaml does not name is not asked, and a key goes nowhere else."""
     asked: list[Any] = []
     elsewhere = serve({"/v1/models": (200, {"data": [{"id": "qwen"}]}), "/health": (200, "OK")}, asked=asked)
-    address = serve({path: (307, f"{elsewhere}{path}") for path in ("/v1/models", "/health", "/api/health")})
-    (found,) = check_model_server("generator", f"{address}/v1", "qwen", "KEY", {"KEY": "right"})
+    address = serve({path: (307, f"{elsewhere}{path}") for path in ("/v1/models", "/health")})
+    found = model_server(f"{address}/v1", KEY="right")
     assert found.level == "fail" and "HTTP 307, a redirect, which is not followed" in found.found
     with pytest.raises(ServiceUnavailable, match="a redirect, which is not followed"):
         check_mlflow(address)
-    assert prefect(f"{address}/api").level == "fail"
     assert asked == []
 
 
@@ -108,7 +86,7 @@ def test_a_model_server_with_key_and_model(serve: Serve) -> None:
     address = f"{serve({'/v1/models': (200, {'data': [{'id': 'qwen'}]})}, key='right')}/v1"
 
     def found(model: str, **environment: str) -> tuple[str, str]:
-        (one,) = check_model_server("generator", address, model, "KEY", environment)
+        one = model_server(address, model, **environment)
         assert "right" not in one.found + one.fix and "wrong" not in one.found + one.fix
         return one.level, one.found
 
@@ -116,16 +94,16 @@ def test_a_model_server_with_key_and_model(serve: Serve) -> None:
     assert found("qwen")[0] == "fail" and "$KEY is unset" in found("qwen")[1]
     assert "refused" in found("qwen", KEY="wrong")[1]
     assert "serves qwen, not llama" in found("llama", KEY="right")[1]
-    assert check_model_server("generator", f"{serve({})}/v1", "m", "KEY", {})[0].level == "warn"
-    assert check_model_server("generator", nobody(), "m", "KEY", {})[0].level == "fail"
+    assert model_server(f"{serve({})}/v1").level == "warn"
+    assert model_server(nobody()).level == "fail"
 
 
 def test_addresses_are_asked_with_their_password_which_is_not_shown(serve: Serve) -> None:
     asked: list[Any] = []
-    url = f"{serve({'/api/health': (200, True)}, asked=asked)}/api"
-    found = prefect(url.replace("//", "//me:p%40ss@"))
+    url = serve({"/v1/models": (200, {"data": [{"id": "qwen"}]})}, asked=asked)
+    found = model_server(f"{url}/v1".replace("//", "//me:p%40ss@"))
     assert {authorization for _, authorization in asked} == {f"Basic {base64.b64encode(b'me:p@ss').decode()}"}
     assert found.level == "ok" and "ss@" not in found.found
-    for wrong in ("//127.0.0.1:99999/api", "//127.0.0.1:x/api", "//me:secret@127.0.0.1:9/api", "//[/"):
-        found = prefect(f"http:{wrong}")
+    for wrong in ("//127.0.0.1:99999/v1", "//127.0.0.1:x/v1", "//me:secret@127.0.0.1:9/v1", "//[/"):
+        found = model_server(f"http:{wrong}")
         assert found.level == "fail" and "secret" not in str(found)

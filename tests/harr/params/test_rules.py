@@ -76,7 +76,7 @@ retriever: {search: hybrid}, index: {full_text: false}, evaluate: {arms: [traine
     -> retriever.search hybrid needs the BM25 index; set index.full_text: true
 index: {full_text: false}, evaluate: {arms: [hybrid, trained]} -> the arm hybrid needs the BM25 index
 index: {full_text: false}, evaluate: {arms: [hybrid, trained]} -> hybrid needs the BM25 index; set index.full_
-download: {dataset: jsonl, documents: {folder: f, tokenizer: other}, train: [t], test: [t]}
+download: {dataset: function, function: "a:b", settings: {folder: f, tokenizer: other}}
     -> tokenizer should be encoder.model \(\S+\), and chunk_tokens at most 254
 reward: {mix: pca}, train: {method: ppo} -> pca compares the rollouts of a group, which ppo does not; use
 reward: {filter_by_mean: true}, train: {method: ppo} -> reward.filter_by_mean compares

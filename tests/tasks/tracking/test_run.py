@@ -57,7 +57,6 @@ def test_stages_are_children_of_one_run_with_params_figures_and_inputs(client: M
     notes = {name: one.data.tags.get("mlflow.note.content", "") for name, one in found.items()}
     assert notes["download"] == "Make or fetch passages and questions: function."
     assert notes["train"] == "Train the retriever by grpo."
-    assert notes["pipeline"] == f"- **download**: {notes['download']}\n- **train**: {notes['train']}"
     with tracked_run("evaluate", params) as run:
         run.headline({"answer_f1": 0.5}, "trained is better")
     with tracked_run("merge", params) as run:

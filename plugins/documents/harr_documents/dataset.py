@@ -7,21 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from harr.characters import states_answer
-from harr.datasets.chunks import Spans, chunks
+from harr.datasets import Dataset
 from harr.datasets.local import read_own_questions
-from harr.datasets.markup import KINDS, Part, read_parts
 from harr.datasets.source import Source
 from harr.errors import CorpusError
 from harr.io.folders import files_below
 from harr.io.jsonl import CONTROL
-from harr.params.download import DocumentsParams, JsonlParams
 from harr.types import Passage, Question
+from harr_documents.chunks import Spans, chunks
+from harr_documents.markup import KINDS, Part, read_parts
+from harr_documents.settings import DocumentsParams
 
 BETWEEN = " > "
 """What stands between the headings of a title."""
 
 
-def documents(params: JsonlParams, section: DocumentsParams) -> Source:
+def documents(params: DocumentsParams) -> Source:
     """Return the passages of all files of a folder, and the questions of the user's own files.
 
     A passage stands under one heading; its title is the path of headings to it. Its id is ``<path>#<hash of its
@@ -32,7 +33,6 @@ def documents(params: JsonlParams, section: DocumentsParams) -> Source:
 
     Raises:
         CorpusError: the folder is missing, or no file in it can be read; or a file of questions is missing.
-        MissingExtra: a library is missing (extra ``documents``).
     """
     figures: dict[str, float] = {}
     left_out: list[str] = []
@@ -40,7 +40,7 @@ def documents(params: JsonlParams, section: DocumentsParams) -> Source:
     train, validation, test = read_own_questions(params)
 
     def passages() -> Iterator[Passage]:
-        for passage in _passages(section, left_out, figures):
+        for passage in _passages(params, left_out, figures):
             name, heading = passage.id.rpartition("#")[0], passage.title.rpartition(BETWEEN)[2]
             places[name].append(passage)
             places[f"{name}#{heading}"].append(passage)
@@ -55,7 +55,7 @@ def documents(params: JsonlParams, section: DocumentsParams) -> Source:
         for file in files:
             if not Path(file).is_file():
                 raise CorpusError(
-                    f"download.{split}: {file} is missing; write questions with `harr questions`, or name your own"
+                    f"download.settings.{split}: {file} is missing; write questions with `harr questions`, or name your own"
                 )
         for question in questions:
             gold = (pid for place in question.gold_ids for pid in find_gold(place, question.answers))
@@ -76,12 +76,12 @@ def _passages(params: DocumentsParams, left_out: list[str], figures: dict[str, f
 
     ``left_out`` gets a line a file that could not be read.
     """
-    from harr.datasets.tokens import token_spans  # it loads transformers
+    from harr_documents.tokens import token_spans  # it loads transformers
 
     folder = Path(params.folder)
     if not folder.is_dir():
         what = "is no folder" if folder.exists() else "is missing"
-        raise CorpusError(f"download.documents.folder: {folder} {what}; name the folder of your documents")
+        raise CorpusError(f"download.settings.folder: {folder} {what}; name the folder of your documents")
     spans = token_spans(params.tokenizer)
     digests: set[bytes] = set()
     count: Counter[str] = Counter()
@@ -107,7 +107,7 @@ def _passages(params: DocumentsParams, left_out: list[str], figures: dict[str, f
     figures |= {name: float(count[name]) for name in ("documents", "equal_passages_left_out")}
     if not count["documents"]:
         problem = f"none of its {len(left_out)} files can be read (first: {left_out[0]})" if left_out else "it is empty"
-        raise CorpusError(f"download.documents.folder: {folder}: {problem}; expected files named {', '.join(KINDS)}")
+        raise CorpusError(f"download.settings.folder: {folder}: {problem}; expected files named {', '.join(KINDS)}")
 
 
 def _name(path: Path, folder: Path) -> str:
@@ -135,3 +135,6 @@ def cut(name: str, parts: Iterable[Part], spans: Spans, limit: int) -> Iterator[
             pid = f"{name}#{hashlib.sha256(text.encode()).hexdigest()[:10]}"
             twice[pid] += 1
             yield Passage(f"{pid}~{twice[pid]}" if twice[pid] > 1 else pid, text, title)
+
+
+DATASET = Dataset(documents, lambda params: f"the documents in {params.folder}", settings=DocumentsParams)

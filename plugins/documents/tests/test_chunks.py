@@ -3,11 +3,11 @@
 import re
 
 import pytest
+from harr_documents.chunks import chunks
+from harr_documents.tokens import token_spans
 from hypothesis import given, settings, strategies as st
 from tiny import tiny_encoder
 
-from harr.datasets.chunks import chunks
-from harr.datasets.tokens import token_spans
 from harr.errors import ModelError
 
 SPANS = token_spans(tiny_encoder())
@@ -43,7 +43,7 @@ def test_a_part_ends_at_the_last_full_stop_that_fits() -> None:
 
 
 def test_one_endless_word_is_cut_between_tokens() -> None:
-    """Of less than 100 letters: longer ones are one unknown token to this tokeniser, and stay whole."""
+    """The word has less than 100 letters: longer ones are one unknown token to this tokeniser, and stay whole."""
     parts = list(chunks("ab" * 48, SPANS, 8))
     assert "".join(parts) == "ab" * 48 and len(parts) > 3
     assert all(len(SPANS(part)) <= 8 for part in parts)

