@@ -6,6 +6,7 @@ points, as far as a server answers.
 """
 
 import contextlib
+import importlib
 import os
 import platform
 import sys
@@ -75,6 +76,7 @@ class Run:
         now = int(time.time() * 1000)
         self.report.points += [[name, float(value), now, step] for name, value in values.items()]
         if self._live is None and now - self.report.begun > 1000 * LIVE_SECONDS:
+            importlib.import_module("mlflow")  # of two threads that import it at once, one may get half of it
             self._live = threading.Thread(target=self._show, name="live", daemon=True)
             self._live.start()
 
