@@ -18,7 +18,6 @@ from harr.io.files import write_json
 ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "prefect", "mlflow", "dvc", "pymilvus", "transformers", "numpy", "great_expectations", "sqlalchemy")
 COMMANDS = [one.callback.__name__ for one in app.registered_commands if one.callback]
-AWAY = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
 NO_MODEL = "neither models/retriever nor models/adapter holds a model"
 OF_DATA = {"bridge", "diagnose"}
 OF_MODELS = {"ask", "demonstrations", "mteb", "promote", "push", "record", "serve"}
@@ -81,15 +80,13 @@ def test_preview_tells_and_exports_the_questions(place: Path, harr: Run) -> None
 
 
 def test_a_failure_is_exit_1_with_its_fix(place: Path, harr: Run) -> None:
-    done = harr("doctor", **AWAY)
+    away = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}
+    done = harr("doctor", **away)
     assert done.returncode == 1 and done.stderr == ""
-    assert (
-        "fix: start the server, or correct PREFECT_API_URL" in done.stdout
-        and "PREFECT_API_URL http://127.0.0.1:9/api" in done.stdout
-    )
+    assert "MLflow at http://127.0.0.1:9 does not answer" in done.stdout and "fix: start the server" in done.stdout
     assert "1 to mend" in done.stdout
-    findings = json.loads(harr("doctor", "--json", **AWAY).stdout)["findings"]
-    assert [one["subject"] for one in findings if one["level"] == "fail"] == ["Prefect"]
+    findings = json.loads(harr("doctor", "--json", **away).stdout)["findings"]
+    assert [one["subject"] for one in findings if one["level"] == "fail"] == ["MLflow"]
     (place / ".dvc/tmp").mkdir()
     (place / ".dvc/tmp/rwlock").touch()  # what a kill of DVC leaves
     assert "; rm .dvc/tmp/rwlock" in harr("status").stdout

@@ -20,7 +20,7 @@ def test_the_stages_reach_on_a_gpu_what_they_reach_on_a_cpu(
         return run_stages(world_params(tiny, **changes))
 
     changes: dict[str, Any] = {
-        "retriever": SMOKE["retriever"] | {"link_features": True},
+        "retriever": SMOKE["retriever"] | {"link_features": "harr_links.tables:open_links"},
         "evaluate": SMOKE["evaluate"] | {"arms": ARMS, "seeds": 1},
     }
     on_cpu = run("cpu")

@@ -95,7 +95,7 @@ def test_the_chunks_beside_a_pick_compete(tmp_path: Path, links: Any) -> None:
 
 
 def test_what_a_pick_leads_to_and_shares_with_a_candidate(links: Any) -> None:
-    """Of the query the film lacks director and born; Ada Brown, Carl Dean and The Old Mill are its names."""
+    """The film lacks director and born of the query; Ada Brown, Carl Dean and The Old Mill are its names."""
     known = gathered(links(followed=9), search("film"), "bath", "rest")
     assert known["ada"]["followed"] == known["ada"]["followed_rank"] == 1.0 > known["carl"]["followed"] > 0
     assert known["carl"]["followed_rank"] == 0.5 and known["bath"]["followed"] == 0.0

@@ -59,7 +59,7 @@ def trained(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(project / "models/retriever", folder)
     (folder / "sha256sums.txt").unlink(missing_ok=True)
     facts = read_json(folder / "harr.json")
-    facts["retriever"]["link_features"] = False
+    facts["retriever"]["link_features"] = None
     write_json(folder / "harr.json", facts)
     return folder
 
@@ -100,7 +100,7 @@ def test_what_does_not_fit_is_refused(project: Path, trained: Path, uri: str) ->
     for folder, index, message in (
         (trained, alone(uri, collection="turned"), r"^vectors of the adopted .* width 48 and a cosine of -?0\.\d\d"),
         (trained, alone(uri, title_field="title"), r"^index\.settings\.title_field: collection theirs has no field"),
-        (project / "models/retriever", alone(uri), r"retriever\.link_features reads the words and titles of the whole"),
+        (project / "models/retriever", alone(uri), r"links go by the words and titles of the whole corpus"),
         (trained, collection(there), r"^index\.settings: collection is missing"),
         (trained, collection("", collection="theirs"), r"^index\.function: \S+ is for a Milvus server"),
     ):

@@ -94,7 +94,7 @@ def test_what_is_no_task_or_ranks_otherwise_is_one_line(place: Path) -> None:
         task_of("empty")
     facts = json.loads((RETRIEVER / "harr.json").read_text())
     other = Path("other")
-    facts["retriever"]["link_features"] = True
+    facts["retriever"]["link_features"] = "harr_links.tables:open_links"
     write_text(other / "harr.json", json.dumps(facts))
     with pytest.raises(ModelError, match="ranks by more than a vector"):
         MtebSearch(other)

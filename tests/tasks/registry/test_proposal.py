@@ -69,7 +69,7 @@ def test_a_project_begins_with_an_arm_that_nobody_trained_and_any_other_follows(
     with pytest.raises(PromotionRefused, match="has no candidate"):
         promote(params)
     with pytest.raises(
-        ParamsError, match=r"--arm oracle_query cannot be champion; of evaluate\.arms these can: bm25, m"
+        ParamsError, match=r"--arm oracle_query cannot be champion; of evaluate\.arms these can: bm25, f"
     ):
         promote(params, arm="oracle_query")
     with pytest.raises(
