@@ -57,7 +57,7 @@ def test_a_project_with_nothing_wrong_and_nothing_run(place: Path, harr: Run, pr
     done = harr("status")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("never run") == 10 and "none registered yet" in done.stdout
-    assert "work/train: 1 entries" in done.stdout
+    assert "unfinished\n  work/train\n" in done.stdout
     told = json.loads(harr("status", "--json", MLFLOW_TRACKING_URI="http://127.0.0.1:9").stdout)
     assert [stage["state"] for stage in told["stages"]] == ["never run"] * 10
     assert told["versions"] == [] and "MLflow at http://127.0.0.1:9" in told["trouble"]

@@ -171,5 +171,5 @@ def test_git_that_begins_after_a_run_keeps_nothing_of_dvc_and_dvc_works_with_it(
     words = finding.fix.split()
     subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True)
     (finding,) = check_git(tmp_path)
-    assert (finding.level, finding.found) == ("ok", "a repository; no dvc.lock yet")
+    assert (finding.level, finding.found) == ("ok", "a repository, and no dvc.lock waits to be committed")
     subprocess.run([sys.executable, "-m", "dvc", "exp", "list"], cwd=tmp_path, check=True)
