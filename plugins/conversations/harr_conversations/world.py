@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 from harr_people.biography import FACTS
+from harr_people.dataset import describe_origin
 from harr_people.grammar import PRONOUNS, gender
 from harr_people.people import RELATIONS, People
 from harr_people.references import ask
@@ -66,14 +67,7 @@ def load(params: WorldParams) -> Source:
     )
 
 
-DATASET = Dataset(
-    load,
-    lambda params: (
-        f"the fictional world of {params.people:,} people, {RELATIONS} passages each, from seed {params.seed}"
-    ),
-    apart=True,
-    settings=WorldParams,
-)
+DATASET = Dataset(load, describe_origin, apart=True, settings=WorldParams)
 
 
 def make_conversations(world: People, split: str, count: int, turns: int) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,11 @@
-"""What a corpus names and which words it has: computed once, by whoever reads it first, and checked when opened."""
+"""What a corpus names and which words it has: made at the first use, checked when opened, and opened once a corpus."""
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from harr.compute import distributed
 from harr.corpus.passages import Passages
@@ -14,6 +17,10 @@ from harr_links.mentions import Mentions, build_mentions
 from harr_links.passage_graph import PassageGraph
 from harr_links.words import WordIndex, build_words
 
+Table = TypeVar("Table")
+_OPENED: WeakKeyDictionary[Passages, dict[Path, Any]] = WeakKeyDictionary()
+"""The tables of the corpora that are open, by their folders: all arms and runs over a corpus share them."""
+
 
 def open_links(corpus: Corpus) -> Links:
     """Return the links of a corpus (``retriever.link_features``).
@@ -23,23 +30,33 @@ def open_links(corpus: Corpus) -> Links:
         DamagedFile: a table changed since it was made.
     """
     mentions = open_mentions(corpus.passages, corpus.tables)
-    words = WordIndex.open(_made(corpus.passages, corpus.tables, "words", build_words))
+    words = _open(corpus.passages, corpus.tables, "words", build_words, WordIndex.open)
     return Links(PassageGraph(corpus.passages, mentions, words))
 
 
 def open_mentions(passages: Passages, tables: Path | None) -> Mentions:
     """Return which passage of a corpus names which title; raises as :func:`open_links`."""
-    return Mentions.open(passages, _made(passages, tables, "mentions", build_mentions))
+    return _open(passages, tables, "mentions", build_mentions, partial(Mentions.open, passages))
 
 
-def _made(passages: Passages, tables: Path | None, name: str, build: Callable[[Passages, Path, Path], object]) -> Path:
-    """Return the folder of a table of this corpus, which the main process makes where it is missing."""
+def _open(
+    passages: Passages,
+    tables: Path | None,
+    name: str,
+    build: Callable[[Passages, Path, Path], object],
+    read: Callable[[Path], Table],
+) -> Table:
+    """Return a table of this corpus, which the main process makes where it is missing."""
     if tables is None:
         raise IndexMismatch(
             "links go by the words and titles of the whole corpus, which an adopted collection alone does not tell; name "
             "a project with data/corpus"
         )
     folder = tables / passages.identity / name
+    opened = _OPENED.setdefault(passages, {})
+    if folder in opened:
+        table: Table = opened[folder]
+        return table
     work = folder.with_name(f".{name}.{os.getpid()}")
 
     def make() -> None:
@@ -48,4 +65,5 @@ def _made(passages: Passages, tables: Path | None, name: str, build: Callable[[P
 
     distributed.main_process_only(make)
     read_manifest(folder, f"rm -r {folder}", once=True)
-    return folder
+    opened[folder] = table = read(folder)
+    return table

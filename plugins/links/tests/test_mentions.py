@@ -72,8 +72,9 @@ def test_titles_of_scripts_without_case_or_spaces(tmp_path: Path) -> None:
 def test_tables_are_made_once_for_each_corpus_and_damaged_ones_are_refused(tmp_path: Path) -> None:
     passages, tables = corpus(tmp_path / "corpus"), tmp_path / "tables"
     (made,) = {graph_of(passages, tables).mentions.titles.count for _ in range(2)}
+    assert graph_of(passages, tables).mentions is graph_of(passages, tables).mentions, "arms of a corpus share them"
     assert made == len(SHELF) and graph_of(corpus(tmp_path / "other", SHELF[:3]), tables).mentions.titles.count == 3
     assert {"mentions", "words"} <= {path.name for path in (tables / passages.identity).iterdir()}
     (tables / passages.identity / "mentions/named.npy").write_bytes(b"")
     with pytest.raises(DamagedFile, match=r"named.npy is damaged .* run `rm -r .*mentions`"):
-        graph_of(passages, tables)
+        graph_of(Passages.open(tmp_path / "corpus"), tables)

@@ -1,5 +1,7 @@
 """The data set: section ``download`` of params.yaml with ``dataset: function``."""
 
+from typing import Any
+
 from pydantic import Field
 
 from harr.datasets import Dataset
@@ -34,11 +36,13 @@ def load(params: PeopleParams) -> Source:
     )
 
 
-DATASET = Dataset(
-    load,
-    lambda params: (
-        f"the fictional world of {params.people:,} people, {RELATIONS} passages each, from seed {params.seed}"
-    ),
-    apart=True,
-    settings=PeopleParams,
-)
+def describe_origin(params: Any) -> str:
+    """Tell where passages about ``people`` of a ``seed`` come from; data sets of other packages make such people, too.
+
+    >>> describe_origin(PeopleParams(people=60))
+    'the fictional world of 60 people, 8 passages each, from seed 0'
+    """
+    return f"the fictional world of {params.people:,} people, {RELATIONS} passages each, from seed {params.seed}"
+
+
+DATASET = Dataset(load, describe_origin, apart=True, settings=PeopleParams)
