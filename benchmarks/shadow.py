@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.serve import CHAMPION, NAME, ask, computed, health, make, server
 
 EVERY_SECONDS = 0.05
+RECORDER = "harr_traffic.recorder:Recorder"
 SHADOW = f"harr_traffic.shadow:Shadow=models:/{NAME}/2"
 
 
@@ -39,10 +40,10 @@ def compare(rounds: int, count: int) -> None:
     from tasks.paths import QUESTIONS
 
     asked = [one.text for one in read_questions(QUESTIONS / "test.jsonl")]
-    words = ["-m", "flows.cli", "serve", "--port", "0", "--model", CHAMPION, "--dtype", "float32", "--log"]
+    words = ["-m", "flows.cli", "serve", "--port", "0", "--model", CHAMPION, "--dtype", "float32", "--observer"]
     with (
-        server(*words, "alone") as (alone, port, _),
-        server(*words, "beside", "--observer", SHADOW) as (beside, other, _),
+        server(*words, f"{RECORDER}=alone") as (alone, port, _),
+        server(*words, f"{RECORDER}=both", "--observer", SHADOW) as (beside, other, _),
     ):
         slow: dict[int, list[float]] = {port: [], other: []}
         fast: dict[int, list[float]] = {port: [], other: []}

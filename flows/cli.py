@@ -11,7 +11,7 @@ from importlib.metadata import entry_points, metadata
 from pathlib import Path
 from typing import Annotated, Literal
 
-from typer import Argument, BadParameter, Option, Typer
+from typer import Argument, Option, Typer
 
 from flows.command import PLAIN, call
 from harr.errors import CorpusError
@@ -188,17 +188,9 @@ def serve(
         Option(help="what queries are encoded in; auto tries which is faster, float32 gives the ids of evaluation"),
     ] = "auto",
     room: Annotated[int, Option(min=1, help="searches that may wait; beyond that the answer is 503")] = 4096,
-    stdio: Annotated[bool, Option("--stdio", help="speak MCP on stdin and stdout, not HTTP")] = False,
-    log: Annotated[Path | None, Option(metavar="DIR", help="keep searches and outcomes there")] = None,
-    explore: Annotated[float, Option(min=0, max=1, help="share of searches whose passages are drawn by chance")] = 0.0,
-    explore_after: Annotated[
-        int, Option(min=0, metavar="N", help="of those, the first N passages stay the best; the others are drawn")
-    ] = 0,
     observer: Annotated[
         list[str] | None, Option(metavar="NAME[=TEXT] ...", help="package.module:name of what watches the answers")
     ] = None,
-    log_days: Annotated[int, Option(min=1, metavar="N", help="days that the log goes back")] = 30,
-    log_texts: Annotated[bool, Option(help="whether the log keeps questions, queries and states")] = True,
 ) -> None:
     """Answer searches with a trained retriever: HTTP, MCP.
 
@@ -207,16 +199,8 @@ def serve(
     side.
     """
     from flows.serve import serve as answer
-    from harr.serve.log import Recording
 
-    if explore and log is None:
-        raise BadParameter("--explore draws passages to learn from; name a folder with --log")
-    if explore_after and not explore:
-        raise BadParameter(
-            "--explore-after keeps first ranks of searches that explore; name their share with --explore"
-        )
-    recording = None if log is None else Recording(log, explore, explore_after, log_days, log_texts)
-    run_command(lambda: answer(model, index, host, port, token_variable, dtype, room, stdio, recording, observer or ()))
+    run_command(lambda: answer(model, index, host, port, token_variable, dtype, room, observer or ()))
 
 
 @app.command()

@@ -1,6 +1,5 @@
-"""The command `harr serve`: a trained retriever over HTTP, or over stdio for a client of MCP."""
+"""The command `harr serve`: a trained retriever over HTTP."""
 
-import asyncio
 import contextlib
 import errno
 import ipaddress
@@ -18,7 +17,6 @@ from harr.services.model_registry import CACHE, CHAMPION
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from harr.serve.log import Recording
     from harr.serve.searcher import Dtype
 
 CONNECTIONS = 900
@@ -35,8 +33,6 @@ def serve(
     token_variable: str,
     dtype: "Dtype",
     room: int,
-    stdio: bool,
-    recording: "Recording | None" = None,
     observers: Sequence[str] = (),
 ) -> None:
     """Answer until a signal; see `harr serve --help`.
@@ -47,30 +43,22 @@ def serve(
     """
     token, host = os.environ.get(token_variable, "").strip(), host.strip("[]")
     loopback = is_loopback(host)
-    if not (loopback or token or stdio):
+    if not (loopback or token):
         raise ParamsError(
             f"--host {host} is reached from other machines, and ${token_variable} holds no token; set it, or leave "
             "--host at 127.0.0.1"
         )
-    listener = None if stdio else _bind(host, port)
+    listener = _bind(host, port)
     from harr.serve.application import application  # not before: torch takes its time
     from harr.serve.follower import Follower
-    from harr.serve.mcp_tools import mcp_server, over_stdio
     from harr.serve.searcher import Searcher
     from harr.serve.service import RetrieverService
 
     followed = model or f"models:/{Params.load(project / 'params.yaml').tracking.registered_model}@{CHAMPION}"
-    searcher = Searcher(project, dtype, recording.explore_after if recording else 0)
+    searcher = Searcher(project, dtype)
     follower = Follower(followed, project, project / CACHE, searcher.load, searcher.has_changed)
-    out = _take_stdout() if stdio else -1
     follower.start()
-    service = RetrieverService(searcher, follower, room=room, recording=recording, observers=observers)
-    if listener is None:
-        try:
-            asyncio.run(over_stdio(mcp_server(service), out))
-        finally:
-            service.close()
-        return
+    service = RetrieverService(searcher, follower, room=room, observers=observers)
     label = f"version {service.health()['version']} of {followed}, {searcher.passages} passages"
     page = f"http://{_url_host(host)}:{listener.getsockname()[1]}"
     app = application(service, token=token, loopback=loopback)
@@ -134,10 +122,3 @@ def _over_http(app: "FastAPI", listener: socket.socket, line: str) -> None:
 
 def _end(number: int, _: object) -> None:
     raise SystemExit(0 if number == signal.SIGTERM else 130)
-
-
-def _take_stdout() -> int:
-    """Return a descriptor of stdout for the protocol alone; what libraries print goes to stderr from now on."""
-    descriptor = os.dup(1)
-    os.dup2(2, 1)
-    return descriptor

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from harr import __version__
 from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable, one_line
-from harr.serve.bodies import EmbedBody, OutcomeBody, RetrieveBody, SearchBody, read_body
+from harr.serve.bodies import EmbedBody, RetrieveBody, SearchBody, read_body
 from harr.serve.mcp_tools import mcp_server
 from harr.serve.microbatch import Overloaded
 from harr.serve.middleware import Door
@@ -39,6 +39,8 @@ def application(service: RetrieverService, *, token: str = "", loopback: bool = 
     _add_searches(app, service)
     _add_pages(app, service)
     app.router.routes += mcp.streamable_http_app().routes
+    for observer in service.observers.values():
+        app.router.routes += observer.routes()
     app.add_exception_handler(HarrError, _answer_error)
     app.add_exception_handler(Overloaded, _answer_overload)
     app.add_exception_handler(HTTPException, _answer_unknown)
@@ -59,12 +61,6 @@ def _add_searches(app: FastAPI, service: RetrieverService) -> None:
         queries = body.queries if body.queries is not None else [body.query or ""]
         answers = await service.ask([Ask("champion", Search(Question("", q), q, k=body.topk or 0)) for q in queries])
         return _json({"result": [_hits(answer, body.return_scores) for answer in answers]})
-
-    @app.post("/outcome", openapi_extra=_describe_body(OutcomeBody))
-    async def outcome(request: Request) -> Response:
-        """Log the outcome of a search."""
-        service.outcome(read_body(OutcomeBody, await request.body()))
-        return _json({"kept": True})
 
     @app.post("/embed", openapi_extra=_describe_body(EmbedBody))
     async def embed(request: Request) -> Response:

@@ -113,30 +113,6 @@ class EmbedBody(BaseModel):
     tower: Literal["query", "document"] = "query"
 
 
-class OutcomeBody(BaseModel):
-    """What became of a search: a score, whether its answer was accepted, or the passages that were opened."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    id: Annotated[str, Field(min_length=1, max_length=64)]
-    score: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
-    accepted: bool | None = None
-    clicked: Annotated[list[Text], Field(max_length=MAX_PASSAGES)] | None = None
-
-    @model_validator(mode="after")
-    def _says(self) -> "OutcomeBody":
-        if self.score is None and self.accepted is None and self.clicked is None:
-            raise ValueError("no outcome is given; send a score, accepted or clicked")
-        return self
-
-    @property
-    def worth(self) -> float:
-        """Return the score; without one 1 for what was accepted, or else clicked, and 0 for what was not."""
-        if self.score is not None:
-            return self.score
-        return float(bool(self.clicked) if self.accepted is None else self.accepted)
-
-
 Body = TypeVar("Body", bound=BaseModel)
 
 

@@ -1,11 +1,8 @@
-"""The MCP tool ``search``, over stdio and streamable HTTP."""
+"""The MCP tool ``search``, over streamable HTTP."""
 
-import os
 from typing import Annotated, Any
 
-import anyio
 from mcp.server.fastmcp import FastMCP as McpServer
-from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import Field
 
@@ -40,11 +37,3 @@ def mcp_server(service: RetrieverService) -> McpServer:
         return await service.search(SearchBody(query=query, question=question, hops=hops, k=k))
 
     return server
-
-
-async def over_stdio(server: McpServer, out: int) -> None:
-    """Serve a client that talks to stdin, until it ends; ``out`` is the file descriptor that it reads."""
-    with os.fdopen(out, "w", encoding="utf-8") as sink:
-        async with stdio_server(stdout=anyio.wrap_file(sink)) as (read, write):
-            lower = server._mcp_server
-            await lower.run(read, write, lower.create_initialization_options())

@@ -38,7 +38,7 @@ from harr.types import Question, Retrieval, Retriever, Search
 Dtype = Literal["auto", "float32", "bfloat16"]
 
 
-TRAINED = ("champion", "explored")
+CHAMPION = "champion"
 BASE = "base"
 """What stands for a version where the base encoder answered."""
 PATIENCE_SECONDS = 3.0
@@ -47,11 +47,14 @@ PATIENCE_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A search, or a text to be encoded, for one of the models: ``champion``, ``explored`` (the champion, which draws
-    passages by its own chances), or ``frozen``, the base encoder."""
+    """A search, or a text to be encoded, for a model: ``champion``, or ``frozen``, the base encoder.
+
+    ``kept``: how many first passages are the best, where the champion draws the others by its own chances.
+    """
 
     model: str
     wanted: Search | str
+    kept: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +90,12 @@ class Searcher:
     the stages can use data/index meanwhile (harr/index/scan.py).
     """
 
-    def __init__(self, project: Path, dtype: Dtype = "auto", explore_after: int = 0) -> None:
-        """Take a project's folder; ``dtype``: what queries are encoded in, with ``auto`` the faster one;
-        ``explore_after``: how many first ranks stay the best where passages are drawn.
+    def __init__(self, project: Path, dtype: Dtype = "auto") -> None:
+        """Take a project's folder; ``dtype``: what queries are encoded in, with ``auto`` the faster one.
 
         bfloat16 takes half of the time where the processor has it, and moves passages that are nearly level.
         """
-        self.project, self._dtype, self._keep = project, dtype, explore_after
+        self.project, self._dtype = project, dtype
         self._opened = ExitStack()
         self._made: tuple[bytes, ...] = ()
         """The manifests of the open corpus."""
@@ -165,23 +167,25 @@ class Searcher:
             if (now := self.serving) is None:
                 raise ParamsError("no model is loaded yet")
             answers: list[Answer] = [Answer(now.version)] * len(asks)
-            for model in {ask.model for ask in asks}:
-                policy = now.policy if model in TRAINED else now.frozen()
+            for model, kept in {(ask.model, ask.kept) for ask in asks}:
+                trained = model == CHAMPION
+                policy = now.policy if trained else now.frozen()
                 own = policy if isinstance(policy, DensePolicy) else None
-                version, trained_on = (now.version, now.trained_on) if model in TRAINED else (BASE, "")
+                version, trained_on = (now.version, now.trained_on) if trained else (BASE, "")
                 fields = reads(own.style, own.history) if own else ""
-                positions = [at for at, ask in enumerate(asks) if ask.model == model]
+                positions = [at for at, ask in enumerate(asks) if (ask.model, ask.kept) == (model, kept)]
                 searches = [(at, ask.wanted) for at in positions if isinstance((ask := asks[at]).wanted, Search)]
                 texts = [(at, ask.wanted) for at in positions if isinstance((ask := asks[at]).wanted, str)]
                 if searches:
-                    draws = own if model == "explored" else None
-                    chosen_by = replace(draws, sampling=self._draws, keep=self._keep) if draws else policy
+                    chosen_by = policy
+                    if own and kept is not None:
+                        chosen_by = replace(own, sampling=self._draws, keep=kept)
                     retrievals = chosen_by.retrieve([item for _, item in searches])
                     for (at, _), item in zip(searches, retrievals, strict=True):
                         answers[at] = Answer(version, fields, trained_on, found=item)
                 if texts:
                     inputs, dense = [text for _, text in texts], own or now.frozen()
-                    vectors = dense.encode(inputs) if model in TRAINED else self._documents(dense, inputs)
+                    vectors = dense.encode(inputs) if trained else self._documents(dense, inputs)
                     for (at, _), vector in zip(texts, vectors, strict=True):
                         answers[at] = Answer(version, vector=tuple(vector[: dense.vectors.width].tolist()))
             return answers

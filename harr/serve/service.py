@@ -1,21 +1,18 @@
 """What the routes of `harr serve` and its MCP tool ask: the batches in front of a searcher."""
 
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from harr import __version__
-from harr.errors import ParamsError
 from harr.params.functions import function_of
-from harr.serve.bodies import OutcomeBody, SearchBody
+from harr.serve.bodies import SearchBody
 from harr.serve.follower import Follower
-from harr.serve.log import Feedback, LoggedSearch, Recording, TrafficLog, new_id, now
 from harr.serve.microbatch import MicroBatcher
 from harr.serve.monitor import Monitor
 from harr.serve.observer import Answered, Observer
 from harr.serve.searcher import Answer, Ask, Searcher
-from harr.types import Passage, Retrieval, Search
+from harr.types import Passage
 
 OBSERVER = "takes the service and a text, and returns an Observer (harr/serve/observer.py)"
 """What ``--observer`` names."""
@@ -30,10 +27,9 @@ class RetrieverService:
         follower: Follower,
         *,
         room: int,
-        recording: Recording | None = None,
         observers: Sequence[str] = (),
     ) -> None:
-        """Take a searcher, its follower, and what is logged.
+        """Take a searcher and its follower.
 
         ``observers`` are named as behind ``--observer`` (harr/serve/observer.py).
 
@@ -41,8 +37,6 @@ class RetrieverService:
             HarrError: an observer cannot be imported, or refuses.
         """
         self.searcher, self.follower, self.monitor = searcher, follower, Monitor()
-        self.log = TrafficLog(recording) if recording else None
-        self._explore = recording.explore if recording else 0.0
         self.batches: MicroBatcher[Ask, Answer] = MicroBatcher(self._answer, room=room)
         self.observers: dict[str, Observer] = {}
         for word in observers:
@@ -57,8 +51,8 @@ class RetrieverService:
         """Return the passages for one search."""
         serving = self.searcher.serving
         search = body.search(statuses=bool(serving and serving.statuses))
-        explores = self._explore > 0 and body.model == "champion" and random.random() < self._explore
-        [answer] = await self.ask([Ask("explored" if explores else body.model, search)])
+        kept = [one.first_kept() for one in self.observers.values()] if body.model == "champion" else []
+        [answer] = await self.ask([Ask(body.model, search, next((count for count in kept if count is not None), None))])
         retrieval = answer.found
         assert retrieval is not None
         if retrieval.kept == len(retrieval.passages):
@@ -71,31 +65,9 @@ class RetrieverService:
         }
         if search.hops and answer.trained_on:
             response["trained_on"] = answer.trained_on
-        name = self._log_search(self.log, search, answer, retrieval) if self.log else ""
         for observer in self.observers.values():
-            observer.answered(Answered(name, body, answer.version, retrieval))
-        return response | ({"id": name} if name else {})
-
-    def _log_search(self, log: TrafficLog, search: Search, answer: Answer, hits: Retrieval) -> str:
-        """Log a search, and return its id, with which the application reports the outcome."""
-        name = new_id()
-        pool = self.searcher.ids(hits.pool)
-        chosen = tuple(passage.id for passage in hits.passages)
-        texts = search.question.text, search.query, hits.state
-        log.add_search(
-            LoggedSearch(name, now(), answer.version, answer.reads, *texts, chosen, pool, hits.logprob, hits.kept)
-        )
-        return name
-
-    def outcome(self, body: OutcomeBody) -> None:
-        """Log the outcome of a search.
-
-        Raises:
-            ParamsError: this server keeps no log.
-        """
-        if self.log is None:
-            raise ParamsError("this server keeps no log; start it with --log DIR")
-        self.log.outcome(Feedback(body.id, now(), body.worth, tuple(body.clicked or ())))
+            observer.answered(Answered(body, answer.version, answer.reads, retrieval, response))
+        return response
 
     def health(self) -> dict[str, Any]:
         """Return what runs here."""

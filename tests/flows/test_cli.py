@@ -120,7 +120,7 @@ LINES: list[tuple[list[str], str]] = [
     (["mteb", "--tasks", "SciFact"], "models/retriever is no folder; run `dvc repro`, or name --model"),
     (["push", "--model", "me/mine"], "models/retriever/harr.json is missing, so there is nothing to push; run"),
     (["push", "--dataset", "me/mine"], "data/filtered/questions.jsonl is missing, so there is nothing to push"),
-    (["replay", "away"], "away holds no searches-*.jsonl; name the folder of `harr serve --log`"),
+    (["replay", "away"], "away holds no searches-*.jsonl; name the folder that harr_traffic.recorder:Recorder wrote"),
     (["stopping", "away"], "away: expected a log eval_seed"),
     (["diagnose", "--questions", "away.jsonl"], "away.jsonl is missing; name a file that is there"),
     (["diagnose", "--curve", "--questions", "a.jsonl"], "--curve plays the validation questions; leave --questions"),

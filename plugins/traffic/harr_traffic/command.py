@@ -9,7 +9,7 @@ from tasks.runtime.command import run_command
 
 
 def replay(
-    log: Annotated[Path, Argument(metavar="LOG", help="folder of `harr serve --log`")],
+    log: Annotated[Path, Argument(metavar="LOG", help="folder that harr_traffic.recorder:Recorder wrote")],
     model: Annotated[
         str, Option(help="models:/NAME@ALIAS, or a folder of stage merge (default: what the shadow ranked)")
     ] = "",

@@ -55,7 +55,7 @@ def check_support(weights_B: Array, groups_B: NDArray[np.int64]) -> None:
     if (groups := len(np.unique(groups_B))) < LEAST_GROUPS:
         raise CorpusError(
             f"{groups} questions were explored and have outcomes, and at least {LEAST_GROUPS} are needed; explore more "
-            "(harr serve --explore), or wait"
+            "(explore of harr_traffic.recorder:Recorder), or wait"
         )
     if found < LEAST_SHARE * rows or found < LEAST_GROUPS:
         raise CorpusError(
@@ -81,7 +81,7 @@ def check_kept(same_B: NDArray[np.bool_]) -> None:
     if (apart := 1.0 - float(same_B.mean())) > MOST_APART:
         raise CorpusError(
             f"in {100 * apart:.1f} % of the explored searches this model has other first passages than those that were "
-            "kept (harr serve --explore-after), and the log does not say what these earn; explore all ranks, or "
+            "kept (explore_after), and the log does not say what these earn; explore all ranks, or "
             "evaluate it by playing (harr evaluate)"
         )
 

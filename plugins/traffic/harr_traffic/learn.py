@@ -1,8 +1,8 @@
 """GRPO by rollouts that were logged: off-policy, with clipped weights.
 
-The choices are those that a served model drew (``harr serve --explore``), with their exact log-probabilities; the ratio
+The choices are those that a served model drew (``explore`` of :class:`harr_traffic.log.Recording`), with their exact log-probabilities; the ratio
 to them is clipped as PPO clips it (arXiv 1707.06347), so that nothing is learnt from where the log has no support.
-First ranks that were kept (``--explore-after``) are given, as the state is: the ranks after them are learnt from.
+First ranks that were kept (``explore_after``) are given, as the state is: the ranks after them are learnt from.
 
 ``train: {method: function, function: "harr_traffic.learn:METHOD", learns: retriever}`` trains by it.
 """
@@ -70,7 +70,7 @@ def choices_in(questions: Sequence[Question], policy: DensePolicy) -> tuple[list
     if not found:
         raise CorpusError(
             "harr_traffic.learn learns from searches that explored and have outcomes, and no training question has one; "
-            "serve with --explore, send outcomes, and set download.function: harr_traffic.questions:DATASET"
+            "log with explore=0.05, send outcomes, and set download.function: harr_traffic.questions:DATASET"
         )
     own = reads(policy.style, policy.history)
     if others := sorted({choice.reads for _, choice in found} - {own}):

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from harr.errors import CorpusError
-from harr.serve.log import Feedback, LoggedSearch
 from harr_traffic.estimate import (
     LEAST_GROUPS,
     Estimate,
@@ -18,6 +17,7 @@ from harr_traffic.estimate import (
     estimates,
     interval,
 )
+from harr_traffic.log import Feedback, LoggedSearch
 from harr_traffic.shadows import Shadowed
 
 Pair = tuple[LoggedSearch, Shadowed]

@@ -18,8 +18,8 @@ from harr.io.files import fingerprint
 from harr.io.jsonl import read_rows
 from harr.params.download import QuestionsParams
 from harr.params.fields import NonEmpty, PathOrName
-from harr.serve.log import Feedback, LoggedSearch, read_log
 from harr.types import Passage, Question
+from harr_traffic.log import Feedback, LoggedSearch, read_log
 
 CHOICES = "choices"
 """The note of a question: the searches that were drawn for users who asked it."""
@@ -44,12 +44,12 @@ class Drawn:
 
 
 class TrafficParams(QuestionsParams):
-    """What users asked of `harr serve --log`, with what they took as gold (``download.settings``)."""
+    """What users asked of `harr serve`, with what they took as gold (``download.settings``)."""
 
     passages: NonEmpty[PathOrName]
     """Files with the passages that were searched, in the shape of those of dataset jsonl."""
     log: PathOrName
-    """Folder of the log of `harr serve --log`."""
+    """Folder of the log."""
     test_share: float = Field(0.2, gt=0, lt=1)
     """Share of the questions, by a hash of their text, that are not learnt from: those of them with gold are the test
     questions, and by all of them `harr replay` and the gate judge."""
@@ -69,7 +69,7 @@ def traffic(params: TrafficParams) -> Source:
     """
     searches, outcomes = read_log(Path(params.log))
     if not all(one.question for one in searches):
-        raise ParamsError(f"download.settings.log {params.log} has no questions (harr serve --no-log-texts); log them")
+        raise ParamsError(f"download.settings.log {params.log} has no questions (texts=no); log them")
     known: set[str] = set()
     figures = {"searches_logged": float(len(searches)), "searches_of_other_passages": 0.0}
 

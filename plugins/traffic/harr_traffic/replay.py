@@ -13,8 +13,8 @@ from harr.io.progress import bar
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy, unique
 from harr.rag.policies.state import reads
-from harr.serve.log import Feedback, LoggedSearch
 from harr_traffic.estimate import Estimate, apart_line, check_kept, check_support, effective, estimates, interval
+from harr_traffic.log import Feedback, LoggedSearch
 
 BATCH = 256
 DRAWS = 32
@@ -80,7 +80,7 @@ def replay(policy: DensePolicy, searches: Sequence[LoggedSearch], outcomes: dict
     rows = [one for one in searches if one.logprob is not None and one.pool and one.id in outcomes]
     if not rows:
         raise CorpusError(
-            f"no search of {len(searches):,} was both explored and has an outcome; serve with --explore, and send "
+            f"no search of {len(searches):,} was both explored and has an outcome; log with explore=0.05, and send "
             "outcomes to /outcome"
         )
     _check_states(policy, rows)
@@ -125,7 +125,7 @@ def replay(policy: DensePolicy, searches: Sequence[LoggedSearch], outcomes: dict
 
 def _check_states(policy: DensePolicy, rows: Sequence[LoggedSearch]) -> None:
     if not all(one.state for one in rows):
-        raise ParamsError("the log has no states (harr serve --no-log-texts); no other model can be judged by it")
+        raise ParamsError("the log has no states (texts=no); no other model can be judged by it")
     if policy.link_features:
         raise ParamsError("the model weighs links of its candidates (retriever.link_features), which no log holds")
     own = reads(policy.style, policy.history)

@@ -17,12 +17,13 @@ from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy, unique
 from harr.rag.retrieval.hybrid import pad
 from harr.serve.follower import Follower
-from harr.serve.log import TrafficLog, now
-from harr.serve.observer import Answered
+from harr.serve.observer import Answered, Observer
 from harr.serve.searcher import Serving
 from harr.serve.service import RetrieverService
 from harr.services.model_registry import CACHE
 from harr.types import Retrieval, Retriever
+from harr_traffic.log import TrafficLog, now
+from harr_traffic.recorder import Recorder
 from harr_traffic.shadows import SHADOWS, Shadowed
 
 ROOM = 1000
@@ -33,14 +34,15 @@ PAUSE_SECONDS = 0.002
 """How long an answer is given to leave before it is ranked, and between two looks whether nobody is being answered."""
 
 
-class Shadow:
+class Shadow(Observer):
     """A thread that ranks answered searches by a candidate, over the same vectors, while nobody is being answered.
 
     A state is encoded while answers are sent; only the scan of the vectors, a tenth of the time, keeps an answer waiting.
     Under load that never ends searches are left out and counted.
 
     Args:
-        service: whose corpus is searched, whose model is compared, and whose log keeps what the candidate found.
+        service: whose corpus is searched, whose model is compared, and whose :class:`Recorder` has the log that keeps
+            what the candidate found.
         model: the candidate, named as for :class:`Follower`, and followed as the served one is.
     """
 
@@ -50,9 +52,13 @@ class Shadow:
         Raises:
             ParamsError: the server keeps no log. HarrError: there is no such model, or it cannot search this corpus.
         """
-        if service.log is None:
-            raise ParamsError("the shadow keeps what another model would have answered; name a folder with --log")
-        self._log = TrafficLog(service.log.recording, (SHADOWS,))
+        recorder = next((one for one in service.observers.values() if isinstance(one, Recorder)), None)
+        if recorder is None:
+            raise ParamsError(
+                "the shadow logs what another model would have answered; name a log before it: "
+                "--observer harr_traffic.recorder:Recorder=FOLDER"
+            )
+        self._log = TrafficLog(recorder.recording, (SHADOWS,))
         self._searcher, self._batches = service.searcher, service.batches
         self.serving: Serving | None = None
         self.ranked = self.left_out = 0
@@ -152,7 +158,7 @@ class Shadow:
                 chances = _chances(policy, states_UD, torch.from_numpy(state_of), [one.found for one in part])
         for one, own, logprob in zip(part, found, chances, strict=True):
             chosen = tuple(passage.id for passage in own.passages)
-            self._log.append(SHADOWS, Shadowed(one.id, now(), candidate.version, chosen, logprob))
+            self._log.append(SHADOWS, Shadowed(one.response["id"], now(), candidate.version, chosen, logprob))
         return len(part)
 
 

@@ -8,6 +8,7 @@ from statistics import fmean
 import pytest
 from accelerate.state import GradientState
 from harr_traffic import learn
+from harr_traffic.log import Feedback, LoggedSearch, Recording, TrafficLog
 from harr_traffic.questions import CHOICES, Drawn, choices_of
 from letters import nothing
 
@@ -20,7 +21,6 @@ from harr.params.download import FunctionDatasetParams
 from harr.params.train import FunctionTrainParams
 from harr.rag.policies.state import reads
 from harr.rag.setup import Setup
-from harr.serve.log import Feedback, LoggedSearch, Recording, TrafficLog
 from harr.types import Question, Search
 
 ROUNDS = 12
@@ -45,7 +45,7 @@ def with_choices(question: Question, choices: list[Drawn]) -> Question:
 @pytest.fixture
 def questions(setup: Setup, tmp_path: Path) -> list[Question]:
     """What stage download makes of a log in which users took winter alone."""
-    policy, log = setup.retriever, TrafficLog(Recording(tmp_path / "traffic"))
+    policy, log = setup.retriever, TrafficLog(Recording(folder=tmp_path / "traffic"))
     asked = [Search(q, q.text, k=1) for q in setup.questions for _ in range(ROUNDS)]
     state_reads = reads(policy.style, policy.history)
     for number, (search, found) in enumerate(zip(asked, policy.retrieve(asked), strict=True)):
@@ -111,7 +111,7 @@ def test_ranks_after_those_kept_are_learnt_from(setup: Setup, tmp_path: Path) ->
 def test_what_cannot_be_learnt_from_is_one_line(setup: Setup, questions: list[Question], tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match=r"train\.settings: clip.0: should be less than"):
         method_of(LOGGED.model_copy(update={"settings": {"clip": (2, 0.2)}}))
-    with pytest.raises(CorpusError, match="no training question has one; serve with --explore"):
+    with pytest.raises(CorpusError, match="no training question has one; log with explore"):
         learn.train(LOGGED, setup, tmp_path / "a", tmp_path / "w", nothing, 0)
     foreign = [with_choices(one, [replace(choices_of(one)[0], reads="json")]) for one in questions[:1]]
     with pytest.raises(ParamsError, match="the log has states of json, and the model reads sep with history"):

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from harr_traffic.log import Feedback, LoggedSearch
 from harr_traffic.preference import compare
 from harr_traffic.shadows import Shadowed
-
-from harr.serve.log import Feedback, LoggedSearch
 
 N = 400
 BEST = LoggedSearch("", 0.0, "3", "sep", "q", "q", "q", ("a", "b"))

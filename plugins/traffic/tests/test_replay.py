@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from harr_traffic.log import Feedback, LoggedSearch
 from harr_traffic.replay import replay
 
 from harr.errors import CorpusError, ParamsError
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.state import reads
 from harr.rag.setup import Setup
-from harr.serve.log import Feedback, LoggedSearch
 from harr.types import Search
 
 ROUNDS = 12

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from harr_traffic import shadow as shadows
+from harr_traffic.log import read_log
 from harr_traffic.shadows import read_shadows
 from projects import make_project, train_stand_in
 from starlette.testclient import TestClient
@@ -22,7 +23,6 @@ from harr.errors import HarrError, IndexMismatch, ModelError, ParamsError
 from harr.rag.policies import plackett_luce
 from harr.serve.application import application
 from harr.serve.follower import Follower
-from harr.serve.log import Recording, read_log
 from harr.serve.searcher import Searcher
 from harr.serve.service import RetrieverService
 from harr.types import Hop
@@ -57,11 +57,11 @@ def served(
     log: Path, shadow: Path, explore: float = 0.0, explore_after: int = 0
 ) -> Iterator[tuple[TestClient, RetrieverService]]:
     """The server of a project's retriever, with another one in its shadow."""
-    searcher = Searcher(Path(), "float32", explore_after)
+    searcher = Searcher(Path(), "float32")
     follower = Follower(str(RETRIEVER), Path(), Path("cache"), searcher.load, searcher.has_changed)
     follower.start()
-    recording = Recording(log, explore=explore, explore_after=explore_after)
-    service = RetrieverService(searcher, follower, room=100, recording=recording, observers=[f"{NAME}={shadow}"])
+    recorder = f"harr_traffic.recorder:Recorder={log},explore={explore},explore_after={explore_after}"
+    service = RetrieverService(searcher, follower, room=100, observers=[recorder, f"{NAME}={shadow}"])
     with TestClient(application(service), base_url="http://127.0.0.1") as client:
         yield client, service
 
@@ -74,7 +74,7 @@ def bodies(project: Path) -> list[dict[str, Any]]:
 
 def health(service: RetrieverService) -> dict[str, Any]:
     """What the server says of its shadow."""
-    [state] = service.health()["observers"].values()
+    [_, state] = service.health()["observers"].values()
     found: dict[str, Any] = state
     return found
 
@@ -172,5 +172,5 @@ def test_a_candidate_that_cannot_search_this_corpus_is_refused(project: Path, tm
 def test_it_needs_a_log(project: Path) -> None:
     searcher = Searcher(Path(), "float32")
     follower = Follower(str(RETRIEVER), Path(), Path("cache"), searcher.load)
-    with pytest.raises(ParamsError, match="name a folder with --log"):
+    with pytest.raises(ParamsError, match="name a log before it"):
         RetrieverService(searcher, follower, room=100, observers=[f"{NAME}={SECOND}"])

@@ -73,7 +73,7 @@ def test_an_arm_that_searches_words_draws_nothing_and_leaves_vectors_to_the_base
     searcher.load(Path("bm25"), "2")
     assert searcher.serving.corpus is not scan, "which has no words"
     best, drawn, still, text = searcher.answer(
-        [Ask("champion", search), Ask("explored", search), Ask("frozen", search), Ask("champion", "Query: Acme")]
+        [Ask("champion", search), Ask("champion", search, 0), Ask("frozen", search), Ask("champion", "Query: Acme")]
     )
     assert best.found and drawn.found and (best.version, best.reads) == ("2", "")
     assert best.found.passages == drawn.found.passages and (drawn.found.pool, drawn.found.logprob) == ((), None)
@@ -85,7 +85,7 @@ def test_an_arm_that_searches_words_draws_nothing_and_leaves_vectors_to_the_base
         assert best.found.passages == player(ARMS["bm25"], None).retrieve([search])[0].passages
     assert len(vector.vector) == len(text.vector)
     searcher.load(RETRIEVER, "1")
-    assert searcher.answer([Ask("explored", search)])[0].found.logprob is not None
+    assert searcher.answer([Ask("champion", search, 0)])[0].found.logprob is not None
     searcher.close()
 
 

@@ -17,8 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
+from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from projects import export_kinds, register
 
@@ -98,13 +97,6 @@ async def _over_http(port: int, arguments: dict[str, Any]) -> Any:
         return await _call(session, arguments)
 
 
-async def _over_stdio(project: Path, arguments: dict[str, Any]) -> Any:
-    words = [*COMMAND[1:], "--model", str(RETRIEVER), "--dtype", "float32", "--stdio"]
-    spoken = StdioServerParameters(command=COMMAND[0], args=words, env=ENVIRONMENT, cwd=project)
-    async with stdio_client(spoken) as streams, ClientSession(*streams) as session:
-        return await _call(session, arguments)
-
-
 async def _call(session: ClientSession, arguments: dict[str, Any]) -> Any:
     await session.initialize()
     [tool] = (await session.list_tools()).tools
@@ -116,14 +108,13 @@ async def _call(session: ClientSession, arguments: dict[str, Any]) -> Any:
     return await session.call_tool("search", arguments)
 
 
-@pytest.mark.parametrize("over", ["http", "stdio"])
 def test_a_client_of_mcp_finds_what_the_policy_finds(
-    project: Path, server: Running, within: Callable[..., list[list[str]]], over: str
+    project: Path, server: Running, within: Callable[..., list[list[str]]]
 ) -> None:
     asked = read_questions(project / QUESTIONS / "test.jsonl")[0]
     hops = [{"query": "Who founded it?", "answer": "Ada Brown"}]
     arguments = {"query": "Where was she born?", "question": asked.text, "hops": hops}
-    told = asyncio.run(_over_http(server.port, arguments) if over == "http" else _over_stdio(project, arguments))
+    told = asyncio.run(_over_http(server.port, arguments))
     assert not told.isError
     found = [passage["id"] for passage in told.structuredContent["passages"]]
     assert found == within([Search(asked, "Where was she born?", HOPS)])[0]

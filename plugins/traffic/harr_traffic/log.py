@@ -12,7 +12,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import Field
+
 from harr.errors import DamagedFile, ParamsError
+from harr.params.fields import Section
 
 FORMAT = 1
 SEARCHES, OUTCOMES = "searches", "outcomes"
@@ -54,23 +57,19 @@ class Feedback:
     clicked: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Recording:
-    """What a server keeps of its traffic, and which share of it explores.
-
-    Args:
-        folder: of the files.
-        explore: share of the searches whose passages are drawn by the model's own chances, not its best.
-        explore_after: how many first ranks of these stay the best.
-        days: files of days before are deleted.
-        texts: whether questions, queries and states are kept; without them no other model can be judged by the log.
-    """
+class Recording(Section):
+    """What a server keeps of its traffic, and which share of it explores."""
 
     folder: Path
-    explore: float = 0.0
-    explore_after: int = 0
-    days: int = 30
+    """Folder of the files."""
+    explore: float = Field(0.0, ge=0, le=1)
+    """Share of the searches whose passages are drawn by the model's own chances, not its best."""
+    explore_after: int = Field(0, ge=0)
+    """How many first ranks of these stay the best."""
+    days: int = Field(30, ge=1)
+    """Files of days before are deleted."""
     texts: bool = True
+    """Whether questions, queries and states are kept; without them no other model can be judged by the log."""
 
 
 Row = TypeVar("Row")
@@ -97,7 +96,9 @@ class TrafficLog:
                 if self._name.fullmatch(path.name):
                     _cut_broken_line(path)
         except OSError as error:
-            raise ParamsError(f"--log {folder} cannot be written ({error.strerror}); name another folder") from None
+            raise ParamsError(
+                f"{folder}: no log can be written there ({error.strerror}); name another folder"
+            ) from None
 
     def add_search(self, search: LoggedSearch) -> None:
         """Keep a search."""
@@ -150,7 +151,9 @@ def read_log(folder: Path) -> tuple[list[LoggedSearch], dict[str, Feedback]]:
     """
     searches = read_records(LoggedSearch, folder, SEARCHES, key=lambda search: search.id)
     if not searches:
-        raise ParamsError(f"{folder} holds no {SEARCHES}-*.jsonl; name the folder of `harr serve --log`")
+        raise ParamsError(
+            f"{folder} holds no {SEARCHES}-*.jsonl; name the folder that harr_traffic.recorder:Recorder wrote"
+        )
     outcomes = read_records(Feedback, folder, OUTCOMES)
     return searches, {outcome.id: outcome for outcome in outcomes}
 

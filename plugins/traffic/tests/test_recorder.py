@@ -1,4 +1,4 @@
-"""What `harr serve --log` keeps: every search with its chances, and what became of it."""
+"""What a recorder keeps: every search with its chances, and what became of it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 import pytest
 import torch
+from harr_traffic.log import read_log
 from starlette.testclient import TestClient
 
 from harr.index.corpus import Corpus
@@ -15,24 +16,24 @@ from harr.rag.policies.dense import DensePolicy
 from harr.rag.setup import Setup
 from harr.serve.application import application
 from harr.serve.follower import Follower
-from harr.serve.log import Recording, read_log
 from harr.serve.searcher import Searcher, Serving
 from harr.serve.service import RetrieverService
 from harr.types import Question, Search
 
 
-def client(policy: DensePolicy, recording: Recording | None) -> TestClient:
-    searcher = Searcher(Path(), explore_after=recording.explore_after if recording else 0)
+def client(policy: DensePolicy, settings: str) -> TestClient:
+    searcher = Searcher(Path())
     corpus = cast(Corpus, SimpleNamespace(passages=policy.passages, index=policy.index, vectors=policy.vectors))
     greedy = replace(policy, sampling=None)
     searcher.serving = Serving(corpus, greedy, lambda: greedy, False, "", "7", Path(), 0.0)
-    service = RetrieverService(searcher, Follower("x", Path(), Path(), searcher.load), room=100, recording=recording)
+    observers = [f"harr_traffic.recorder:Recorder={settings}"]
+    service = RetrieverService(searcher, Follower("x", Path(), Path(), searcher.load), room=100, observers=observers)
     return TestClient(application(service), base_url="http://127.0.0.1")
 
 
 def test_searches_and_what_became_of_them_are_kept(setup: Setup, tmp_path: Path) -> None:
     question = setup.questions[0].text
-    with client(setup.retriever, Recording(tmp_path, explore=1.0)) as server:
+    with client(setup.retriever, f"{tmp_path},explore=1") as server:
         told = [server.post("/search", json={"question": question, "k": 2}).json() for _ in range(20)]
         plain = server.post("/search", json={"question": question, "k": 2, "model": "frozen"}).json()
         ids = [one["id"] for one in told]
@@ -55,7 +56,7 @@ def test_searches_and_what_became_of_them_are_kept(setup: Setup, tmp_path: Path)
 def test_first_ranks_that_are_kept_are_the_best(setup: Setup, tmp_path: Path) -> None:
     """The others are drawn, and the log-probability is theirs; a search of no more than those kept draws nothing."""
     best = setup.retriever.greedy()
-    with client(setup.retriever, Recording(tmp_path, explore=1.0, explore_after=2)) as server:
+    with client(setup.retriever, f"{tmp_path},explore=1,explore_after=2") as server:
         asked = [(one.text, k) for one in setup.questions for k in (2, 4)]
         told = [server.post("/search", json={"question": text, "k": k}).json()["passages"] for text, k in asked]
     searches = read_log(tmp_path)[0]

@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from harr_traffic.log import Feedback, LoggedSearch, Recording, TrafficLog, read_log
 
 from harr.errors import DamagedFile, ParamsError
-from harr.serve.log import Feedback, LoggedSearch, Recording, TrafficLog, read_log
 
 SEARCH = LoggedSearch(
     "s1", 1.5, "3", "sep with history", "Who?", "Who is she?", "Who? [SEP] she", ("p1", "p2"), ("p1", "p2", "p3"), -0.5
@@ -14,7 +14,7 @@ SEARCH = LoggedSearch(
 
 
 def test_what_was_kept_is_read(tmp_path: Path) -> None:
-    log = TrafficLog(Recording(tmp_path / "log"))
+    log = TrafficLog(Recording(folder=tmp_path / "log"))
     best = replace(SEARCH, id="s2", pool=(), logprob=None)
     half = replace(SEARCH, id="s4", at=1.6, kept=1)
     for one in (SEARCH, best, half):
@@ -32,19 +32,19 @@ def test_texts_may_stay_out_and_old_days_go(tmp_path: Path) -> None:
     old, foreign = tmp_path / "searches-20200101.jsonl", tmp_path / "notes.jsonl"
     old.write_text("{}\n")
     foreign.write_text("mine")
-    TrafficLog(Recording(tmp_path, days=7, texts=False)).add_search(SEARCH)
+    TrafficLog(Recording(folder=tmp_path, days=7, texts=False)).add_search(SEARCH)
     assert not old.exists() and foreign.read_text() == "mine"
     assert read_log(tmp_path)[0] == [replace(SEARCH, question="", query="", state="")]
 
 
 def test_a_line_that_a_kill_broke_off_goes_at_the_next_start(tmp_path: Path) -> None:
-    TrafficLog(Recording(tmp_path)).add_search(SEARCH)
+    TrafficLog(Recording(folder=tmp_path)).add_search(SEARCH)
     [path] = tmp_path.iterdir()
     whole = path.read_bytes()
     path.write_bytes(whole + whole[:40])
     with pytest.raises(DamagedFile, match=r"searches-\d+\.jsonl:2: no JSON; remove the line, or the file"):
         read_log(tmp_path)
-    TrafficLog(Recording(tmp_path)).add_search(replace(SEARCH, id="s2"))
+    TrafficLog(Recording(folder=tmp_path)).add_search(replace(SEARCH, id="s2"))
     assert [one.id for one in read_log(tmp_path)[0]] == ["s1", "s2"]
 
 
@@ -66,7 +66,7 @@ def test_foreign_rows_are_one_line(tmp_path: Path) -> None:
 
 
 def test_a_log_reads_alike_in_any_order_and_never_twice(tmp_path: Path) -> None:
-    log = TrafficLog(Recording(tmp_path))
+    log = TrafficLog(Recording(folder=tmp_path))
     for number in range(3):
         log.add_search(replace(SEARCH, id=f"s{number}", at=float(number)))
         log.outcome(Feedback("s0", float(number), number / 2))
@@ -89,5 +89,5 @@ def test_a_folder_without_a_log_is_named(tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match="holds no searches-"):
         read_log(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(ParamsError, match="cannot be written"):
-        TrafficLog(Recording(tmp_path / "file"))
+    with pytest.raises(ParamsError, match="no log can be written there"):
+        TrafficLog(Recording(folder=tmp_path / "file"))

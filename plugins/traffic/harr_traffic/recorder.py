@@ -1,0 +1,91 @@
+"""What `harr serve` answered, and what became of it: ``--observer harr_traffic.recorder:Recorder=FOLDER,explore=0.05``.
+
+Every answer of ``/search`` then has an ``id``, with which the application reports the outcome to ``/outcome``.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute, Route
+
+from harr.params.faults import read_section
+from harr.serve.bodies import MAX_PASSAGES, Text, read_body
+from harr.serve.observer import Answered, Observer
+from harr.serve.service import RetrieverService
+from harr_traffic.log import Feedback, LoggedSearch, Recording, TrafficLog, new_id, now
+
+
+class OutcomeBody(BaseModel):
+    """What became of a search: a score, whether its answer was accepted, or the passages that were opened."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: Annotated[str, Field(min_length=1, max_length=64)]
+    score: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+    accepted: bool | None = None
+    clicked: Annotated[list[Text], Field(max_length=MAX_PASSAGES)] | None = None
+
+    @model_validator(mode="after")
+    def _says(self) -> "OutcomeBody":
+        if self.score is None and self.accepted is None and self.clicked is None:
+            raise ValueError("no outcome is given; send a score, accepted or clicked")
+        return self
+
+    @property
+    def worth(self) -> float:
+        """Return the score; without one 1 for what was accepted, or else clicked, and 0 for what was not."""
+        if self.score is not None:
+            return self.score
+        return float(bool(self.clicked) if self.accepted is None else self.accepted)
+
+
+class Recorder(Observer):
+    """A log of searches and outcomes; a share of the searches explores.
+
+    Args:
+        service: whose answers are logged.
+        text: a folder, and after commas settings of :class:`Recording`, such as ``traffic,explore=0.05,days=7``.
+    """
+
+    def __init__(self, service: RetrieverService, text: str) -> None:
+        """Open the log.
+
+        Raises:
+            ParamsError: a setting is unknown or wrong, or the folder cannot be written.
+        """
+        folder, *settings = text.split(",")
+        values = {name.strip(): value for name, _, value in (setting.partition("=") for setting in settings)}
+        self.recording = read_section(Recording, {"folder": folder, **values}, "--observer Recorder")
+        self.log = TrafficLog(self.recording)
+        self._searcher = service.searcher
+
+    def first_kept(self) -> int | None:
+        """Return for a share of the searches how many first passages stay the best."""
+        return self.recording.explore_after if random.random() < self.recording.explore else None
+
+    def answered(self, one: Answered) -> None:
+        """Log a search, and add the id by which the application names it."""
+        name, hits, search = new_id(), one.found, one.body.search(statuses=False)
+        pool, chosen = self._searcher.ids(hits.pool), tuple(passage.id for passage in hits.passages)
+        texts = search.question.text, search.query, hits.state
+        self.log.add_search(
+            LoggedSearch(name, now(), one.version, one.reads, *texts, chosen, pool, hits.logprob, hits.kept)
+        )
+        one.response["id"] = name
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Return the route that takes outcomes."""
+        return (Route("/outcome", self._take_outcome, methods=["POST"]),)
+
+    async def _take_outcome(self, request: Request) -> JSONResponse:
+        body = read_body(OutcomeBody, await request.body())
+        self.log.outcome(Feedback(body.id, now(), body.worth, tuple(body.clicked or ())))
+        return JSONResponse({"kept": True})
+
+    def health(self) -> dict[str, Any]:
+        """Return where the log is."""
+        return {"folder": str(self.recording.folder)}
