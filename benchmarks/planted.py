@@ -220,7 +220,7 @@ def train_project(project: Project) -> None:
     decide_training(params)
     make_generator(params, _nothing)
     filter_training_questions(params, _nothing)
-    write_stats(train_policy(params, _nothing))
+    write_stats(train_policy(params, _nothing)[0])
     rows, episodes = play_arms(params, draw_test_questions(params, QUESTIONS / "test.jsonl"), _nothing, model=None)
     write_evaluation(params, rows, episodes, summarise_arms(params, rows) | {"corpus": corpus_facts()})
 

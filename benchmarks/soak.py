@@ -61,7 +61,7 @@ def cycle(params: Any) -> None:
     from tasks.train import train_policy
 
     with tracked_run("train", params) as run:
-        history = train_policy(params, run.log)
+        history, _ = train_policy(params, run.log)
         run.record("train", {"reward": history[-1]["reward_mean"]})
     forget(WORK / "train")
     with tracked_run("evaluate", params) as run:

@@ -18,15 +18,16 @@ LAST = ("beta", "target_margin_nats", "margin_nats", "held_out_accuracy")
 """Figures of the last step that only runs of leret have."""
 
 
-def train_policy(params: Params, log: Log) -> list[dict[str, Any]]:
-    """Train by the method named in params.yaml; returns one row per step."""
+def train_policy(params: Params, log: Log) -> tuple[list[dict[str, Any]], str]:
+    """Train by the method named in params.yaml; returns one row per step, and what their figure is: reward or accuracy."""
     from harr.builders.methods import method_of
     from harr.builders.setup import open_setup
 
+    method = method_of(params.train)
     with open_setup(params, PLACES, FILTERED / "questions.jsonl", validation=VALIDATION) as setup:
-        history = method_of(params.train).train(params.train, setup, ADAPTER, WORK / "train", log, params.seed)
+        history = method.train(params.train, setup, ADAPTER, WORK / "train", log, params.seed)
         report_usage(log, generator=setup.generator, judge=setup.reward, sources=setup.retriever)
-    return history
+    return history, method.figure
 
 
 def by_group(log: Log) -> Log:
@@ -96,13 +97,6 @@ def mean_reward(rows: list[dict[str, Any]]) -> float:
     return float(sum(row["reward_mean"] for row in rows) / len(rows))
 
 
-def training_figure(params: Params) -> str:
-    """Return the figure of the rows of training: ``reward``, or ``accuracy``."""
-    from harr.builders.methods import method_of
-
-    return method_of(params.train).figure
-
-
 def plot_training(history: list[dict[str, Any]], figure: str = "reward") -> list[Path]:
     """Plot learning curve, progress and spread of every reward term: each as SVG and CSV. Returns the SVGs."""
     from harr.report.plots import learning_curve
@@ -122,8 +116,7 @@ def write_stats(history: list[dict[str, Any]]) -> Path:
 
 def train(params: Params, run: Run) -> None:
     """Train the policy by the method of params.yaml; a killed run continues at its last checkpoint."""
-    history = train_policy(params, by_group(run.log))
-    figure = training_figure(params)
+    history, figure = train_policy(params, by_group(run.log))
     run.record("train", summary(history, figure))
     run.artifact(write_stats(history))
     for plot in plot_training(history, figure):

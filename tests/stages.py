@@ -26,7 +26,7 @@ from tasks.merge import merge_adapter
 from tasks.paths import METRICS, QUESTIONS
 from tasks.play import draw_test_questions, play_arms
 from tasks.report import draw_report
-from tasks.train import plot_training, train_policy, training_figure, write_stats
+from tasks.train import plot_training, train_policy, write_stats
 
 ROOT = Path(__file__).parents[1]
 SMOKE = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
@@ -82,9 +82,9 @@ def run_stages(params: Params, world: Path | None = None) -> Ran:
     filtered = filter_training_questions(params, nothing)
     write_json(METRICS / "filter.json", filtered)
     plot_filter()
-    history = train_policy(params, nothing)
+    history, figure = train_policy(params, nothing)
     write_stats(history)
-    plot_training(history, training_figure(params))
+    plot_training(history, figure)
     trained = train_arms(params, nothing)
     asked = draw_test_questions(params, QUESTIONS / "test.jsonl")
     rows, episodes = play_arms(params, asked, nothing, model=None)

@@ -73,7 +73,7 @@ def test_training_starts_from_it_and_merges_into_a_folder_for_the_same_vectors(o
     shutil.copy(QUESTIONS / "train.jsonl", FILTERED / "questions.jsonl")
     train = {**SMOKE["train"], "lora": None, "steps": 2, "checkpoints": {"every": 2}}
     run = bridged_params(tiny, train=train)
-    assert len(train_policy(run, nothing)) == 2
+    assert len(train_policy(run, nothing)[0]) == 2
     assert read_json(ADAPTER / "harr.json")["base"] == build_encoder(query_section(run.encoder, str(BRIDGED))).identity
     assert merge_adapter(run)["cosine_min"] > 0.9999
     assert made_for(str(RETRIEVER)) == made_for(str(BRIDGED)) == build_encoder(run.encoder).identity
