@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from flows.doctor.finding import Finding, fail, ok, warn
 from harr.characters import statable_answers, states_answer
 from harr.datasets.preview import Data
+from harr.params.fields import is_dotted
+from harr.params.functions import function_of
 from harr.params.pipeline import PipelineFacts
-from harr.params.reward import OF_ANSWERS, OF_GOLD
+from harr.params.reward import OF_ANSWERS, OF_GOLD, TERM_SHAPE
 from harr.types import Question
 
 MANY = 0.1
@@ -14,7 +16,11 @@ MANY = 0.1
 
 
 def checks(data: Data, terms: Sequence[str], pipeline: PipelineFacts, min_questions: int) -> list[Finding]:
-    """Return what is right and wrong with a data set that is to be trained on with a reward of these ``terms``."""
+    """Return what is right and wrong with a data set that is to be trained on with a reward of these ``terms``.
+
+    Raises:
+        ParamsError: a term of another package cannot be imported, or takes something else.
+    """
     splits = {"train": data.splits.train, "validation": data.splits.validation, "test": data.splits.test}
     findings = [*_documents(data), *_gold(data, splits)]
     for split in ("train", "test"):
@@ -71,6 +77,8 @@ def _reward(term: str, splits: Mapping[str, Sequence[Question]], pipeline: Pipel
         else ("", "")
     )
     subject = f"reward {term}"
+    if is_dotted(term):
+        function_of(term, key="reward.terms", shape=TERM_SHAPE)
     if not needs:
         return []
     silent = not pipeline.foreign and (pipeline.read_later or not pipeline.needs_generator)

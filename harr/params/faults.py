@@ -41,7 +41,7 @@ def describe_fault(fault: Any, root: type[Any]) -> str:
     """Put one fault of pydantic into the user's words: dotted key, what is wrong, what was meant."""
     keys: list[str] = []
     options: list[type[Any]] = [root]
-    loc = [part for part in fault["loc"] if part not in ("(name)", "(function)")]  # the tags of evaluate.arms
+    loc = [part for part in fault["loc"] if not str(part).startswith("(")]  # tags, such as those of evaluate.arms
     for depth, part in enumerate(loc):
         holders = [option for option in options if part in option.model_fields]
         tagged = [option for option in options if part in _tags(option)]

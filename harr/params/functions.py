@@ -4,8 +4,10 @@ Reward terms, sources, arms, pipelines, data sets and methods are named so. It i
 can run anything that is importable, with the rights of the stage. Run recipes of people you trust only.
 """
 
+import difflib
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import metadata
 from typing import Any
@@ -32,7 +34,9 @@ def import_named(name: str, *, key: str) -> Any:
         extra = module.partition(".")[0].removeprefix("harr_")
         ours = extra.replace("_", "-") in (metadata("harr").get_all("Provides-Extra") or ())
         missing = f"it is a plug-in: pip install 'harr[{extra}]'" if ours else "is its folder on PYTHONPATH?"
-        mend = missing if lost else f"try `python -c 'import {module}'`"
+        near = difflib.get_close_matches(attribute, dir(sys.modules.get(module)), n=1)
+        hint = f"did you mean {module}:{near[0]}?" if near else f"try `python -c 'from {module} import {attribute}'`"
+        mend = missing if lost else hint
         what = f"{type(error).__name__}: {one_line(error)}"
         raise ParamsError(f"{key}: {name} cannot be imported ({what}); {mend}") from None
 

@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from harr.params.fields import PathOrName, Section, is_dotted
 from harr.params.generator import LocalParams, ServedParams, Untaught
@@ -44,7 +44,17 @@ SEMANTIC, UNJUDGED = "semantic", "semantic_f1"
 """A term that a judge grades, and the term that stands in for it where there is none."""
 
 
-Terms = dict[str, float | WeightParams | tuple[WeightParams, ...]]
+Weight = Annotated[
+    Annotated[float, Tag("(number)")]
+    | Annotated[WeightParams, Tag("(weight)")]
+    | Annotated[tuple[WeightParams, ...], Tag("(list)")],
+    Discriminator(
+        lambda value: {dict: "(weight)", WeightParams: "(weight)", list: "(list)", tuple: "(list)"}.get(
+            type(value), "(number)"
+        )
+    ),
+]
+Terms = dict[str, Weight]
 """Reward terms by name: a weight, or several, each for its own steps."""
 
 
@@ -69,6 +79,8 @@ def _one_at_a_time(terms: Terms) -> Terms:
     return terms
 
 
+TERM_SHAPE = "takes an Episode and returns a finite number, a list of one per step, or None where it does not apply"
+"""What a term of another package is."""
 RELEVANCE = "relevance"
 """The term that a reranker scores."""
 

@@ -14,6 +14,7 @@ from flows.checks import checks
 from flows.cli import main
 from flows.doctor.finding import Finding
 from harr.datasets.preview import read_data
+from harr.errors import ParamsError
 from harr.params.download import JsonlParams
 from harr.params.pipeline import MultistepParams, PickParams
 
@@ -68,6 +69,11 @@ def test_what_does_not_fit_is_named(
     seen = [check for check in told(term, train=train, **more) if check.level != "ok"]
     assert [check.level for check in seen if check.found.startswith(found)] == [level]
     assert all(check.fix for check in seen)
+
+
+def test_a_reward_that_cannot_be_imported_is_named(told: Told) -> None:
+    with pytest.raises(ParamsError, match=r"reward\.terms: harr\.types:Passge .* did you mean harr\.types:Passage\?"):
+        told("harr.types:Passge")
 
 
 def test_the_command_ends_with_1_where_something_must_be_mended(

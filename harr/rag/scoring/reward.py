@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from harr.errors import CorpusError, ParamsError
 from harr.params.functions import function_of
-from harr.params.reward import RELEVANCE, SEMANTIC, metric_name
+from harr.params.reward import RELEVANCE, SEMANTIC, TERM_SHAPE, metric_name
 from harr.rag.scoring.judge import grades, verdicts
 from harr.rag.scoring.reranker import Score, relevances
 from harr.rag.scoring.similarity import Encode, answer_similarities
@@ -212,14 +212,13 @@ def _term(name: str) -> Callable[[Episode], Any]:
     if ":" not in name:
         names = ", ".join([*terms, *BATCHED])
         raise ParamsError(f"reward.terms: unknown term {name}; known: {names}, or package.module:function")
-    shape = "takes an Episode and returns a finite number, a list of one per step, or None where it does not apply"
-    term = function_of(name, key="reward.terms", shape=shape)
+    term = function_of(name, key="reward.terms", shape=TERM_SHAPE)
 
     def check_value(episode: Episode) -> Value:
         value: Value = term(episode)
         numbers = value if isinstance(value, list) else [] if value is None else [value]
         if not all(isinstance(number, Real) and math.isfinite(number) for number in numbers):
-            raise ParamsError(f"reward.terms: {name} returned {value!r}; give one that {shape}")
+            raise ParamsError(f"reward.terms: {name} returned {value!r}; give one that {TERM_SHAPE}")
         return value
 
     return check_value

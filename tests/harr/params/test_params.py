@@ -62,6 +62,11 @@ def changed(key: str, value: Any) -> dict[str, Any]:
             "reward.terms: semantic has two weights at step 30; let one end where the next starts",
         ),
         ("reward.terms", {"semantic": []}, "reward.terms: semantic has an empty list of weights"),
+        (
+            "reward.terms",
+            {"a.b:c": {"weight": 1, "settings": {}}},
+            "unknown parameter reward.terms.a.b:c.settings; known",
+        ),
         ("train.steps", "many", "train.steps: should be a valid integer"),
         ("retriever.temperature", 0, "retriever.temperature: should be greater than 0 (found 0)"),
         (

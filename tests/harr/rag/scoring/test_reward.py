@@ -72,11 +72,11 @@ def test_a_function_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ParamsError, match="my_terms:wild returned nan; give one that takes an Episode"):
         Reward({"my_terms:wild": 1.0})(episode("Ada"))
     for terms, message in (
-        ({"my_terms:long": 1.0}, "cannot be imported"),
+        ({"my_terms:shrt": 1.0}, r"cannot be imported \(AttributeError: .*\); did you mean my_terms:short\?"),
         ({"no_such_module:short": 1.0}, "cannot be imported"),
         ({"my_terms:limit": 1.0}, "is no function"),
         ({"my_terms:nothing": 1.0}, r"cannot be called so \(too many positional arguments\); give one that takes an E"),
-        ({"broken_terms:short": 1.0}, r"cannot be imported \(SyntaxError: .*; try `python -c 'import broken_terms'`"),
+        ({"broken_terms:short": 1.0}, r"\(SyntaxError: .*; try `python -c 'from broken_terms import short'`"),
         ({"answer_f2": 1.0}, "unknown term answer_f2; known: answer_f1, answer_em, substring_em"),
     ):
         with pytest.raises(ParamsError, match=message):
