@@ -49,13 +49,12 @@ def evaluate(
         Path | None, Option(help="adapter or merged model of the arm trained (default: models/adapter)")
     ] = None,
     arms: Annotated[list[str] | None, Option(metavar="ARM ...", help="which arms (default: evaluate.arms)")] = None,
-    run: Annotated[Path | None, Option(metavar="DIR", help="write a TREC run file per arm, and qrels, there")] = None,
 ) -> None:
     """Play any model on the questions of a file."""
     from harr.params import Params
     from tasks.evaluate import evaluate_file
 
-    run_command(lambda: evaluate_file(Params.load(), questions, out, model, arms or (), run))
+    run_command(lambda: evaluate_file(Params.load(), questions, out, model, arms or ()))
 
 
 @app.command()

@@ -13,7 +13,7 @@ TRAINED = "trained"
 """The arm that is what stage train made; all others are compared with it."""
 Rewriting = Literal["", "last_answer", "first_answer", "all_answers", "question_query", "oracle_query"]
 """The rules of ``harr/rag/retrieval/rewritten.py``, by name; empty: none."""
-Ranking = Literal["", "dense", "sparse", "hybrid", "reranked", "gold", "nothing"]
+Ranking = Literal["", "dense", "sparse", "hybrid", "gold", "nothing"]
 """A ranking that is returned as it is; empty: that of the encoder."""
 
 
@@ -64,7 +64,7 @@ class Arm:
     @property
     def can_be_served(self) -> bool:
         """Return whether it searches a corpus without gold and without a server."""
-        return not (self.ceiling or self.search in ("reranked", "nothing"))
+        return not (self.ceiling or self.search == "nothing")
 
     @property
     def reads_words(self) -> bool:
@@ -115,7 +115,6 @@ ARMS = {
     **_rewriting("is the untrained encoder reading", "", "", "brown"),
     **_rewriting("is full-text search of", "bm25_", "sparse", "slate"),
     "hybrid": Arm("fuses the rankings of both", "olive h", search="hybrid"),
-    "rerank": Arm("reorders the pool of retriever.search by evaluate.reranker", "ink H", search="reranked"),
     "gold": Arm("finds the gold passages first: a ceiling", "olive *", search="gold", ceiling=True),
     "nothing": Arm(
         "finds nothing, so that the language model answers from memory: a floor", "grey v", search="nothing"

@@ -77,13 +77,10 @@ def write_evaluation(
     write_json(HEADLINE, headline_figures(summary))
 
 
-def evaluate_file(
-    params: Params, questions: Path, out: Path, model: Path | None, arms: Sequence[str], run: Path | None = None
-) -> None:
+def evaluate_file(params: Params, questions: Path, out: Path, model: Path | None, arms: Sequence[str]) -> None:
     """Play arms (none: those of params.yaml) on the questions of any file and write the metrics.
 
     Needs the index of this corpus. ``trained`` is the merged ``model`` folder, or models/adapter where none is given.
-    ``run``: a folder for the rankings of all arms, as other tools read them (:func:`harr.evaluate.trec.write_runs`).
 
     Raises:
         ParamsError: an arm does not go with params.yaml.
@@ -91,7 +88,6 @@ def evaluate_file(
     """
     from harr.datasets.local import read_question_file
     from harr.evaluate.tables import table
-    from harr.evaluate.trec import write_runs
 
     params = with_arms(params, arms) if arms else params
     check_out(out, questions)
@@ -101,8 +97,6 @@ def evaluate_file(
     rows, _ = play_arms(params, question_list, lambda step, values: None, model=model)
     summary = summarise_arms(params, rows)
     write_json(out, round_figures(summary))
-    if run:
-        write_runs(run, rows, question_list, seed=params.seed)
     print(table(summary))
 
 

@@ -102,7 +102,7 @@ def test_the_stages_that_are_looked_at_are_those_of_dvc() -> None:
 
 def wiki(**changes: dict[str, Any]) -> Params:
     values = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text()) | {
-        "download": {"dataset": "musique", "validation_questions": 8}
+        "download": {"dataset": "function", "function": "harr_open_domain:MUSIQUE", "validation_questions": 8}
     }
     return Params.model_validate({**values, **{name: values.get(name, {}) | new for name, new in changes.items()}})
 

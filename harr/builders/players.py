@@ -16,7 +16,6 @@ from harr.builders.retrievers import (
     arm_retriever,
     fixed_retriever,
     open_corpus,
-    reranked_retriever,
     retriever_function,
     source_retrievers,
     towers_policy,
@@ -87,12 +86,6 @@ def _sources(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
     return with_rewriting(source_retrievers(contest.params.sources, contest.web, *parts), arm)
 
 
-def _reranked(contest: Contest, arm: Arm, trained: Path | None) -> Retriever:
-    reranker = contest.params.evaluate.reranker
-    assert reranker
-    return reranked_retriever(contest.section(arm), reranker, contest.answering, contest.corpus, contest.candidates)
-
-
 def _encoder(contest: Contest, arm: Arm, trained: Path | None) -> Encoder:
     states = query_section(contest.params.encoder, contest.section(arm).encoder)
     return trained_encoder(states, trained) if trained else contest.base
@@ -115,7 +108,6 @@ SEARCHERS: Sequence[tuple[Callable[[Contest, Arm, Path | None], object], Make]] 
     (lambda contest, arm, trained: arm.function, _function),
     (lambda contest, arm, trained: arm.search in BOUNDS, _bound),
     (lambda contest, arm, trained: contest.params.sources, _sources),
-    (lambda contest, arm, trained: contest.search(arm) == "reranked" and contest.params.evaluate.reranker, _reranked),
     (lambda contest, arm, trained: trained and action_folder(trained), _towers),
     (lambda contest, arm, trained: True, _of_ours),
 )

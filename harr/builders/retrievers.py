@@ -25,7 +25,6 @@ from harr.params.embed import EncoderParams
 from harr.params.functions import function_of
 from harr.params.index import IndexParams
 from harr.params.retriever import RetrieverParams
-from harr.params.reward import RerankerParams
 from harr.params.sources import MilvusParams, SourceParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.link_features import CandidateScorer, LinkFeatures, open_scorer
@@ -33,9 +32,7 @@ from harr.rag.policies.query_adapter import QueryAdapter
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.retrieval.bm25 import BM25Retriever
 from harr.rag.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
-from harr.rag.retrieval.reranked import Reranked
 from harr.rag.retrieval.rewritten import RULES as REWRITES, Rewritten, rewrite_query
-from harr.rag.scoring.reranker import open_reranker
 from harr.types import Retriever
 
 if TYPE_CHECKING:
@@ -124,15 +121,6 @@ def fixed_retriever(
         parts = section, encoder, corpus, candidates
         return function_retriever(section.function, section.settings, retriever, *parts, key="retriever.function")
     return retriever
-
-
-def reranked_retriever(
-    section: RetrieverParams, reranker: RerankerParams, encoder: Encoder, corpus: Corpus, candidates: str
-) -> Retriever:
-    """Return one that reranks the pool of ``retriever.search`` by the reranker of section ``evaluate``."""
-    base = fixed_retriever(section, section.search, encoder, corpus, candidates)
-    score = open_reranker(reranker, "evaluate.reranker")
-    return Reranked(base, score, k=section.k, depth=section.pool)
 
 
 def dense_policy(

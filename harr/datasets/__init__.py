@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from harr.datasets.hub import FILES, WIKI18, bare, hotpotqa, musique, two_wiki
 from harr.datasets.local import jsonl
 from harr.datasets.source import Source
 from harr.errors import ParamsError
@@ -38,18 +37,6 @@ class Dataset:
     settings: type[QuestionsParams] | None = None
 
 
-def _of_hub(params: Any) -> str:
-    """Tell where the passages of a hub's data set come from.
-
-    >>> from harr.params.download import HubParams
-    >>> _of_hub(HubParams(dataset="hotpotqa", root="files"))
-    'the paragraphs given with the questions of hotpotqa/hotpot_qa, from the folder files'
-    """
-    own = params.passages == "context"
-    what = f"the paragraphs given with the questions of {FILES[params.dataset][0]}" if own else WIKI18[0]
-    return f"{what}, from {f'the folder {params.root}' if params.root else 'the hub'}"
-
-
 def _function(params: Any) -> Source:
     settings = params.settings
     load = function_of(params.function, key="download.function", shape="returns a Source", takes=0, settings=settings)
@@ -64,12 +51,6 @@ def _function(params: Any) -> Source:
 
 DATASETS = {
     "jsonl": Dataset(jsonl, lambda params: f"the files {', '.join(params.passages)}"),
-    "hotpotqa": Dataset(hotpotqa, _of_hub, vast=True),
-    "2wikimultihopqa": Dataset(two_wiki, _of_hub, vast=True),
-    "musique": Dataset(musique, _of_hub, vast=True),
-    "nq": Dataset(bare, _of_hub, vast=True),
-    "triviaqa": Dataset(bare, _of_hub, vast=True),
-    "all": Dataset(bare, _of_hub, vast=True),
     "function": Dataset(_function, lambda params: f"what {params.function} gives"),
 }
 

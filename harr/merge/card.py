@@ -2,14 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 from huggingface_hub import ModelCardData
 
 from harr.arms import ARMS, retriever_arm
-from harr.rag.policies.state import state_text
-from harr.types import Hop, Question, Search
+from harr.rag.policies.state import state
 
 HERE = "path/of/this/folder"
 
@@ -41,19 +39,7 @@ KINDS = {
 }
 """Library, task and tags of a model, as the hub reads them."""
 
-EXAMPLE = Search(
-    Question("", "Where was the founder of Acme born?"),
-    "Where was she born?",
-    (Hop("Who founded Acme?", "Ada Brown", "FOUND"),),
-    thought="Ada Brown founded Acme.",
-)
 PASSAGES = ("Ada Brown: She was born in Ashford.", "Acme: A firm in Bath, founded by Ada Brown.")
-QUERIES_ALONE = """\
-Passages are embedded by its base encoder, {base_model}; this model has no tower of documents."""
-OLDER = """\
-It loads in sentence-transformers 5 and newer. Older versions load its folder `query`, which encodes queries alone."""
-
-
 SEARCHES = """\
 ```python
 import harr
@@ -66,14 +52,21 @@ USAGE = """\
 It was trained on *states*: a query together with what is known already. A bare query is another text to it.
 
 ```python
-{code}
-```
+import harr
+{load}state = harr.state(
+{arguments}
+    tokenizer=model.tokenizer,
+    max_tokens={max_tokens},
+    prompt=model.prompts["query"],
+)
+query = model.encode_query(state)
+{compare}```
 
 The state is this text, which any language can write:
 
 ```text
 {state}
-```"""
+```{note}"""
 
 
 def model_card(
@@ -125,50 +118,34 @@ def usage(facts: Mapping[str, Any], name: str = HERE) -> str:
     load = f'from sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer("{name}")\n'
     if "retriever" not in facts:
         return f'```python\n{load}vectors = model.encode_query(["Who founded Acme?"])\n```'
-    style, search = facts["retriever"]["state"], _example(facts)
-    arguments = [
-        *_arguments(search, style),
-        *([] if facts["history"] else ["history=False"]),
-        "tokenizer=model.tokenizer",
-    ]
-    arguments.append(f"max_tokens={facts['retriever']['max_tokens']}")
-    if facts.get("encoder", {}).get("query_prompt"):
-        arguments.append('prompt=model.prompts["query"]')
-    code = ["import harr", f"{load}state = harr.state(", *(f"    {argument}," for argument in arguments), ")"]
-    code.append("query = model.encode_query(state)")
-    suffix = f"\n\n{QUERIES_ALONE.format(base_model=facts['base_model'])}"
+    arguments = _example(facts)
+    compare = note = ""
     if facts["towers"] == "both":
-        code += [f"passages = model.encode_document({json.dumps(list(PASSAGES))})"]
-        code += ["print(model.similarity(query, passages))"]
-        suffix = f"\n\n{OLDER}"
-    return USAGE.format(code="\n".join(code), state=example_state(facts)) + suffix
+        compare = (
+            f"passages = model.encode_document({json.dumps(PASSAGES)})\nprint(model.similarity(query, passages))\n"
+        )
+        note = "\n\nIt loads in sentence-transformers 5 and newer; older versions load its folder `query` alone."
+    return USAGE.format(
+        load=load,
+        arguments="\n".join(f"    {key}={value!r}," for key, value in arguments.items()),
+        max_tokens=facts["retriever"]["max_tokens"],
+        compare=compare,
+        state=state(**arguments),
+        note=note,
+    )
 
 
-def example_state(facts: Mapping[str, Any]) -> str:
-    """Return an example of a state that a retriever reads, from its harr.json."""
-    return state_text(_example(facts), style=facts["retriever"]["state"], history=facts["history"])
-
-
-def _example(facts: Mapping[str, Any]) -> Search:
-    """Return the search of the example, with what the retriever's states show."""
+def _example(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of ``harr.state`` for a retriever, from its harr.json."""
     style = facts["retriever"]["state"]
+    question = "Where was the founder of Acme born?"
+    own = {"style": style, "history": facts["history"]}
     if style == "sep" and facts.get("pipeline", "pick") == "pick":
-        return replace(EXAMPLE, query=EXAMPLE.question.text, hops=(Hop("", PASSAGES[1]),))
-    shows_status = facts["statuses"] and style == "json"
-    return replace(EXAMPLE, hops=tuple(replace(hop, status=hop.status if shows_status else "") for hop in EXAMPLE.hops))
-
-
-def _arguments(search: Search, style: str) -> list[str]:
-    """Return the arguments of ``harr.state``, as code, that write the state of a search."""
-    extra = [] if style == "json" else [f'style="{style}"']
-    question = json.dumps(search.question.text)
-    if style == "thought":
-        return [question, f"query={json.dumps(search.query)}", f"thought={json.dumps(search.thought)}", *extra]
-    if not any(hop.query for hop in search.hops):
-        return [question, json.dumps([hop.answer for hop in search.hops]), *extra]
-    parts = [tuple(filter(None, (hop.query, hop.answer, hop.status))) for hop in search.hops]
-    hops = ", ".join(f"({', '.join(map(json.dumps, hop))})" for hop in parts)
-    return [question, f"[{hops}]", json.dumps(search.query), *extra]
+        return {"question": question, "hops": [PASSAGES[1]], **own}
+    status = ("FOUND",) if style == "json" and facts["statuses"] else ()
+    thought = {"thought": "Ada Brown founded Acme."} if style == "thought" else {}
+    hops = [("Who founded Acme?", "Ada Brown", *status)]
+    return {"question": question, "hops": hops, "query": "Where was she born?", **thought, **own}
 
 
 def purpose(facts: Mapping[str, Any]) -> str:
@@ -179,10 +156,7 @@ def purpose(facts: Mapping[str, Any]) -> str:
         arm = ARMS.get(facts["arm"]) or retriever_arm(facts["function"], {})
         return f"It is the arm {facts['arm']}, which {arm.says}; nothing was trained."
     if "positions" not in facts:
-        return (
-            "`encode_query` reads states for an index that was built with the base encoder,\n"
-            f"{base}; passages keep the vectors of the base."
-        )
+        return f"It reads states for an index whose passages were embedded by its base encoder, {base}."
     return (
         "It is two towers: `query` reads the question and the passages picked so far, joined by [SEP];\n"
         "`document` reads the passages that may be picked next. Values need both, and positions as named\n"

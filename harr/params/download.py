@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from harr.params.fields import Dotted, MaybePathOrName, PathOrName, Plain, Section, Seed
+from harr.params.fields import Dotted, PathOrName, Plain, Section, Seed
 
 
 class QuestionsParams(Section):
@@ -89,25 +89,6 @@ class JsonlParams(OwnQuestionsParams, NamedGoldParams):
     data/corpus/left_out.txt; with 0 the first one ends the stage."""
 
 
-class HubParams(DrawnParams):
-    """A public benchmark from the Hugging Face hub, checked by hash and resumed by its client."""
-
-    dataset: Literal["hotpotqa", "2wikimultihopqa", "musique", "nq", "triviaqa", "all"]
-    """Name of the benchmark; all is HotpotQA, 2WikiMultihopQA, NQ and TriviaQA over wiki18."""
-    root: MaybePathOrName = ""
-    """Folder with the hub's files as ``<repository>/<file>``; if empty, they are downloaded."""
-    passages: Literal["context", "wiki18"] = "context"
-    """Corpus to search: the paragraphs given with the questions, or the 21,015,324 passages of wiki18."""
-    train_level: tuple[Literal["easy", "medium", "hard"], ...] = ()
-    """Levels of HotpotQA's training questions to learn from; its development split, our test split, is all hard."""
-
-    @model_validator(mode="after")
-    def _levels_are_hotpotqas(self) -> "HubParams":
-        if self.train_level and self.dataset != "hotpotqa":
-            raise ValueError(f"{self.dataset} has no levels of difficulty; leave train_level out, or take hotpotqa")
-        return self
-
-
 class FunctionDatasetParams(NamedGoldParams):
     """A data set that another package brings."""
 
@@ -126,6 +107,6 @@ class FunctionDatasetParams(NamedGoldParams):
 
 
 DatasetParams = Annotated[
-    JsonlParams | HubParams | FunctionDatasetParams,
+    JsonlParams | FunctionDatasetParams,
     Field(discriminator="dataset"),
 ]

@@ -7,7 +7,6 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from harr.arms import ARMS, Arm, method_arm, player_arm, retriever_arm
 from harr.params.fields import Dotted, NonEmpty, Plain, Positive, Section
 from harr.params.generator import FunctionGeneratorParams, LocalParams, ServedParams, Untaught
-from harr.params.reward import RerankerParams
 
 if TYPE_CHECKING:
     ArmName: TypeAlias = str
@@ -81,8 +80,6 @@ class EvaluateParams(Section):
     ) = None
     """Model that answers from what a pipeline without answers (leret) has found, so that answers are scored; with null
     none are."""
-    reranker: RerankerParams | None = None
-    """Model that reranks passages for the arm rerank."""
     audits: dict[Dotted, Plain] = Field({})
     """Functions of other packages that look for what speaks against ``trained`` in what was played, each with its
     settings (docs/extend.md)."""
@@ -104,11 +101,6 @@ class EvaluateParams(Section):
             raise ValueError(f"arms names {repeated[0]} twice; leave one out, or name it otherwise")
         if ours := [arm.name for arm in self.arms if not isinstance(arm, str) and arm.name in ARMS]:
             raise ValueError(f"arms: {ours[0]} is an arm of our own; give yours another name")
-        reranked = [name for name, arm in self.arm_table.items() if arm.search == "reranked"]
-        if reranked and self.reranker is None:
-            raise ValueError(f"the arm {reranked[0]} asks a reranker; give evaluate.reranker")
-        if self.reranker and not reranked:
-            raise ValueError("evaluate.reranker is asked by the arm rerank only; add it to arms, or leave it out")
         if self.pass_at and max(self.pass_at) > self.samples:
             raise ValueError(f"pass_at {max(self.pass_at)} needs as many samples, found {self.samples}; raise samples")
         return self

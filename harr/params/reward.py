@@ -29,8 +29,8 @@ class WeightParams(Section):
 
 
 class RerankerParams(Section):
-    """A reranker, for the term ``relevance`` or the arm rerank: any server of ``/rerank`` in Cohere's form, such as
-    vLLM, or a cross-encoder of sentence-transformers."""
+    """A reranker: any server of ``/rerank`` in Cohere's form, such as vLLM, or a cross-encoder of
+    sentence-transformers."""
 
     server: ServerName | None = None
     """Server that is asked at its address + /rerank, by its name in section servers; with null the model is loaded

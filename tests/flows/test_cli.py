@@ -118,6 +118,7 @@ LINES: list[tuple[list[str], str]] = [
     (["bridge", "--model", "away"], "data/corpus/manifest.json is missing; run `dvc repro"),
     (["convert", "away", "out"], "train.method grpo trains no two towers; take a recipe qrag_"),
     (["mteb", "--tasks", "SciFact"], "models/retriever is no folder; run `dvc repro`, or name --model"),
+    (["trec", "out"], "data/evaluation holds no rows; run `dvc repro evaluate`"),
     (["push", "--model", "me/mine"], "models/retriever/harr.json is missing, so there is nothing to push; run"),
     (["push", "--dataset", "me/mine"], "data/filtered/questions.jsonl is missing, so there is nothing to push"),
     (["replay", "away"], "away holds no searches-*.jsonl; name the folder that harr_traffic.recorder:Recorder wrote"),

@@ -80,8 +80,9 @@ def test_a_reranker_takes_the_best_of_the_pool(place: Path, tiny: str) -> None:
         return 200, {"results": [{"index": i, "relevance_score": len(t)} for i, t in enumerate(body["documents"])]}
 
     with serving(by_length) as served:
-        reranker = {"server": {"urls": [served.base_url]}, "model": "m"}
-        run = params(tiny, "frozen", "rerank", BACKWARDS, reranker=reranker)
+        settings = {"server": {"urls": [served.base_url]}, "model": "m"}
+        rerank = {"name": "rerank", "retriever": "harr_rerankers.reranked:rerank", "settings": settings}
+        run = params(tiny, "frozen", rerank, BACKWARDS)
         episodes = play(run)
     step = episodes["rerank"][0].steps[0]
     pool = next(body["documents"] for body in served.bodies if body["query"] == step.search.query)
@@ -127,11 +128,6 @@ def test_a_wrong_arm_is_one_line(tmp_path: Path) -> None:
             "arms": [ROCCHIO | {"retrievr": "x"}]
         },
         r"evaluate\.arms\.1: ": {"arms": ["frozen", 3]},
-        r"the arm rerank asks a reranker; give evaluate\.reranker": {"arms": ["frozen", "rerank"]},
-        r"evaluate\.reranker is asked by the arm rerank only; add it to arms": {
-            "arms": ["frozen"],
-            "reranker": {"model": "m"},
-        },
     }
     path = tmp_path / "params.yaml"
     for line, section in wrong.items():

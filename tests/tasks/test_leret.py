@@ -26,7 +26,7 @@ SCRIPTED = FunctionGeneratorParams(**PLAYER)
 
 PARAMS = Params.model_validate(
     {
-        "download": {"dataset": "hotpotqa"},
+        "download": {"dataset": "jsonl", "passages": ["p"], "train": ["t"], "test": ["t"]},
         "pipeline": {"name": "leret", "template": "bare"},
         "generator": {"kind": "local", "model": "m"},
         "train": {"method": "leret"},

@@ -1,8 +1,7 @@
 """The reward term ``relevance``: a reranker's score of a search's passages for its sub-query.
 
 As in HARR (arXiv 2602.03645) it is a reward per step: the mean score of the step's passages, by a server of Cohere's
-``/rerank``, such as vLLM or SGLang, or by a local cross-encoder. The arm rerank uses the same rerankers
-(``harr/rag/retrieval/reranked.py``).
+``/rerank``, such as vLLM or SGLang, or by a local cross-encoder.
 """
 
 import math
@@ -77,7 +76,7 @@ class CrossEncoderScores:
         return [[round(score_of[next(places)], 6) for _ in texts] for _, texts in requests]
 
 
-@lru_cache(maxsize=1)  # reward and arm may name the same
+@lru_cache(maxsize=1)  # the reward and an arm may name the same
 def _cross_encoder(name: str, parameter: str) -> CrossEncoderScores:
     """Load a cross-encoder as float32; neither code nor pickles from its folder are ever run."""
     from sentence_transformers import CrossEncoder

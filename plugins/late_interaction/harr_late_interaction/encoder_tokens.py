@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from harr_rerankers.reranked import Reranked
 from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -21,7 +22,6 @@ from harr.embed.encoder import Encoder
 from harr.errors import ModelError, ParamsError
 from harr.params.faults import read_section
 from harr.params.fields import Section
-from harr.rag.retrieval.reranked import Reranked
 from harr.types import Retrieval, Search
 from harr_late_interaction.recent import Recent
 

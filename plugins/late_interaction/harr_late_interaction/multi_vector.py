@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from harr_rerankers.reranked import Reranked
 from sentence_transformers import MultiVectorEncoder
 from torch import Tensor
 
@@ -18,7 +19,6 @@ from harr.io.files import read_json
 from harr.io.model_folder import find_folder, load_safely
 from harr.params.faults import read_section
 from harr.params.fields import PathOrName, Section
-from harr.rag.retrieval.reranked import Reranked
 from harr_late_interaction.recent import Recent
 
 

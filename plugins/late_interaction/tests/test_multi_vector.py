@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from by_hand import Fixed
 from harr_late_interaction.multi_vector import MultiVectorScores, load_multi_vector
+from harr_rerankers.reranked import Reranked
 
 from harr.builders.retrievers import fixed_retriever
 from harr.embed.encoder import Encoder
@@ -16,7 +17,6 @@ from harr.errors import ModelError, ParamsError
 from harr.index.corpus import Corpus
 from harr.io.files import read_json, write_json
 from harr.params.retriever import RetrieverParams
-from harr.rag.retrieval.reranked import Reranked
 from harr.types import Passage, Question, Retrieval, Search
 
 MULTI_VECTOR = "harr_late_interaction.multi_vector:MultiVector"

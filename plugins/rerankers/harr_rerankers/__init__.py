@@ -1,1 +1,1 @@
-"""A cross-encoder that is trained on a project's questions, for the arm ``rerank``."""
+"""Rerankers: the arm ``rerank``, and a cross-encoder that is trained on a project's questions."""

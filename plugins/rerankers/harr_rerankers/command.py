@@ -9,7 +9,7 @@ from tasks.runtime.command import run_command
 
 
 def train_reranker(
-    folder: Annotated[Path, Argument(help="where the cross-encoder appears; then evaluate.reranker.model names it")],
+    folder: Annotated[Path, Argument(help="where the cross-encoder appears; then settings of the arm rerank name it")],
     model: Annotated[
         str, Option(help="cross-encoder, or encoder, that training begins with (default: encoder.model)")
     ] = "",

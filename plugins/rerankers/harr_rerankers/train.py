@@ -76,7 +76,7 @@ def train(params: Params, out: Path, model: str, epochs: int, negatives: int, ra
     before, after = (100 * figures[f"pool_{name}ndcg@10"] for name in ("base_", ""))
     return (
         f"{out}: learnt from {len(pools):,} questions; nDCG@10 of the pools of {len(asked):,} validation questions "
-        f"{after:.1f}, as they were found {before:.1f}. Set evaluate.reranker: {{model: {out}}}, and arm rerank"
+        f"{after:.1f}, as they were found {before:.1f}. Set it in the arm rerank: settings: {{model: {out}}}"
     )
 
 

@@ -15,11 +15,13 @@ def test_the_arm_rerank_plays_what_was_trained(place: Path, tiny: str) -> None:
     params = world_params(tiny, retriever={"k": 3, "pool": 10})
     make_world(params)
     line = train(params, Path("mine/reranker"), "", epochs=2, negatives=2, rate=1e-3)
-    assert line.startswith("mine/reranker: learnt from ") and "Set evaluate.reranker: {model: mine/reranker}" in line
+    assert line.startswith("mine/reranker: learnt from ") and "settings: {model: mine/reranker}" in line
     assert not list(Path("work/reranker").iterdir())
     with pytest.raises(ParamsError, match="mine/reranker is there already"):
         train(params, Path("mine/reranker"), "", epochs=2, negatives=2, rate=1e-3)
-    evaluate = {"arms": ["frozen", "rerank"], "reranker": {"model": "mine/reranker"}}
+    settings = {"model": "mine/reranker"}
+    rerank = {"name": "rerank", "retriever": "harr_rerankers.reranked:rerank", "settings": settings}
+    evaluate = {"arms": ["frozen", rerank]}
     played = world_params(tiny, retriever={"k": 3, "pool": 10}, evaluate=evaluate)
     rows, _ = play_arms(played, draw_test_questions(played, QUESTIONS / "test.jsonl"), nothing, model=None)
     assert [len(rows[arm][0]) for arm in ("frozen", "rerank")] == [12, 12]

@@ -10,7 +10,8 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from harr.datasets.hub import fetch
+from harr_open_domain.hub import fetch
+
 from harr.datasets.source import Source
 from harr.io.jsonl import Row, read_rows
 from harr.types import Passage, Question

@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import Literal
 
+from harr_open_domain.hub import Read, hotpot_row, open_splits
+
 from harr.datasets import Dataset
-from harr.datasets.hub import Read, hotpot_row, open_splits
 from harr.datasets.source import Source
 from harr.io.jsonl import Row
 from harr.params.download import DrawnParams

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from downloading import gold_titles, questions, run, write_rows
+from harr_open_domain.hub import FILES
 from harr_wiki17.articles import WIKI17
 
-from harr.datasets.hub import FILES
 from harr.errors import CorpusError
 from harr.params.download import FunctionDatasetParams
 

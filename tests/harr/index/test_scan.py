@@ -1,20 +1,11 @@
-"""A scan of vectors in memory finds what a scan in float32 and Milvus find, whatever it looks at first."""
+"""A scan of vectors in memory finds the nearest."""
 
 import numpy as np
 import pytest
 
-from harr.compute.packed import Packed
 from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch
 from harr.index.scan import VectorScan
-
-
-def scan_of(vectors: np.ndarray, *, half: bool) -> VectorScan:
-    made = VectorScan(
-        Vectors({"identity": "x", "rows": len(vectors), "width": vectors.shape[1]}, [vectors]), np.arange(len(vectors))
-    )
-    made._half = Packed(made._full_ND.bfloat16()) if half else None
-    return made
 
 
 def unit(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -27,27 +18,14 @@ def nearest(vectors: np.ndarray, queries: np.ndarray, n: int) -> list[list[int]]
     return [np.lexsort((np.arange(len(vectors)), -row.round(6)))[:n].tolist() for row in scores]
 
 
-@pytest.mark.parametrize("half", [True, False])
 @pytest.mark.parametrize("size", [40, 20_011])
-def test_it_finds_the_nearest(size: int, half: bool) -> None:
+def test_it_finds_the_nearest(size: int) -> None:
     rng = np.random.default_rng(size)
     vectors, queries = unit(rng, size, 64), unit(rng, 9, 64)
-    rows, scores = scan_of(vectors, half=half).search(queries, 10)
+    made = Vectors({"identity": "x", "rows": size, "width": 64}, [vectors])
+    rows, scores = VectorScan(made, np.arange(size)).search(queries, 10)
     assert rows.tolist() == nearest(vectors, queries, 10)
     np.testing.assert_allclose(scores, np.take_along_axis(queries @ vectors.T, rows, 1), atol=2e-6)
-
-
-def test_vectors_that_bfloat16_cannot_tell_apart_are_told_apart() -> None:
-    rng = np.random.default_rng(0)
-    one = unit(rng, 64)
-    vectors = one + 1e-4 * rng.normal(size=(5000, 64)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    queries = np.stack([one, vectors[17]])
-    scan = scan_of(vectors, half=True)
-    rows, scores = scan.search(queries, 5)
-    exact = np.sort(queries @ vectors.T, axis=1)[:, ::-1][:, :5]
-    np.testing.assert_allclose(scores, exact, atol=2e-6)
-    assert rows.shape == (2, 5)
 
 
 def test_padding_ties_and_rows_that_are_not_searchable() -> None:

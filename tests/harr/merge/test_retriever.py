@@ -73,7 +73,7 @@ def test_both_towers_load_as_one_model_and_each_alone(adapter: Path, tmp_path: P
     suffixes = {path.suffix for path in out.rglob("*") if path.is_file()}
     assert suffixes <= {".safetensors", ".json", ".txt", ".md"}
     assert len([*out.rglob("model.safetensors")]) == 2, "no weights are written twice"
-    assert "It loads in sentence-transformers 5 and newer. Older versions" in (out / "README.md").read_text()
+    assert "It loads in sentence-transformers 5 and newer; older versions" in (out / "README.md").read_text()
     assert read_json(out / "harr.json")["index_identity"] == "i"
 
 

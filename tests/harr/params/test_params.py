@@ -21,7 +21,6 @@ ADDRESS = "should be an address with http:// or https://"
 NAMED = "tracking.registered_model: should be a name of 1 to 200"
 BASES: dict[str, tuple[str, dict[str, Any]]] = {
     "jsonl": ("download", {"dataset": "jsonl", "passages": ["p"], "train": ["t"], "test": ["t"]}),
-    "hub": ("download", {"dataset": "hotpotqa"}),
     "local": ("generator", {"kind": "local", "model": "m"}),
     "server": ("generator", SERVER),
     "judge": ("reward", {"terms": {"judge": 1}, "judge": SERVER}),
@@ -75,7 +74,6 @@ def changed(key: str, value: Any) -> dict[str, Any]:
             f"evaluate.arms.0: should be {', '.join(map(repr, [*ARMS][:-1]))} or 'trained' (found 'bm26')",
         ),
         # what would end in a traceback hours later
-        ("hub.train_level", ["odd"], "download.train_level.0: should be 'easy', 'medium' or 'hard'"),
         ("jsonl.seed", -5, "download.seed: should be greater than or equal to 0 (found -5)"),
         ("tracking.registered_model", "a/b:c", NAMED),
         ("tracking.registered_model", "", NAMED),
@@ -87,7 +85,6 @@ def changed(key: str, value: Any) -> dict[str, Any]:
         ("encoder.model", LONG, f"encoder.model: {PLACE}"),
         ("encoder.model", "a\0b", "encoder.model: should be a path or name without line breaks"),
         ("local.model", f"models/{LONG}", f"generator.model: {PLACE}"),
-        ("hub.root", LONG, f"download.root: {PLACE}"),
         ("jsonl.train", [f"x/{LONG}"], f"download.train.0: {PLACE}"),
         (
             "train.optimizer",

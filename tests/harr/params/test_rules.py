@@ -61,7 +61,7 @@ GAMES_THAT_DO_NOT_FIT = r"""
 generator: {kind: none} -> pick without reader needs kind none
 pipeline: {name: search_r1, template: chat}, generator: {kind: server, model: m, server: {urls: ["http://127.0.0.1:8000/v1"]}}
     -> pipeline.template chat writes in the chat template .* server has none here; set generator.tokenizer, or set
-train: {method: grpo, validation: {every: 5}}, download: {dataset: hotpotqa} -> and there are none; set download.validation_questions
+train: {method: grpo, validation: {every: 5}}, download: {dataset: jsonl, passages: [p], train: [t], test: [t]} -> and there are none; set download.validation_questions
 train: {method: grpo, validation: {every: 7}} -> 7 is no multiple of train.checkpoints.every 5, where weights are
 train: {method: grpo, validation: {keep: best}} -> keep: best needs validation; set train.validation.every
 pipeline: {name: r_search, tools: [a, a]} -> tools \['a', 'a'\] should be different words

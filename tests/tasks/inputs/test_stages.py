@@ -103,7 +103,13 @@ CODE: dict[str, tuple[str, str, str, set[str], set[str]]] = {
     ),
     "a message": ("harr/errors.py", "    ", "    \t", NONE, NONE),
     "a passage's text": ("harr/types.py", "def content", "def contents", ALL, ALL),
-    "a loader of another data set": ("harr/datasets/hub.py", "def hotpotqa", "def other", NONE, NONE),
+    "a loader of another data set": (
+        "plugins/open_domain/harr_open_domain/hub.py",
+        "def hotpot_row",
+        "def other",
+        NONE,
+        NONE,
+    ),
     "a retry of a client": ("harr/services/milvus_client.py", "import time", "import os", NONE, NONE),
     "the record of an arm that is not played": (
         "harr/arms.py",

@@ -1,15 +1,20 @@
-"""The term relevance behind a real HTTP server that speaks /rerank."""
+"""The term relevance: a real HTTP server that speaks /rerank, or a cross-encoder that is loaded here."""
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 import yaml
+from sentence_transformers import CrossEncoder
 from serving import serving
 
 from harr.builders.pipeline import build_reward
-from harr.errors import ParamsError, ServiceUnavailable
+from harr.errors import ModelError, ParamsError, ServiceUnavailable
 from harr.params import Params
+from harr.params.reward import RerankerParams
+from harr.rag.scoring.reranker import open_reranker
 from harr.rag.scoring.reward import Reward
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 from tasks.paths import PLACES
@@ -79,3 +84,34 @@ def test_a_reranker_and_its_term_need_each_other() -> None:
     ):
         with pytest.raises(ValueError, match=told):
             Params.model_validate(GOOD | {"reward": section})
+
+
+@pytest.fixture(scope="module")
+def cross_encoder(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny encoder with a head of one label, drawn by a seed."""
+    torch.manual_seed(0)
+    out = tmp_path_factory.mktemp("cross") / "model"
+    CrossEncoder(tiny, num_labels=1, device="cpu").save_pretrained(str(out))
+    return out
+
+
+def test_a_cross_encoder_reads_both_texts_at_once(cross_encoder: Path) -> None:
+    score = open_reranker(RerankerParams(model=str(cross_encoder)), "reward.reranker")
+    texts = ["A town on a river in the west of the country.", "She was born in Bath.", "Ada"]
+    found = score([("Where was Eva born?", texts), ("a river", texts[:1]), ("nothing", [])])
+    assert [len(own) for own in found] == [3, 1, 0] and score([]) == []
+    alone = CrossEncoder(str(cross_encoder), device="cpu")
+    pairs = [("Where was Eva born?", text) for text in texts] + [("a river", texts[0])]
+    plain = [float(alone.predict(pair, activation_fn=torch.nn.Identity())) for pair in pairs]
+    assert np.allclose([*found[0], *found[1]], plain, rtol=0, atol=2e-6)
+    assert np.diff(sorted(plain)).min() > 5e-5, "they differ by more than is allowed"
+
+
+def test_what_is_no_cross_encoder_is_one_line(tiny: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"scores no pairs of texts; set reward\.reranker\.model to a cross-encoder"):
+        open_reranker(RerankerParams(model=tiny), "reward.reranker")
+    CrossEncoder(tiny, num_labels=2, device="cpu").save_pretrained(str(tmp_path / "two"))
+    with pytest.raises(ModelError, match="has 2 labels, not one score"):
+        open_reranker(RerankerParams(model=str(tmp_path / "two")), "reward.reranker")
+    with pytest.raises(ModelError, match=r"model folder /nowhere does not exist; set reward\.reranker\.model"):
+        open_reranker(RerankerParams(model="/nowhere"), "reward.reranker")

@@ -1,13 +1,14 @@
-"""Public benchmarks in the hub's own file formats: HotpotQA, 2WikiMultihopQA, MuSiQue, NQ; wiki18.
+"""The benchmarks in the hub's own file formats, and wiki18.
 
 The hub's client checks every file by hash and resumes a broken download. A folder with the same
-files (``download.root``) takes its place on a machine without network.
+files (setting ``root``) takes its place on a machine without network.
 """
 
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 from tqdm import tqdm
 
 from harr.corpus.sample import draw_rows
+from harr.datasets import Dataset
 from harr.datasets.source import Source
 from harr.datasets.splits import rows_to_read
 from harr.errors import CorpusError, one_line
 from harr.io.jsonl import Row, read_rows
-from harr.params.download import DrawnParams, HubParams
+from harr.params.download import DrawnParams
 from harr.types import Passage, Question
+from harr_open_domain.settings import GivenParams, HotpotParams, OpenParams
 
 FLASHRAG = "RUC-NLPIR/FlashRAG_datasets"
 FILES = {
@@ -38,46 +41,10 @@ WIKI18 = ("PeterJinGo/wiki-18-corpus", "wiki-18.jsonl.gz")
 Read = tuple[Question, list[Passage]]
 
 
-def hotpotqa(params: HubParams) -> Source:
-    """Open HotpotQA: ten paragraphs a question, two of them gold (distractor)."""
-    return _source(params, hotpot_row)
-
-
-def two_wiki(params: HubParams) -> Source:
-    """Open 2WikiMultihopQA in HotpotQA's format: ten paragraphs a question, two or four of them gold."""
-    return _source(params, hotpot_row)
-
-
-def musique(params: HubParams) -> Source:
-    """Open MuSiQue-Ans: twenty paragraphs a question, two to four of them gold, in hop order."""
-    return _source(params, _musique_row)
-
-
-def bare(params: HubParams) -> Source:
-    """Open NQ-open, TriviaQA or all four sets of HARR's code as questions and answers; passages are those of wiki18.
-
-    Raises:
-        CorpusError: other passages are asked for.
-    """
-    if params.passages != "wiki18":
-        raise CorpusError(
-            f"download: {params.dataset} has no passages of its own; set download.passages: wiki18 in params.yaml"
-        )
-    if params.dataset != "all":
-        return _source(params, _bare_row)
-    opened = {name: _source(params.model_copy(update={"dataset": name}), convert) for name, convert in ALL.items()}
-
-    def named(split: str) -> Iterator[Question]:  # two of them use the same question numbers
-        for name, source in opened.items():
-            yield from (replace(question, id=f"{name}-{question.id}") for question in getattr(source, split))
-
-    return Source(wiki18(params.root), named("train"), named("test"))
-
-
 def open_splits(
     name: str, params: DrawnParams, convert: Callable[[Row], Read], *, root: str, levels: tuple[str, ...] = ()
 ) -> tuple[Callable[[], Iterator[Read]], Callable[[], Iterator[Read]]]:
-    """Return what reads the training and the test rows of a benchmark, as many as section ``download`` asks for.
+    """Return what reads the training and the test rows of a benchmark, as many as the settings ask for.
 
     Args:
         name: of the benchmark, in FILES.
@@ -96,8 +63,10 @@ def open_splits(
     return lambda: read(train, rows_to_read(params), levels), lambda: read(test, params.test_questions, ())
 
 
-def _source(params: HubParams, convert: Callable[[Row], Read]) -> Source:
-    train_rows, test_rows = open_splits(params.dataset, params, convert, root=params.root, levels=params.train_level)
+def _given(name: str, convert: Callable[[Row], Read], params: GivenParams) -> Source:
+    """Open questions over their own paragraphs, or over wiki18."""
+    levels = getattr(params, "train_level", ())
+    train_rows, test_rows = open_splits(name, params, convert, root=params.root, levels=levels)
     if params.passages == "wiki18":
         return Source(wiki18(params.root), _bare(train_rows()), _bare(test_rows()))
     return Source(
@@ -105,6 +74,31 @@ def _source(params: HubParams, convert: Callable[[Row], Read]) -> Source:
         train=_questions(train_rows()),
         test=_questions(test_rows()),
     )
+
+
+def _open(name: str, params: OpenParams) -> Source:
+    """Open questions without paragraphs over wiki18."""
+    train_rows, test_rows = open_splits(name, params, _bare_row, root=params.root)
+    return Source(wiki18(params.root), _questions(train_rows()), _questions(test_rows()))
+
+
+def load_all(params: OpenParams) -> Source:
+    """Open the four sets of HARR's code over wiki18: HotpotQA, 2WikiMultihopQA, NQ and TriviaQA."""
+    rows_of = {
+        name: open_splits(name, params, convert, root=params.root)
+        for name, convert in (
+            ("hotpotqa", hotpot_row),
+            ("2wikimultihopqa", hotpot_row),
+            ("nq", _bare_row),
+            ("triviaqa", _bare_row),
+        )
+    }
+
+    def named(split: int) -> Iterator[Question]:  # two of them use the same question numbers
+        for name, rows in rows_of.items():
+            yield from (replace(question, id=f"{name}-{question.id}") for question in _bare(rows[split]()))
+
+    return Source(wiki18(params.root), named(0), named(1))
 
 
 def _questions(rows: Iterable[Read]) -> Iterator[Question]:
@@ -141,7 +135,7 @@ def fetch(repository: str, pattern: str, root: str) -> list[Path]:
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise CorpusError(
             f"download: cannot get {pattern} of {repository} from the hub ({one_line(error)}); "
-            "connect, or put the files under root (section download) as <repository>/<file>"
+            "connect, or put the files under root (download.settings) as <repository>/<file>"
         ) from None
     paths = sorted(folder.glob(pattern))
     if not paths:
@@ -220,5 +214,34 @@ def _require(row: Row, *keys: str) -> None:
             )
 
 
-ALL = {"hotpotqa": hotpot_row, "2wikimultihopqa": hotpot_row, "nq": _bare_row, "triviaqa": _bare_row}
-"""The sets of ``download.dataset: all``, and how a row of each is read."""
+def _origin(repository: str) -> Callable[[Any], str]:
+    """Return what tells where the passages of a data set of the hub come from.
+
+    >>> _origin("hotpotqa/hotpot_qa")(GivenParams(root="files"))
+    'the paragraphs given with the questions of hotpotqa/hotpot_qa, from the folder files'
+    """
+
+    def tell(params: Any) -> str:
+        own = getattr(params, "passages", "wiki18") == "context"
+        what = f"the paragraphs given with the questions of {repository}" if own else WIKI18[0]
+        return f"{what}, from {f'the folder {params.root}' if params.root else 'the hub'}"
+
+    return tell
+
+
+def _dataset(name: str, load: Callable[..., Source], settings: type[OpenParams]) -> Dataset:
+    return Dataset(load, _origin(FILES[name][0]), vast=True, settings=settings)
+
+
+HOTPOTQA = _dataset("hotpotqa", partial(_given, "hotpotqa", hotpot_row), HotpotParams)
+"""HotpotQA: ten paragraphs a question, two of them gold (distractor)."""
+TWO_WIKI = _dataset("2wikimultihopqa", partial(_given, "2wikimultihopqa", hotpot_row), GivenParams)
+"""2WikiMultihopQA in HotpotQA's format: ten paragraphs a question, two or four of them gold."""
+MUSIQUE = _dataset("musique", partial(_given, "musique", _musique_row), GivenParams)
+"""MuSiQue-Ans: twenty paragraphs a question, two to four of them gold, in hop order."""
+NQ = _dataset("nq", partial(_open, "nq"), OpenParams)
+"""NQ-open over wiki18."""
+TRIVIAQA = _dataset("triviaqa", partial(_open, "triviaqa"), OpenParams)
+"""TriviaQA over wiki18."""
+ALL = Dataset(load_all, _origin(WIKI18[0]), vast=True, settings=OpenParams)
+"""The four sets of HARR's code over wiki18."""

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from harr.builders.retrievers import RetrieverInputs
 from harr.compute import distributed
-from harr.rag.scoring.reranker import Score
+from harr.params.faults import read_section
+from harr.params.reward import RerankerParams
+from harr.rag.scoring.reranker import Score, open_reranker
 from harr.types import Retrieval, Retriever, Search
 
 
@@ -41,3 +44,16 @@ class Reranked:
     def text(self, search: Search, retrieval: Retrieval) -> str:
         """Return the text for which passages are scored; ``retrieval`` is that of ``base``."""
         return search.query
+
+
+def rerank(inputs: RetrieverInputs) -> Reranked:
+    """Return the arm ``{name: rerank, retriever: "harr_rerankers.reranked:rerank", settings: {model: ...}}``.
+
+    Its settings are those of ``reward.reranker``; it orders the first ``retriever.pool`` passages of its base.
+
+    Raises:
+        ParamsError: the settings are none of it.
+        ModelError: the model cannot be found or loaded, or is no cross-encoder.
+    """
+    params = read_section(RerankerParams, inputs.settings, "settings of rerank")
+    return Reranked(inputs.base, open_reranker(params, "rerank.settings"), inputs.k, inputs.pool)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from downloading import gold_titles, passages, questions, run, write_rows
+from harr_open_domain.hub import FILES, WIKI18
 
-from harr.datasets.hub import FILES, WIKI18
 from harr.errors import CorpusError
-from harr.params.download import HubParams
+from harr.params.download import FunctionDatasetParams
 
 HOTPOT = {
     "id": "h1",
@@ -43,12 +43,14 @@ def put(repository: str, file: str, *rows: dict[str, Any]) -> None:
 
 
 def load(dataset: str, **more: Any) -> dict[str, float]:
-    return run(HubParams(**{"dataset": dataset, "root": "hub", **more}))
+    """Run stage download over the files of folder hub."""
+    function, own = f"harr_open_domain:{dataset}", {"validation_questions": more.pop("validation_questions", 0)}
+    return run(FunctionDatasetParams(dataset="function", function=function, settings={"root": "hub", **more}, **own))
 
 
-@pytest.mark.parametrize("dataset", ["hotpotqa", "2wikimultihopqa"])
-def test_hotpot_parquet(dataset: str) -> None:
-    repository, train, test = FILES[dataset]
+@pytest.mark.parametrize(("dataset", "name"), [("HOTPOTQA", "hotpotqa"), ("TWO_WIKI", "2wikimultihopqa")])
+def test_hotpot_parquet(dataset: str, name: str) -> None:
+    repository, train, test = FILES[name]
     put(repository, train, {**HOTPOT, "id": "h0", "question": "Who founded Acme?"})
     put(repository, test, HOTPOT)
     counts = load(dataset)
@@ -64,19 +66,17 @@ def test_questions_of_some_levels_are_learnt_from_and_the_limit_counts_those() -
     put(repository, test, {**HOTPOT, "level": "hard"})
     drawn = set()
     for seed in range(8):
-        load("hotpotqa", train_level=("hard",), train_questions=2, seed=seed)
+        load("HOTPOTQA", train_level=("hard",), train_questions=2, seed=seed)
         assert [(question.level, question.kind) for question in questions("train")] == [("hard", "bridge")] * 2
         drawn.add(tuple(question.id for question in questions("train")))
     assert drawn == {("h1", "h3"), ("h1", "h4"), ("h3", "h4")}, "drawn by the seed, in their order"
-    with pytest.raises(ValueError, match="musique has no levels of difficulty"):
-        HubParams(dataset="musique", train_level=("easy",))
 
 
 def test_musique_keeps_hop_order_and_aliases() -> None:
     repository, train, test = FILES["musique"]
     put(repository, train, {**MUSIQUE, "id": "2hop__0", "question": "Who?"})
     put(repository, test, MUSIQUE)
-    load("musique")
+    load("MUSIQUE")
     (question,) = questions("test")
     assert gold_titles(question) == ["Acme", "Ada Brown"]
     assert question.answers == ("Ashford", "Ashford, Kent") and question.kind == "2hop"
@@ -88,11 +88,11 @@ def test_a_limit_takes_as_large_a_share_of_every_type_as_of_all() -> None:
     rows = [{**MUSIQUE, "id": f"{count}hop__{n}", "question": f"Who is {n}?"} for n, count in enumerate(hops)]
     put(repository, train, *rows)
     put(repository, test, *({**row, "question": f"Test {row['id']}"} for row in rows))
-    load("musique", train_questions=6, test_questions=3)
+    load("MUSIQUE", train_questions=6, test_questions=3)
     for split, count in (("train", 2), ("test", 1)):
         kinds = [question.kind for question in questions(split)]
         assert (kinds.count("2hop"), kinds.count("4hop")) == (2 * count, count)
-    counts = load("musique", train_questions=6, test_questions=3, validation_questions=3)
+    counts = load("MUSIQUE", train_questions=6, test_questions=3, validation_questions=3)
     assert (counts["train_questions"], counts["validation_questions"], counts["test_questions"]) == (6, 3, 3)
 
 
@@ -108,23 +108,20 @@ def test_all_four_sets_stand_side_by_side_over_wiki18() -> None:
             row = {"id": f"{split}_0", "question": f"Who, {name} {split}?", "golden_answers": [split]}
             put(FILES[name][0], file, row)
     put(*WIKI18, *({"id": str(i), "contents": f'"Title {i}"\nText {i} of many'} for i in range(5)))
-    counts = load("all", passages="wiki18")
+    counts = load("ALL")
     assert counts["train_questions"] == counts["test_questions"] == 4 and counts["passages"] == 5
     assert passages()[3].content == "Title 3: Text 3 of many"
     assert [question.id for question in questions("train")][-2:] == ["nq-train_0", "triviaqa-train_0"]
     assert not any(question.gold_ids or question.candidate_ids for question in questions("train"))
-    assert load("nq", passages="wiki18")["train_questions"] == 1 and [one.id for one in questions("train")] == [
-        "train_0"
-    ]
+    assert load("NQ")["train_questions"] == 1 and [one.id for one in questions("train")] == ["train_0"]
 
 
 @pytest.mark.parametrize(
     ("dataset", "root", "line"),
     [
-        ("nq", "hub", "nq has no passages of its own"),
-        ("hotpotqa", "hub", r"no distractor/train\*\.parquet in hub"),
-        ("musique", "", "cannot get musique_ans_v1.0_train.jsonl .* put the files under root"),
-        ("musique", "hub", r"train\.jsonl:1: no column paragraphs"),
+        ("HOTPOTQA", "hub", r"no distractor/train\*\.parquet in hub"),
+        ("MUSIQUE", "", "cannot get musique_ans_v1.0_train.jsonl .* put the files under root"),
+        ("MUSIQUE", "hub", r"train\.jsonl:1: no column paragraphs"),
     ],
 )
 def test_what_is_not_there_is_one_line(dataset: str, root: str, line: str) -> None:

@@ -1,0 +1,16 @@
+"""The command `harr trec`."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument
+
+from tasks.runtime.command import run_command
+
+
+def trec(folder: Annotated[Path, Argument(help="where qrels.txt and a run file per arm are written")]) -> None:
+    """Write the rankings of the last evaluation as TREC run files, with the judgements."""
+    from harr_ir.trec import write_runs
+    from tasks.paths import EVALUATION, QUESTIONS
+
+    run_command(lambda: print(*write_runs(folder, EVALUATION, QUESTIONS / "test.jsonl"), sep="\n"))
