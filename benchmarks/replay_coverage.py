@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from harr_encyclopaedia.dataset import WorldParams
+from harr_traffic.log import read_log
 from harr_traffic.replay import replay
 
 from harr.corpus.passages import Passages, read_questions
@@ -37,7 +38,7 @@ from harr.rag.policies.encoder_adapter import load_adapter
 from harr.rag.policies.state import reads
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
-from harr.serve.log import Feedback, LoggedSearch, Recording, TrafficLog, read_log
+from harr.serve.log import Feedback, LoggedSearch, Recording, TrafficLog
 from harr.train import infonce
 from harr.types import Question, Search
 

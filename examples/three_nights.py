@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 from harr_traffic import learn
+from harr_traffic.log import read_log
 from harr_traffic.questions import CHOICES, choices_of
 from harr_traffic.replay import replay
 
@@ -47,7 +48,7 @@ from harr.rag.policies.encoder_adapter import load_adapter
 from harr.rag.policies.state import reads
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
-from harr.serve.log import Feedback, LoggedSearch, Recording, TrafficLog, read_log
+from harr.serve.log import Feedback, LoggedSearch, Recording, TrafficLog
 from harr.train import infonce
 from harr.types import Passage, Question, Search
 

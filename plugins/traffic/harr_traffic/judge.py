@@ -50,7 +50,7 @@ def replayed(log: Path, model: str, project: Path) -> "Replayed":
     from harr.builders.trained import TrainedRetriever
     from harr.errors import ModelError
     from harr.rag.policies.dense import DensePolicy
-    from harr.serve.log import read_log
+    from harr_traffic.log import read_log
     from harr_traffic.replay import replay
 
     searches, outcomes = read_log(log)
@@ -69,7 +69,7 @@ def compared(log: Path, project: Path) -> "list[Compared]":
     Raises:
         HarrError: as :func:`replay_log`.
     """
-    from harr.serve.log import read_log
+    from harr_traffic.log import read_log
     from harr_traffic.preference import compare
     from harr_traffic.shadows import read_shadows
 

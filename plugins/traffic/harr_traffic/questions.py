@@ -18,8 +18,9 @@ from harr.io.files import fingerprint
 from harr.io.jsonl import read_rows
 from harr.params.download import QuestionsParams
 from harr.params.fields import NonEmpty, PathOrName
-from harr.serve.log import Feedback, LoggedSearch, read_log
+from harr.serve.log import Feedback, LoggedSearch
 from harr.types import Passage, Question
+from harr_traffic.log import read_log
 
 CHOICES = "choices"
 """The note of a question: the searches that were drawn for users who asked it."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from harr.serve.log import read_records
+from harr_traffic.log import read_records
 
 SHADOWS = "shadows"
 
@@ -27,6 +27,6 @@ def read_shadows(folder: Path) -> list[Shadowed]:
     """Return how candidates would have answered the searches of a folder, by their time.
 
     Raises:
-        ParamsError, DamagedFile: as :func:`harr.serve.log.read_log`.
+        ParamsError, DamagedFile: as :func:`harr_traffic.log.read_log`.
     """
     return read_records(Shadowed, folder, SHADOWS, key=lambda one: (one.id, one.version))

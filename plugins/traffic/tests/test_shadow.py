@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from harr_traffic import shadow as shadows
+from harr_traffic.log import read_log
 from harr_traffic.shadows import read_shadows
 from projects import make_project, train_stand_in
 from starlette.testclient import TestClient
@@ -22,7 +23,7 @@ from harr.errors import HarrError, IndexMismatch, ModelError, ParamsError
 from harr.rag.policies import plackett_luce
 from harr.serve.application import application
 from harr.serve.follower import Follower
-from harr.serve.log import Recording, read_log
+from harr.serve.log import Recording
 from harr.serve.searcher import Searcher
 from harr.serve.service import RetrieverService
 from harr.types import Hop

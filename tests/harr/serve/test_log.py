@@ -4,9 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from harr_traffic.log import read_log
 
 from harr.errors import DamagedFile, ParamsError
-from harr.serve.log import Feedback, LoggedSearch, Recording, TrafficLog, read_log
+from harr.serve.log import Feedback, LoggedSearch, Recording, TrafficLog
 
 SEARCH = LoggedSearch(
     "s1", 1.5, "3", "sep with history", "Who?", "Who is she?", "Who? [SEP] she", ("p1", "p2"), ("p1", "p2", "p3"), -0.5

@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 import pytest
 import torch
+from harr_traffic.log import read_log
 from starlette.testclient import TestClient
 
 from harr.index.corpus import Corpus
@@ -15,7 +16,7 @@ from harr.rag.policies.dense import DensePolicy
 from harr.rag.setup import Setup
 from harr.serve.application import application
 from harr.serve.follower import Follower
-from harr.serve.log import Recording, read_log
+from harr.serve.log import Recording
 from harr.serve.searcher import Searcher, Serving
 from harr.serve.service import RetrieverService
 from harr.types import Question, Search
