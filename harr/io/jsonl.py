@@ -7,7 +7,6 @@ import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,23 +22,13 @@ UNSEEN = re.compile("[\u200b\u2060\ufeff]")
 """Characters without width that no word needs."""
 IDS = ("id", "_id", "uid")
 """Keys of ids, by which rows of files that different programs wrote are put together."""
-UNPACK = "unpack it, or pack it by gzip as .jsonl.gz"
 HEADS = {
     b"\x1f\x8b": "packed by gzip; let its name end in .gz",
-    b"\x28\xb5\x2f\xfd": f"packed by zstd; {UNPACK}",
-    b"BZh": f"packed by bzip2; {UNPACK}",
-    b"\xfd7zXZ": f"packed by xz; {UNPACK}",
-    b"PK\x03\x04": f"packed by zip; {UNPACK}",
     b"PAR1": "a table of parquet; let its name end in .parquet",
-    b"ARROW1": "a table of Arrow; write its rows as .parquet",
-    b"\xff\xff\xff\xff": "a table of Arrow; write its rows as .parquet",
     b"[": "a list, not an object a line; let its name end in .json",
-    b"<": "a page of HTML or XML; fetch the file again",
 }
 """What is wrong with a file of other first bytes than those of an object, and what to do."""
 TABLES = (".csv", ".tsv", ".xlsx")
-LONGEST = 64 << 20
-"""Bytes of a line that is read: a small gzip may hold one of gigabytes."""
 
 
 def fold(text: str) -> str:
@@ -126,8 +115,7 @@ def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) ->
     ``leave_out`` is called with a line that is no object; without one the first ends the reading.
 
     Raises:
-        CorpusError: the file is missing, is no gzip, breaks off, or has a line that is no JSON object in UTF-8, or is
-            longer than LONGEST.
+        CorpusError: the file is missing, is no gzip, breaks off, or has a line that is no JSON object in UTF-8.
     """
     if not path.is_file():
         what = "is no file" if path.exists() else "is missing"
@@ -145,10 +133,7 @@ def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) ->
     number = 0
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
-            for number, line in enumerate(iter(partial(handle.readline, LONGEST + 1), b""), 1):
-                if len(line) > LONGEST:
-                    message = f"a line of more than {LONGEST >> 20} MiB; expected one object a line"
-                    raise CorpusError(f"{path}:{number}: {message}")
+            for number, line in enumerate(handle, 1):
                 if line.strip():
                     try:
                         row = Row(_parse(line, f"{path}:{number}", first=number == 1), f"{path}:{number}")
