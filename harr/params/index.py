@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from harr.params.fields import Dotted, Fraction, MaybeAddress, Plain, Positive, Section, Variable
 
@@ -39,11 +39,3 @@ class IndexParams(Section):
     0 every change trains again (docs/changing_corpus.md)."""
     batch_size: Positive = 1000
     """Number of rows that are sent to the index at once."""
-
-    @model_validator(mode="after")
-    def _parts_fit(self) -> "IndexParams":
-        if self.settings and not self.function:
-            raise ValueError("settings are those of a function; set index.function, or leave settings out")
-        if self.breadth and self.kind == "flat":
-            raise ValueError("breadth is not read by kind flat; leave it out, or set another kind")
-        return self

@@ -86,12 +86,6 @@ class ReactParams(PipelineFacts):
         """Return whether there is a reader."""
         return self.shows == "answer"
 
-    @model_validator(mode="after")
-    def _a_reader_is_there(self) -> "ReactParams":
-        if self.shows == "passages" and "reader_sees" in self.model_fields_set:
-            raise ValueError("reader_sees is for shows: answer; the agent itself reads the passages; leave it out")
-        return self
-
 
 class SearchR1Params(PipelineFacts):
     """One growing text with <think>, <search>, <information> and <answer> (Search-R1, arXiv 2503.09516)."""

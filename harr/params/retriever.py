@@ -61,9 +61,7 @@ class RetrieverParams(Section):
     whole, or dropped where the state is too long."""
 
     @model_validator(mode="after")
-    def _picks_are_cut_where_there_are_some(self) -> "RetrieverParams":
-        if self.pick_tokens and self.state != "sep":
-            raise ValueError(f"pick_tokens is for state: sep (found {self.state}); leave it out")
+    def _a_pick_fits_a_state(self) -> "RetrieverParams":
         if self.pick_tokens >= self.max_tokens:
             raise ValueError(f"a pick of pick_tokens {self.pick_tokens} fills a state of max_tokens {self.max_tokens}")
         return self
@@ -77,17 +75,9 @@ class RetrieverParams(Section):
         return self
 
     @model_validator(mode="after")
-    def _settings_are_read(self) -> "RetrieverParams":
-        if self.settings and not self.function:
-            raise ValueError("settings are those of retriever.function, which is null; leave them out")
-        return self
-
-    @model_validator(mode="after")
     def _k_fits_pool(self) -> "RetrieverParams":
         if self.k > self.pool:
             raise ValueError(
                 f"k = {self.k} passages cannot be chosen from a pool of {self.pool}; lower k or raise pool"
             )
-        if self.fusion == "rrf" and "weights" in self.model_fields_set:
-            raise ValueError("weights are not read by fusion rrf; leave them out, or set fusion: weighted")
         return self

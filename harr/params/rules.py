@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from harr.arms import ARMS, TRAINED
-from harr.params.download import ChunkParams
 from harr.params.generator import GOLD, GeneratorParams
 from harr.params.pipeline import PipelineFacts
 from harr.params.rule_words import LANGUAGE_MODEL, either, members, methods, tag
@@ -50,18 +49,6 @@ def readings_are_for_a_reader(params: "Params") -> None:
         raise ValueError(
             f"generator.warmstart.demonstrations {GOLD} teaches the reader of pipeline pick; set pipeline: {{name: pick, "
             "reader: true}, or name a file of demonstrations"
-        )
-
-
-def chunks_fit_the_encoder(params: "Params") -> None:
-    """Documents are cut by the tokens of the encoder that embeds them, in another package's data set."""
-    settings, encoder = getattr(params.download, "settings", {}), params.encoder
-    cuts = {key: settings[key] for key in ChunkParams.model_fields if key in settings}
-    chunks = ChunkParams.model_validate(cuts)
-    if cuts and (chunks.tokenizer != encoder.model or chunks.chunk_tokens + 2 > encoder.max_tokens):
-        raise ValueError(
-            f"documents are cut by the tokens of their encoder: in section download, tokenizer should be encoder.model "
-            f"({encoder.model}), and chunk_tokens at most {encoder.max_tokens - 2}"
         )
 
 
@@ -124,20 +111,11 @@ def language_model_can_learn(params: "Params") -> None:
     train, generator = params.train, params.generator
     if train.learns != LANGUAGE_MODEL:
         return
-    longest = getattr(train, "max_tokens", None)
     if not generator.trainable:
         raise ValueError(
             f"train.method {train.method} trains the language model; generator.kind is {generator.kind}: use "
             + either([tag(kind, "kind") for kind in members(GeneratorParams) if kind.trainable])
         )
-    written = {"temperature": 0.0, "max_tokens": longest}
-    for name in sorted(written.keys() & generator.model_fields_set):
-        if (value := getattr(generator, name)) != written[name]:
-            raise ValueError(
-                f"generator.{name} {value} is not read: train.method {train.method} writes completions of "
-                f"train.max_tokens {longest}, in evaluation its most likely tokens; leave "
-                f"generator.{name} out"
-            )
 
 
 def arms_go_with_the_method(params: "Params") -> None:
@@ -270,7 +248,6 @@ RULES: tuple[Callable[["Params"], None], ...] = (
     generator_is_needed,
     traces_are_of_the_pipeline,
     readings_are_for_a_reader,
-    chunks_fit_the_encoder,
     a_state_has_one_query,
     *RETRIEVER_RULES,
     sources_are_asked,

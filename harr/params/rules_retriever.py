@@ -25,11 +25,6 @@ def index_has_what_is_searched(params: "Params") -> None:
             f"retriever.search {search} is for candidates: corpus; given passages are not searched, "
             "they all compete; set retriever.search: dense"
         )
-    unread = {"fusion", "weights"} & retriever.model_fields_set
-    if unread and "hybrid" not in (search, *by_words.values()):
-        raise ValueError(
-            f"retriever.{min(unread)} is for search: hybrid and the arm hybrid, search is {search}; leave it out"
-        )
 
 
 def retriever_ranks_as_it_learns(params: "Params") -> None:

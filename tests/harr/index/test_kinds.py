@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
@@ -97,12 +96,3 @@ def test_passages_with_one_vector_count_as_one(passages: Passages, tmp_path: Pat
     build_index(passages, twins, params, tmp_path / "out", tmp_path / "work")
     with PassageIndex.open(tmp_path / "out", params, identity="feed") as index:
         assert recall_at(index, twins, passages.searchable_rows(), QUERIES, POOL) == 1.0
-
-
-def test_a_parameter_that_is_not_read_is_refused() -> None:
-    for given, told in (
-        ({"breadth": 64}, "breadth is not read by kind flat; leave it out, or set another kind"),
-        ({"kind": "ivf_pq"}, "'flat', 'hnsw' or 'ivf_sq8'"),
-    ):
-        with pytest.raises(ValidationError, match=re.escape(told)):
-            IndexParams.model_validate(given)

@@ -76,20 +76,15 @@ retriever: {search: hybrid}, index: {full_text: false}, evaluate: {arms: [traine
     -> retriever.search hybrid needs the BM25 index; set index.full_text: true
 index: {full_text: false}, evaluate: {arms: [hybrid, trained]} -> the arm hybrid needs the BM25 index
 index: {full_text: false}, evaluate: {arms: [hybrid, trained]} -> hybrid needs the BM25 index; set index.full_
-download: {dataset: function, function: "a:b", settings: {folder: f, tokenizer: other}}
-    -> tokenizer should be encoder.model \(\S+\), and chunk_tokens at most 254
 reward: {mix: pca}, train: {method: ppo} -> pca compares the rollouts of a group, which ppo does not; use
 reward: {filter_by_mean: true}, train: {method: ppo} -> reward.filter_by_mean compares
 encoder: {query_prompt: "Instruct: Find it\nQuery: "}
     -> encoder.query_prompt ends with Query:, which retriever.state json writes itself; end it with a line break
-pipeline: {name: react, shows: passages, reader_sees: history}
-    -> reader_sees is for shows: answer; the agent itself reads the passages; leave it out
 retriever: {learns: link_features} -> trains the term of retriever\.link_features, which is not set; set that, too
 retriever: {learns: query_adapter}, pipeline: {name: search_r1}, generator: {kind: local, model: m}, train: {method: agent}, evaluate: {arms: [base, trained]}
     -> retriever.learns query_adapter is for a query encoder over vectors that stay; with train.method agent leave it out
 evaluate: {arms: [links_alone, trained]}
     -> the arm links_alone learns by the features of retriever\.link_features, which is not set; set that, or leave it
-retriever: {pick_tokens: 64} -> pick_tokens is for state: sep \(found json\); leave it out
 retriever: {pick_tokens: 256, state: sep} -> a pick of pick_tokens 256 fills a state of max_tokens 256
 reward: {mix: std}, train: {method: grpo, credit: step}
     -> reward.mix std mixes rewards of whole episodes; set train.credit: episode
@@ -108,11 +103,7 @@ evaluate: {arms: [thought, trained]}, pipeline: {name: pick}, generator: {kind: 
     -> evaluate.arms thought tells what the agent wrote .* pipeline pick writes nothing there; leave it out
 retriever: {state: thought}, pipeline: {name: search_r1}, generator: {kind: function, function: "a:b"}
     -> evaluate.arms history reads the finished hops, .* leaves out; name the arm thought in its place
-retriever: {fusion: rrf} -> retriever\.fusion is for search: hybrid and the arm hybrid
-retriever: {search: sparse, weights: [0.5, 0.5]} -> retriever\.weights is for search: hybrid
-retriever: {search: hybrid, fusion: rrf, weights: [0.5, 0.5]} -> weights are not read by fusion rrf; leave them
 retriever: {function: "mine.search:Own"} -> retriever\.function is for train\.method agent or leret: .*; leave
-retriever: {settings: {k: 2}} -> settings are those of retriever\.function, which is null; leave them out
 """
 AGENTS_THAT_DO_NOT_FIT = r"""
 train: {method: grpo} -> evaluate.arms base does not go with train.method grpo .* choose from bm25, frozen
@@ -134,8 +125,6 @@ generator: {kind: local, model: m} -> arms warmstart .* choose from base, traine
 train: {method: agent, credit: step} -> train.credit; known here: validation, steps, questions_per_
 train: {method: agent, optimizer: {precision: float16}}
     -> takes no float16, .*; set train.optimizer.precision: bfloat16
-generator: {kind: trained, function: "a:b", max_tokens: 8} -> generator.max_tokens 8 is not read: .*max_tokens 64
-generator: {kind: trained, function: "a:b", temperature: 0.7} -> generator.temperature 0.7 is not read
 train: {method: agent, quantization: nf4, lora: null} -> nf4 freezes the base; set train.lora
 generator: {kind: local, model: m, warmstart: {demonstrations: "a:b"}}, pipeline: {name: react}
     -> traces are made for pipeline search_r1 with template plain

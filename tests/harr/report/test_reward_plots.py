@@ -1,4 +1,4 @@
-"""Every reward term has its curve, with a fit that says how good it is, and its spread."""
+"""Every reward term has its curve and its spread."""
 
 import csv
 from pathlib import Path
@@ -39,10 +39,8 @@ def test_the_progress_of_every_term_stands_in_the_table_and_in_the_figure(tmp_pa
     assert {row["term"] for row in found} == {"total", "answer_em", "own.terms.novelty"} and len(found) == 180
     em = [row for row in found if row["term"] == "answer_em"]
     assert [float(row["mean"]) for row in em] == pytest.approx([row["reward_answer_em_mean"] for row in rows], abs=1e-5)
-    assert "R² = " in em[0]["fit"] and 0 < float(em[0]["smoothed_r2"]) <= 1
-    assert all(row["fit"] == "" for row in found if row["term"] == "own.terms.novelty"), "constant: no fit, no R²"
     text = " ".join(ElementTree.fromstring((tmp_path / "progress.svg").read_text(encoding="utf-8")).itertext())
-    for word in ("n = 60 steps of 64 episodes", "new phase", "answer_em", em[0]["fit"], "mean over 7 steps: R² = "):
+    for word in ("n = 60 steps of 64 episodes", "new phase", "answer_em", "mean over 7 steps"):
         assert word in text
 
 
