@@ -1,7 +1,6 @@
 """Stage download: a file per kind of data set, and :data:`DATASETS`, the table of all.
 
-A new one is a loader here, a section class in ``harr/params/download.py`` and a line in the table. One of another
-package is named in params.yaml: ``download: {dataset: function, function: "mine.data:load", settings: {}}``.
+One of another package is named in params.yaml: ``download: {dataset: function, function: "mine.data:load", settings: {}}``.
 """
 
 from collections.abc import Callable

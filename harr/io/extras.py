@@ -11,7 +11,7 @@ def optional(module: str, extra: str) -> ModuleType:
     """Return a module that an extra of harr brings.
 
     Raises:
-        MissingExtra: it is not installed, or a library of the system that it loads is not.
+        MissingExtra: it is not installed.
 
     >>> optional("json", "pipeline").dumps([1])
     '[1]'
@@ -26,9 +26,4 @@ def optional(module: str, extra: str) -> ModuleType:
         state = f"package {error.name or module} is not installed"
     except ImportError as error:  # a package that says so in words of its own
         state = f"package {module} cannot be imported ({one_line(error, 200)})"
-    except OSError as error:  # libgomp.so.1 of lightgbm, which a small image of Linux may lack
-        raise MissingExtra(
-            f"package {module} cannot be loaded ({one_line(error, 200)}); install that library by the package manager of "
-            "the system (Debian: libgomp1)"
-        ) from None
     raise MissingExtra(f"{state}; run `pip install 'harr[{extra}]'`")

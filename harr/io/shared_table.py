@@ -6,8 +6,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
-from harr.errors import DamagedFile
-
 Found = TypeVar("Found")
 
 
@@ -27,17 +25,8 @@ class SharedTable:
         self.do(lambda store: None)
 
     def do(self, action: Callable[[sqlite3.Connection], Found]) -> Found:
-        """Return what ``action`` returns, on disk.
-
-        Raises:
-            DamagedFile: SQLite cannot read the file.
-        """
-        try:
-            with closing(sqlite3.connect(self.path, timeout=60.0)) as store, store:
-                store.text_factory = lambda text: text.decode("utf-8", "replace")
-                store.execute(f"CREATE TABLE IF NOT EXISTS {self._columns} WITHOUT ROWID")
-                return action(store)
-        except sqlite3.OperationalError:  # it is locked, or the disk is full
-            raise
-        except sqlite3.DatabaseError as error:
-            raise DamagedFile(f"{self.path} is damaged ({error}); remove it: its content is asked for again") from None
+        """Return what ``action`` returns, on disk; what of the file is no database, SQLite says."""
+        with closing(sqlite3.connect(self.path, timeout=60.0)) as store, store:
+            store.text_factory = lambda text: text.decode("utf-8", "replace")
+            store.execute(f"CREATE TABLE IF NOT EXISTS {self._columns} WITHOUT ROWID")
+            return action(store)

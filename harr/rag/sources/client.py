@@ -150,11 +150,7 @@ class AnswerCache:
         """Return the cached answers."""
         statement = "SELECT passages FROM searches WHERE query = ? AND k = ?"
         texts = self._table.do(lambda store: {key: store.execute(statement, key).fetchone() for key in keys})
-        return {
-            key: tuple(passages_of(json.loads(row[0]), self._tool, str(self._table.path)))
-            for key, row in texts.items()
-            if row
-        }
+        return {key: tuple(passages_of(json.loads(row[0]), self._tool)) for key, row in texts.items() if row}
 
     def keep(self, answers: Mapping[Key, Sequence[Passage]], date: str) -> None:
         """Add answers."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
-from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable, one_line
+from harr.errors import HarrError, ParamsError, ServiceUnavailable, one_line
 from harr.io.retry import is_transient
 from harr.params.functions import function_of
 from harr.params.servers import ServerParams
@@ -75,8 +75,6 @@ def exa(tool: str, section: ExaParams) -> SearchFn:
             raise ServiceUnavailable(f"Exa does not answer ({reason})") from None
         except ValueError as error:
             raise _refusal(one_line(error, secret=key), server.key_variable) from None
-        except (KeyError, TypeError, AttributeError):
-            raise HarrError("Exa's answer holds no results") from None
         return [
             Passage(page.url, (page.text or "").strip()[: section.max_characters], page.title or "")
             for page in results.results[:k]
@@ -97,17 +95,9 @@ def _refusal(reason: str, key_variable: str) -> HarrError:
     return HarrError(f"Exa refuses the query ({reason})")
 
 
-def passages_of(rows: Any, tool: str, place: str) -> list[Passage]:
-    """Return the passages from rows of :func:`rows_of`.
-
-    Raises:
-        CorpusError: the rows are malformed.
-    """
-    try:
-        return [Passage(row["id"], row["text"], row.get("title", ""), tool) for row in rows]
-    except (TypeError, KeyError, AttributeError):
-        reason = str(rows)[:60]
-        raise CorpusError(f"{place}: passages is {reason!r}; expected a list of {{id, title, text}}") from None
+def passages_of(rows: Any, tool: str) -> list[Passage]:
+    """Return the passages from rows of :func:`rows_of`."""
+    return [Passage(row["id"], row["text"], row["title"], tool) for row in rows]
 
 
 def rows_of(passages: Sequence[Passage]) -> list[dict[str, str]]:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from harr.errors import DamagedFile
 from harr.rag.generation import cache
 from harr.rag.generation.cache import CachedGenerator
 from harr.types import Generate, TruncatedCompletion
@@ -81,16 +80,6 @@ def test_what_was_answered_before_a_kill_is_kept(tmp_path: Path, monkeypatch: py
     clerk = Clerk()
     found = CachedGenerator(clerk, tmp_path / "known.sqlite").complete(asks(*"abcdef"))
     assert found[:4] == ["a 0", "b 1", "c 2", "d 3"] and clerk.asked == 2
-
-
-def test_a_file_that_sqlite_cannot_read_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "known.sqlite"
-    CachedGenerator(Clerk(), path).complete(asks("a", "b"))
-    content = path.read_bytes()
-    for damaged in (b"x" * 999, bytes([content[0] ^ 0x7F]) + content[1:]):
-        path.write_bytes(damaged)
-        with pytest.raises(DamagedFile, match="remove it: its content is asked for again"):
-            CachedGenerator(Clerk(), path).complete(asks("a", "b"))
 
 
 def test_a_file_that_another_process_has_locked_is_not_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
