@@ -81,17 +81,27 @@ class ServedEncoder:
         )
         try:
             by_index = read_vectors(reply)
-            vectors_BD = np.stack([by_index[place] for place in range(len(batch))])
-        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        except (AttributeError, TypeError, ValueError, OverflowError):
             raise ParamsError(
-                f"{where}: the answer holds no embedding for each of {len(batch)} passages; {self._server.place}.urls must "
-                "be OpenAI-compatible addresses of an embedding model, usually ending in /v1"
+                f"{where}: the answer holds no embeddings; {self._server.place}.urls must be OpenAI-compatible addresses "
+                "of an embedding model, usually ending in /v1"
             ) from None
-        if (width := vectors_BD.shape[1]) != self._encoder.width:
-            raise ModelError(
-                f"{where}: vectors of width {width}, but {name} has width {self._encoder.width}; serve {name}"
+        if set(by_index) != set(range(len(batch))) or len(reply.data) != len(batch):
+            raise ParamsError(
+                f"{where}: {len(reply.data)} vectors for {len(batch)} passages, so they cannot be told apart; "
+                "look at the server's log, or use another server"
             )
-        return vectors_BD / np.linalg.norm(vectors_BD, axis=-1, keepdims=True)
+        widths = {len(vector) for vector in by_index.values()}
+        if widths != {self._encoder.width}:
+            widths_text = ", ".join(map(str, sorted(widths)))
+            raise ModelError(
+                f"{where}: vectors of width {widths_text}, but {name} has width {self._encoder.width}; serve {name}"
+            )
+        vectors_BD = np.stack([by_index[place] for place in range(len(batch))])
+        norms_B1 = np.linalg.norm(vectors_BD, axis=-1, keepdims=True)
+        if not (np.isfinite(norms_B1) & (norms_B1 > 0)).all():
+            raise ParamsError(f"{where}: a vector is zero or not finite; look at the server's log")
+        return vectors_BD / norms_B1
 
 
 def read_vectors(reply: Any) -> dict[int, NDArray[np.float32]]:

@@ -111,7 +111,8 @@ def test_a_wrong_server_is_one_line_before_anything_is_written(
     cases: list[tuple[Change, type[Exception], str]] = [
         (lambda vectors: [v[::-1].copy() for v in vectors], ModelError, r"does not serve \S+/tiny .* cosine"),
         (lambda vectors: [v[:10] for v in vectors], ModelError, r"vectors of width 10, but .* has width 64"),
-        (lambda vectors: vectors[1:], ParamsError, r"no embedding for each of 8 passages"),
+        (lambda vectors: vectors[1:], ParamsError, r"7 vectors for 8 passages"),
+        (lambda vectors: [0 * v for v in vectors], ParamsError, r"a vector is zero or not finite"),
     ]
     for answers.change, error, line in cases:
         with pytest.raises(error, match=line) as caught:
