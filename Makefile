@@ -74,7 +74,7 @@ $(VENV)/ready: constraints.txt pyproject.toml
 	@echo "setting up $(VENV): two to four minutes the first time, 2 GB"
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(if $(UV),,$(PIP) install --quiet --upgrade pip)
-	$(INSTALL) --constraint constraints.txt --editable '.[pipeline,serve]' --editable plugins/people
+	$(INSTALL) --constraint constraints.txt --editable '.[pipeline,serve]' --editable plugins/people --editable plugins/local
 	@touch $@
 	@echo "$(VENV) is ready"
 

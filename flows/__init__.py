@@ -14,6 +14,8 @@ SWITCHES = {
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "PREFECT_SERVER_UI_V2_ENABLED": "false",  # its pages ask amplitude.com, whatever the switch of analytics says
 }
+HEARTBEAT = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
+"""The variable by which a run says that it lives, every so many seconds."""
 
 for name, value in SWITCHES.items():
     os.environ.setdefault(name, value)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from prefect import flow
 
+from flows import HEARTBEAT
 from flows.commits import drop_commit, receive_files, repository, send_commit
 from flows.reproduce import StageFailed, reproduce
-from flows.server import HEARTBEAT
 from flows.stages import dvc_status
 from flows.unfinished import unfinished_work
 from harr.errors import HarrError, ParamsError, bare

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from flows.doctor.finding import Finding, fail, ok, warn
+from flows.finding import Finding, fail, ok, warn
 from harr.characters import statable_answers, states_answer
 from harr.datasets.preview import Data
 from harr.params.pipeline import PipelineFacts

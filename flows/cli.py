@@ -19,7 +19,8 @@ from tasks.runtime.command import run_command
 
 RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or params.yaml, in this folder"
 Recipe = Annotated[str, Option(help=RECIPE)]
-SERVE_PORT = 8002
+LOCAL = ("up", "down", "doctor")
+"""Commands of the extra `local`; those of other extras that a message names are called as their extra."""
 AsJson = Annotated[bool, Option("--json", help="print one JSON object")]
 
 app = Typer(
@@ -179,7 +180,7 @@ def serve(
     ] = "",
     index: Annotated[Path, Option(metavar="DIR", help="the project whose data/ is searched")] = Path(),
     host: Annotated[str, Option(help="address; one that other machines reach needs a token")] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one")] = SERVE_PORT,
+    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one")] = 8002,
     token_variable: Annotated[str, Option(metavar="NAME", help="environment variable with the token, if any")] = (
         "HARR_SERVE_TOKEN"
     ),
@@ -220,26 +221,6 @@ def serve(
 
 
 @app.command()
-def up(
-    prefect_port: Annotated[int, Option(help="port of the Prefect server")] = 4200,
-    mlflow_port: Annotated[int, Option(help="port of the MLflow server")] = 5000,
-    serve_port: Annotated[int, Option(help="port of `harr serve`")] = SERVE_PORT,
-) -> None:
-    """Start Prefect, its workers, MLflow and the champion."""
-    from flows import up as servers
-
-    run_command(lambda: servers.up(prefect_port, mlflow_port, serve_port))
-
-
-@app.command()
-def down() -> None:
-    """Stop what `harr up` started, with what runs there."""
-    from flows import up as servers
-
-    run_command(servers.down)
-
-
-@app.command()
 def record(
     recipe: Recipe = "params.yaml",
     register: Annotated[
@@ -266,21 +247,6 @@ def report() -> None:
 
 
 @app.command()
-def doctor(as_json: AsJson = False) -> None:
-    """Check what a run needs, and name the fix of what is wrong.
-
-    Versions, git, and every server and secret that params.yaml names; exit 1 if something must be mended.
-    """
-    from flows.doctor.examine import examine
-    from flows.terminal import doctor_lines, show
-
-    findings = examine(Path(), os.environ)
-    answer = {"findings": [asdict(finding) for finding in findings]}
-    code = int(any(finding.level == "fail" for finding in findings))
-    show(answer, doctor_lines(findings), as_json=as_json, code=code)
-
-
-@app.command()
 def status(as_json: AsJson = False) -> None:
     """Show what is stale and why, models, unfinished work."""
     from flows.status import status
@@ -301,8 +267,9 @@ def add_plugins(words: Sequence[str] = ()) -> None:
     for name in sorted(entries):
         app.command(name)(entries[name].load())
     word = "".join(words[:1])
-    if word not in entries and word in (metadata("harr").get_all("Provides-Extra") or ()):
-        sys.exit(f"error: no command {word} is installed; run `pip install 'harr[{word}]'`")
+    extra = "local" if word in LOCAL else word
+    if word not in entries and extra in (metadata("harr").get_all("Provides-Extra") or ()):
+        sys.exit(f"error: no command {word} is installed; run `pip install 'harr[{extra}]'`")
 
 
 def main(*words: str) -> None:

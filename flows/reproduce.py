@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from flows.server import TEMPORARY
 from flows.workspace import store_variables
 from harr.errors import HarrError
 from tasks.runtime.signals import RUNNER
@@ -71,8 +70,6 @@ def reproduce(stages: Sequence[str], place: Path, execution: str, say: Callable[
 def _environment(execution: str) -> dict[str, str]:
     """Return the variables of DVC: this Python first on PATH, since dvc.yaml says `python`, and one store of MLflow."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT__")}
-    if env.get("TMPDIR") == str(TEMPORARY.resolve()):
-        del env["TMPDIR"]  # a stage's sockets need a short path
     path = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", "")])
     extra = {"HARR_EXECUTION": execution} if execution else {}
     return {**env, "PATH": path, **store_variables(), "PYTHONUNBUFFERED": "1", RUNNER: str(os.getpid()), **extra}

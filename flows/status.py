@@ -2,14 +2,13 @@
 
 import os
 from collections.abc import Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flows import stages
-from flows.doctor.finding import DEADLINE_SECONDS, describe_failure, start_in_background
-from flows.server import list_ended
+from flows.finding import DEADLINE_SECONDS, describe_failure
 from flows.versions import Version, model_here, open_registry, read_manual_move, read_versions
 from harr.errors import DamagedFile, HarrError, bare
 from harr.io.files import read_state
@@ -60,21 +59,21 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
         client = open_registry(root, address_of(params, environment))
         return read_versions(client, params), read_manual_move(client, params)
 
+    pool = ThreadPoolExecutor()
     begun: dict[str, Future[Any]] = {
-        "stages": start_in_background(lambda: stages.read_stages(root)),
-        "training": start_in_background(lambda: _since_training(root, params.index.retrain_after)),
-        "MLflow": start_in_background(read_mlflow),
-        "model": start_in_background(lambda: model_here(root, params)),
-        "unfinished": start_in_background(lambda: (*list_unfinished(root), *map(str, list_unsent(root)))),
+        "stages": pool.submit(lambda: stages.read_stages(root)),
+        "training": pool.submit(lambda: _since_training(root, params.index.retrain_after)),
+        "MLflow": pool.submit(read_mlflow),
+        "model": pool.submit(lambda: model_here(root, params)),
+        "unfinished": pool.submit(lambda: (*list_unfinished(root), *map(str, list_unsent(root)))),
     }
     read: dict[str, Any] = {"stages": (), "training": "", "MLflow": ((), ""), "model": "", "unfinished": ()}
-    trouble = [f"{name}: ended without `harr down`; `harr up` starts it again" for name in list_ended()]
+    trouble = []
     for name, future in begun.items():
         try:
             read[name] = future.result(DEADLINE_SECONDS)
         except Exception as error:
-            problem = describe_failure(name, error)
-            trouble.append(f"{name}: {problem.found}; {problem.fix}")
+            trouble.append(f"{name}: {describe_failure(error)}")
     versions, moved = read["MLflow"]
     return Status(
         stages=tuple(_stage(stage, root) for stage in read["stages"]),

@@ -1,4 +1,4 @@
-"""What `harr doctor`, `harr status` and `harr preview` print: lines, tables, and colours on a terminal."""
+"""What `harr status` and `harr preview` print: lines, tables, and colours on a terminal."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 if TYPE_CHECKING:
-    from flows.doctor.finding import Finding
+    from flows.finding import Finding
     from flows.status import Status
     from harr.datasets.preview import Preview
 
@@ -20,7 +20,6 @@ COLOURS = {
     "warn": 33, "changed": 33, "follows": 33, "frozen": 33, "never run": 33,
 }  # fmt: skip
 BOLD, FAINT = 1, 2
-COUNTED = {"ok": "ok", "warn": "to look at", "fail": "to mend"}
 
 
 def show(answer: Mapping[str, Any], lines: Sequence[str], *, as_json: bool, code: int = 0) -> None:
@@ -66,15 +65,6 @@ def check_lines(findings: Sequence["Finding"]) -> list[str]:
         lines.append(f"{level}  {finding.subject:<{width}}  {finding.found}")
         lines += [f"{'':<4}  {'':<{width}}  {paint('fix:', BOLD)} {finding.fix}"] if finding.fix else []
     return [*lines, ""]
-
-
-def doctor_lines(findings: Sequence["Finding"]) -> list[str]:
-    """Return a line per finding, under a problem its fix, and the sum at the end."""
-    count = {level: sum(finding.level == level for finding in findings) for level in COUNTED}
-    return [
-        *check_lines(findings),
-        ", ".join(f"{number} {COUNTED[level]}" for level, number in count.items() if number),
-    ]
 
 
 def status_lines(state: "Status") -> list[str]:

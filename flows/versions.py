@@ -8,15 +8,20 @@ from statistics import fmean
 from typing import Any
 from urllib.parse import quote
 
-from flows.doctor.servers import check_mlflow
+import httpx
+
+from harr.errors import ServiceUnavailable, bare, one_line
 from harr.evaluate.tables import level
 from harr.io.files import digest_of, read_jsonl
 from harr.params import Params
+from harr.services.failures import connection_remedy
 from tasks.paths import trained_folder
 from tasks.registry.gate import arm_of, rules_of
 from tasks.registry.history import describe_alias
 from tasks.tracking.client import client_of
 from tasks.tracking.errors import look_up, service
+
+SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -66,9 +71,28 @@ def open_registry(root: Path, address: str) -> Any:
         if not path.exists() or not path.stat().st_size:
             return None
         address = f"sqlite:///file:{quote(str(path))}?mode=ro&uri=true"
-    check_mlflow(address)  # MLflow's own client waits much longer for a server that is away
+    check_answer(address)  # MLflow's own client waits much longer for a server that is away
     with service():
         return client_of(address)
+
+
+def check_answer(address: str, setting: str = "tracking.uri") -> None:
+    """Ask an MLflow server once whether it is well; a store in a file needs none.
+
+    Raises:
+        ServiceUnavailable: it does not answer within two seconds, or not well; names the ``setting`` to correct.
+    """
+    if not address.startswith("http"):
+        return
+    try:
+        answer = httpx.get(f"{address.rstrip('/')}/health", timeout=SECONDS)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        remedy = connection_remedy(str(error), address, setting)
+        raise ServiceUnavailable(f"MLflow at {bare(address)} does not answer ({one_line(error)}); {remedy}") from None
+    if not answer.is_success:
+        raise ServiceUnavailable(
+            f"MLflow at {bare(address)} answers {answer.status_code}; see its log, or correct {setting}"
+        )
 
 
 def _versions(client: Any, params: Params) -> tuple[Version, ...]:

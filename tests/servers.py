@@ -17,8 +17,6 @@ from typing import Any
 import pytest
 import urllib3
 
-from flows.server import listens
-
 BIN = Path(sys.executable).parent
 ETCD = """
 name: default
@@ -48,6 +46,11 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def until(condition: Callable[[], Any], seconds: float = 200, pause: float = 0.1) -> Any:

@@ -14,10 +14,10 @@ import pytest
 import yaml
 from digests import digests
 from encyclopaedia import encyclopaedia
+from harr_local.servers import healthy, mlflow_command, prefect_command
 from mlflow import MlflowClient
 from servers import server_of, until
 
-from flows.server import healthy, mlflow_command, prefect_command
 from harr.params import Params
 from tasks.download import download_corpus
 from tasks.embed import embed_passages

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -136,15 +136,6 @@ def bar(
     """
     visible = visible and os.environ.get("RANK", "0") == "0"
     return Bar(iterable, total=total, desc=desc, unit=unit, initial=initial, disable=not visible)
-
-
-def show_parts(progress: Bar, parts: Iterable[str]) -> Iterator[str]:
-    """Yield the names of parts; the bar shows the current one and counts those before it."""
-    for part in parts:
-        progress.set_postfix_str(part)
-        yield part
-        progress.update()
-    progress.set_postfix_str("")
 
 
 def stoppable(units: Iterable[Unit]) -> Generator[Unit]:

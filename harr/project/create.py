@@ -52,7 +52,7 @@ def create_project(folder: Path, *, update: bool = False) -> str:
     return (
         f"made a project in {folder.resolve()}\n"
         f"  cd {folder}\n{git}"
-        "  pip install --constraint constraints.txt 'harr[pipeline,encyclopaedia]'\n"
+        "  pip install --constraint constraints.txt 'harr[pipeline,encyclopaedia,local]'\n"
         "  harr run --recipe smoke    # two minutes: is everything wired?\n"
         "  harr run                   # params.yaml, as it stands"
     )

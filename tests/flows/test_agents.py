@@ -14,11 +14,11 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from harr_local.servers import healthy, mlflow_command, prefect_command
 from servers import Server, ask, server_of, until
 
 from flows.agents import _dvc, run_on_agent
 from flows.commits import repository
-from flows.server import healthy, mlflow_command, prefect_command
 from harr.errors import HarrError, ParamsError
 from harr.project.create import create_project
 
@@ -166,7 +166,7 @@ def deploy(site: Site, remote: str, **settings: str) -> None:
     site.run("git", "add", "--all")
     site.run("git", *IDENTITY, "commit", "--quiet", "-m", "start")
     site.run("git", "remote", "add", "origin", str(site.folder / "code.git"))
-    site.run(sys.executable, "-m", "flows.up")
+    site.run(sys.executable, "-m", "harr_local.deployments")
     site.run("prefect", "work-pool", "set-concurrency-limit", "gpu", "2")
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from queue import Queue
 
 import pytest
+from harr_local.servers import healthy, prefect_command
 from servers import ask, server_of, until
-
-from flows.server import healthy, prefect_command
 
 pytestmark = pytest.mark.services
 PAGE = (Path(__file__).parents[2] / "docs/operations.md").read_text(encoding="utf-8")

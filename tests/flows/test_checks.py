@@ -12,7 +12,7 @@ from downloading import write_rows
 
 from flows.checks import checks
 from flows.cli import main
-from flows.doctor.finding import Finding
+from flows.finding import Finding
 from harr.datasets.preview import read_data
 from harr.params.download import JsonlParams
 from harr.params.pipeline import MultistepParams, PickParams

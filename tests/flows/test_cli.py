@@ -153,14 +153,16 @@ def test_what_is_not_there_is_a_line_and_exit_1(
         assert f"{told.stdout}{told.stderr}".startswith(line)
 
 
-def test_a_command_of_a_plugin_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("command", "extra"), [("stopping", "stopping"), ("up", "local")])
+def test_a_command_of_a_plugin_that_is_not_installed_is_named(
+    command: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("flows.cli.entry_points", lambda group: ())
-    known = [one for one in app.registered_commands if one.name != "stopping"]
+    known = [one for one in app.registered_commands if one.name != command]
     monkeypatch.setattr(app, "registered_commands", known)
-    with pytest.raises(
-        SystemExit, match=r"^error: no command stopping is installed; run `pip install 'harr\[stopping\]'`$"
-    ):
-        main("stopping", "log")
+    said = rf"^error: no command {command} is installed; run `pip install 'harr\[{extra}\]'`$"
+    with pytest.raises(SystemExit, match=said):
+        main(command)
 
 
 def test_every_command_has_such_a_line() -> None:
@@ -168,10 +170,9 @@ def test_every_command_has_such_a_line() -> None:
     assert {*COMMANDS} | plugins == {words[0] for words, _ in LINES} | {"doctor", "down", "preview", "status", "up"}
 
 
-@pytest.mark.parametrize("command", ["doctor", "status"])
-def test_outside_a_project_one_line(command: str, tmp_path: Path, harr: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_a_project_one_line(tmp_path: Path, harr: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = harr(command)
+    done = harr("status")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert done.stderr.startswith("error: no dvc.yaml in")
 

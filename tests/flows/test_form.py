@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 from browsing import Page, browser, chromium
+from harr_local.servers import healthy, prefect_command
 from servers import Server, ask, server_of, until
-
-from flows.server import healthy, prefect_command
 
 pytestmark = pytest.mark.soak
 ROOT = Path(__file__).parents[2]

@@ -17,10 +17,9 @@ from pathlib import Path
 
 import pytest
 from browsing import Page, browser, chromium
+from harr_local.servers import healthy, mlflow_command, prefect_command
 from PIL import Image
 from servers import ask, server_of, until
-
-from flows.server import healthy, mlflow_command, prefect_command
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]

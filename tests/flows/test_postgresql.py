@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harr_local.servers import healthy, prefect_command
 from servers import server_of, until
-
-from flows.server import healthy, prefect_command
 
 pytestmark = pytest.mark.services
 TINY = """

@@ -4,11 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from harr_local.servers import mlflow_command
 from mlflow import MlflowClient
 from servers import server_of
 
-from flows.doctor import servers
-from flows.server import mlflow_command
 from flows.status import status
 from flows.terminal import status_lines
 from flows.versions import Version, open_registry, read_manual_move, read_versions
@@ -59,7 +58,7 @@ def test_versions_of_the_file(written: Path) -> None:
 
 @pytest.mark.services
 def test_a_server_says_the_same(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "SECONDS", 20)
+    monkeypatch.setattr("flows.versions.SECONDS", 20)
     monkeypatch.chdir(written)
     server = server_of(written, mlflow_command)
     try:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harr_local.asked import read_plugins, servers
 from harr_questions.author import Written, plan, write_questions_of
 from harr_questions.params import WritingParams
 from serving import chat, serving
 
 from flows.cli import main
-from flows.doctor.servers import read_plugins, servers
 from harr.corpus.passages import Passages
 from harr.datasets.download import download
 from harr.datasets.local import read_question_file

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from harr_local.doctor import check_git
 
 import harr
-from flows.doctor.machine import check_git
 from harr.errors import ParamsError
 from harr.io.files import write_text
 from harr.project.command import main

@@ -1,4 +1,4 @@
-"""Checks of servers: every one that params.yaml names is asked once, with two seconds to answer; and of their keys."""
+"""Checks of the servers that params.yaml names: each is asked once, with its key and two seconds to answer."""
 
 import socket
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,29 +9,12 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from flows.doctor.finding import Finding, fail, ok, warn
-from harr.errors import ServiceUnavailable, bare, one_line
+from flows.finding import Finding, fail, ok, warn
+from harr.errors import bare, one_line
 from harr.params import Params
-from harr.rag.sources.providers import EXA
 from harr.services.failures import connection_remedy
 
 SECONDS = 2.0
-
-
-def ask(url: str, *, key: str = "") -> httpx.Response:
-    """Send one GET request; a name and password in the address are sent too, and a redirect is not followed.
-
-    Raises:
-        ServiceUnavailable: why no answer came.
-    """
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    try:
-        answer = httpx.get(url, headers=headers, timeout=SECONDS, follow_redirects=False)
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        raise ServiceUnavailable(one_line(error)) from None
-    if answer.is_redirect:
-        raise ServiceUnavailable(f"HTTP {answer.status_code}, a redirect, which is not followed; name its end")
-    return answer
 
 
 @dataclass(frozen=True)
@@ -50,15 +33,17 @@ def check_model_server(server: Server, address: str, environment: Mapping[str, s
     One without is a source of passages: it is seen whether it answers at all, since to ask it would be a search.
     """
     where, section, variable, model = bare(address), server.section, server.variable, server.model
+    key = environment.get(variable, "")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        answer = ask(f"{address.rstrip('/')}/models", key=environment.get(variable, "")) if model else ask(address)
-    except ServiceUnavailable as error:
+        answer = httpx.get(f"{address.rstrip('/')}/models" if model else address, headers=headers, timeout=SECONDS)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         fix = connection_remedy(str(error), address, "its address in section servers")
-        return [fail(section, f"no server answers at {where} ({error})", fix)]
+        return [fail(section, f"no server answers at {where} ({one_line(error)})", fix)]
     if not model:
         return [ok(section, f"answers at {where}")]
     if answer.status_code in (401, 403):
-        state = "the key was refused" if environment.get(variable) else f"${variable} is unset"
+        state = "the key was refused" if key else f"${variable} is unset"
         return [fail(section, f"{where} answers {answer.status_code}: {state}", f"export {variable}=<its key>")]
     try:
         names = [entry["id"] for entry in answer.json()["data"]]
@@ -83,42 +68,6 @@ def check_milvus(address: str) -> list[Finding]:
     return [ok("Milvus", f"listens at {bare(address)}")]
 
 
-def check_mlflow(address: str, setting: str = "tracking.uri") -> list[Finding]:
-    """Look whether an MLflow server answers; a store in a file needs none.
-
-    Raises:
-        ServiceUnavailable: the server does not answer, or answers with an error.
-    """
-    if urlsplit(address).scheme not in ("http", "https"):
-        return [ok("MLflow", bare(address))]
-    try:
-        answer = ask(f"{address.rstrip('/')}/health")
-    except ServiceUnavailable as error:
-        raise ServiceUnavailable(
-            f"MLflow at {bare(address)} does not answer ({error}); {connection_remedy(str(error), address, setting)}"
-        ) from None
-    if answer.is_error:
-        what = f"MLflow at {bare(address)} answers {answer.status_code} ({answer.reason_phrase})"
-        raise ServiceUnavailable(f"{what}; see its log, or correct {setting}")
-    return [ok("MLflow", f"answers at {bare(address)}")]
-
-
-def check_secrets(params: Params, environment: Mapping[str, str]) -> list[Finding]:
-    """Look for variables that params.yaml names for the key of a server elsewhere, and that are unset.
-
-    A server on this machine mostly needs none.
-    """
-    index = Server("index", (params.index.uri,), "", params.index.token_variable)
-    missing = []
-    for use in (*servers(params), index):
-        where = "".join(use.urls[:1]) or ("its own address" if use.section.startswith("sources.") else "")
-        near = urlsplit(where).hostname in ("localhost", "127.0.0.1", "::1")
-        if use.variable and where and not near and not environment.get(use.variable):
-            state = f"is unset; {use.section} at {where} may ask for it"
-            missing.append(warn(f"${use.variable}", state, f"export {use.variable}=..."))
-    return missing or [ok("secrets", "none that is needed is unset")]
-
-
 def read_plugins(params: Params) -> Params:
     """Return the parameters with the sections of installed plug-ins read as their classes (docs/extend.md).
 
@@ -131,7 +80,7 @@ def read_plugins(params: Params) -> Params:
 
 
 def servers(params: Params) -> Iterator[Server]:
-    """Yield every server that params.yaml names, wherever it stands: a section with ``server``, or Exa's own.
+    """Yield every server that params.yaml names, wherever it stands: a section with ``server``.
 
     >>> from harr.params.reward import RerankerParams
     >>> ranker = RerankerParams(server={"urls": ["http://127.0.0.1:8004/v1"]}, model="m")
@@ -141,8 +90,6 @@ def servers(params: Params) -> Iterator[Server]:
     for name, part in _sections("", params):
         if server := getattr(part, "server", None):
             yield Server(name, server.urls, getattr(part, "model", ""), server.key_variable)
-        elif getattr(part, "kind", "") == "exa":
-            yield Server(name, (), "", EXA.key_variable)
 
 
 def _sections(name: str, value: Any) -> Iterator[tuple[str, Any]]:

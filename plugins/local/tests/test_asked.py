@@ -5,17 +5,23 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 import pytest
+from harr_local import asked as checks
+from harr_local.asked import Server, check_milvus, check_model_server, servers
 from servers import free_port
-from serving import running
+from serving import asking, running
 
-from flows.doctor import servers
-from flows.doctor.finding import Finding
-from flows.doctor.servers import Server, check_milvus, check_mlflow, check_model_server
+from flows import versions
+from flows.finding import Finding
 from harr.errors import ServiceUnavailable
+from harr.params import Params
+from harr.params.servers import ServerParams
+from harr.params.sources import ExaParams
 
+ROOT = Path(__file__).parents[3]
 Serve = Callable[..., str]
 
 
@@ -25,7 +31,8 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
 
     It notes (path, authorization) of every request in ``asked``.
     """
-    monkeypatch.setattr(servers, "SECONDS", 20)  # a busy machine may take longer than a user wants to wait
+    for module in (checks, versions):
+        monkeypatch.setattr(module, "SECONDS", 20)  # a busy machine may take longer than a user wants to wait
     with ExitStack() as stack:
 
         def start(answers: dict[str, tuple[int, object]], key: str = "", asked: Any = None) -> str:
@@ -62,9 +69,9 @@ def model_server(address: str, model: str = "qwen", **environment: str) -> Findi
 def test_mlflow_and_milvus_answer_or_not(serve: Serve) -> None:
     for address, said in ((serve({"/health": (403, "")}), "answers 403"), (nobody(), "does not answer")):
         with pytest.raises(ServiceUnavailable, match=said):
-            check_mlflow(address)
-    stores = [check_mlflow(address)[0].level for address in (serve({"/health": (200, "OK")}), "sqlite:///a.db")]
-    assert stores == ["ok", "ok"]
+            versions.check_answer(address)
+    for address in (serve({"/health": (200, "OK")}), "sqlite:///a.db"):
+        versions.check_answer(address)
     levels = [check_milvus(address)[0].level for address in (serve({}), nobody(), "http://[")]
     assert levels == ["ok", "fail", "fail"]
 
@@ -76,9 +83,9 @@ def test_a_redirect_is_not_followed(serve: Serve) -> None:
     elsewhere = serve({"/v1/models": (200, {"data": [{"id": "qwen"}]}), "/health": (200, "OK")}, asked=asked)
     address = serve({path: (307, f"{elsewhere}{path}") for path in ("/v1/models", "/health")})
     found = model_server(f"{address}/v1", KEY="right")
-    assert found.level == "fail" and "HTTP 307, a redirect, which is not followed" in found.found
-    with pytest.raises(ServiceUnavailable, match="a redirect, which is not followed"):
-        check_mlflow(address)
+    assert found.level == "warn" and "answers 307" in found.found
+    with pytest.raises(ServiceUnavailable, match="answers 307"):
+        versions.check_answer(address)
     assert asked == []
 
 
@@ -107,3 +114,17 @@ def test_addresses_are_asked_with_their_password_which_is_not_shown(serve: Serve
     for wrong in ("//127.0.0.1:99999/v1", "//127.0.0.1:x/v1", "//me:secret@127.0.0.1:9/v1", "//[/"):
         found = model_server(f"http:{wrong}")
         assert found.level == "fail" and "secret" not in str(found)
+
+
+def test_every_server_is_known_wherever_a_section_names_it() -> None:
+    writer = asking("http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1")
+    params = Params.load(ROOT / "recipes/smoke.yaml")
+    sections = {
+        "generator": writer,
+        "evaluate": params.evaluate.model_copy(update={"reader": writer}),
+        "filter": params.filter.model_copy(update={"preferences": writer}),
+        "sources": {"News": ExaParams(kind="exa", server=ServerParams(urls=("http://127.0.0.1:3",)))},
+    }
+    found = {one.section: one.urls for one in servers(params.model_copy(update=sections))}
+    assert set(found) == {"generator", "evaluate.reader", "filter.preferences", "sources.News"}
+    assert found["generator"] == ("http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1")

@@ -1,53 +1,28 @@
-"""Servers of Prefect and MLflow on loopback: how they are started, and which of them run."""
+"""Servers on loopback: how Prefect's and MLflow's are started, whether one answers, and which `harr up` started."""
 
-import contextlib
-import json
 import os
 import socket
 import sys
-import urllib.error
 import urllib.request
 from pathlib import Path
 
 from harr.io.files import read_json
-from tasks import paths
+from tasks.paths import STATE
 from tasks.tracking.execution import is_alive
 from tasks.tracking.relocate import bring_home
 
-TEMPORARY = paths.STATE / "tmp"
-"""Temporary files of the workers."""
-HEARTBEAT = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
-"""The variable by which a run says that it lives, every so many seconds."""
-UP = paths.STATE / "up.json"
-"""What `harr up` started (flows/up.py): name -> the process's identity, and the page to open."""
+Started = dict[str, dict[str, str]]
+UP = STATE / "up.json"
+"""What `harr up` started: name -> the process's identity, and the page to open; "" for a worker."""
 
 
-def addresses() -> dict[str, str]:
-    """Return pages of the servers that `harr up` started and that still run, by name; {} where there are none."""
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        started = read_json(UP).items()
-        return {name: note["page"] for name, note in started if note["page"] and is_alive(note["process"])}
-    return {}
-
-
-def log_of(name: str) -> Path:
-    """Return the log of a server or worker that `harr up` started."""
-    return UP.with_name(f"{name.lower().replace(' ', '-')}.log")
-
-
-def list_ended() -> list[str]:
-    """Return the names of what `harr up` started and what has ended since, which nobody stopped by `harr down`."""
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        return [name for name, note in read_json(UP).items() if not is_alive(note["process"])]
-    return []
-
-
-def healthy(url: str) -> bool:
+def healthy(address: str) -> bool:
+    """Return whether a server says at ``address``/health that it is well."""
     try:
-        with urllib.request.urlopen(f"{url}/health", timeout=2) as answer:
-            return bool(json.load(answer))
-    except (OSError, ValueError):
+        urllib.request.urlopen(f"{address}/health", timeout=2).close()
+    except OSError:
         return False
+    return True
 
 
 def listens(port: int) -> bool:
@@ -72,3 +47,9 @@ def mlflow_command(port: int) -> tuple[list[str], dict[str, str]]:
     address = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     return [sys.executable, "-m", "mlflow", "server", *store, *address], environment
+
+
+def list_ended(root: Path) -> list[str]:
+    """Return the names of what `harr up` started and what has ended since, though nobody stopped it by `harr down`."""
+    started: Started = read_json(root / UP) if (root / UP).exists() else {}
+    return [name for name, note in started.items() if not is_alive(note["process"])]

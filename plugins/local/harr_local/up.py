@@ -1,0 +1,169 @@
+"""Everything that runs by itself on one machine, without Docker: `harr up` and `harr down`.
+
+Starts a Prefect server, an MLflow server over mlflow.db, and one Prefect worker for each of the work pools cpu and gpu;
+makes the pools, and the deployments of prefect.yaml; and starts `harr serve` where the registry has a champion. All of
+it listens on loopback only. Milvus Lite needs no server: each stage opens the folder data/index.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from flows import HEARTBEAT
+from harr.errors import HarrError, ServiceUnavailable, one_line
+from harr.io.files import read_json, write_json
+from harr.params import Params
+from harr.services.model_registry import CHAMPION, open_registry, registry_address, resolve
+from harr_local.servers import UP, Started, healthy, list_ended, listens, mlflow_command, prefect_command
+from tasks.paths import INDEX
+from tasks.runtime.gpus import visible_gpus
+from tasks.tracking.execution import is_alive, pid_of, process_name
+
+START_SECONDS = 240.0
+STOP_SECONDS = 20.0
+API = {"Prefect": "/api"}
+"""Where on a server its health is told, if not at the top."""
+WORK = {"Prefect": "/runs", "MLflow": "/#/experiments?workflowType=machine_learning"}
+"""Where on a server the work is seen; the first page of MLflow is on language models."""
+WORKER = {"PREFECT_WORKER_QUERY_SECONDS": "5", "PREFECT_WORKER_ENABLE_CANCELLATION": "true", **HEARTBEAT}
+"""Workers look for work every 5 s, cancel runs also before they begin, and have runs say that they live."""
+
+
+def up(prefect_port: int, mlflow_port: int, serve_port: int) -> None:
+    """Start what does not run yet and bring the deployments up to date; prints the pages.
+
+    Raises:
+        ServiceUnavailable: a port is taken, or a server ended or did not answer.
+    """
+    started = _running()
+    print("starting Prefect, MLflow and workers", flush=True)
+    for name, port, make in (("Prefect", prefect_port, prefect_command), ("MLflow", mlflow_port, mlflow_command)):
+        if name not in started:
+            _start(started, name, *make(port), port)
+    for name in ("Prefect", "MLflow"):
+        _wait_for(started, name)
+    os.environ["PREFECT_API_URL"] = f"{started['Prefect']['page']}/api"
+    from harr_local.deployments import (  # not before: Prefect reads the address when it is imported
+        POOLS,
+        prepare_prefect,
+    )
+
+    gpus = len(visible_gpus())
+    prepare_prefect(gpus)
+    for pool in POOLS:
+        if f"worker {pool}" not in started:
+            command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, "--name", f"harr-{pool}"]
+            _start(started, f"worker {pool}", command, {**os.environ, **WORKER})
+    if "Serve" not in started and _has_champion():
+        _start_retriever(started, serve_port)
+    for name, note in started.items():
+        if note["page"]:
+            print(f"{name:<8} {note['page']}{WORK.get(name, '')}")
+    print(f"workers  cpu, gpu ({f'{gpus} GPUs' if gpus else 'no GPU is visible: on the CPU'}); logs in .harr")
+
+
+def down() -> None:
+    """Cancel what the workers run, stop workers and servers, and forget them."""
+    started = _running()
+    if "Prefect" in started:
+        os.environ["PREFECT_API_URL"] = f"{started['Prefect']['page']}/api"
+        try:
+            from harr_local.deployments import cancel_runs  # not before, likewise
+
+            cancel_runs()
+        except Exception as error:  # a server that hangs must be stopped, too
+            print(
+                f"warning: Prefect may show flow runs as Running that were stopped ({one_line(error)})", file=sys.stderr
+            )
+    _stop([note for note in started.values() if not note["page"]])
+    _stop([note for note in started.values() if note["page"]])
+    UP.unlink(missing_ok=True)
+
+
+def _running() -> Started:
+    """Return what an earlier `harr up` started and still runs; what a killed server left, which has its port, is killed."""
+    started: Started = read_json(UP) if UP.exists() else {}
+    for name in list_ended(Path()):
+        note = started.pop(name)
+        if note["page"] and not psutil.pid_exists(group := pid_of(note["process"])):
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing is left, or it is another user's
+                os.killpg(group, signal.SIGKILL)
+                time.sleep(1)  # until the port is free
+    return started
+
+
+def _has_champion() -> bool:
+    """Return whether there is an index, and a promoted retriever."""
+    with contextlib.suppress(HarrError):  # nothing was promoted yet
+        name = Params.load().tracking.registered_model
+        champion = resolve(open_registry(registry_address(Path())), f"models:/{name}@{CHAMPION}")
+        return champion.kind == "retriever" and (INDEX / "manifest.json").exists()
+    return False
+
+
+def _start_retriever(started: Started, port: int) -> None:
+    """Start `harr serve`; if it does not come up, that stops nothing else."""
+    _start(started, "Serve", [sys.executable, "-m", "flows.cli", "serve", "--port", str(port)], {**os.environ}, port)
+    try:
+        _wait_for(started, "Serve")
+    except ServiceUnavailable as error:
+        _stop([started.pop("Serve")])
+        write_json(UP, started)
+        print(f"warning: {error}", file=sys.stderr)
+
+
+def _start(started: Started, name: str, command: list[str], environment: dict[str, str], port: int = 0) -> None:
+    """Start a program that outlives this one, with a log of its own; noted before anything else happens.
+
+    Raises:
+        ServiceUnavailable: its port is taken.
+    """
+    if port and listens(port):
+        raise ServiceUnavailable(
+            f"port {port} for {name} is taken by another program; `harr up --{name.lower()}-port N`"
+        )
+    UP.parent.mkdir(parents=True, exist_ok=True)
+    with _log_of(name).open("ab") as sink:
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
+        )
+    page = f"http://127.0.0.1:{port}" if port else ""
+    started[name] = {"process": process_name(process.pid), "page": page}
+    write_json(UP, started)
+
+
+def _wait_for(started: Started, name: str) -> None:
+    """Wait until a server answers.
+
+    Raises:
+        ServiceUnavailable: it ended, or does not answer.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    while not healthy(f"{started[name]['page']}{API.get(name, '')}"):
+        if not is_alive(started[name]["process"]):
+            raise ServiceUnavailable(f"the {name} server has ended; see {_log_of(name)}")
+        if time.monotonic() > deadline:
+            raise ServiceUnavailable(f"the {name} server did not answer in {START_SECONDS:.0f} s; see {_log_of(name)}")
+        time.sleep(0.2)
+
+
+def _log_of(name: str) -> Path:
+    return UP.with_name(f"{name.lower().replace(' ', '-')}.log")
+
+
+def _stop(notes: list[dict[str, str]]) -> None:
+    """Stop by TERM, wait, then KILL whatever is left, with all that these processes had started."""
+    leaders = [psutil.Process(pid_of(note["process"])) for note in notes if is_alive(note["process"])]
+    family = [child for leader in leaders for child in leader.children(recursive=True)]
+    for leader in leaders:
+        leader.send_signal(signal.SIGTERM)
+    _, alive = psutil.wait_procs([*leaders, *family], timeout=STOP_SECONDS)
+    for process in alive:
+        process.kill()
+    psutil.wait_procs(alive, timeout=5)
