@@ -1,7 +1,6 @@
 """The stages as `dvc status` sees them: which would run again, and why."""
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,8 +28,7 @@ MEND = "bring it back with git (`git checkout` it), or correct it by hand"
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of dvc.yaml. Its state: fresh, changed, never run, running, frozen (`dvc repro` passes over it), or follows
-    (a stage that will run)."""
+    """A stage of dvc.yaml. Its state: fresh, changed, never run, running, or follows (a stage that will run)."""
 
     name: str
     state: str
@@ -59,12 +57,8 @@ def read_stages(root: Path) -> list[Stage]:
     inputs = stale_inputs(root, lock)
     stages: dict[str, Stage] = {}
     for name in declared:
-        above = [
-            item for item in stages if outputs[item] & used[name] and stages[item].state not in ("fresh", "frozen")
-        ]
-        if declared[name].get("frozen"):
-            stages[name] = Stage(name, "frozen", (f"`dvc unfreeze {name}` lets it run",))
-        elif written & outputs[name]:
+        above = [item for item in stages if outputs[item] & used[name] and stages[item].state != "fresh"]
+        if written & outputs[name]:
             stages[name] = Stage(name, "running")
         elif name not in lock:
             stages[name] = Stage(name, "never run")
@@ -90,19 +84,9 @@ def dvc_status(root: Path, *stages: str) -> dict[str, Any]:
         raise InUse("a stage has just begun, and DVC compares nothing in that moment; ask again")
     if done.returncode:
         message = one_line("\n".join(lines[-2:] if "Traceback" in done.stderr else lines), 300).removeprefix("ERROR: ")
-        message = message.partition(" Having any troubles?")[0]
-        raise HarrError(f"dvc status: {message}; {_remedy(message)}")
+        raise HarrError(f"dvc status: {message.partition(' Having any troubles?')[0]}; do what DVC says")
     changes: dict[str, Any] = json.loads(done.stdout)
     return changes
-
-
-def _remedy(message: str) -> str:
-    """Return what to do about an error of DVC, by its own words."""
-    if "not a git repository" in message:
-        return "git init, or `dvc config --local core.no_scm true`"
-    if re.search(r"Permission denied: '.*/dvc(/repo.*)?'", message):  # another user made /var/tmp/dvc
-        return "get the right to write there, or `dvc config --local core.site_cache_dir FOLDER`"
-    return MEND if re.search(r"dvc\.(yaml|lock)|config file", message) else "do what DVC says"
 
 
 def stale_inputs(root: Path, lock: Mapping[str, Any]) -> dict[str, list[str]]:

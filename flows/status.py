@@ -9,8 +9,8 @@ from typing import Any
 
 from flows import stages
 from flows.finding import DEADLINE_SECONDS, describe_failure
-from flows.versions import Version, model_here, open_registry, read_manual_move, read_versions
-from harr.errors import DamagedFile, HarrError, bare
+from flows.versions import Version, model_here, open_registry, read_versions
+from harr.errors import HarrError, bare
 from harr.io.files import read_state
 from harr.params import Params
 from tasks.paths import METRICS, NOTES, RUNS, SINCE, trained_folder
@@ -31,15 +31,13 @@ class StageStatus:
 class Status:
     """What `harr status` shows; ``trouble`` says in a line what could not be read.
 
-    ``stray`` says in a line that the model in models/ is none of ``versions``, ``moved`` that the champion went past
-    the gate; empty where all is well.
+    ``stray`` says in a line that the model in models/ is none of ``versions``; empty where all is well.
     """
 
     stages: tuple[StageStatus, ...]
     model: str
     versions: tuple[Version, ...]
     stray: str
-    moved: str
     unfinished: tuple[str, ...]
     training: str = ""
     trouble: str = ""
@@ -55,32 +53,26 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
         raise HarrError(f"no dvc.yaml in {root.resolve()}; run this in the folder of a harr project")
     params = Params.load(root / "params.yaml")
 
-    def read_mlflow() -> tuple[Any, str]:
-        client = open_registry(root, address_of(params, environment))
-        return read_versions(client, params), read_manual_move(client, params)
-
     pool = ThreadPoolExecutor()
     begun: dict[str, Future[Any]] = {
         "stages": pool.submit(lambda: stages.read_stages(root)),
         "training": pool.submit(lambda: _since_training(root, params.index.retrain_after)),
-        "MLflow": pool.submit(read_mlflow),
+        "MLflow": pool.submit(lambda: read_versions(open_registry(root, address_of(params, environment)), params)),
         "model": pool.submit(lambda: model_here(root, params)),
-        "unfinished": pool.submit(lambda: (*list_unfinished(root), *map(str, list_unsent(root)))),
+        "unfinished": pool.submit(lambda: (*list_unfinished(root), *list_unsent(root))),
     }
-    read: dict[str, Any] = {"stages": (), "training": "", "MLflow": ((), ""), "model": "", "unfinished": ()}
+    read: dict[str, Any] = {"stages": (), "training": "", "MLflow": (), "model": "", "unfinished": ()}
     trouble = []
     for name, future in begun.items():
         try:
             read[name] = future.result(DEADLINE_SECONDS)
         except Exception as error:
             trouble.append(f"{name}: {describe_failure(error)}")
-    versions, moved = read["MLflow"]
     return Status(
         stages=tuple(_stage(stage, root) for stage in read["stages"]),
         model=params.tracking.registered_model,
-        versions=versions,
-        stray=_describe_stray(versions, read["model"], trained_folder(params)[1]),
-        moved=moved,
+        versions=read["MLflow"],
+        stray=_describe_stray(read["MLflow"], read["model"], trained_folder(params)[1]),
         unfinished=read["unfinished"],
         training=read["training"],
         trouble=" | ".join(trouble),
@@ -121,34 +113,26 @@ def _describe_stray(versions: tuple[Version, ...], here: str, folder: Path) -> s
     return f"{folder} holds none of these models; {back}"
 
 
-@dataclass(frozen=True)
-class Unsent:
-    """Reports that an MLflow server has not received: its address, the stages, and the folder where they wait."""
+def list_unsent(root: Path) -> list[str]:
+    """Return what waits in work/mlflow, a note per stage (tasks/tracking/report.py), here and in recipes' folders.
 
-    place: str
-    address: str
-    stages: tuple[str, ...]
-
-    def __str__(self) -> str:
-        what = f"reports of stage {', '.join(self.stages)} for {bare(self.address)}, which did not answer"
-        return f"{self.place}: {what}; `harr record`"
-
-
-def list_unsent(root: Path) -> list[Unsent]:
-    """Return what waits in work/mlflow, a note per stage (tasks/tracking/report.py), here and in recipes' folders."""
-    notes = []
+    Raises:
+        DamagedFile: a note is damaged.
+    """
+    lines = []
     for folder in [root / NOTES, *sorted(root.glob(f"{RUNS}/*/{NOTES}"))]:
         stages: dict[str, list[str]] = {}
         for path in sorted(folder.glob("*.json")):
-            try:
-                note = read_state(path, "", address=str, stage=str, status=str)
-            except DamagedFile:  # the next stage puts it aside, with a line
-                note = {"address": "an unknown server", "stage": f"? ({path.name} is damaged)", "status": ""}
-            if note["status"] != "RUNNING":
-                stages.setdefault(note["address"], []).append(note["stage"])
-        place = str(folder.relative_to(root))
-        notes += [Unsent(place, address, tuple(dict.fromkeys(names))) for address, names in stages.items()]
-    return notes
+            note = read_state(path, "the next stage puts it aside", address=str, stage=str, status=str)
+            if note["status"] != "RUNNING" and note["stage"] not in stages.setdefault(note["address"], []):
+                stages[note["address"]].append(note["stage"])
+        lines += [
+            f"{folder.relative_to(root)}: reports of stage {', '.join(names)} for {bare(address)}, which did not answer; "
+            "`harr record`"
+            for address, names in stages.items()
+            if names
+        ]
+    return lines
 
 
 def list_unfinished(root: Path) -> list[str]:

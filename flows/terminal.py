@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 COLOURS = {
     "ok": 32, "fresh": 32, "running": 36, "fail": 31,
-    "warn": 33, "changed": 33, "follows": 33, "frozen": 33, "never run": 33,
+    "warn": 33, "changed": 33, "follows": 33, "never run": 33,
 }  # fmt: skip
 BOLD, FAINT = 1, 2
 
@@ -87,7 +87,7 @@ def status_lines(state: "Status") -> list[str]:
             "corpus", [(state.training,)] if state.training else [], "as it was when training began, or not trained yet"
         ),
         *section(f"model {state.model}", versions, "none registered yet"),
-        *(line for note in (state.stray, state.moved) if note for line in (f"  {paint('warn')}  {note}", "")),
+        *([f"  {paint('warn')}  {state.stray}", ""] if state.stray else []),
         *section("unfinished", [(one,) for one in state.unfinished], "nothing"),
     ]
 

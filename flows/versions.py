@@ -17,7 +17,6 @@ from harr.params import Params
 from harr.services.failures import connection_remedy
 from tasks.paths import trained_folder
 from tasks.registry.gate import arm_of, rules_of
-from tasks.registry.history import describe_alias
 from tasks.tracking.client import client_of
 from tasks.tracking.errors import look_up, service
 
@@ -47,17 +46,16 @@ def read_versions(client: Any, params: Params) -> tuple[Version, ...]:
     """
     if client is None:
         return ()
+    name, versions = params.tracking.registered_model, []
     with service():
-        return _versions(client, params)
-
-
-def read_manual_move(client: Any, params: Params) -> str:
-    """Return how somebody moved the alias champion past the gate, "" where nobody did; otherwise as
-    :func:`read_versions`."""
-    if client is None:
-        return ""
-    with service():
-        return describe_alias(client, params.tracking.registered_model)
+        model = look_up(client.get_registered_model, name)
+        for alias, number in sorted(model.aliases.items()) if model else ():
+            version = client.get_model_version(name, number)
+            figure = _figure(client, version)
+            index, created = version.tags.get("index", ""), version.creation_timestamp / 1000
+            facts = alias, str(number), version.run_id or "", index, created, figure
+            versions.append(Version(*facts, version.tags.get("model", ""), arm_of(version)))
+    return tuple(versions)
 
 
 def open_registry(root: Path, address: str) -> Any:
@@ -93,18 +91,6 @@ def check_answer(address: str, setting: str = "tracking.uri") -> None:
         raise ServiceUnavailable(
             f"MLflow at {bare(address)} answers {answer.status_code}; see its log, or correct {setting}"
         )
-
-
-def _versions(client: Any, params: Params) -> tuple[Version, ...]:
-    name = params.tracking.registered_model
-    model, versions = look_up(client.get_registered_model, name), []
-    for alias, number in sorted(model.aliases.items()) if model else ():
-        version = client.get_model_version(name, number)
-        figure = _figure(client, version)
-        index, created = version.tags.get("index", ""), version.creation_timestamp / 1000
-        facts = alias, str(number), version.run_id or "", index, created, figure
-        versions.append(Version(*facts, version.tags.get("model", ""), arm_of(version)))
-    return tuple(versions)
 
 
 def _figure(client: Any, version: Any) -> str:

@@ -158,11 +158,11 @@ def test_a_full_disk_is_one_line_and_leaves_no_stump(tmp_path: Path, capsys: pyt
     write_json(target, "old")
     (tmp_path / ".shard.json.tmp").symlink_to("/dev/full")  # every write to it meets a full disk
     said = ended(lambda: write_text(target, "new" * 10_000), capsys)
-    assert "the disk is full; what is finished is kept; make room and run the same command again" in said
+    assert "No space left on device; what is finished is kept; make room and run the same command again" in said
     assert target.read_text() == '"old"\n' and list(tmp_path.iterdir()) == [target]
     rust = RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)")
-    assert "the disk is full" in machine_fault(rust)
-    assert "the disk is full" in machine_fault(RuntimeError("(sqlite3) database or disk is full"))
+    assert "No space left on device" in machine_fault(rust)
+    assert "No space left on device" in machine_fault(RuntimeError("(sqlite3) database or disk is full"))
     with pytest.raises(ZeroDivisionError):  # a bug of ours keeps its traceback
         run_command(lambda: 1 / 0)
 
@@ -179,7 +179,7 @@ def test_a_folder_that_may_not_be_written_is_one_line(tmp_path: Path, capsys: py
     finally:
         if root:
             os.seteuid(0)
-    assert "permission denied; what is finished is kept; give the right to read and write there" in said
+    assert "Permission denied; what is finished is kept; mend it" in said
 
 
 @pytest.mark.fault(31)
@@ -192,21 +192,21 @@ def test_what_is_in_the_way_is_one_line(
     Path("file").write_text("mine")
     Path("folder.json/a").mkdir(parents=True)
     cases = (
-        ("dangling/a.json", "dangling: a file, or a link to nothing, has this name; what is finished is kept; move it"),
-        ("file/a.json", "file: a file, or a link to nothing, has this name; what is finished is kept; move it away"),
-        ("file/a/b.json", "file/a: a file is where a folder belongs; what is finished is kept; move it away and run"),
-        ("folder.json", "folder.json: a folder is where a file belongs; what is finished is kept; move it away and"),
-        ("n" * 300, "this name is too long for the disk; what is finished is kept; use a shorter one and run the"),
+        ("dangling/a.json", "dangling: File exists; what is finished is kept; mend it"),
+        ("file/a.json", "file: File exists; what is finished is kept; mend it"),
+        ("file/a/b.json", "file/a: Not a directory; what is finished is kept; mend it"),
+        ("folder.json", "folder.json: Is a directory; what is finished is kept; mend it"),
+        ("n" * 300, "File name too long; what is finished is kept; mend it"),
     )
     for place, said in cases:
         assert said in ended(lambda place=place: write_text(Path(place), "x"), capsys)  # type: ignore[misc]
     assert Path("file").read_text() == "mine"
     (locks.LOCKS / "generator").mkdir(parents=True)
     said = ended(lambda: locks.lock_stage("generator").__enter__(), capsys)
-    assert said.startswith("error: .harr/locks/generator: a folder is where a file belongs; what is finished is kept;")
-    assert "loop: its links lead in a circle; what is finished" in ended(Path("loop").read_text, capsys)
+    assert said.startswith("error: .harr/locks/generator: Is a directory; what is finished is kept;")
+    assert "loop: Too many levels of symbolic links; what is finished" in ended(Path("loop").read_text, capsys)
     said = machine_fault(OSError(errno.EXDEV, "Invalid cross-device link", "work/a", None, "data/a"))
-    assert said.startswith("data/a: it is on another disk; what is finished is kept; put both on one disk and run")
+    assert said.startswith("data/a: Invalid cross-device link; what is finished is kept; mend it and run")
 
 
 @pytest.mark.fault(10)

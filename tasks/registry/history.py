@@ -39,15 +39,6 @@ def champions(client: Any, name: str) -> list[str]:
     return past if exists else []
 
 
-def describe_alias(client: Any, name: str) -> str:
-    """Return how the alias ``champion`` was moved by hand, as by MLflow's page; "" where it was not, or is moved now."""
-    model = look_up(client.get_registered_model, name)
-    if model is None or MOVING in model.tags:
-        return ""
-    champion, past = look_up(client.get_model_version_by_alias, name, CHAMPION), read_list(model.tags.get(TAG, ""))
-    return describe_manual_move(past, champion)
-
-
 def describe_manual_move(past: list[str], champion: Any | None) -> str:
     """Return how the alias differs from what promotions and rollbacks made of it, and what to do; "" where it does not.
 

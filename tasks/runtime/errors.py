@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -11,22 +12,14 @@ from pathlib import Path
 from harr.errors import HarrError, printable
 from harr.io import progress
 
-DISK_FAULTS = {
-    errno.ENOSPC: ("the disk is full", "make room"),
-    errno.EDQUOT: ("the quota is used up", "make room"),
-    errno.EROFS: ("the file system is read-only", "mount it for writing"),
-    errno.EACCES: ("permission denied", "give the right to read and write there"),
-    errno.EIO: ("the disk has an error", "look at the system's log"),
-    errno.EXDEV: ("it is on another disk", "put both on one disk"),
-    errno.EEXIST: ("a file, or a link to nothing, has this name", "move it away"),
-    errno.ENOTDIR: ("a file is where a folder belongs", "move it away"),
-    errno.EISDIR: ("a folder is where a file belongs", "move it away"),
-    errno.ELOOP: ("its links lead in a circle", "mend them"),
-    errno.ENOLCK: ("this file system has no locks", "put the project on a local disk"),
-    errno.EOPNOTSUPP: ("this file system cannot do that (a lock, a link)", "put the project on a local disk"),
-    errno.EPERM: ("it belongs to another user, or is protected", "give the right to write there"),
-    errno.ENAMETOOLONG: ("this name is too long for the disk", "use a shorter one"),
+OF_A_PATH = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EXDEV)
+OF_RIGHTS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
+REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room"),
+    **dict.fromkeys((errno.ENOLCK, errno.EOPNOTSUPP), "put the project on a local disk"),
+    **dict.fromkeys((*OF_A_PATH, *OF_RIGHTS), "mend it"),
 }
+"""What to do about a fault of the disk, by its number."""
 OURS = ("harr", "tasks", "flows", "")
 LESS_MEMORY = "lower embed.batch_size, filter.batch_size, train.states_per_pass or train.episodes_per_pass"
 
@@ -48,8 +41,8 @@ def errors_in_a_line() -> Iterator[None]:
 def machine_fault(error: Exception) -> str:
     """Return what a full disk, a forbidden file, little memory or a missing package means, in a line; "" for others.
 
-    >>> machine_fault(OSError(errno.ENOSPC, "No space left on device", "data/vectors/x"))[:60]
-    'data/vectors/x: the disk is full; what is finished is kept; '
+    >>> machine_fault(OSError(errno.ENOSPC, "No space left on device", "data/vectors/x"))[:66]
+    'data/vectors/x: No space left on device; what is finished is kept;'
     >>> machine_fault(ModuleNotFoundError("No module named 'prefect'", name="prefect"))
     "package prefect is not installed; run `pip install 'harr[pipeline]'`"
     >>> machine_fault(ModuleNotFoundError("No module named 'mcp.server'", name="mcp.server"))
@@ -69,11 +62,12 @@ def machine_fault(error: Exception) -> str:
         number = int(match[1])
     elif "disk is full" in str(error):  # SQLite's
         number = errno.ENOSPC
-    if number not in DISK_FAULTS:
+    if number not in REMEDIES:
         return ""
     where = getattr(error, "filename2", None) or getattr(error, "filename", None) or Path().resolve()
-    fault, remedy = DISK_FAULTS[number]
-    return f"{where}: {fault}; what is finished is kept; {remedy} and run the same command again"
+    return (
+        f"{where}: {os.strerror(number)}; what is finished is kept; {REMEDIES[number]} and run the same command again"
+    )
 
 
 def _install(module: str) -> str:

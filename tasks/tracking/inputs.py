@@ -92,16 +92,15 @@ def check_settings(params: Params, *, but: str = "") -> None:
     stages, entries, values = read_declared(), read_lock(Path()), read_yaml(SETTINGS, mend="restore it")
     for stage in (name for name in READS if name not in (but, "report") and name in stages):  # a report makes no model
         path, digest = INPUTS / f"{stage}.json", find_hash(entries.get(stage), stage)
-        again = f"`dvc unfreeze {stage}`, then `dvc repro`" if stages[stage].get("frozen") else "run `dvc repro`"
         if not digest:
-            raise ParamsError(f"{LOCK} does not name the parameters with which stage {stage} ran; {again}")
+            raise ParamsError(f"{LOCK} does not name the parameters with which stage {stage} ran; run `dvc repro`")
         if not path.exists() or md5(path) != digest:
-            raise ParamsError(f"stage {stage} did not run with what {path} says; {again}")
+            raise ParamsError(f"stage {stage} did not run with what {path} says; run `dvc repro`")
         changed = describe_change(stage, params, values)
         if changed and not changed.startswith("tracking.registered_model"):
             raise ParamsError(
                 f"{SETTINGS} is not what stage {stage} ran with ({changed}), so the model in models/ was not made by "
-                f"it; {again}, or restore {SETTINGS}"
+                f"it; run `dvc repro`, or restore {SETTINGS}"
             )
 
 

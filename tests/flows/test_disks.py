@@ -41,7 +41,7 @@ def test_a_full_disk_behind_a_link_is_one_line_and_leaves_no_stump(
     monkeypatch.setattr("harr.io.files.write_text", lambda path, text: None)
     with pytest.raises(OSError) as failed:
         publish(new, old)
-    assert machine_fault(failed.value).startswith(f"{tmp_path}/data/.corpus.new.tmp: the disk is full; ")
+    assert machine_fault(failed.value).startswith(f"{tmp_path}/data/.corpus.new.tmp: No space left on device; ")
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["corpus"]
     assert (old / "a.txt").read_text() == "old"
 
@@ -52,7 +52,7 @@ def test_a_full_disk_behind_a_link_is_one_line_and_leaves_no_stump(
     [
         (errno.ENOLCK, "fcntl.flock", "put the project on a local disk"),
         (errno.EOPNOTSUPP, "fcntl.flock", "put the project on a local disk"),
-        (errno.ENOSPC, "os.write", ".harr/locks/train: the disk is full; "),
+        (errno.ENOSPC, "os.write", ".harr/locks/train: No space left on device; "),
     ],
 )
 def test_a_folder_without_locks_or_room_is_one_line_that_names_it(

@@ -10,7 +10,7 @@ from servers import server_of
 
 from flows.status import status
 from flows.terminal import status_lines
-from flows.versions import Version, open_registry, read_manual_move, read_versions
+from flows.versions import Version, open_registry, read_versions
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.io.files import digest_of, write_json
 from harr.params import Params
@@ -108,13 +108,3 @@ def test_runs_go_where_params_the_environment_or_dvc_says() -> None:
     assert address_of(PARAMS, {"MLFLOW_TRACKING_URI": "http://a"}) == "http://a"
     assert address_of(PARAMS, {"DVC_ROOT": str(Path().resolve())}) == "sqlite:///mlflow.db"
     assert address_of(PARAMS, {"DVC_ROOT": "/project"}) == "sqlite:////project/mlflow.db"
-
-
-def test_a_champion_that_went_past_the_gate_is_named(written: Path) -> None:
-    """By `harr status`: MLflow's page, its pencil and its button Promote, ask nothing."""
-    address, line = "sqlite:///mlflow.db", "the alias was moved by hand to version 1, and no version was ever promoted"
-    back = "`harr rollback --to N` names the champion"
-    assert read_manual_move(open_registry(written, address), PARAMS) == f"{line}; {back}"
-    client = MlflowClient(f"sqlite:///{written}/mlflow.db")
-    client.set_registered_model_tag(NAME, "harr.champions", '["2", "1"]')
-    assert read_manual_move(open_registry(written, address), PARAMS) == ""

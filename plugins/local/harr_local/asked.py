@@ -19,7 +19,7 @@ SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Server:
-    """A server that a section of params.yaml names: its addresses, the model it should have, the variable of its key."""
+    """A server that a section of params.yaml names: its addresses, the model it should have, its key's variable."""
 
     section: str
     urls: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What a Prefect server must have: work pools, the deployments of prefect.yaml, and a watch over runs whose process died.
+"""What a Prefect server must have: work pools, the deployments of prefect.yaml, and a watch over crashed runs.
 
 ``python -m harr_local.deployments`` makes them at the server of PREFECT_API_URL, wherever it runs.
 """

@@ -1,6 +1,6 @@
-"""What `harr doctor` looks at: packages, git, params.yaml, and the servers that it names, with their keys; it changes nothing.
+"""What `harr doctor` looks at: packages, git, params.yaml, and the servers that it names, with their keys.
 
-Every check is a function that returns findings. Where the project stands, `harr status` says.
+It changes nothing. Every check is a function that returns findings. Where the project stands, `harr status` says.
 """
 
 import shutil
@@ -29,7 +29,7 @@ EXTRAS = ("", "pipeline", "lite", "minilm")
 
 
 def examine(root: Path, environment: Mapping[str, str]) -> list[Finding]:
-    """Run every check side by side, and return the findings in a fixed order; a check that cannot be made is one, too."""
+    """Run all checks at once; returns the findings in a fixed order. A check that cannot be made is one, too."""
     checks: dict[str, Callable[[], list[Finding]]] = {
         "packages": partial(check_packages, root),
         "git": partial(check_git, root),

@@ -87,7 +87,7 @@ def down() -> None:
 
 
 def _running() -> Started:
-    """Return what an earlier `harr up` started and still runs; what a killed server left, which has its port, is killed."""
+    """Return what `harr up` started and still runs; what a killed server left, which has its port, is killed."""
     started: Started = read_json(UP) if UP.exists() else {}
     for name in list_ended(Path()):
         note = started.pop(name)

@@ -22,6 +22,7 @@ def generator(base_url: str, **changes: Any) -> ServerGenerator:
 
 
 @pytest.mark.fault(11)
+@pytest.mark.fault(32)
 def test_a_redirect_is_not_followed() -> None:
     with serving(lambda body, number: (200, chat("taken"))) as other:
 

@@ -147,7 +147,7 @@ def test_a_server_that_is_away_costs_a_stage_one_line(
     assert told.startswith("warning: the MLflow server does not answer (") and told.count("\n") == 1
     assert told.endswith("stage merge is reported later: `harr record`\n")
     (kept,) = list_unsent(workplace)
-    assert kept.stages == ("merge",) and not any("secret" in path.read_text() for path in NOTES.iterdir())
+    assert "reports of stage merge for" in kept and not any("secret" in path.read_text() for path in NOTES.iterdir())
 
 
 def test_a_long_stage_shows_its_points_while_it_computes(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,8 @@ def test_a_server_that_stops_mid_run_gets_everything_later(
     assert "does not answer" in told and "stage train is reported later" in told and told.count("\n") == 1
     with tracked_run("arms", params) as run:
         run.log(0, {"loss": 1.0})
-    assert [one.stages for one in list_unsent(stored)] == [("train", "arms")]
+    (left,) = list_unsent(stored)
+    assert "reports of stage train, arms for" in left
     with tracked_run("evaluate", params) as run:
         run.log(0, {"recall": 0.5})
         mlflow_server.start()
