@@ -146,33 +146,6 @@ def preview(
 
 
 @app.command()
-def ask(
-    question: Annotated[str, Argument(metavar="QUESTION", help="the question, in quotation marks")],
-    model: Annotated[
-        Path | None,
-        Option(help="adapter or merged model of what learns (default: models/language_model or models/retriever)"),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Answer a question by the pipeline of params.yaml.
-
-    Prints every search with its passages, then the answer. Needs what stages embed and index have made.
-    """
-
-    def body() -> None:
-        import json
-
-        from harr.params import Params
-        from tasks import ask as asked
-
-        episode = asked.ask(Params.load(), question, model)
-        answer = asked.as_json(episode)
-        print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else "\n".join(asked.lines(episode)))
-
-    run_command(body)
-
-
-@app.command()
 def serve(
     model: Annotated[
         str, Option(help="models:/NAME@ALIAS, which is followed, or a folder (default: the champion of params.yaml)")

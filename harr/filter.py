@@ -18,9 +18,8 @@ import torch
 from harr.compute import distributed
 from harr.corpus.passages import write_questions
 from harr.errors import CorpusError
-from harr.io.files import draft, note_published, read_jsonl, write_text
+from harr.io.files import draft, fingerprint, note_published, read_jsonl, write_text
 from harr.io.progress import bar, stoppable
-from harr.io.resume import open_work
 from harr.params.filter import FilterParams
 from harr.rag.rollout import play
 from harr.rag.setup import Setup
@@ -42,7 +41,7 @@ def filter_questions(
         CorpusError: no question was kept.
     """
     identity = {"params": params.model_dump(), "setup": setup.identity, "seed": seed}
-    run = distributed.main_process_only(lambda: open_work(work, identity, setup=setup.readable_identity))
+    run = work / fingerprint(identity)
     order = np.random.default_rng(seed).permutation(len(setup.questions))
     questions = [setup.questions[i] for i in order]
     rows: list[dict[str, Any]] = []

@@ -89,7 +89,6 @@ def open_setup(
             chat_template_kwargs=settings_of(params.generator),
             sample=_samplers(params, str(language_model)) if writes else None,
             temperature=getattr(params.train, "temperature", 1.0),
-            facts=facts,
             validation=validating,
             validation_pipeline=build_pipeline(params.pipeline, params.generator, places),
         )

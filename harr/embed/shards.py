@@ -36,7 +36,6 @@ from harr.io.files import (
     write_json,
 )
 from harr.io.progress import bar, stoppable
-from harr.io.resume import open_work
 from harr.params.embed import EmbedParams
 
 CHECKED = 8
@@ -68,7 +67,7 @@ def embed_corpus(
     header = _header(passages, encoder, dtype)
     plan = {name: header[name] for name in ("corpus", "encoder", "dtype")} | {"shard_size": params.shard_size}
     _take_back(out, work / fingerprint(plan), header, params.shard_size)
-    folder = open_work(work, plan)
+    folder = work / fingerprint(plan)
     manifest = _resume(folder, params.shard_size) or header
     (folder / SUMS).unlink(missing_ok=True)  # of a call that was killed as it published
     write_json(folder / "manifest.json", manifest)

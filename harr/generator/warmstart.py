@@ -16,7 +16,6 @@ from harr.errors import CorpusError
 from harr.generator.demonstrations import encode_rows, make_demonstrations, read_demonstrations
 from harr.io.files import draft, fingerprint, note_published
 from harr.io.jsonl import Row
-from harr.io.resume import open_work
 from harr.params.fields import is_dotted
 from harr.params.generator import LocalParams
 from harr.rag.generation.adapter import base_identity, begin, save_language_model
@@ -58,7 +57,7 @@ def train_warmstart(
     optimizer = torch.optim.AdamW(trained_weights(model).values(), params.learning_rate, weight_decay=0.0)
     shape = {"model": name, "template": template, "settings": params.model_dump(exclude={"demonstrations"})}
     run = {"shape": shape, "base": base_identity(name), "rows": fingerprint(usable), "seed": seed}
-    checkpoints = Checkpoints(open_work(work, run))
+    checkpoints = Checkpoints(work / fingerprint(run))
     learning = Learning(model, tokenizer, optimizer, checkpoints)
     callback = StepCallback(learning, steps, seed, log, desc="warm start")
     rate = params.learning_rate

@@ -21,7 +21,6 @@ from harr.index.full_text import ANALYZER, BM25, MAX_TEXT_BYTES, PLAIN, prepare_
 from harr.index.passage_index import ROWS
 from harr.io.files import fingerprint, note_published, publish, read_state, reopen_published, write_json
 from harr.io.progress import bar, stoppable
-from harr.io.resume import open_work
 from harr.params.index import IndexParams
 from harr.services.milvus_client import REBUILD, Connection, check_full_text
 
@@ -62,7 +61,6 @@ def build_index(
     plan = {**manifest, "uri": params.uri, "function": params.function, "settings": params.settings}
     folder = work / fingerprint(plan)
     reopen_published(folder, out, folder / "out", manifest)
-    open_work(work, plan)
     _drop_half_written_indexes(folder)
     started = time.monotonic()
     with open_build(params, folder / "out") as client:

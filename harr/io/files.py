@@ -293,7 +293,6 @@ def finish(work: Path) -> None:
     """Forget the work that was published, once the stage has reported it: it must not answer for code of tomorrow."""
     for note in work.glob("*.published"):
         shutil.rmtree(note.with_suffix(""), ignore_errors=True)
-        note.with_suffix(".json").unlink(missing_ok=True)
         note.unlink(missing_ok=True)
 
 

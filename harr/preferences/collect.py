@@ -19,9 +19,8 @@ import numpy as np
 
 from harr.corpus.passages import read_questions, write_questions
 from harr.errors import CorpusError, IndexMismatch, NoPreference
-from harr.io.files import draft, note_published, read_json, read_jsonl, sha256, write_json, write_text
+from harr.io.files import draft, fingerprint, note_published, read_json, read_jsonl, sha256, write_json, write_text
 from harr.io.progress import bar, stoppable
-from harr.io.resume import open_work
 from harr.params.filter import FilterParams, PreferencesParams
 from harr.preferences.few_shot import find_prompts, select_prompts
 from harr.preferences.pairs import documents_of, explain_none, next_try, preference_row, statistics_row
@@ -78,7 +77,7 @@ def sample_preferences(
     assert isinstance(program, LeReT)
     settings = params.model_dump(exclude={"server"}) | {"target": target, "batch_size": batch_size}
     identity = {"kind": "preferences", "params": settings, "setup": setup.identity, "seed": seed}
-    run = open_work(work, identity, setup=setup.readable_identity)
+    run = work / fingerprint(identity)
     questions = shuffle_questions(setup.questions, seed)
     remaining = questions[params.pool + params.validation :]
     part = remaining[:target] if target else remaining
@@ -115,7 +114,7 @@ def sample_again(
     params = PreferencesParams(**{name: settings[name] for name in PreferencesParams.model_fields if name in settings})
     data = {name: sha256(first / name) for name in REPEATED}
     identity = {"kind": "again", "params": settings, "setup": setup.identity, "data": data, "seed": seed}
-    run = open_work(work, identity, setup=setup.readable_identity)
+    run = work / fingerprint(identity)
     write_json(run / "prompts.json", read_json(first / "prompts.json"))
     held_out = read_questions(first / "held_out.jsonl")
     questions = shuffle_questions([*setup.questions, *held_out], seed)

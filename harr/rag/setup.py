@@ -41,17 +41,10 @@ class Setup:
     """Samplers of that language model, by temperature."""
     temperature: float = 1.0
     """The temperature at which it is sampled in training."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """The facts that ``identity`` is a hash of."""
     validation: Sequence[Question] = ()
     """Questions that are played between steps and never learnt from."""
     validation_pipeline: Pipeline | None = None
     """The pipeline of evaluation, for validation; None: that of training."""
-
-    @property
-    def readable_identity(self) -> Any:
-        """Return the identity in readable form: the facts, if known."""
-        return dict(self.facts) or self.identity
 
     @property
     def policy(self) -> "DensePolicy | TwoTowerPolicy":

@@ -23,8 +23,7 @@ from harr.compute.precision import resolve_precision
 from harr.compute.tensors import trained_weights
 from harr.compute.trl import CHECKPOINTING, QUIET, Learning, StepCallback, open_trainer, rename_figures, run_trl
 from harr.errors import CorpusError, ParamsError
-from harr.io.files import draft, note_published, read_json, write_json
-from harr.io.resume import open_work
+from harr.io.files import draft, fingerprint, note_published, read_json, write_json
 from harr.params.train import AgentParams
 from harr.rag.generation.adapter import begin, save_language_model
 from harr.rag.generation.local_model import LanguageModel, LocalGenerator, load_model
@@ -272,9 +271,7 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
     distributed.shard(model, weights)
     optimizer = torch.optim.AdamW(weights, **params.optimizer.adamw)
     run = {"kind": "agent", "params": params.model_dump(), "setup": setup.identity, "seed": seed}
-    checkpoints = Checkpoints(
-        distributed.main_process_only(lambda: open_work(work, run, setup=setup.readable_identity))
-    )
+    checkpoints = Checkpoints(work / fingerprint(run))
     learning = Learning(model, tokenizer, optimizer, checkpoints)
     distributed.check_same_step(len(learning.history), checkpoints.folder)
     game = RolloutFunction(params, setup, LanguageModel(model, tokenizer, name=setup.language_model), seed)

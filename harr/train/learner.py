@@ -24,9 +24,8 @@ from harr.compute.checkpoints import Checkpoints
 from harr.compute.precision import halve_frozen, resolve_precision
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError, ParamsError
-from harr.io.files import draft, note_published, read_json, write_json
+from harr.io.files import draft, fingerprint, note_published, read_json, write_json
 from harr.io.progress import bar, should_stop, stoppable
-from harr.io.resume import open_work
 from harr.params.loop import LoopParams
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy
@@ -119,7 +118,7 @@ class Learner:
         optimizer = accelerator.prepare_optimizer(optimizer)
         distributed.shard(policy.encoder.model, trained)
         run = {"kind": kind, "params": params.model_dump(), "setup": setup.identity, "seed": seed}
-        folder = distributed.main_process_only(lambda: open_work(work, run, setup=setup.readable_identity))
+        folder = work / fingerprint(run)
         checkpoints = Checkpoints(folder, accelerator.scaler)
         history = checkpoints.load(adapter, heads, [optimizer])
         distributed.check_same_step(len(history), checkpoints.folder)

@@ -33,7 +33,6 @@ from harr.compute.trl import (
 )
 from harr.errors import CorpusError, NoPreference, ParamsError
 from harr.io.files import draft, fingerprint, note_published, read_json, sha256, write_json
-from harr.io.resume import open_work
 from harr.params.train import LeReTParams
 from harr.preferences.collect import check_index, check_repeatable, read_preferences, sample_again
 from harr.rag.generation.adapter import base_identity, begin, save_language_model
@@ -77,7 +76,7 @@ def train(params: LeReTParams, setup: Setup, out: Path, work: Path, log: Log, se
         if (setup.data / name).exists()
     }
     run = {"kind": "leret", "params": params.model_dump(), "setup": setup.identity, "data": data, "seed": seed}
-    folder = distributed.main_process_only(lambda: open_work(work, run, setup=setup.readable_identity))
+    folder = work / fingerprint(run)
     history: list[dict[str, float]] = []
     base, data_folder, done = setup.language_model, setup.data, 0
     for iteration in range(params.iterations):

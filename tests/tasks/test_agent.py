@@ -10,6 +10,7 @@ import torch
 from encyclopaedia import encyclopaedia
 from harr_encyclopaedia import small_lm
 from harr_encyclopaedia.scripted import plan
+from harr_local.ask import ask
 from letters import save_letters
 from peft import PeftModel
 from pretended_gpu import pretended_gpu
@@ -23,7 +24,6 @@ from harr.io.files import read_json
 from harr.rag.generation.chat_template import keeps_turns
 from harr.rag.generation.local_model import LocalGenerator, load_model
 from harr.types import Generate
-from tasks.ask import ask
 from tasks.evaluate import summarise_arms, write_evaluation
 from tasks.merge import register_model
 from tasks.paths import PLACES, QUESTIONS

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from harr_local.ask import ask
 from places import furnish
 from safetensors.torch import load_file
 from stages import ROOT, SMOKE, Ran, run_stages, world_params
@@ -19,7 +20,6 @@ from harr.embed.encoder import Encoder
 from harr.errors import PromotionRefused
 from harr.io.files import read_json, read_jsonl, sha256, write_text
 from harr.params import Params
-from tasks.ask import ask
 from tasks.download import corpus_frame, questions_frame
 from tasks.embed import vectors_frame
 from tasks.evaluate import evaluate_file, evaluation_frame

@@ -4,6 +4,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from harr_local.ask import find_model
+
 from harr.arms import ARMS, TRAINED
 from harr.errors import CorpusError
 from harr.io.files import write_text
@@ -13,7 +15,6 @@ from harr.params.generator import FunctionGeneratorParams, LocalParams, ServedPa
 from harr.params.pipeline import PipelineParams
 from harr.params.servers import ServerParams
 from harr.types import Episode, Pipeline, Question
-from tasks.ask import find_model
 from tasks.paths import PLACES, QUESTIONS
 
 Teacher = ServedParams | LocalParams | FunctionGeneratorParams

@@ -27,9 +27,8 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from harr.compute.checkpoints import Checkpoints
 from harr.compute.products import use_onednn
 from harr.errors import ParamsError
-from harr.io.files import draft, note_published
+from harr.io.files import draft, fingerprint, note_published
 from harr.io.progress import bar, should_stop, stoppable
-from harr.io.resume import open_work
 from harr.params import Params
 from harr.params.faults import read_section
 from harr.params.fields import Positive, Section
@@ -128,7 +127,7 @@ def train(
         questions of unseen worlds with up to three hops, when every search finds its gold passage. Of queries for
         ``leret`` the share, after one demonstration, that is as the teacher writes them.
     """
-    run = open_work(work, {"shape": params.model_dump(), "k": k, "seed": seed})
+    run = work / fingerprint({"shape": params.model_dump(), "k": k, "seed": seed})
     torch.manual_seed(seed)
     tokenizer = _tokenizer(params.vocabulary, params.plays)
     model = _model(len(tokenizer), params.width, params.layers)

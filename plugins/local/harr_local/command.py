@@ -1,10 +1,13 @@
-"""The commands `harr up`, `harr down` and `harr doctor`: their options; what they do is imported when they run."""
+"""The commands `harr up`, `harr down`, `harr doctor` and `harr ask`: their options; what they do is imported when they run."""
 
+from pathlib import Path
 from typing import Annotated
 
-from typer import Option
+from typer import Argument, Option
 
 from tasks.runtime.command import run_command
+
+AsJson = Annotated[bool, Option("--json", help="print one JSON object")]
 
 
 def up(
@@ -33,14 +36,39 @@ def down() -> None:
     run_command(body)
 
 
-def doctor(as_json: Annotated[bool, Option("--json", help="print one JSON object")] = False) -> None:
+def ask(
+    question: Annotated[str, Argument(metavar="QUESTION", help="the question, in quotation marks")],
+    model: Annotated[
+        Path | None,
+        Option(help="adapter or merged model of what learns (default: models/language_model or models/retriever)"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a question by the pipeline of params.yaml.
+
+    Prints every search with its passages, then the answer. Needs what stages embed and index have made.
+    """
+
+    def body() -> None:
+        import json
+
+        from harr.params import Params
+        from harr_local import ask as asked
+
+        episode = asked.ask(Params.load(), question, model)
+        answer = asked.as_json(episode)
+        print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else "\n".join(asked.lines(episode)))
+
+    run_command(body)
+
+
+def doctor(as_json: AsJson = False) -> None:
     """Check what a run needs, and name the fix of what is wrong.
 
     Packages, git, and every server that params.yaml names, with its key; exit 1 if something must be mended.
     """
     import os
     from dataclasses import asdict
-    from pathlib import Path
 
     from flows.terminal import check_lines, show
     from harr_local.doctor import examine

@@ -19,10 +19,9 @@ from harr.errors import IndexMismatch, ParamsError
 from harr.index import kinds
 from harr.index.corpus import Corpus, OtherIndex
 from harr.index.passage_index import PassageIndex
-from harr.io.files import publish, read_manifest, write_json
+from harr.io.files import fingerprint, publish, read_manifest, write_json
 from harr.io.model_folder import DOCUMENT
 from harr.io.progress import bar
-from harr.io.resume import open_work
 from harr.params.embed import EncoderParams
 from harr.params.faults import read_section
 from harr.params.index import IndexParams
@@ -71,7 +70,7 @@ def adopt_collection(
         client.close()
     content = {"identity": vectors.identity, "collection": section.collection, "rows": len(rows), "full_text": False}
     manifest = {**content, "width": vectors.width, "settings": _kept(section), "how": how}
-    folder = open_work(work, manifest)
+    folder = work / fingerprint(manifest)
     (folder / "out").mkdir(parents=True, exist_ok=True)
     np.save(folder / "out" / ROWS, rows, allow_pickle=False)
     write_json(folder / "out" / "manifest.json", manifest)

@@ -15,7 +15,6 @@ from harr.compute.precision import choose_precision
 from harr.errors import CorpusError, ModelError, ParamsError
 from harr.io.files import draft, fingerprint, finish, note_published
 from harr.io.model_folder import find_folder, load_safely, needs_package
-from harr.io.resume import open_work
 from harr.params import Params
 from harr.types import Question, Retriever, Search
 from tasks.paths import PLACES, QUESTIONS, VALIDATION
@@ -57,17 +56,15 @@ def train(params: Params, out: Path, model: str, epochs: int, negatives: int, ra
             "passages; raise retriever.pool"
         )
     pairs = _pairs(pools, negatives, params.seed)
-    work = open_work(
-        Path("work/reranker"),
-        {
-            "pairs": fingerprint(pairs),
-            "validation": fingerprint(asked),
-            "from": str(begun),
-            "epochs": epochs,
-            "negatives": negatives,
-            "rate": rate,
-        },
-    )
+    run = {
+        "pairs": fingerprint(pairs),
+        "validation": fingerprint(asked),
+        "from": str(begun),
+        "epochs": epochs,
+        "negatives": negatives,
+        "rate": rate,
+    }
+    work = Path("work/reranker") / fingerprint(run)
     cross_encoder, figures = _learn(begun, pairs, asked, work, epochs, negatives, rate, params.seed)
     with draft(out.with_name(f".{out.name}"), out) as folder:
         cross_encoder.save_pretrained(str(folder))

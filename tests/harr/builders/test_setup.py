@@ -111,7 +111,7 @@ def test_a_retriever_of_another_package_is_part_of_the_game(corpus, places: Plac
         told = params(AGENT, function="by_hand:Backwards", settings=settings)
         with open_setup(told, places, asked) as setup:
             assert type(setup.retriever).__name__ == "Backwards" and isinstance(setup.retriever.base, DensePolicy)
-            assert setup.index == setup.facts["index"] == search_identity(index, told.retriever) != index
+            assert setup.index == search_identity(index, told.retriever) != index
         identities.add(setup.identity)
         with open_players(told, places, corpus.questions, candidates="corpus") as player:
             assert type(player(ARMS["base"], None)).__name__ == "Backwards"

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from harr_local.ask import as_json, ask, find_model, lines
 
 from harr.errors import ModelError, ParamsError
 from harr.params import Params
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
-from tasks.ask import as_json, ask, find_model, lines
 from tasks.paths import ADAPTER, LANGUAGE_MODEL, RETRIEVER
 
 ASKED = Question("asked", "Where was the founder of Acme born?")
