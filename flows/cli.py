@@ -19,7 +19,7 @@ from tasks.runtime.command import run_command
 
 RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or params.yaml, in this folder"
 Recipe = Annotated[str, Option(help=RECIPE)]
-LOCAL = ("up", "down", "doctor")
+LOCAL = ("up", "down", "doctor", "ask")
 """Commands of the extra `local`; those of other extras that a message names are called as their extra."""
 AsJson = Annotated[bool, Option("--json", help="print one JSON object")]
 
