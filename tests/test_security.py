@@ -340,7 +340,7 @@ def test_a_stage_that_uses_a_key_and_a_token_writes_and_tells_neither(
 
 def test_servers_listen_on_loopback() -> None:
     hosts = set()
-    for path in python("flows"):
+    for path in [*python("flows"), *python("plugins/local")]:
         for node in nodes(path.read_text(encoding="utf-8")):
             for first, second in pairwise(node.elts if isinstance(node, ast.List | ast.Tuple) else []):
                 if getattr(first, "value", None) in ("--host", "-H", "--listen"):

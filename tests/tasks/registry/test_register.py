@@ -122,7 +122,7 @@ def test_a_version_says_its_figures_with_intervals_and_so_does_the_parent_run(
         "trained        60.0 [",
         "`harr pull models:/harr-smoke/1 DIR`",
         "mlflow.pyfunc",
-        "base encoder,\nbase;",
+        "embedded by its base encoder, base.",
     ):
         assert told in found.description, found.description
     assert "/data/models" not in found.description and len(found.description) < 5000
