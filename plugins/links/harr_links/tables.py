@@ -1,6 +1,7 @@
 """What a corpus names and which words it has: made at the first use, checked when opened, and opened once a corpus."""
 
 import os
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,8 @@ from harr_links.words import WordIndex, build_words
 Table = TypeVar("Table")
 _OPENED: WeakKeyDictionary[Passages, dict[Path, Any]] = WeakKeyDictionary()
 """The tables of the corpora that are open, by their folders: all arms and runs over a corpus share them."""
+_OPENING = threading.Lock()
+"""A table is made and opened by one thread of a process at a time: a server opens models in several."""
 
 
 def open_links(corpus: Corpus) -> Links:
@@ -53,17 +56,17 @@ def _open(
             "a project with data/corpus"
         )
     folder = tables / passages.identity / name
-    opened = _OPENED.setdefault(passages, {})
-    if folder in opened:
-        table: Table = opened[folder]
-        return table
     work = folder.with_name(f".{name}.{os.getpid()}")
 
     def make() -> None:
         if not folder.exists():
             build(passages, folder, work)
 
-    distributed.main_process_only(make)
-    read_manifest(folder, f"rm -r {folder}", once=True)
-    opened[folder] = table = read(folder)
+    with _OPENING:
+        opened = _OPENED.setdefault(passages, {})
+        if folder not in opened:
+            distributed.main_process_only(make)
+            read_manifest(folder, f"rm -r {folder}", once=True)
+            opened[folder] = read(folder)
+    table: Table = opened[folder]
     return table
