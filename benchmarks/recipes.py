@@ -1,11 +1,13 @@
 """What every recipe reaches as it stands: ``python -m benchmarks.recipes smoke harr_grpo``.
 
-Each recipe named is run by `dvc repro` in a clone of the last commit, and its figures are kept in results/<recipe>/.
+Each recipe named is run by `dvc repro` in a clone of the last commit, work/recipes/<recipe>/harr, and its figures are
+kept in results/<recipe>/. A call that was stopped goes on where it was, also after other commits: DVC runs again what
+they changed.
 Then recipes/README.md is written from all that is kept; without a name only that is done. A result is marked where
 the recipe, or the code that its stages depend on, has changed since the commit that it was made at.
 
-``--all`` runs those that are marked so, one after the other, and a killed call goes on with the next of them; ``--check``
-lists them, and fails if there are any.
+``--all`` runs those that are marked so, one after the other; ``--check`` lists them, and fails if there are any. Two
+hours of them a night: ``timeout --signal=INT 2h python -m benchmarks.recipes --all``.
 """
 
 import os
@@ -14,7 +16,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from datetime import UTC, datetime
 from functools import cache
@@ -55,21 +56,29 @@ UNKNOWN = "Run before the inputs of stages were kept, so that whether its code h
 
 
 def run(recipe: str) -> None:
-    """Run a recipe in a clone of the last commit and keep its figures."""
-    with tempfile.TemporaryDirectory(prefix="harr-recipe-", ignore_cleanup_errors=True) as place:
-        tree = Path(place) / "harr"
-        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(tree)], check=True)
-        if (shared := ROOT.parent / "shared").exists():  # the recipes of real data name files there
-            (tree.parent / "shared").symlink_to(shared)
-        if recipe != QUICKSTART:
-            shutil.copy(tree / file(recipe), tree / "params.yaml")
-        began, commit = time.monotonic(), git("rev-parse", "--short=10", "HEAD", tree=tree)
+    """Run a recipe in a clone of the last commit and keep its figures; what a stopped call did is not done again."""
+    place = ROOT / "work" / "recipes" / recipe
+    tree, shared, spent = place / "harr", place / "shared", place / "minutes.json"
+    place.mkdir(parents=True, exist_ok=True)
+    if not shared.is_symlink():  # the recipes of real data name files there
+        shared.symlink_to(ROOT.parent / "shared")
+    if not tree.exists():
+        git("clone", "--quiet", "--no-checkout", str(ROOT), str(tree))
+    git("fetch", "--quiet", "origin", "HEAD", tree=tree)
+    git("checkout", "--quiet", "--force", "FETCH_HEAD", tree=tree)
+    if recipe != QUICKSTART:
+        shutil.copy(tree / file(recipe), tree / "params.yaml")
+    before, began = read_json(spent) if spent.exists() else 0.0, time.monotonic()
+    try:
         subprocess.run(["dvc", "repro"], cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)
-        minutes = (time.monotonic() - began) / 60
-        for name in FIGURES:
-            write_json(KEPT / recipe / name, read_json(tree / "metrics" / name))
-        ran = {stage: read_json(tree / "data/inputs" / f"{stage}.json") for stage in READS}
-        write_json(KEPT / recipe / "run.json", facts(commit, minutes) | {"inputs": marks(ran)})
+    finally:
+        write_json(spent, before + (time.monotonic() - began) / 60)
+    for name in FIGURES:
+        write_json(KEPT / recipe / name, read_json(tree / "metrics" / name))
+    ran = {stage: read_json(tree / "data/inputs" / f"{stage}.json") for stage in READS}
+    run_facts = facts(git("rev-parse", "--short=10", "HEAD", tree=tree), read_json(spent))
+    write_json(KEPT / recipe / "run.json", run_facts | {"inputs": marks(ran)})
+    shutil.rmtree(place)
 
 
 def file(recipe: str) -> str:
@@ -198,4 +207,7 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command goes on from here")
