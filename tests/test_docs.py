@@ -10,7 +10,10 @@ import yaml
 from texts import ROOT, Found, faults, parsed, python
 from typer.main import get_command
 
+from benchmarks import recipes
 from flows.cli import add_plugins, app
+from harr.evaluate.tables import table
+from harr.io.files import read_json
 from harr.params import Params
 
 OUTSIDE = [ROOT / name for name in ("README.md", "SECURITY.md", "AGENTS.md", "results/older.md")]
@@ -134,18 +137,43 @@ def test_the_params_of_the_pages_are_whole() -> None:
         Params.model_validate(yaml.safe_load(block))
 
 
+def test_the_tables_of_recipes_are_those_that_are_kept() -> None:
+    page = kept_sections()
+    assert {*page} >= {path.parent.name for path in (ROOT / "results").glob("*/run.json")}
+    for name in recipes.kept():
+        figures, contrasts, ran = (
+            read_json(ROOT / "results" / name / f"{one}.json") for one in ("evaluate", "contrasts", "run")
+        )
+        assert table(figures | {"contrasts": contrasts}) in page[name], name
+        assert f"`{ran['commit']}`" in page[name], name
+
+
 def test_the_figures_of_the_readme_are_those_that_are_kept() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    kept = (ROOT / "recipes/README.md").read_text(encoding="utf-8")
+    readme, kept = (ROOT / "README.md").read_text(encoding="utf-8"), kept_sections()
     _, *rows = re.search(r"```\n(arm .*?)```", readme, re.DOTALL)[1].splitlines()
-    assert len(rows) == 6 and {" ".join(row.split()) for row in rows} <= {
-        " ".join(row.split()) for row in kept.splitlines()
-    }
+    assert len(rows) == 6 and {*rows} <= {*kept["params"].splitlines()}
     methods = re.findall(r"\| `(\w+)` \| [A-Za-z ]+ ([\d.]+) \| ([\d.]+) \|", readme)
     assert len(methods) == 5
     for recipe, reached, without in methods:
-        (section,) = re.findall(rf"\n## {recipe}\n(.*?)(?:\n## |$)", kept, re.DOTALL)
-        assert {reached, without} <= {*re.findall(r"\d+\.\d", section)}, recipe
+        assert {reached, without} <= decimals(kept[recipe]), recipe
+
+
+def test_the_figures_of_the_results_are_those_of_the_recipes_named() -> None:
+    kept = kept_sections()
+    for section in (ROOT / "docs/results.md").read_text(encoding="utf-8").split("\n## "):
+        known = {one for name, text in kept.items() if f"`{name}`" in section for one in decimals(text)}
+        assert decimals(section) <= known, decimals(section) - known
+
+
+def kept_sections() -> dict[str, str]:
+    """Return what recipes/README.md has of each recipe with figures."""
+    page = (ROOT / "recipes/README.md").read_text(encoding="utf-8")
+    return dict(re.findall(r"\n## (\w+)\n(.*?)(?=\n## |\Z)", page, re.DOTALL))
+
+
+def decimals(text: str) -> set[str]:
+    """Return the numbers with one decimal place in a text."""
+    return {f"{float(one):.1f}" for one in re.findall(r"(?<![\d.])\d*\.\d(?!\d)", text)}
 
 
 def test_what_is_wrong_is_seen() -> None:
