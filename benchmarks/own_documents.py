@@ -33,7 +33,7 @@ DULL = frozenset(
 def collect(root: Path, folder: Path) -> int:
     """Copy the project's pages into a new folder, and return how many they are."""
     folder.mkdir()
-    names = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "recipes/README.md", "results/older.md")
+    names = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "recipes/README.md")
     pages = [*sorted((root / "docs").glob("*.md")), *(root / name for name in names)]
     for page in pages:
         (folder / page.relative_to(root).as_posix().replace("/", "-")).write_bytes(page.read_bytes())

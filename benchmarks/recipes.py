@@ -31,8 +31,6 @@ from tasks.inputs.stages import READS, all_inputs
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT, PAGE = ROOT / "results", ROOT / "recipes" / "README.md"
-OLDER = KEPT / "older.md"
-"""Figures of former versions, written by hand; a row goes when its recipe is run again."""
 QUICKSTART = "params"
 """What params.yaml is called here."""
 FIGURES = ("evaluate.json", "contrasts.json")
@@ -177,7 +175,7 @@ def section(recipe: str) -> str:
 
 def page() -> str:
     """Return the page of all recipes and of what is kept of them."""
-    return "\n".join([HEAD + overview() + "\n", *(f"{section(name)}\n" for name in kept()), OLDER.read_text()])
+    return "\n".join([HEAD + overview() + "\n", *(f"{section(name)}\n" for name in kept())]).rstrip() + "\n"
 
 
 def kept() -> list[str]:

@@ -16,7 +16,7 @@ from harr.evaluate.tables import table
 from harr.io.files import read_json
 from harr.params import Params
 
-OUTSIDE = [ROOT / name for name in ("README.md", "SECURITY.md", "AGENTS.md", "results/older.md")]
+OUTSIDE = [ROOT / name for name in ("README.md", "SECURITY.md", "AGENTS.md")]
 """Pages that are not of the site."""
 PAGES = [*OUTSIDE, *(ROOT / name for name in ("CONTRIBUTING.md", "recipes/README.md")), *(ROOT / "docs").glob("*.md")]
 PAGES += ROOT.glob("plugins/*/README.md")
