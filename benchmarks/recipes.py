@@ -24,6 +24,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from harr.compute.precision import choose_precision
 from harr.evaluate.tables import table
 from harr.io.files import fingerprint, read_json, write_json, write_text
 from harr.params import Params
@@ -43,8 +44,11 @@ Every table is one run of the recipe as it stands, by
 cp recipes/<recipe>.yaml params.yaml && dvc repro && harr report
 ```
 
-on the machine and in the time below its name. The [start page](../docs/index.md#the-whole-table)
-says how to read a table, and the [glossary](../docs/glossary.md) what a word means.
+on the machine and in the time below its name; where one thread is named, after
+`export OMP_NUM_THREADS=1`. The same commit, number of threads and kind of processor give the same
+digits; elsewhere sums are rounded otherwise, and trained arms differ as if by another seed. The
+[start page](../docs/index.md#the-whole-table) says how to read a table, and the
+[glossary](../docs/glossary.md) what a word means.
 
 ## All recipes
 
@@ -91,7 +95,7 @@ def facts(commit: str, minutes: float) -> dict[str, Any]:
     return {
         "commit": commit,
         "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{many} of {os.cpu_count()} cores, {processor()}",
+        "machine": f"{many} of {os.cpu_count()} cores, {processor()}, {choose_precision('auto')}",
         "minutes": round(minutes, 1),
     }
 
