@@ -139,7 +139,6 @@ def test_the_params_of_the_pages_are_whole() -> None:
 
 def test_the_tables_of_recipes_are_those_that_are_kept() -> None:
     page = kept_sections()
-    assert {*page} >= {path.parent.name for path in (ROOT / "results").glob("*/run.json")}
     for name in recipes.kept():
         figures, contrasts, ran = (
             read_json(ROOT / "results" / name / f"{one}.json") for one in ("evaluate", "contrasts", "run")
