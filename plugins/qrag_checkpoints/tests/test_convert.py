@@ -24,7 +24,7 @@ def test_the_command_writes_a_model_with_all_that_its_players_ask_for(
     workplace: Path, tiny: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Both towers are as the base is, under the names of their code; other methods and files are one line."""
-    values = yaml.safe_load(Path("recipes/qrag_babilong_qa2_published.yaml").read_text())
+    values = yaml.safe_load(Path("recipes/qrag_babilong_qa1_published.yaml").read_text())
     values["encoder"]["model"] = tiny
     values["download"]["settings"] |= {"noise": "repeated", "train": [], "test": []}
     Path("run.yaml").write_text(yaml.safe_dump(values))

@@ -176,7 +176,7 @@ PLAIN = "Given a web search query, retrieve relevant passages that answer the qu
 def test_arms_with_and_without_history_read_the_published_format(tiny: str) -> None:
     """Whole strings of HARR (arXiv 2602.03645): "Instruct: {}\\n{}", three labelled lines, or the query alone."""
     search = Search(QUESTION, "Where was she born?", (Hop("Who founded Acme?", "Ada Brown", "FOUND"),))
-    for recipe in ("harr_wiki18_0.6b", "harr_wiki18_4b", "harr_search_r1"):
+    for recipe in ("harr_wiki18_0.6b", "harr_search_r1"):
         told = Params.load(RECIPES / f"{recipe}.yaml")
         prompts = {"query_prompt": told.encoder.query_prompt, "plain_prompt": told.encoder.plain_prompt}
         reader = Encoder(tiny, max_tokens=128, **prompts)
