@@ -78,7 +78,7 @@ class Figures:
         """Return whether an untrained arm is surely ahead of what training begins from, and training brings nothing
         else: no history that later queries need, no links.
 
-        Of the seven trainings of ours where it was so, none surely passed that arm (README).
+        Of the eight trainings of ours where it was so, two surely passed that arm (README).
         """
         leads = bool(self.gain_of_best) and self.gain_of_best["low"] > 0
         return leads and not (

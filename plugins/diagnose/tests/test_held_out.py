@@ -41,8 +41,9 @@ def pairs() -> list[Pair]:
         if arm == "the same":
             found.append(replace(found[-1], advice=advice, paid=paid))
         else:
-            leads = arm != "none" and "not kept" not in arm
-            found.append(Pair(re.split("[, ]", name)[0], advice, leads, "ambiguous" in arm, "links" in arm, paid))
+            found.append(
+                Pair(re.split("[, ]", name)[0], advice, arm != "none", "ambiguous" in arm, "links" in arm, paid)
+            )
     return found
 
 
@@ -54,11 +55,14 @@ def draw(seen: Sequence[Pair]) -> Rule:
 def test_the_readme_says_how_often_the_line_is_right_for_what_it_was_not_drawn_on() -> None:
     table = pairs()
     assert len(table) == 12 and len({pair.corpus for pair in table}) == 7
-    assert all(TRAIN[-1](pair) == pair.paid == pair.advice.startswith("train") for pair in table)
+    assert all(TRAIN[-1](pair) == pair.advice.startswith("train") for pair in table)
+    fits = [TRAIN[-1](pair) == pair.paid for pair in table]
     by_pair = [draw([one for one in table if one is not pair])(pair) == pair.paid for pair in table]
     by_corpus = [draw([one for one in table if one.corpus != pair.corpus])(pair) == pair.paid for pair in table]
     never = [not pair.paid for pair in table]
-    counts = [sum(right) for right in (by_pair, by_corpus, never)]
+    counts = [sum(right) for right in (fits, by_pair, by_corpus, never)]
     text = " ".join(README.split())
-    said = re.search(r'right for (\d+) of 12 pairs; .*? left out, for (\d+); "never" for (\d+)\.', text)
-    assert said and [int(count) for count in said.groups()] == counts == [11, 9, 7]
+    said = re.search(
+        r'right for (\d+) of 12 .*? for (\d+) of 12 pairs; .*? left out, for (\d+); "never" for (\d+)\.', text
+    )
+    assert said and [int(count) for count in said.groups()] == counts
