@@ -1,7 +1,7 @@
 """An exact scan of a corpus's vectors in memory, which a server uses if the index is Milvus Lite.
 
 Milvus Lite copies all vectors for every call and lets one process in at a time; a scan of 58,112 vectors is some ten
-times as fast (docs/decisions.md) and leaves the index to the stages.
+times as fast (docs/performance.md) and leaves the index to the stages.
 """
 
 import numpy as np
