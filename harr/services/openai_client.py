@@ -75,8 +75,9 @@ class Service:
     """What a server answers that the section ``name`` of params.yaml names; errors are in the words of that section.
 
     A read may take ``timeout_seconds``. Time-outs, refused connections and the answers 408, 409, 429 and 5xx are tried
-    again, with growing, jittered pauses, until ``deadline_seconds`` are over: a server may be restarted. A refused connection to one that never answered is tried for ``FIRST_SECONDS``. Of several addresses
-    of one model the least loaded is asked; one that does not answer rests, which is printed, and the attempt is made
+    again, with growing, jittered pauses, until ``deadline_seconds`` are over: a server may be restarted. A refused
+    connection to one that never answered is tried for ``FIRST_SECONDS``. Of several addresses of one model the least
+    loaded is asked; one that does not answer rests, which is printed, and the attempt is made
     elsewhere. ``retries`` and ``timeouts`` count.
 
     The key is read from the environment variable ``key_variable`` and appears in no message; nor does a password in
