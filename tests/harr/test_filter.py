@@ -35,7 +35,7 @@ def kill_after(steps: int) -> Callable[[int, object], None]:
 
 
 def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
-    """What is told of every question that was tried."""
+    """What is noted of every question that was tried."""
     return {row["id"]: row for row in map(json.loads, (folder / "statistics.jsonl").read_text().splitlines())}
 
 

@@ -19,9 +19,9 @@ def server(says: Any) -> Any:
     """A teacher whose completions lack the stop string, as a server's do."""
 
     def complete(requests: Sequence[Generate]) -> list[str]:
-        told = [says(request) for request in requests]
-        cut = [request.cut(text) for request, text in zip(requests, told, strict=True)]
-        return [one if isinstance(one, TruncatedCompletion) else two for one, two in zip(told, cut, strict=True)]
+        replies = [says(request) for request in requests]
+        cut = [request.cut(text) for request, text in zip(requests, replies, strict=True)]
+        return [one if isinstance(one, TruncatedCompletion) else two for one, two in zip(replies, cut, strict=True)]
 
     return SimpleNamespace(complete=complete)
 
@@ -39,8 +39,8 @@ def test_the_learner_is_asked_in_its_own_way() -> None:
         {"pieces": [("<user>Who?<model>", False), ("<think>so</think><answer>Ada</answer>", True)]}
     ]
     turns = [Turn(Generate(prompt="Who?", stop=("</answer>",)), "<think>so</think><answer>Ada")]
-    told = rows_of(Episode(ASKED, turns=tuple(turns)), "Who?<think>\n")[0]["pieces"]
-    assert told == [("Who?<think>\n", False), ("so</think><answer>Ada</answer>", True)]
+    pieces = rows_of(Episode(ASKED, turns=tuple(turns)), "Who?<think>\n")[0]["pieces"]
+    assert pieces == [("Who?<think>\n", False), ("so</think><answer>Ada</answer>", True)]
 
 
 def test_a_conversation_keeps_what_the_environment_says() -> None:
@@ -65,13 +65,13 @@ def test_requests_that_do_not_grow_are_rows_of_their_own() -> None:
 
 def episode_of(*said: str, question: Question = ASKED, shows: Sequence[str] = (), **outcome: Any) -> Episode:
     """An episode with a search, in which the model says these."""
-    told = ["Who?", *shows, *[""] * len(said)]
-    turns = [Turn(Generate(prompt=" ".join(told[: n + 1])), text) for n, text in enumerate(said)]
+    parts = ["Who?", *shows, *[""] * len(said)]
+    turns = [Turn(Generate(prompt=" ".join(parts[: n + 1])), text) for n, text in enumerate(said)]
     return Episode(question, (Step(Search(question, "x"), Retrieval(())),), Outcome("Ashford", **outcome), tuple(turns))
 
 
-def chosen(*episodes: Episode, rewards: Sequence[float | None], **told: Any) -> tuple[list[Episode], dict[str, int]]:
-    choice = choose(episodes, rewards, **{"at_least": 0.5, "each": 1, "hidden": frozenset()} | told)
+def chosen(*episodes: Episode, rewards: Sequence[float | None], **options: Any) -> tuple[list[Episode], dict[str, int]]:
+    choice = choose(episodes, rewards, **{"at_least": 0.5, "each": 1, "hidden": frozenset()} | options)
     return [episode for episode, _ in choice.kept], dict(choice.dropped)
 
 

@@ -35,10 +35,10 @@ def test_the_best_episodes_of_a_teacher_are_written(params: Params) -> None:
     teacher = teacher_of(params, "harr_encyclopaedia.scripted:Scripted", "", "", 0.7, 64)
     easy = [question for question in read_questions(QUESTIONS / "train.jsonl") if len(question.gold_ids) == 1][:8]
     write_questions(easy, Path("easy.jsonl"))
-    told = write_demonstrations(params, teacher, Teaching(samples=2, each=2), Path("easy.jsonl"), Path("best.jsonl"))
+    lines = write_demonstrations(params, teacher, Teaching(samples=2, each=2), Path("easy.jsonl"), Path("best.jsonl"))
     rows = [row.values for row in read_rows(Path("best.jsonl"))]
     assert 1 <= len(rows) <= len(easy) and len({row["question"] for row in rows}) == len(rows), "the same twice is one"
-    assert "duplicates" in told[1] and told[0].startswith(f"{len(rows)} of {2 * len(easy)} episodes kept")
+    assert "duplicates" in lines[1] and lines[0].startswith(f"{len(rows)} of {2 * len(easy)} episodes kept")
     for row in rows:
         assert row["reward"] >= 0.9 and [own for _, own in row["pieces"]] == [False, True] * 2
         assert row["pieces"][0][0].startswith("Question: ") and row["pieces"][-1][0].endswith("</answer>")

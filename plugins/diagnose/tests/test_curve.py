@@ -16,10 +16,12 @@ ERRORS = 0.9 * np.array(SIZES) ** -0.25
 
 
 def test_a_power_law_is_continued() -> None:
-    told = forecast(1 - ERRORS, 1 - ERRORS[None], SIZES, 1200, 100)
-    assert told["gain"] == pytest.approx(ERRORS[-1] - 0.9 * 1600**-0.25) and told["low"] == pytest.approx(told["high"])
+    estimate = forecast(1 - ERRORS, 1 - ERRORS[None], SIZES, 1200, 100)
+    assert estimate["gain"] == pytest.approx(ERRORS[-1] - 0.9 * 1600**-0.25) and estimate["low"] == pytest.approx(
+        estimate["high"]
+    )
     more = forecast(1 - ERRORS, 1 - ERRORS[None], SIZES, 12_000, 100)["gain"]
-    assert told["gain"] < more < ERRORS[-1], "never above 1"
+    assert estimate["gain"] < more < ERRORS[-1], "never above 1"
 
 
 def test_what_falls_is_said_to_fall_and_a_flat_curve_gains_nothing() -> None:
@@ -36,10 +38,10 @@ def test_what_falls_is_said_to_fall_and_a_flat_curve_gains_nothing() -> None:
 def test_the_interval_is_that_of_the_draws() -> None:
     rng = np.random.default_rng(0)
     draws = 1 - ERRORS + rng.normal(scale=0.02, size=(4000, 4))
-    told = forecast(1 - ERRORS, draws, SIZES, 400, 100)
+    estimate = forecast(1 - ERRORS, draws, SIZES, 400, 100)
     gains = [forecast(draw, draw[None], SIZES, 400, 100)["gain"] for draw in draws[:400]]
-    assert told["low"] < told["gain"] < told["high"]
-    inside = np.mean([told["low"] <= gain <= told["high"] for gain in gains])
+    assert estimate["low"] < estimate["gain"] < estimate["high"]
+    inside = np.mean([estimate["low"] <= gain <= estimate["high"] for gain in gains])
     assert 0.92 < inside < 0.98
 
 
@@ -48,8 +50,8 @@ def test_scores_off_the_line_widen_the_interval() -> None:
     rng = np.random.default_rng(0)
     true, hits = 0.9 * (400**-0.25 - 800**-0.25), 0
     for scores in 1 - ERRORS * np.exp(rng.normal(scale=0.03, size=(400, 4))):
-        told = forecast(scores, np.tile(scores, (2000, 1)), SIZES, 400, 100)
-        hits += told["low"] <= true <= told["high"]
+        estimate = forecast(scores, np.tile(scores, (2000, 1)), SIZES, 400, 100)
+        hits += estimate["low"] <= true <= estimate["high"]
     assert 0.92 < hits / 400 < 0.98
 
 
@@ -66,10 +68,10 @@ def test_four_parts_are_trained_and_played(
     assert all(line.startswith(head) for line, head in zip(lines, heads, strict=False))
     assert lines[0].endswith(" % all gold found of 40 validation questions")
     assert [line.split(":")[0] for line in lines[4:]] == ["with 120 more", "with 360 more"]
-    told = read_json(Path("diagnosis/curve.json"))
-    assert [point["questions"] for point in told["points"]] == sizes and told["metric"] == "all_gold"
-    assert told["points"][-1]["mean"] > told["points"][0]["mean"]
-    assert all(one["low"] <= one["gain"] <= one["high"] for one in told["forecasts"])
+    curve = read_json(Path("diagnosis/curve.json"))
+    assert [point["questions"] for point in curve["points"]] == sizes and curve["metric"] == "all_gold"
+    assert curve["points"][-1]["mean"] > curve["points"][0]["mean"]
+    assert all(one["low"] <= one["gain"] <= one["high"] for one in curve["forecasts"])
     settings = read_json(Path("params.yaml"))
     foreign = {"method": "function", "function": "benchmarks.planted:constant", "learns": "retriever"}
     write_json(Path("params.yaml"), settings | {"train": foreign | {"steps": 1}})

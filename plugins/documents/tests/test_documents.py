@@ -179,8 +179,8 @@ def test_questions_of_passages_that_changed_are_left_out_and_equal_passages_are_
     figures = load()
     assert (figures["train_questions"], figures["train_questions_without_their_passages"]) == (1, 1)
     assert [question.id for question in questions("train")] == ["q2"]
-    told = "left out 1 train questions with a gold passage that is not in the corpus (first: 'q1')"
-    assert told in capsys.readouterr().out
+    line = "left out 1 train questions with a gold passage that is not in the corpus (first: 'q1')"
+    assert line in capsys.readouterr().out
     for name in ("a.md", "b.md"):
         (folder / name).write_text("# Licence\nAll rights reserved.\n# Other\nAll rights reserved.\n")
     write_rows("train.jsonl", [{"id": "q", "question": "Who is Bob?", "answer": "Ada"}])

@@ -135,7 +135,7 @@ Push = Callable[..., Pushed]
 
 @pytest.fixture
 def push(monkeypatch: pytest.MonkeyPatch, harr: Push) -> Push:
-    """`harr push` with a token, online, against ``address``; nothing tells the token."""
+    """`harr push` with a token, online, against ``address``; nothing prints the token."""
 
     def run(*words: str, address: str = "http://127.0.0.1:9", token: str = TOKEN, offline: bool = False) -> Pushed:
         for name, value in (("ENDPOINT", address), ("HF_HUB_OFFLINE", offline), ("HF_HUB_DISABLE_XET", True)):

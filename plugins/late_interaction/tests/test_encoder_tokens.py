@@ -23,7 +23,7 @@ TOKENS = "harr_late_interaction.encoder_tokens:EncoderTokens"
 
 
 def scores_by_hand(model: SentenceTransformer, query: str, texts: list[str], width: int) -> list[float]:
-    """Half the cosine and half MaxSim, over the hidden states that sentence-transformers tells."""
+    """Half the cosine and half MaxSim, over the hidden states that sentence-transformers gives."""
     axes = np.linalg.qr(np.random.default_rng(0).standard_normal((model.get_embedding_dimension() or 0, width)))[0]
 
     def tokens(text: str) -> np.ndarray[Any, Any]:

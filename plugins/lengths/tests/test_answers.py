@@ -48,10 +48,10 @@ def test_an_answer_in_the_form_of_the_examples_is_right(task: int) -> None:
     forms = re.findall(r"^Answer: (.+)$", exam.prompt, re.MULTILINE)
     for story in make_stories(task, 20, seed=0):
         for form in forms:
-            told = form.rstrip(".").rpartition(" ")[0]
-            assert judge_reply(f"<think>No.</think>{told} {story.answers[0]}.", story.answers, exam)["answer_em"] == 1
+            start = form.rstrip(".").rpartition(" ")[0]
+            assert judge_reply(f"<think>No.</think>{start} {story.answers[0]}.", story.answers, exam)["answer_em"] == 1
             wrong = {"answer": "nowhere", "answer_em": 0.0, "answer_f1": 0.0}
-            assert judge_reply(f"{told} nowhere.", story.answers, exam) == wrong
+            assert judge_reply(f"{start} nowhere.", story.answers, exam) == wrong
 
 
 def test_the_names_in_a_reply_count_for_f1() -> None:

@@ -62,7 +62,7 @@ def test_what_cannot_be_played_is_one_line_before_anything_is_encoded(
     assert not Path("out").exists() and not Path("work").exists()
 
 
-def test_lengths_in_tokens_and_in_sentences_are_played_and_told(
+def test_lengths_in_tokens_and_in_sentences_are_played_and_printed(
     monkeypatch: pytest.MonkeyPatch, written: Callable[..., str], model: Path, harr: Run
 ) -> None:
     monkeypatch.setattr(documents, "SHARED", 60)  # the longer one is read from shards on disk

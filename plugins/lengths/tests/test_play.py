@@ -16,12 +16,12 @@ from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.types import Hop, Search
 
 NOISE = "harr_encyclopaedia.dataset:noise"
-TOLD = babilong(BabiLongParams(task=1, noise=NOISE, sentences=20, train_questions=4, test_questions=6))
+PARAMS = babilong(BabiLongParams(task=1, noise=NOISE, sentences=20, train_questions=4, test_questions=6))
 
 
 def documents() -> Iterator[QuestionDocument]:
     """Six stories in 30 sentences each."""
-    return stretch_stories(TOLD, 30, noise_for(TOLD, 30))
+    return stretch_stories(PARAMS, 30, noise_for(PARAMS, 30))
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +35,13 @@ def played(towers: TwoTowerPolicy, log: Path, documents: Iterator[QuestionDocume
     return play_documents(documents, towers, log, picks=2, total=6, desc="", **more)
 
 
-def test_a_log_tells_places_and_what_stands_there_and_goes_on_where_it_was_cut(
+def test_a_log_holds_places_and_what_stands_there_and_goes_on_where_it_was_cut(
     towers: TwoTowerPolicy, tmp_path: Path
 ) -> None:
     whole = played(towers, tmp_path / "whole.jsonl", documents())
-    told = {question.id: passages for question, passages in documents()}
+    passages_of = {question.id: passages for question, passages in documents()}
     for row in whole:
-        passages = told[row["id"]]
+        passages = passages_of[row["id"]]
         assert len(passages) == 30 and [passages[place].text for place in row["picked"]] == row["texts"]
         assert row["fact_em"] == float(set(row["gold"]) <= set(row["picked"])) and len(row["values"]) == 2
     text = (tmp_path / "whole.jsonl").read_text()
@@ -78,7 +78,7 @@ def test_noise_on_disk_is_encoded_once_and_by_the_tower_that_asks(
     towers: TwoTowerPolicy, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoded: list[str] = []
-    forward, noise = Encoder.forward, noise_for(TOLD, 30)[:50]
+    forward, noise = Encoder.forward, noise_for(PARAMS, 30)[:50]
     not_yet = set(noise[40:]) - set(noise[:40])
 
     def noted(self: Encoder, texts: Sequence[str], **options: object) -> torch.Tensor:

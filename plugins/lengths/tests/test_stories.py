@@ -66,11 +66,11 @@ def test_no_story_is_in_two_splits() -> None:
     """Task 4 has few different stories, so that chance alone would put some into two splits."""
     params = babilong(4, 300, 100, 12)
     validated = params.model_copy(update={"validation_questions": 100})
-    told = haystack.stories(data.babilong(validated))
-    splits = [{(story.question, story.facts) for story in told[split]} for split in ("train", "validation", "test")]
-    assert sum(map(len, splits)) == len(set().union(*splits)) and len(told["validation"]) == 100
+    stories = haystack.stories(data.babilong(validated))
+    splits = [{(story.question, story.facts) for story in stories[split]} for split in ("train", "validation", "test")]
+    assert sum(map(len, splits)) == len(set().union(*splits)) and len(stories["validation"]) == 100
     assert (
-        told["test"] == haystack.stories(data.babilong(params))["test"]
+        stories["test"] == haystack.stories(data.babilong(params))["test"]
         and stage(validated)["validation_questions"] == 100
     )
     second = {f"n{row:07d}" for row in range(150, 300)}

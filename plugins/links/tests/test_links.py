@@ -74,21 +74,21 @@ BOOK = (
 
 
 def test_the_chunks_beside_a_pick_compete(tmp_path: Path, links: Any) -> None:
-    """They are found wherever they stand in the corpus, nearest first, and each tells how far away it is."""
+    """They are found wherever they stand in the corpus, nearest first, and each says how far away it is."""
     book = opened(tmp_path / "book", BOOK)
 
     def found(most: int, *picked: str) -> dict[str, tuple[float, ...]]:
         (pool,), features_BNF = book(neighbours=most).gather([search(*picked)], [np.array([1, 5])], search=True)
         at = [FEATURES.index(name) for name in ("same_document", "beside")]
-        told = features_BNF[0][:, at].round(2).tolist()
-        return {BOOK[row].id: tuple(known) for row, known in zip(pool, told, strict=True)}
+        features = features_BNF[0][:, at].round(2).tolist()
+        return {BOOK[row].id: tuple(known) for row, known in zip(pool, features, strict=True)}
 
     plain = {"rest": (0.0, 0.0), "heart_chunk_2": (0.0, 0.0)}
     assert found(0, "lung_chunk_1") == found(9) == plain
     assert list(found(1, "lung_chunk_1")) == [*plain, "lung_chunk_2"], "what follows before what precedes"
     one_apart, two_apart = (1.0, 1.0), (1.0, 0.5)
-    beside = {"lung_chunk_2": one_apart, "lung_chunk_0": one_apart, "lung_chunk_3": two_apart}
-    assert found(3, "lung_chunk_1") == plain | beside
+    nearby = {"lung_chunk_2": one_apart, "lung_chunk_0": one_apart, "lung_chunk_3": two_apart}
+    assert found(3, "lung_chunk_1") == plain | nearby
     both = found(3, "lung_chunk_0", "lung_chunk_1")
     assert both == plain | {"lung_chunk_2": one_apart, "lung_chunk_3": two_apart}, "of two picks, the nearer counts"
     assert list(gathered(links(neighbours=9), search("film"), "bath")) == ["bath"], "no documents, no neighbours"

@@ -1,4 +1,4 @@
-"""LRAT and REPLUG: what the rollouts of a group tell of passages, and the contrast and divergence that are learnt."""
+"""LRAT and REPLUG: what the rollouts of a group say of passages, and the contrast and divergence that are learnt."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -129,8 +129,8 @@ def test_an_arm_has_a_rate_of_its_own_and_the_warm_start_of_trained() -> None:
     rival = policy_of(LratPolicy, ArmTrainParams.of(warm, LRAT, {"learning_rate": 1e-4, "hard_negatives": 3}))
     assert (rival.steps, rival.warm_start, rival.optimizer.learning_rate, rival.warm_rate) == (4, 8, 1e-4, 1e-3)
     assert (rival.credit, rival.discount, rival.own.hard_negatives) == ("step", 0.5, 3)
-    beside_ppo = policy_of(ReplugPolicy, ArmTrainParams.of(PPOParams(method="ppo", discount=0.5), REPLUG, {}))
-    assert (beside_ppo.discount, beside_ppo.own.target_temperature) == (1.0, 0.1)
+    rival_of_ppo = policy_of(ReplugPolicy, ArmTrainParams.of(PPOParams(method="ppo", discount=0.5), REPLUG, {}))
+    assert (rival_of_ppo.discount, rival_of_ppo.own.target_temperature) == (1.0, 0.1)
     alone = FunctionTrainParams(
         method="function", function=REPLUG, learns="retriever", steps=3, settings={"grpo": {"warm_start": 2}}
     )

@@ -18,11 +18,11 @@ STEPS = (
 )
 
 
-def test_searches_and_the_answer_are_told_in_lines_and_as_json() -> None:
+def test_searches_and_the_answer_are_shown_in_lines_and_as_json() -> None:
     episode = Episode(ASKED, STEPS, Outcome("Bath", (Hop("founder of Acme", "Ada"),)))
-    told = lines(episode)
-    assert told[0] == "search: founder of Acme" and told[1].startswith("  1. [p7] Acme: Ada Brown founded it. xxx")
-    assert told[1].endswith("x...") and told[2:] == [
+    output = lines(episode)
+    assert output[0] == "search: founder of Acme" and output[1].startswith("  1. [p7] Acme: Ada Brown founded it. xxx")
+    assert output[1].endswith("x...") and output[2:] == [
         "search (News): Ada Brown born",
         "  the source does not answer",
         "answer: Bath",

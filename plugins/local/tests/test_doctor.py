@@ -48,7 +48,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found.fix == "pip install --constraint constraints.txt 'harr[pipeline]'"
 
 
-def test_a_folder_without_git_is_told_how_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_folder_without_git_it_says_how_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     (found,) = check_git(tmp_path)
     assert found.fix == "git init && git add . && git commit -m start"

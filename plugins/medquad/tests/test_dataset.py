@@ -152,9 +152,9 @@ def test_what_is_wrong_is_one_clear_line(load: Callable[..., Any], change: dict[
     for name, text in (("other", "<html></html>"), ("silent", cut.replace("What is 0000001-1 ?", " "))):
         Path(name).mkdir()
         Path(name, "a.xml").write_text(text)
-    with pytest.raises(CorpusError) as told:
+    with pytest.raises(CorpusError) as error:
         load(**change)
-    assert line in str(told.value) and "\n" not in str(told.value)
+    assert line in str(error.value) and "\n" not in str(error.value)
     assert not Path("data").exists()  # nothing was published
 
 

@@ -76,9 +76,9 @@ def clock(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
             return self.is_set()
 
     site.now = lambda: clock.now
-    told = SimpleNamespace(monotonic=site.now, strftime=time.strftime, gmtime=time.gmtime)
-    monkeypatch.setattr("harr_medquad.scrape.time", told)
-    monkeypatch.setattr("harr.io.retry.time", told)
+    time_module = SimpleNamespace(monotonic=site.now, strftime=time.strftime, gmtime=time.gmtime)
+    monkeypatch.setattr("harr_medquad.scrape.time", time_module)
+    monkeypatch.setattr("harr.io.retry.time", time_module)
     monkeypatch.setattr("harr_medquad.scrape.threading", SimpleNamespace(Event=Stop, Lock=threading.Lock))
 
 

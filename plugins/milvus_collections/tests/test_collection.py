@@ -54,7 +54,7 @@ def uri(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 
 @pytest.fixture(scope="module")
 def trained(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The trained retriever without its term of words, which no collection tells."""
+    """The trained retriever without its term of words, which no collection holds."""
     folder = tmp_path_factory.mktemp("trained") / "retriever"
     shutil.copytree(project / "models/retriever", folder)
     (folder / "sha256sums.txt").unlink(missing_ok=True)
@@ -95,7 +95,7 @@ def test_a_project_without_a_corpus_has_the_collection_as_one(
 
 
 def test_what_does_not_fit_is_refused(project: Path, trained: Path, uri: str) -> None:
-    """Among it a retriever that reads the words of the whole corpus, which no collection tells."""
+    """Among it a retriever that reads the words of the whole corpus, which no collection holds."""
     there = "http://127.0.0.1:1"
     for folder, index, message in (
         (trained, alone(uri, collection="turned"), r"^vectors of the adopted .* width 48 and a cosine of -?0\.\d\d"),

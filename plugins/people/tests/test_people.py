@@ -48,9 +48,9 @@ def test_a_passage_states_one_relation_and_mentions_somebody_of_whom_it_states_n
 ) -> None:
     names = {passage.title for passage in passages.values()}
     for passage in passages.values():
-        told = [(fact, value) for fact in FACTS if (value := read(fact, passage.text))]
-        assert len(told) == 1
-        fact, value = told[0]
+        relations = [(fact, value) for fact in FACTS if (value := read(fact, passage.text))]
+        assert len(relations) == 1
+        fact, value = relations[0]
         named = named_in(passage, names)
         assert passage.title in named and len(named) == (3 if fact.range == "person" else 2)
         assert (value in names) == (fact.range == "person")
@@ -81,7 +81,7 @@ def test_programs_come_in_their_shares_and_texts_only_once(world: People) -> Non
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_question_is_its_program_and_tells_no_answer(
+def test_a_question_is_its_program_and_states_no_answer(
     world: People, passages: dict[str, Passage], program: str
 ) -> None:
     expected = {shape[1:].translate(str.maketrans("PQAB", "ppaa")) for shape in PROGRAMS[program]}
@@ -101,7 +101,7 @@ def test_a_question_is_its_program_and_tells_no_answer(
 
 
 @pytest.mark.parametrize("program", [name for name in PROGRAMS if len(PROGRAMS[name]) == 2])
-def test_the_form_does_not_tell_the_order_of_steps(world: People, program: str) -> None:
+def test_the_form_does_not_show_the_order_of_steps(world: People, program: str) -> None:
     orders: dict[tuple[int, ...], Counter[tuple[int, ...]]] = defaultdict(Counter)
     for question in world.questions("train", 300, [program]):
         leaves = parse(question.text) or ()

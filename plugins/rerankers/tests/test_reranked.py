@@ -32,6 +32,6 @@ def test_a_server_orders_the_pool_and_each_query_is_asked_once() -> None:
         retriever = Reranked(Fixed(*PASSAGES), open_reranker(params, "rerank.settings"), k=2, depth=4)
         asked = [search("where"), search("where"), search("where", "b"), search("none", *"abcd"), search("all", k=4)]
         found = retriever.retrieve(asked)
-    told = [[passage.id for passage in one.passages] for one in found]
-    assert told == [["b", "c"], ["b", "c"], ["c", "d"], [], ["b", "c", "d", "a"]]  # equal scores: as they came
+    ids = [[passage.id for passage in one.passages] for one in found]
+    assert ids == [["b", "c"], ["b", "c"], ["c", "d"], [], ["b", "c", "d", "a"]]  # equal scores: as they came
     assert found[0].scores == (0.9, 0.5) and len(served.bodies) == 3

@@ -59,9 +59,9 @@ FOREIGN = [
 
 
 def test_foreign_rows_are_one_line(tmp_path: Path) -> None:
-    for line, told in FOREIGN:
+    for line, message in FOREIGN:
         (tmp_path / "searches-20300101.jsonl").write_text(line + "\n")
-        with pytest.raises(DamagedFile, match=rf"searches-20300101\.jsonl:1: .*{told}"):
+        with pytest.raises(DamagedFile, match=rf"searches-20300101\.jsonl:1: .*{message}"):
             read_log(tmp_path)
 
 

@@ -34,9 +34,9 @@ def client(policy: DensePolicy, settings: str) -> TestClient:
 def test_searches_and_what_became_of_them_are_kept(setup: Setup, tmp_path: Path) -> None:
     question = setup.questions[0].text
     with client(setup.retriever, f"{tmp_path},explore=1") as server:
-        told = [server.post("/search", json={"question": question, "k": 2}).json() for _ in range(20)]
+        answers = [server.post("/search", json={"question": question, "k": 2}).json() for _ in range(20)]
         plain = server.post("/search", json={"question": question, "k": 2, "model": "frozen"}).json()
-        ids = [one["id"] for one in told]
+        ids = [one["id"] for one in answers]
         bodies = ({"score": 0.25}, {"accepted": True}, {"clicked": []}, {"clicked": ["a"], "accepted": False})
         for name, body in zip(ids, bodies, strict=False):
             assert server.post("/outcome", json={"id": name, **body}).json() == {"kept": True}
@@ -45,7 +45,7 @@ def test_searches_and_what_became_of_them_are_kept(setup: Setup, tmp_path: Path)
     searches, outcomes = read_log(tmp_path)
     assert [one.id for one in searches] == [*ids, plain["id"]]
     assert [outcomes[name].score for name in ids[:4]] == [0.25, 1.0, 0.0, 0.0]
-    for search, answer in zip(searches, told, strict=False):
+    for search, answer in zip(searches, answers, strict=False):
         assert search.chosen == tuple(one["id"] for one in answer["passages"]) == search.pool[:2]
         assert (search.version, search.reads, search.question) == ("7", "sep with history", question)
         assert len(search.pool) == 8 and search.logprob is not None and search.logprob < 0
@@ -58,9 +58,9 @@ def test_first_ranks_that_are_kept_are_the_best(setup: Setup, tmp_path: Path) ->
     best = setup.retriever.greedy()
     with client(setup.retriever, f"{tmp_path},explore=1,explore_after=2") as server:
         asked = [(one.text, k) for one in setup.questions for k in (2, 4)]
-        told = [server.post("/search", json={"question": text, "k": k}).json()["passages"] for text, k in asked]
+        answers = [server.post("/search", json={"question": text, "k": k}).json()["passages"] for text, k in asked]
     searches = read_log(tmp_path)[0]
-    for (text, k), answer, one in zip(asked, told, searches, strict=True):
+    for (text, k), answer, one in zip(asked, answers, searches, strict=True):
         [found] = best.retrieve([Search(Question("", text), text, k=k)])
         ids = [passage.id for passage in found.passages]
         assert [passage["id"] for passage in answer[:2]] == ids[:2] == list(one.chosen[:2])

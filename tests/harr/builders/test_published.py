@@ -102,10 +102,10 @@ def untrained_arms_play(params: Params, places: Places, questions: Path) -> None
 
 def as_published(recipe: str, params: Params, setup: Setup, tmp_path: Path) -> None:
     """What a recipe says reaches encoder, data set, towers and optimizer."""
-    told = Params.load(RECIPES / f"{recipe}.yaml")
-    with pytest.raises(ModelError, match=told.encoder.model):
-        find_folder(told.encoder.model)
-    assert told.download.dataset in DATASETS
+    recipe_params = Params.load(RECIPES / f"{recipe}.yaml")
+    with pytest.raises(ModelError, match=recipe_params.encoder.model):
+        find_folder(recipe_params.encoder.model)
+    assert recipe_params.download.dataset in DATASETS
     if params.train.positions:
         assert not setup.retriever.states.normalize and setup.retriever.scale == 0.01
     AcceleratorState._reset_state(True)

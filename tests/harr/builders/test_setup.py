@@ -46,16 +46,16 @@ def places(corpus, tmp_path: Path) -> Places:  # type: ignore[no-untyped-def]
     return Places(*(corpus.folder / name for name in made), own / "generator", own / "texts", own / "searches")
 
 
-def test_a_run_in_which_another_player_learns_searches_as_it_is_told(corpus, places: Places, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_run_in_which_another_player_learns_searches_as_params_say(corpus, places: Places, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     searches = [Search(question, question.text) for question in corpus.questions]
     write_questions(corpus.questions, tmp_path / "questions.jsonl")
     for search, kind in (("dense", DensePolicy), ("sparse", BM25Retriever), ("hybrid", HybridRetriever)):
-        told = params(AGENT, search=search)
-        with open_setup(told, places, tmp_path / "questions.jsonl") as setup:
+        run_params = params(AGENT, search=search)
+        with open_setup(run_params, places, tmp_path / "questions.jsonl") as setup:
             assert isinstance(setup.retriever, kind)
             assert setup.generator is None and setup.language_model == "models/mine"
             found = setup.retriever.retrieve(searches)
-        with open_players(told, places, corpus.questions, candidates="corpus") as player:
+        with open_players(run_params, places, corpus.questions, candidates="corpus") as player:
             assert isinstance(player(ARMS["base"], None), kind) and isinstance(player(ARMS["trained"], tmp_path), kind)
         count = 2 if search == "sparse" else 4  # two passages of 40 name the town
         assert all(len({passage.id for passage in one.passages}) == count for one in found)
@@ -67,13 +67,13 @@ def test_training_is_given_validation_questions_where_it_validates(corpus, place
     write_questions(corpus.questions[:12], asked)
     write_questions([*corpus.questions[12:], replace(corpus.questions[0], id="bare", candidate_ids=())], validation)
     download = RECIPE["download"] | {"validation_questions": 9}
-    told = params({"download": download, "train": RECIPE["train"] | {"validation": {"every": 5}}})
+    run_params = params({"download": download, "train": RECIPE["train"] | {"validation": {"every": 5}}})
 
-    def opened(told: Params, **more: Path) -> Setup:
-        with open_setup(told, places, asked, **more) as setup:
+    def opened(run_params: Params, **more: Path) -> Setup:
+        with open_setup(run_params, places, asked, **more) as setup:
             return setup
 
-    setup, plain = opened(told, validation=validation), opened(told)
+    setup, plain = opened(run_params, validation=validation), opened(run_params)
     assert len(setup.validation) == 9 and not set(setup.validation) & set(setup.questions)
     assert not plain.validation and plain.identity != setup.identity, "other unfinished work"
     never = params({"train": RECIPE["train"] | {"validation": {"every": 0}}})
@@ -84,13 +84,13 @@ def test_training_is_given_validation_questions_where_it_validates(corpus, place
     assert len(opened(given, validation=validation).validation) == 8, "one brings no passages"
     write_questions([], validation)
     with pytest.raises(ParamsError, match=r"validation.every 5: .* holds no question to play"):
-        opened(told, validation=validation)
+        opened(run_params, validation=validation)
 
 
 def test_arms_rank_by_their_own_search_whatever_the_pool_is(corpus, places: Places) -> None:  # type: ignore[no-untyped-def]
     """``bm25`` and ``hybrid`` are what they are called; the pool of ``frozen`` follows retriever.search."""
-    told = params({"evaluate": {"arms": ["bm25", "frozen", "hybrid"]}}, search="sparse", fusion="rrf")
-    with open_players(told, places, corpus.questions, candidates="corpus") as player:
+    run_params = params({"evaluate": {"arms": ["bm25", "frozen", "hybrid"]}}, search="sparse", fusion="rrf")
+    with open_players(run_params, places, corpus.questions, candidates="corpus") as player:
         hybrid = player(ARMS["hybrid"], None)
         assert isinstance(hybrid, HybridRetriever) and hybrid.fusion == Fusion(1.0, 1.0, offset=61)
         assert isinstance(hybrid.dense, DensePolicy) and hybrid.dense.fusion == Fusion()
@@ -108,12 +108,12 @@ def test_a_retriever_of_another_package_is_part_of_the_game(corpus, places: Plac
         assert setup.index == index
     identities = {setup.identity}
     for settings in ({}, {"k": 2}):
-        told = params(AGENT, function="by_hand:Backwards", settings=settings)
-        with open_setup(told, places, asked) as setup:
+        run_params = params(AGENT, function="by_hand:Backwards", settings=settings)
+        with open_setup(run_params, places, asked) as setup:
             assert type(setup.retriever).__name__ == "Backwards" and isinstance(setup.retriever.base, DensePolicy)
-            assert setup.index == search_identity(index, told.retriever) != index
+            assert setup.index == search_identity(index, run_params.retriever) != index
         identities.add(setup.identity)
-        with open_players(told, places, corpus.questions, candidates="corpus") as player:
+        with open_players(run_params, places, corpus.questions, candidates="corpus") as player:
             assert type(player(ARMS["base"], None)).__name__ == "Backwards"
     assert len(identities) == 3
     wrong = params(AGENT, function="builtins:repr")

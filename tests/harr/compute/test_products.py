@@ -19,13 +19,13 @@ def test_products_and_gradients_are_those_of_torch(shape: tuple[int, ...], bias:
     ours = copy.deepcopy(theirs)
     use_onednn(ours)
     assert [type(part) for part in ours] == [Linear, torch.nn.GELU, Linear]
-    told = []
+    results = []
     for model in (theirs, ours):
         rows = torch.linspace(-1, 1, torch.Size(shape).numel()).reshape(shape).requires_grad_()
         out = model(rows)
         out.square().sum().backward()
-        told.append([out.detach(), rows.grad, *(weight.grad for weight in model.parameters())])
-    for theirs_own, ours_own in zip(*told, strict=True):
+        results.append([out.detach(), rows.grad, *(weight.grad for weight in model.parameters())])
+    for theirs_own, ours_own in zip(*results, strict=True):
         if theirs_own is None:
             assert ours_own is None
         else:

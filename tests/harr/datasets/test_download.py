@@ -105,16 +105,16 @@ def test_ids_that_other_programs_wrote_name_the_same_passage(stored: Any, named:
 
 
 @given(value=st.none() | st.booleans() | st.floats() | st.integers() | st.text() | st.lists(st.text()))
-def test_a_text_or_a_whole_number_is_an_id_and_anything_else_is_told_with_its_type(value: Any) -> None:
+def test_a_text_or_a_whole_number_is_an_id_and_anything_else_is_refused_with_its_type(value: Any) -> None:
     row = Row({"id": value}, "a.jsonl:3")
     if (type(value) is int) or (type(value) is str and fold_id(value)):
         assert row.text("id", "passage") == fold_id(str(value)) == fold_id(fold_id(str(value)))
         return
     with pytest.raises(
         CorpusError, match=r"^a\.jsonl:3: passage without id \(id is .*expected a non-empty string"
-    ) as told:
+    ) as error:
         row.text("id", "passage")
-    assert "\n" not in str(told.value) and (value is None or f", a {type(value).__name__})" in str(told.value))
+    assert "\n" not in str(error.value) and (value is None or f", a {type(value).__name__})" in str(error.value))
 
 
 def test_equal_input_gives_equal_bytes_and_a_row_may_be_held_back() -> None:
@@ -174,8 +174,8 @@ def test_questions_of_gold_that_is_not_there_are_left_out_and_counted(capsys: py
     assert asked("train") == ["q1"] and asked("test") == ["q2"]
     assert [counts[f"{split}_questions_without_their_passages"] for split in ("train", "test")] == [1, 1]
     assert data.gone == {"train": ["half"], "test": ["q3"]} and [q.id for q in data.splits.test] == ["q2"]
-    told = "left out 1 train questions with a gold passage that is not in the corpus (first: 'half')"
-    assert told in capsys.readouterr().out
+    line = "left out 1 train questions with a gold passage that is not in the corpus (first: 'half')"
+    assert line in capsys.readouterr().out
     with pytest.raises(CorpusError, match=r"1 supporting ids of train .* \(download\.missing_gold: drop\)$"):
         run(write(train=train))
 

@@ -1,4 +1,4 @@
-"""Files of questions as people have them, and what is told of them before training."""
+"""Files of questions as people have them, and what is said of them before training."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def section(rows: Any, name: str = "mine.json", **more: Any) -> JsonlParams:
 
 
 @pytest.mark.parametrize("name", ["mine.json", "mine.jsonl"])
-def test_what_would_be_trained_on_is_told_and_exported(name: str) -> None:
+def test_what_would_be_trained_on_is_shown_and_exported(name: str) -> None:
     params = section(ROWS, name)
     questions, left_out = read_data(params).splits.of("train")
     shown = preview(params, "train", questions, left_out, examples=1)

@@ -69,10 +69,10 @@ def made(train: list[dict[str, Any]], **changes: Any) -> dict[str, float]:
 
 @pytest.mark.fault(13)
 def test_gold_that_says_nothing_is_not_scored(capsys: pytest.CaptureFixture[str]) -> None:
-    told = "1 questions have an answer of no word (empty, or an article alone), which is not scored"
+    line = "1 questions have an answer of no word (empty, or an article alone), which is not scored"
     both = {"id": "a", "question": "Where does Bob live?", "answers": ["The", "Bath"]}
     figures = made([both])
-    assert figures["answers_of_no_word"] == 1 and told in capsys.readouterr().out
+    assert figures["answers_of_no_word"] == 1 and line in capsys.readouterr().out
     assert [question.answers for question in questions("train")] == [("Bath",)]
     for answers in ([""], ["The"], ["a", "..."]):
         with pytest.raises(CorpusError, match="train question 'a' has neither answers nor supporting passages"):
@@ -80,7 +80,7 @@ def test_gold_that_says_nothing_is_not_scored(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.fault(13)
-def test_gold_that_is_not_given_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_gold_that_is_not_given_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"id": "a", "question": "Where does Bob live?", "answers": ["Bath"], "supporting": ["q"]}
     assert made([row | {"context_ids": ["p"]}])["gold_not_given"] == 1
     assert "1 questions name gold passages that are not among their context_ids" in capsys.readouterr().out
@@ -88,7 +88,7 @@ def test_gold_that_is_not_given_is_told(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.fault(16)
-def test_what_is_nearly_a_test_question_is_told_left_out_or_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_nearly_a_test_question_is_counted_left_out_or_refused(capsys: pytest.CaptureFixture[str]) -> None:
     other = {"id": "b", "question": "Where does Bob live?", "answers": ["Bath"]}
     near = {"id": "a", "question": "So who built the red bridge of old Ashford town?", "answers": ["acme"]}
     assert made([near, other])["train_questions_near_test"] == 1

@@ -104,7 +104,7 @@ def test_a_full_gpu_gets_smaller_batches(small: Encoder, capsys: pytest.CaptureF
         assert capsys.readouterr().out.splitlines() == [
             f"{small.name}: the GPU is full at batches of 16; going on with 8",
             f"{small.name}: the GPU is full at batches of 8; going on with 4",
-        ], "told once"
+        ], "printed once"
         limit = 0
         with pytest.raises(torch.OutOfMemoryError):
             small.encode(texts, batch_size=2)

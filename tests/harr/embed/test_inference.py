@@ -1,4 +1,4 @@
-"""The encoder of a server, and of a corpus in bfloat16, tells the vectors of the ordinary one."""
+"""The encoder of a server, and of a corpus in bfloat16, gives the vectors of the ordinary one."""
 
 import copy
 
@@ -28,8 +28,8 @@ def test_vectors_are_those_of_the_ordinary_encoder(encoder: Encoder, dtype: torc
     assert isinstance(found, InferenceEncoder) and found.identity == encoder.identity
     for prompt, max_tokens in (("", None), ("query: ", 32)):
         wanted_ND = encoder.encode(TEXTS, prompt=prompt, max_tokens=max_tokens)
-        told_ND = found.encode(TEXTS, prompt=prompt, max_tokens=max_tokens)
-        assert told_ND.dtype == np.float32 and float((wanted_ND * told_ND).sum(-1).min()) > least
+        vectors_ND = found.encode(TEXTS, prompt=prompt, max_tokens=max_tokens)
+        assert vectors_ND.dtype == np.float32 and float((wanted_ND * vectors_ND).sum(-1).min()) > least
     assert found.encode([]).shape == (0, encoder.width)
 
 

@@ -111,7 +111,7 @@ def test_a_state_has_one_label_and_what_is_set_replaces_what_the_model_names(tin
     assert Encoder(folder, max_tokens=32, query_prompt="q: ", plain_prompt="p: ").plain_prompt == "p: "
 
 
-def test_other_similarity_and_a_cut_width_are_told_and_kept(tiny: str, tmp_path: Path) -> None:
+def test_other_similarity_and_a_cut_width_are_named_and_kept(tiny: str, tmp_path: Path) -> None:
     folder = write_model(tmp_path, tiny, {"model_type": "bert"}, "cls", False, {})
     path = Path(folder) / "config_sentence_transformers.json"
     write_json(path, read_json(path) | {"similarity_fn_name": "dot", "truncate_dim": 8})

@@ -42,8 +42,8 @@ def test_an_answer_in_a_query_counts_where_nothing_had_shown_it() -> None:
 
 
 def test_short_answers_say_nothing() -> None:
-    told = {("yes",): None, ("No.",): None, ("the Ada",): None, (): None, ("Ada", "1901"): 1.0, ("X Y",): 0.0}
-    for answers, share in told.items():
+    shares = {("yes",): None, ("No.",): None, ("the Ada",): None, (): None, ("Ada", "1901"): 1.0, ("X Y",): 0.0}
+    for answers, share in shares.items():
         assert answer_in_query(episode(("Is it yes, no, Ada or 1901?", ""), answers=answers)) == share
 
 

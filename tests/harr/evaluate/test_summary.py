@@ -68,8 +68,8 @@ def rows(**recalls: float) -> list[Row]:
 
 def test_given_passages_get_a_prefix() -> None:
     joined = join_candidates({"corpus": rows(q1=0.5, q2=0.0), "question": rows(q2=1.0)})
-    told = [(row["id"], row["recall"], row.get("given_recall")) for row in joined]
-    assert told == [("q1", 0.5, None), ("q2", 0.0, 1.0)]
+    recalls = [(row["id"], row["recall"], row.get("given_recall")) for row in joined]
+    assert recalls == [("q1", 0.5, None), ("q2", 0.0, 1.0)]
     assert join_candidates({"question": rows(q1=1.0)})[0]["recall"] == 1.0, "alone it needs none"
 
 
@@ -100,8 +100,8 @@ def test_summary_has_exactly_the_common_shape() -> None:
     hops = question_rows([played("q1", "Ada", "ab"), played("q2", "Ada", "abc", gold="abc")])
     names = [name for name in summarise({"frozen": [hops]}, resamples=10, seed=0)["arms"]["frozen"] if "hop" in name]
     assert names == ["hop_recall_1", "hop_recall_2", "hop_recall_3"], "in order, whatever the first question has"
-    told = {"setting": "", "arm": "trained", "metric": "recall"}
-    assert flat_rows(found)[1] == told | found["arms"]["trained"]["recall"]
+    labels = {"setting": "", "arm": "trained", "metric": "recall"}
+    assert flat_rows(found)[1] == labels | found["arms"]["trained"]["recall"]
 
 
 def many(shift: float, seed: int, kinds: int = 1, settings: int = 1) -> list[Row]:

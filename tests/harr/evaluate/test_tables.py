@@ -52,7 +52,7 @@ def test_every_setting_has_a_table_and_their_mixture_none() -> None:
     assert text.count("frozen") == 2 and "12345" not in text
 
 
-def test_kinds_are_told_with_n_and_the_best_other_arm() -> None:
+def test_kinds_are_shown_with_n_and_the_best_other_arm() -> None:
     arms = {"frozen": {"recall": VALUES}, "trained": {"recall": TRAINED}}
     of_2hop = {arm: VALUES | {"mean": mean} for arm, mean in (("frozen", 0.7), ("oracle_query", 0.9), ("trained", 0.6))}
     gains = {"trained-frozen": {"recall": GAIN}}

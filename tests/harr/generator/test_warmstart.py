@@ -23,9 +23,9 @@ from harr.types import Generate
 
 LETTERS = "qwer"
 ROWS: list[Any] = [
-    {"pieces": [[letter, False], ["abcs", True], [told, False], ["aaat", True]]}
+    {"pieces": [[letter, False], ["abcs", True], [result, False], ["aaat", True]]}
     for letter in LETTERS
-    for told in ("xyz", "zxy")
+    for result in ("xyz", "zxy")
 ]
 
 

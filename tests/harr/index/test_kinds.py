@@ -70,10 +70,10 @@ def test_a_kind_finds_what_its_recall_says(kind: str, passages: Passages, vector
     work = tmp_path / "work"
     figures = build_index(passages, vectors, params, out, work)
     assert figures["inserted"] == 2_700 and figures["index_memory_mb"] == kinds.memory_bytes(params, 2_700, WIDTH) / 1e6
-    told = asked(params, passages, vectors, out)
-    assert told["recall_at_pool"] >= 0.95 and told["recall_queries"] == 100
+    recall_figures = asked(params, passages, vectors, out)
+    assert recall_figures["recall_at_pool"] >= 0.95 and recall_figures["recall_queries"] == 100
     if kind == "hnsw":
-        assert told["recall_at_pool"] == pytest.approx(overlap(params, passages, vectors, out), abs=1e-3)
+        assert recall_figures["recall_at_pool"] == pytest.approx(overlap(params, passages, vectors, out), abs=1e-3)
     narrow = params.model_copy(update={"breadth": 1 if kind == "ivf_sq8" else 4, "min_recall": 1.0})
     assert build_index(passages, vectors, narrow, out, work)["inserted"] == 0, "another breadth is no other collection"
     with pytest.raises(IndexMismatch) as error:

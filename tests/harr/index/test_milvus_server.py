@@ -97,10 +97,10 @@ def test_a_build_that_was_killed_is_whole_and_finds_what_milvus_lite_finds(
     assert build(corpus, params, built)["inserted"] == 0  # what is complete on a server stays
 
 
-def test_a_server_without_bm25_is_told(params: IndexParams, corpus: Path, tmp_path: Path) -> None:
+def test_a_server_without_bm25_is_refused(params: IndexParams, corpus: Path, tmp_path: Path) -> None:
     before = sorted(client(params).list_collections())
-    told = r"^index\.full_text: true needs BM25, but the server at \S+ is Milvus v2\.3\.5\S*, and 2\.5 is [^\n]*$"
-    with pytest.raises(ParamsError, match=told):
+    message = r"^index\.full_text: true needs BM25, but the server at \S+ is Milvus v2\.3\.5\S*, and 2\.5 is [^\n]*$"
+    with pytest.raises(ParamsError, match=message):
         build(corpus, params.model_copy(update={"full_text": True}), tmp_path)
     assert not list(tmp_path.rglob("*")) and sorted(client(params).list_collections()) == before
 
@@ -140,6 +140,6 @@ def test_a_server_that_is_killed_is_waited_for_and_loads_the_collection_again(
         one_by_one = params.model_copy(update={"batch_size": 1})
         assert stage(tmp_path, BEFORE, one_by_one)["inserted"] == 60
         np.testing.assert_array_equal(back.result().result()[0], before[0])
-    told = capsys.readouterr().err
-    assert "does not answer" in told and told.count("answers again, after") >= 2
+    stderr = capsys.readouterr().err
+    assert "does not answer" in stderr and stderr.count("answers again, after") >= 2
     assert nearest(tmp_path, BEFORE, BEFORE, one_by_one) == [passage.id for passage in BEFORE]

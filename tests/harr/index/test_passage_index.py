@@ -162,13 +162,13 @@ def test_what_is_not_this_index_is_refused(built: Path, tmp_path: Path) -> None:
     for name in ("milvus.db", "rows.npy"):
         (tmp_path / "index" / name).symlink_to(built / "index" / name)
     manifest = read_json(built / "index/manifest.json")
-    for changed, told in (
+    for changed, message in (
         ({"identity": "dead"}, "was built as feed, but its manifest says dead"),
         ({"collection": "harr_dead"}, "has no collection harr_dead"),
         ({"rows": 173}, "holds 172 passages, its manifest says 173"),
     ):
         write_json(tmp_path / "index/manifest.json", manifest | changed)
-        with pytest.raises(IndexMismatch, match=told):
+        with pytest.raises(IndexMismatch, match=message):
             opened(tmp_path, str((manifest | changed)["identity"]))
     opened(built).close()
 
@@ -201,7 +201,7 @@ REFUSED = (
 
 
 @pytest.mark.fault(8, 30)
-def test_a_server_that_is_not_there_is_told_without_the_password_in_its_address(
+def test_a_server_that_is_not_there_is_named_without_the_password_in_its_address(
     built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """params.yaml refuses one; a program that makes its section otherwise gets no line with it, either."""
@@ -211,11 +211,11 @@ def test_a_server_that_is_not_there_is_told_without_the_password_in_its_address(
         opened(built, params=params)
     assert "\n" not in str(caught.value)
     with (
-        pytest.raises(ServiceUnavailable, match=r"^Milvus at http://db: ") as told,
+        pytest.raises(ServiceUnavailable, match=r"^Milvus at http://db: ") as error,
         milvus_client.explain_errors("http://a:Geheim7@db"),
     ):
         raise MilvusException(message="no http://a:Geheim7@db")
-    assert "Geheim7" not in f"{caught.value} {told.value} {capsys.readouterr()}"
+    assert "Geheim7" not in f"{caught.value} {error.value} {capsys.readouterr()}"
     assert milvus_client.Connection(MagicMock(), params.uri).where == "http://127.0.0.1:9"
 
 

@@ -36,8 +36,8 @@ def says(folder: Path) -> str:
 
 
 def test_the_merged_model_says_what_the_adapter_says(adapter: Path, tmp_path: Path) -> None:
-    told = {"facts": {"index_identity": "i"}, "training": {"method": "agent"}}
-    figures = merge(adapter, tmp_path / "language_model", tmp_path / "work", **told)
+    metadata = {"facts": {"index_identity": "i"}, "training": {"method": "agent"}}
+    figures = merge(adapter, tmp_path / "language_model", tmp_path / "work", **metadata)
     assert read_json(tmp_path / "language_model/harr.json")["training"] == {"method": "agent"}
     assert 0.0 < figures["logit_difference_max"] < 1e-3 and figures["probes"] == 6.0
     assert says(tmp_path / "language_model") == says(adapter) != says(tmp_path / "letters")
@@ -73,17 +73,17 @@ def test_a_model_that_differs_is_not_written(adapter: Path, tmp_path: Path, monk
 
 
 def test_an_adapter_without_its_base_or_on_another_is_refused(adapter: Path, tmp_path: Path) -> None:
-    """The other model has the same shape, so that nothing else would tell."""
+    """The other model has the same shape, so that nothing else would show it."""
     save_letters(tmp_path / "letters", spread=0.4)
     with pytest.raises(ModelError, match=r"trained on another model than .*letters now is \(fingerprint \w+, found"):
         load_model(str(adapter))
     with pytest.raises(ModelError, match="another model"):
         merge(adapter, tmp_path / "language_model", tmp_path / "work", facts={})
-    for told, line in (
+    for record, line in (
         ({"base_model": str(tmp_path / "letters")}, "the fingerprint of that, base"),
         ({"base_model": str(tmp_path / "gone"), "base": "0"}, "gone does not exist"),
     ):
-        write_json(adapter / "harr.json", told)
+        write_json(adapter / "harr.json", record)
         with pytest.raises(ModelError, match=line):
             load_model(str(adapter))
     (adapter / "harr.json").unlink()

@@ -20,7 +20,7 @@ from harr.rag.policies.encoder_adapter import add_adapter, load_adapter, save_ad
 
 TEXT = "Query: Where was she born?"
 FACTS = {"index_identity": "i", "towers": "both", "statuses": True, "history": True}
-TOLD = FACTS | {"retriever": {"state": "json", "max_tokens": 64}}
+ALL_FACTS = FACTS | {"retriever": {"state": "json", "max_tokens": 64}}
 
 
 def encoder(prompt: str = "", passage_prompt: str = "", model: str = "") -> Encoder:
@@ -44,7 +44,7 @@ def adapter(tmp_path: Path) -> Path:
 
 
 def publish(
-    adapter: Path, out: Path, documents: ExportedTower | None = None, facts: Any = TOLD, model: str = ""
+    adapter: Path, out: Path, documents: ExportedTower | None = None, facts: Any = ALL_FACTS, model: str = ""
 ) -> dict[str, float]:
     tower = ExportedTower(encoder("ask: ", model=model), "ask: ", adapter)
     return merge(tower, out, out.parent / "work", documents=documents, min_cosine=0.9999, facts=facts)
@@ -93,8 +93,8 @@ def test_what_version_6_alone_reads_is_not_written(adapter: Path, tmp_path: Path
     pooling |= {"pooling_mode": "mean", "pooling_mode_mean_tokens": True, "include_prompt": True}
     for tower in ("query", "document"):
         assert read_json(out / tower / "1_Pooling/config.json") == pooling | {"word_embedding_dimension": WIDTH}
-        told = read_json(out / tower / "sentence_bert_config.json")
-        assert told == {"max_seq_length": 64, "do_lower_case": False}
+        settings = read_json(out / tower / "sentence_bert_config.json")
+        assert settings == {"max_seq_length": 64, "do_lower_case": False}
     with pytest.raises(ModelError, match="retriever holds several towers, of which one is expected; name its folder"):
         Encoder(str(out), max_tokens=64)
     (out / "sha256sums.txt").unlink()
@@ -119,7 +119,7 @@ def test_queries_alone_are_one_plain_folder(tmp_path: Path) -> None:
     trained = encoder("ask: ", model=PACKAGED)
     adapter = save_moved(trained, tmp_path / "adapter", 1, std=0.05)
     wanted = trained.encode([TEXT], prompt="ask: ")[0]
-    assert "document_cosine_min" not in publish(adapter, out, facts=TOLD | {"towers": "query"}, model=PACKAGED)
+    assert "document_cosine_min" not in publish(adapter, out, facts=ALL_FACTS | {"towers": "query"}, model=PACKAGED)
     assert not (out / "router_config.json").exists() and (out / "model.safetensors").exists()
     assert float(np.dot(SentenceTransformer(str(out)).encode_query([TEXT])[0], wanted)) > 0.9999
 
@@ -138,7 +138,7 @@ def test_a_trained_tower_of_documents_is_merged_too(adapter: Path, tmp_path: Pat
 def test_what_is_no_adapter_of_this_base_or_differs_from_it_is_not_written(adapter: Path, tmp_path: Path) -> None:
     tower = ExportedTower(encoder("ask: "), "ask: ", adapter)
     with pytest.raises(ModelError, match=r"at least 1\.1 is wanted; nothing was written"):
-        merge(tower, tmp_path / "out", tmp_path / "work", min_cosine=1.1, facts=TOLD)
+        merge(tower, tmp_path / "out", tmp_path / "work", min_cosine=1.1, facts=ALL_FACTS)
     write_json(adapter / "harr.json", {"base": "0123", "base_model": "other"})
     with pytest.raises(ModelError, match="was trained from encoder 0123"):
         publish(adapter, tmp_path / "out")

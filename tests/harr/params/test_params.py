@@ -165,7 +165,7 @@ def test_a_wrong_value_is_one_line(key: str, value: Any, line: str, tmp_path: Pa
         ("server.extra_body", {"a": [f"Bearer {KEY}"]}, "generator.extra_body: a looks like a key"),
     ],
 )
-def test_what_may_be_a_key_is_refused_and_not_told(key: str, value: Any, line: str, tmp_path: Path) -> None:
+def test_what_may_be_a_key_is_refused_and_not_printed(key: str, value: Any, line: str, tmp_path: Path) -> None:
     """Sections are copied into dvc.lock as they stand."""
     with pytest.raises(ParamsError) as refused:
         load(changed(key, value), tmp_path)

@@ -1,4 +1,4 @@
-"""Queries are tried hop by hop: what is kept, what survives a kill, and what is told of bad input."""
+"""Queries are tried hop by hop: what is kept, what survives a kill, and what is said of bad input."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -89,8 +89,8 @@ def test_what_is_kept(world: Reader, first: Path) -> None:
     split = by_split(first)
     assert split["train"] and split["held_out"] and not split["train"] & split["held_out"]
     assert ids(first / "questions.jsonl") == split["train"]
-    held = {note["id"] for note in notes if note["reason"] == "held out"}
-    assert ids(first / "held_out.jsonl") == held and len(held) > 1
+    held_out_ids = {note["id"] for note in notes if note["reason"] == "held out"}
+    assert ids(first / "held_out.jsonl") == held_out_ids and len(held_out_ids) > 1
     assert {note["reason"] for note in notes} <= {"queries differ", "held out", "all right", "all wrong", "all alike"}
     sets = read_json(first / "prompts.json")["sets"]
     shown = {row["question"] for part in sets for row in part["demonstrations"]}
@@ -170,7 +170,7 @@ def test_a_second_sampling_keeps_split_and_prompts_and_needs_few_questions(
     assert third["kept"] and by_split(tmp_path / "third")["held_out"] <= ids(first / "held_out.jsonl")
 
 
-def test_a_second_sampling_without_differences_is_told(
+def test_a_second_sampling_without_differences_is_refused(
     world: Reader, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(NoPreference, match="every query did as well as every other"):

@@ -50,9 +50,9 @@ def test_a_project_is_made_and_its_commands_run(tmp_path: Path) -> None:
     flows = (mine / "flows/cli.py").read_text()
     (mine / VERSION).write_text("0.0.1")
     (mine / "flows/cli.py").write_text(flows.replace("Train the retriever", "Mine: train the retriever"))
-    told = run(mine, "--help")
-    assert "this project is of harr 0.0.1, and" in told.stderr
-    assert "Mine: train" in told.stdout, "the project's own flows are not what runs"
+    done = run(mine, "--help")
+    assert "this project is of harr 0.0.1, and" in done.stderr
+    assert "Mine: train" in done.stdout, "the project's own flows are not what runs"
 
 
 @pytest.mark.services
@@ -99,7 +99,7 @@ def test_outside_a_project_and_in_no_folder_one_line(
     assert capsys.readouterr().out.startswith("Usage: harr init ") and [*tmp_path.iterdir()] == [tmp_path / "file"]
 
 
-def test_code_of_another_version_that_does_not_fit_is_told_with_the_update(
+def test_code_of_another_version_that_does_not_fit_is_reported_with_the_update(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

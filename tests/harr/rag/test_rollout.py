@@ -107,7 +107,7 @@ def test_a_reader_sees_the_picks_in_the_order_of_the_document() -> None:
     assert (outcome.answer, outcome.escaped, len(outcome.hops)) == ("office", 1, 2)
 
 
-def test_a_pipeline_of_another_package_that_yields_something_else_is_told() -> None:
+def test_a_pipeline_of_another_package_that_yields_something_else_is_refused() -> None:
     for moves, line in (
         (["Where?"], r"the pipeline yielded .Where\?.; yield a Search, a Generate or a tuple of Searches"),
         ([[Search(Question("q", "Who?"), "Who?")]], r"the pipeline yielded \[Search"),

@@ -80,11 +80,11 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A history without what a clock says."""
 
-    def told(values: dict[str, Any]) -> dict[str, Any]:
+    def drop_seconds(values: dict[str, Any]) -> dict[str, Any]:
         kept = {name: value for name, value in values.items() if not name.endswith("seconds")}
-        return {name: told(value) if isinstance(value, dict) else value for name, value in kept.items()}
+        return {name: drop_seconds(value) if isinstance(value, dict) else value for name, value in kept.items()}
 
-    return [told(row) for row in history]
+    return [drop_seconds(row) for row in history]
 
 
 @pytest.mark.parametrize(("method", "killed_after"), [("grpo", 0), ("ppo", 3), ("pqn", 2)])
@@ -125,8 +125,8 @@ def test_the_last_point_is_what_the_exported_weights_are_evaluated_at(
     encoder = Encoder(tiny, max_tokens=64)
     load_adapter(encoder, tmp_path / "adapter")
     policy = replace(setup.policy, encoder=encoder, sampling=None)
-    told = figures(play(setup.validation, partial(pick, picks=1), policy, None), setup.reward)
-    assert told == {name: last[name] for name in told} and told["recall"] > before["recall"]
+    point = figures(play(setup.validation, partial(pick, picks=1), policy, None), setup.reward)
+    assert point == {name: last[name] for name in point} and point["recall"] > before["recall"]
 
 
 @pytest.mark.parametrize("method", ["grpo", "pqn"])
@@ -140,8 +140,8 @@ def test_the_best_weights_are_kept_where_they_are_asked_for(
         if step == 6:
             raise KeyboardInterrupt
 
-    told = {"questions": 8.0, "seconds": 0.0}
-    monkeypatch.setattr(Validation, "_validate", lambda self, done: {"recall": found[done]} | told)
+    counts = {"questions": 8.0, "seconds": 0.0}
+    monkeypatch.setattr(Validation, "_validate", lambda self, done: {"recall": found[done]} | counts)
     asked = {"steps": 8, "validation": ValidationParams(every=2, keep="best")}
     with pytest.raises(KeyboardInterrupt):
         trained(game(method), method, tmp_path, kill, **asked)

@@ -28,8 +28,8 @@ PROBE = """<!doctype html><body style="margin:0">
 document.getElementById("page").onload = (event) => {{
   const inside = event.target.contentDocument, wide = [...inside.querySelectorAll("body *")].filter((one) =>
     !one.closest(".skip, thead") && one.getBoundingClientRect().right > {width} + 1);
-  const told = wide.slice(0, 9).map((one) => `${{one.tagName}}.${{one.getAttribute("class")}}`);
-  document.getElementById("out").textContent = JSON.stringify(told) + inside.documentElement.scrollWidth +
+  const labels = wide.slice(0, 9).map((one) => `${{one.tagName}}.${{one.getAttribute("class")}}`);
+  document.getElementById("out").textContent = JSON.stringify(labels) + inside.documentElement.scrollWidth +
     (inside.documentElement.scrollWidth <= {width} ? " fits" : " too wide");
 }};
 </script>"""

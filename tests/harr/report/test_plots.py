@@ -55,8 +55,8 @@ def test_an_svg_of_text_and_the_same_bytes_twice(plot: Any, rows: Any, size: str
 
 def test_the_learning_curve_and_its_csv_show_what_training_and_validation_found(tmp_path: Path) -> None:
     plots.learning_curve(CURVE, tmp_path / "train.svg")
-    told = {"step": "2", "reward_mean": "0.1", "zero_std_share": "0.25", "loss": "0.333333"}
-    assert table(tmp_path / "train.csv")[1] == told
+    expected = {"step": "2", "reward_mean": "0.1", "zero_std_share": "0.25", "loss": "0.333333"}
+    assert table(tmp_path / "train.csv")[1] == expected
     found = {"recall": 0.5, "questions": 30.0, "seconds": 2.0}
     rows: list[dict[str, Any]] = [{**row, "step": row["step"] - 1, "quantiles": {"total": [0.5]}} for row in CURVE]
     rows[0]["validation_before"], rows[9]["validation"] = found, found | {"recall": 0.75}

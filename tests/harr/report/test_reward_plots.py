@@ -54,7 +54,7 @@ def test_a_phase_is_smoothed_by_itself_and_a_term_may_be_called_a_mean(tmp_path:
     assert [row["std"] for row in table(tmp_path / "progress.csv") if row["term"] == "own.a_mean"] == ["0.25"]
 
 
-def test_the_spread_of_every_term_is_told_by_quantiles(tmp_path: Path) -> None:
+def test_the_spread_of_every_term_is_shown_by_quantiles(tmp_path: Path) -> None:
     rows = run(100, late=True)
     reward_plots.reward_distribution(rows, tmp_path / "spread.svg")
     found = table(tmp_path / "spread.csv")

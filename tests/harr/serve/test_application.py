@@ -77,19 +77,19 @@ def test_search_finds_what_the_policy_finds(server: TestClient, within: Within, 
 def test_search_r1_verl_and_skyrl_are_answered_in_their_shapes(server: TestClient, questions: list[Question]) -> None:
     texts = [one.text for one in questions][:2]
     # search_r1/search/retrieval_request.py, verl/tools/utils/search_r1_like_utils.py
-    told = server.post("/retrieve", json={"queries": texts, "topk": 3, "return_scores": True}).json()
-    assert [len(hits) for hits in told["result"]] == [3, 3]
-    for hits in told["result"]:
+    answer = server.post("/retrieve", json={"queries": texts, "topk": 3, "return_scores": True}).json()
+    assert [len(hits) for hits in answer["result"]] == [3, 3]
+    for hits in answer["result"]:
         for hit in hits:
             title, _, text = hit["document"]["contents"].partition("\n")  # as verl's _passages2string reads it
             assert title == f'"{hit["document"]["title"]}"' and text == hit["document"]["text"]
             assert isinstance(hit["score"], float) and hit["document"]["id"]
     # Search-R1 may leave scores out, and then sends documents alone
     plain = server.post("/retrieve", json={"queries": texts, "topk": 3})
-    assert plain.json() == {"result": [[hit["document"] for hit in hits] for hits in told["result"]]}
+    assert plain.json() == {"result": [[hit["document"] for hit in hits] for hits in answer["result"]]}
     # SkyRL's server (examples/train/search/retriever/retrieval_server.py) takes one query
     one = server.post("/retrieve", json={"query": texts[0], "topk": 3, "return_scores": True})
-    assert one.json() == {"result": told["result"][:1]}
+    assert one.json() == {"result": answer["result"][:1]}
     assert server.post("/retrieve", json={"queries": []}).json() == {"result": []}
     many = server.post("/retrieve", json={"queries": ["a"] * 2600, "topk": 1})
     assert len(many.json()["result"]) == 2600  # the rollouts of a step of Search-R1
@@ -97,11 +97,11 @@ def test_search_r1_verl_and_skyrl_are_answered_in_their_shapes(server: TestClien
 
 def test_embed_gives_the_vectors_of_both_towers(project: Path, server: TestClient) -> None:
     passages = Passages.open(project / PLACES.corpus)
-    told = server.post("/embed", json={"inputs": passages.contents(0, 5), "tower": "document"}).json()
+    answer = server.post("/embed", json={"inputs": passages.contents(0, 5), "tower": "document"}).json()
     kept = Vectors.of(passages, project / PLACES.vectors).take(np.arange(5))
-    np.testing.assert_allclose(told["vectors"], kept, atol=1e-5)
+    np.testing.assert_allclose(answer["vectors"], kept, atol=1e-5)
     state = server.post("/embed", json={"inputs": "Query: x"}).json()
-    assert len(state["vectors"][0]) == kept.shape[1] and state["vectors"][0] != told["vectors"][0]
+    assert len(state["vectors"][0]) == kept.shape[1] and state["vectors"][0] != answer["vectors"][0]
 
 
 HOSTILE: list[tuple[str, Any, int, str]] = [
@@ -135,15 +135,15 @@ def test_a_hostile_body_is_refused_in_a_line(server: TestClient) -> None:
     assert ids(server, {"question": "Who?"})
 
 
-def test_only_loopback_names_are_answered_and_methods_are_told(server: TestClient) -> None:
+def test_only_loopback_names_are_answered_and_wrong_methods_refused(server: TestClient) -> None:
     reply = server.get("/health", headers={"Host": "evil.example:80"})
-    told = {"error": "this server is not called evil.example:80; ask 127.0.0.1"}
-    assert (reply.status_code, reply.json()) == (421, told)
+    body = {"error": "this server is not called evil.example:80; ask 127.0.0.1"}
+    assert (reply.status_code, reply.json()) == (421, body)
     assert server.get("/health", headers={"Host": "localhost:80"}).status_code == 200
     for path, status, line in (("/search", 405, "Method Not Allowed"), ("/nothing", 404, "Not Found")):
         reply = server.get(path)
-        told = {"error": f"GET {path}: {line}; the routes are in docs/serve.md"}
-        assert (reply.status_code, reply.json()) == (status, told)
+        body = {"error": f"GET {path}: {line}; the routes are in docs/serve.md"}
+        assert (reply.status_code, reply.json()) == (status, body)
 
 
 def test_the_page_works_offline_and_figures_are_for_prometheus(server: TestClient) -> None:
@@ -176,7 +176,7 @@ def test_a_token_is_asked(project: Path) -> None:
     ("error", "status"),
     [(ParamsError("wrong"), 422), (ServiceUnavailable("Milvus is away"), 503), (DamagedFile("damaged"), 500)],
 )
-def test_who_is_to_blame_is_told(error: HarrError, status: int) -> None:
+def test_the_status_says_who_is_to_blame(error: HarrError, status: int) -> None:
     searcher = Failing(error)
     service = RetrieverService(searcher, Follower("x", Path(), Path(), searcher.load), room=10)
     with TestClient(application(service), base_url="http://127.0.0.1") as client:

@@ -1,4 +1,4 @@
-"""Who follows a name: an alias that moves is taken over, whatever goes wrong is told, and the model of before stays."""
+"""Who follows a name: an alias that moves is taken over, whatever goes wrong is said, and the model of before stays."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -105,7 +105,7 @@ def test_another_model_of_the_same_number_is_taken_over(client: Any, follow: Fol
     assert {*follow.versions} == {first} and "third" in follow.loaded[-1][1]
 
 
-def test_what_cannot_be_taken_over_is_told_until_it_can(client: Any, follow: Following) -> None:
+def test_what_cannot_be_taken_over_is_reported_until_it_can(client: Any, follow: Following) -> None:
     first = register(client, model("first"))
     follower = follow()
     client.delete_registered_model_alias(NAME, "champion")

@@ -75,11 +75,11 @@ def test_who_asks_alone_waits_for_nobody_and_clients_of_a_batch_stay_together() 
     batches.close()
 
 
-def test_while_a_server_behind_is_away_all_that_wait_are_told_at_once() -> None:
+def test_while_a_server_behind_is_away_all_that_wait_get_the_error_at_once() -> None:
     slow = Slow()
     batches = MicroBatcher(slow, most=2, window_seconds=0.0)
-    told = asyncio.run(behind(batches, slow, [17], [1], [2], [3]))
-    assert [str(one) for one in told] == ["Milvus is away"] * 4
+    errors = asyncio.run(behind(batches, slow, [17], [1], [2], [3]))
+    assert [str(one) for one in errors] == ["Milvus is away"] * 4
     assert slow.sizes == [1, 2] and batches.waiting == 0  # nobody was asked for alone
     assert asyncio.run(batches.ask([4])) == [8]
     batches.close()

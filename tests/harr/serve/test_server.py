@@ -45,7 +45,7 @@ class Running:
     """A server that a test started."""
 
     process: "subprocess.Popen[str]"
-    told: str
+    first_line: str
     client: httpx.Client
 
     @property
@@ -64,12 +64,12 @@ def started(project: Path, *options: str, **more: str) -> Iterator[Running]:
             words, cwd=project, env=ENVIRONMENT | more, stdout=subprocess.PIPE, stderr=log, text=True
         )
     assert process.stdout is not None
-    told = process.stdout.readline()
-    assert "http://" in told, (project / "serve.log").read_text()
-    port = told.split("http://")[1].split()[0].rpartition(":")[2]
+    line = process.stdout.readline()
+    assert "http://" in line, (project / "serve.log").read_text()
+    port = line.split("http://")[1].split()[0].rpartition(":")[2]
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-            yield Running(process, told, client)
+            yield Running(process, line, client)
     finally:
         process.kill()
         process.wait()
@@ -114,18 +114,18 @@ def test_a_client_of_mcp_finds_what_the_policy_finds(
     asked = read_questions(project / QUESTIONS / "test.jsonl")[0]
     hops = [{"query": "Who founded it?", "answer": "Ada Brown"}]
     arguments = {"query": "Where was she born?", "question": asked.text, "hops": hops}
-    told = asyncio.run(_over_http(server.port, arguments))
-    assert not told.isError
-    found = [passage["id"] for passage in told.structuredContent["passages"]]
+    result = asyncio.run(_over_http(server.port, arguments))
+    assert not result.isError
+    found = [passage["id"] for passage in result.structuredContent["passages"]]
     assert found == within([Search(asked, "Where was she born?", HOPS)])[0]
 
 
 def test_a_token_is_asked_and_a_full_queue_is_a_clear_503(project: Path) -> None:
-    told = "--host 0.0.0.0 is reached from other machines, and $HARR_SERVE_TOKEN holds no token"
-    assert told in ended(project, "--host", "0.0.0.0")
+    message = "--host 0.0.0.0 is reached from other machines, and $HARR_SERVE_TOKEN holds no token"
+    assert message in ended(project, "--host", "0.0.0.0")
     options = ("--model", str(RETRIEVER), "--host", "0.0.0.0", "--room", "64")
     with started(project, *options, HARR_SERVE_TOKEN="sesame") as server:
-        assert server.client.post("/search", json=ASKED).status_code == 401 and "sesame" not in server.told
+        assert server.client.post("/search", json=ASKED).status_code == 401 and "sesame" not in server.first_line
         server.client.headers["Authorization"] = "Bearer sesame"
         many = {"queries": [f"Who founded Acme {n}?" for n in range(1000)]}
         with ThreadPoolExecutor(6) as pool:
@@ -226,15 +226,15 @@ def test_an_address_that_cannot_be_had_says_which_part_to_change(project: Path) 
     with _bind("::1", 0) as taken:
         taken.listen()
         port = taken.getsockname()[1]
-        told = f"--host ::1 --port {port} cannot be had (Address already in use); name another port"
-        assert told in ended(project, "--host", "[::1]", "--port", str(port)), "in brackets, as in an address"
+        message = f"--host ::1 --port {port} cannot be had (Address already in use); name another port"
+        assert message in ended(project, "--host", "[::1]", "--port", str(port)), "in brackets, as in an address"
     with pytest.raises(ParamsError, match=r"\(Cannot assign requested address\); name another host"):
         _bind("192.0.2.1", 0)
 
 
 def test_a_port_that_is_taken_is_one_line_and_who_has_it_answers_a_pipeline(project: Path, server: Running) -> None:
-    told = f"--host 127.0.0.1 --port {server.port} cannot be had"
-    assert told in ended(project, "--port", str(server.port))
+    message = f"--host 127.0.0.1 --port {server.port} cannot be had"
+    assert message in ended(project, "--port", str(server.port))
     body = {"queries": ["Who founded Acme?", "Where?"], "topk": 3, "return_scores": True}
     found = httpx.post(f"http://127.0.0.1:{server.port}/retrieve", json=body, timeout=30.0).json()["result"]
     assert [len(hits) for hits in found] == [3, 3]

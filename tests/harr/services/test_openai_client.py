@@ -50,19 +50,19 @@ def test_a_key_with_the_end_of_its_line_is_sent_without_and_one_that_no_header_h
         assert served.keys == {"Bearer sk-secret-0123"}
     for key in ("sk-sécret", "sk-secret\r\nX-Other: 1"):
         monkeypatch.setenv("MY_KEY", key)
-        with pytest.raises(ParamsError, match="variable MY_KEY holds letters that no key has") as told:
+        with pytest.raises(ParamsError, match="variable MY_KEY holds letters that no key has") as error:
             generator("http://127.0.0.1:1/v1")
-        assert "cret" not in str(told.value)
+        assert "cret" not in str(error.value)
 
 
 @pytest.mark.fault(11)
-def test_what_a_terminal_would_act_on_is_not_told() -> None:
+def test_what_a_terminal_would_act_on_is_not_printed() -> None:
     with (
         serving(lambda body, number: (400, {"error": {"message": "\x1b[2J\u202eno\x07"}})) as served,
-        pytest.raises(ParamsError) as told,
+        pytest.raises(ParamsError) as error,
     ):
         generator(served.base_url, timeout_seconds=5.0).complete(ASKED)
-    assert str(told.value).isprintable() and "HTTP 400" in str(told.value)
+    assert str(error.value).isprintable() and "HTTP 400" in str(error.value)
 
 
 @pytest.mark.fault(11)

@@ -61,9 +61,9 @@ def test_the_model_learns_to_please(setup: Setup, tmp_path: Path, params: AgentP
     assert rows == [plain_figures(row) for row in history] and [row["step"] for row in history] == list(
         range(params.steps)
     )
-    told = {"loss", "entropy", "grad_norm", "own_tokens", "told_tokens", "cut_share", "gold_found", "think_words"}
-    told |= {"answer_words", "invalid_share", "searches_mean", "episodes", "zero_std_share"}
-    assert told <= set(history[0]), "what tells a healthy run"
+    keys = {"loss", "entropy", "grad_norm", "own_tokens", "told_tokens", "cut_share", "gold_found", "think_words"}
+    keys |= {"answer_words", "invalid_share", "searches_mean", "episodes", "zero_std_share"}
+    assert keys <= set(history[0]), "what shows a healthy run"
     assert history[0]["reward_letters.share_of_a_mean"] == pytest.approx(history[0]["reward_mean"])
     assert history[0]["faults"] == {}, "spelling has no form"
     assert set(history[0]["quantiles"]) == {"total", "letters.share_of_a"}
@@ -76,7 +76,7 @@ def test_trl_gives_the_environments_tokens_no_loss_and_attends_to_them(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In TRL's own loss: which log-probabilities of a whole step have a gradient, and which tokens the model sees."""
-    told: dict[str, Any] = {}
+    step_rows: dict[str, Any] = {}
     seen: list[tuple[list[list[int]], list[list[int]], list[list[bool]]]] = []
     rows = RolloutFunction.rows
 
@@ -91,15 +91,15 @@ def test_trl_gives_the_environments_tokens_no_loss_and_attends_to_them(
         return model, tokenizer
 
     monkeypatch.setattr(agent, "load_model", load)
-    monkeypatch.setattr(RolloutFunction, "rows", lambda *given: told.update(rows(*given)) or told)
+    monkeypatch.setattr(RolloutFunction, "rows", lambda *given: step_rows.update(rows(*given)) or step_rows)
     train(ONE, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
-    texts = [[*one, *two] for one, two in zip(told["prompt_ids"], told["completion_ids"], strict=True)]
+    texts = [[*one, *two] for one, two in zip(step_rows["prompt_ids"], step_rows["completion_ids"], strict=True)]
     found, attended = set(), set()
     for ids, mask, moved in (row for batch in seen for row in zip(*batch, strict=True)):
         row = max((row for row, text in enumerate(texts) if ids[: len(text)] == text), key=lambda row: len(texts[row]))
-        first = len(told["prompt_ids"][row]) - len(ids)  # the last value is that of the last token
-        found |= {(mine, moved[first + place]) for place, mine in enumerate(told["env_mask"][row])}
-        attended |= {(mine, mask[first + place]) for place, mine in enumerate(told["env_mask"][row])}
+        first = len(step_rows["prompt_ids"][row]) - len(ids)  # the last value is that of the last token
+        found |= {(mine, moved[first + place]) for place, mine in enumerate(step_rows["env_mask"][row])}
+        attended |= {(mine, mask[first + place]) for place, mine in enumerate(step_rows["env_mask"][row])}
     assert {(1, True), (0, False)} <= found and (0, True) not in found
     assert attended == {(1, 1), (0, 1)}, "hiding what was found from the answer is bug 10 of R-Search's authors"
 

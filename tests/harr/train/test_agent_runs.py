@@ -140,7 +140,7 @@ def test_validation_changes_nothing_and_chooses_the_weights(
 
 
 def broken_in(steps: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Lets the gradient of these steps overflow; returns the log that tells which step it is."""
+    """Lets the gradient of these steps overflow; returns the log that says which step it is."""
     now = [0]
 
     def load(*given: Any, **settings: Any) -> tuple[Any, Any]:
@@ -170,10 +170,10 @@ def test_a_gradient_that_is_not_finite_is_left_out_and_counted_and_three_in_a_ro
 
 
 def wordy(question: Question) -> PyGenerator[Request, Any, Outcome]:
-    """Two turns; a short question is told more in between than the model can read."""
+    """Two turns; a short question is shown more in between than the model can read."""
     first: str = yield Generate(prompt=question.text, stop=("s",))
-    told = "b" * (40 if len(question.text) < 3 else 3)
-    answer: str = yield Generate(prompt=f"{question.text}{first}{told}", stop=("t",))
+    result = "b" * (40 if len(question.text) < 3 else 3)
+    answer: str = yield Generate(prompt=f"{question.text}{first}{result}", stop=("t",))
     return Outcome(answer)
 
 
@@ -294,7 +294,7 @@ def test_two_processes_train_what_one_trains_and_resume_after_a_kill(
     rows, expected = history(Path("two"), "0"), history(Path("one"), "alone")
     assert rows == history(Path("two"), "1"), "every figure is that of the whole step"
     assert len(rows) == SHARED.steps and rows[-1]["reward_std"] > 0
-    check_alike(rows, expected, ("kl", "entropy"), 1e-4)  # TRL tells the mean of its passes, and these are others
+    check_alike(rows, expected, ("kl", "entropy"), 1e-4)  # TRL reports the mean of its passes, and these are others
     one, two = weights(Path("one/adapter")), weights(Path("two/adapter"))
     apart = torch.cat([(one[name] - two[name]).abs().flatten() for name in one])
     assert apart.mean() < 1e-5
@@ -302,7 +302,7 @@ def test_two_processes_train_what_one_trains_and_resume_after_a_kill(
     assert not Path("killed/adapter").exists()
     done = launch(__file__, "killed")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("resuming train at step 1/2") == 1, "the main process alone tells"
+    assert done.stdout.count("resuming train at step 1/2") == 1, "the main process alone prints"
     assert history(Path("killed"), "1") == history(Path("two"), "0")
     assert same(two, weights(Path("killed/adapter")))
 

@@ -165,8 +165,10 @@ def test_a_run_in_which_no_group_differs_stops_and_says_so(
     history = go_on(run, 2)
     assert [row["without_advantage"] for row in history] == [1.0] * 3 and history[-1]["zero_std_share"] == 1.0
     said = "train stopped after step 3: no group's rewards differed in the last 3 steps, so nothing is learnt; "
-    told = capsys.readouterr().out
-    assert "resuming train at step 2/4" in told and said in told and "; keeping the checkpoint of step 3\n" in told
+    output = capsys.readouterr().out
+    assert (
+        "resuming train at step 2/4" in output and said in output and "; keeping the checkpoint of step 3\n" in output
+    )
     assert (tmp_path / "adapter" / "adapter_model.safetensors").exists()
     assert run(nothing) == history and said in capsys.readouterr().out, "and stays stopped"
 

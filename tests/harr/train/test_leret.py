@@ -111,8 +111,8 @@ def test_validation_changes_nothing_and_each_phase_keeps_its_best(
 def test_the_adapter_goes_with_the_model_beside_it(game: Setup, run: Run, tmp_path: Path) -> None:
     run("a", quick_leret(lora=LORA, sft_epochs=1, ipo_epochs=1))
     moved = (tmp_path / "a").rename(tmp_path / "moved")
-    known, beside = read_json(moved / "harr.json"), str(moved / "sft")
-    assert known["beside"] == "sft" and known["base"] == base_identity(beside) != base_identity(game.language_model)
+    known, sft_model = read_json(moved / "harr.json"), str(moved / "sft")
+    assert known["beside"] == "sft" and known["base"] == base_identity(sft_model) != base_identity(game.language_model)
     written = LocalGenerator(str(moved), temperature=0.0, max_tokens=4, batch_size=1, seed=0)
     assert written.complete([Generate(prompt="q")])
     save_letters(moved / "sft", spread=0.1, room=96, printable=True)
@@ -274,7 +274,7 @@ def test_no_query_is_cut_and_a_prompt_loses_its_last_passages_only(
     row = {"id": "q/1", "prompt": prompt, "responses": queries, "pairs": [[last, 0]], "sft_target": queries[last]}
     read = language_model.render(request(prompt, template))
     line = template in ("bare", "plain")
-    told = [f" {query}\n" if line else f"{query}<eos>" for query in queries]
+    completions = [f" {query}\n" if line else f"{query}<eos>" for query in queries]
     tokens = len(read) + max(map(len, queries)) + (2 if line else 1)
     language_model.room = room
     if tokens > room:  # an error, rather than less
@@ -284,12 +284,12 @@ def test_no_query_is_cut_and_a_prompt_loses_its_last_passages_only(
             leret.pairs(language_model, [row], template)
         return
     ((ids, own),) = leret.targets(language_model, [row], template)
-    assert text_of(ids) == read + told[last]
-    assert text_of([one for one, learnt in zip(ids, own, strict=True) if learnt]) == told[last]
+    assert text_of(ids) == read + completions[last]
+    assert text_of([one for one, learnt in zip(ids, own, strict=True) if learnt]) == completions[last]
     assert own == sorted(own)  # the prompt comes first
     (pair,) = leret.pairs(language_model, [row], template)
     found = [text_of(pair[name]) for name in ("prompt_ids", "chosen_ids", "rejected_ids")]
-    assert found == [read, told[last], told[0]]
+    assert found == [read, completions[last], completions[0]]
     language_model.room = 100_000
     assert pair["prompt_ids"] == language_model.encode(request(prompt, template))
 

@@ -119,8 +119,8 @@ def test_as_published_it_learns_by_means_over_ten_and_says_so(towers: Towers, tm
         [0.1 * rate_share(published, step) for step in range(4)]
     )
     assert history[-1]["loss"] < history[0]["loss"], "raw means learn, too"
-    told = read_json(tmp_path / "out/harr.json")
-    assert (told["normalize"], told["value_scale"], told["pick_order"]) == (False, 0.01, "picked")
+    record = read_json(tmp_path / "out/harr.json")
+    assert (record["normalize"], record["value_scale"], record["pick_order"]) == (False, 0.01, "picked")
 
 
 def test_a_pick_is_paid_what_it_added(towers: Towers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,11 +173,11 @@ def test_the_loss_moves_each_critic_towards_half_the_return() -> None:
         backward=lambda loss: loss.backward() if loss.requires_grad else None,
         update=dict,
     )
-    told = [("s", "a", 1.0), ("t", "b", 0.5), ("s", "b", -1.0), ("t", "a", 2.0)]
-    picks = [pqn.Transition(state, action, 0.0, target) for state, action, target in told]
+    moves = [("s", "a", 1.0), ("t", "b", 0.5), ("s", "b", -1.0), ("t", "a", 2.0)]
+    picks = [pqn.Transition(state, action, 0.0, target) for state, action, target in moves]
     found = pqn.update(QUICK.model_copy(update={"states_per_pass": 1}), learner, policy, picks)
-    q_PC = torch.stack([0.5 * (states[s] * actions[a]).view(2, 2).sum(-1) for s, a, _ in told])
-    loss = (0.5 * (2 * q_PC - torch.tensor([[target] for *_, target in told])).square()).sum() / 4
+    q_PC = torch.stack([0.5 * (states[s] * actions[a]).view(2, 2).sum(-1) for s, a, _ in moves])
+    loss = (0.5 * (2 * q_PC - torch.tensor([[target] for *_, target in moves])).square()).sum() / 4
     assert found["loss"] == pytest.approx(loss.item()) and found["value"] == pytest.approx(q_PC.sum().item() / 4)
     assert found["return"] == 2.5 / 4
     own, (wanted,) = states["t"].grad, torch.autograd.grad(loss, [states["t"]])

@@ -83,9 +83,9 @@ def game(corpus, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("corpus", "vectors", "index"):
         Path("data", name).symlink_to(corpus.folder / name)
     write_questions(corpus.questions, QUESTIONS)
-    told = GAME | {"encoder": {"model": tiny, "max_tokens": 64}}
-    change(**told)
-    return told
+    params = GAME | {"encoder": {"model": tiny, "max_tokens": 64}}
+    change(**params)
+    return params
 
 
 def change(**sections: object) -> None:
@@ -117,7 +117,7 @@ def test_two_processes_learn_what_one_learns_and_resume_after_a_kill(game: dict[
     assert done.returncode == 0, done.stderr
     cut = [read_json(Path(out, "grpo/shards-1.json")) for out in ("two", "killed")]
     assert cut[0] == 0 and cut[1] > 30, "the frozen weights are in shards now, to the same result"
-    assert done.stdout.count("resuming train at step 1/2") == 1, "the main process alone tells"
+    assert done.stdout.count("resuming train at step 1/2") == 1, "the main process alone prints"
     assert same(weights(Path("two/grpo/adapter")), weights(Path("killed/grpo/adapter")))
     assert history(Path("two/grpo"), "0") == history(Path("killed/grpo"), "1")
 
@@ -130,9 +130,11 @@ def test_an_error_of_the_main_process_is_one_line_and_ends_both(game: dict[str, 
     command = [sys.executable, "-m", "tasks.train"]
     done = subprocess.run(command, env={**os.environ, **more}, capture_output=True, text=True, timeout=400, check=False)
     assert "(local_rank: 1)" in done.stderr, "stage train has launched two"
-    told = [line for line in done.stderr.splitlines() if line.startswith(("error: ", "stopped"))]
+    lines = [line for line in done.stderr.splitlines() if line.startswith(("error: ", "stopped"))]
     assert done.returncode != 0
-    assert len(told) == 1 and told[0].startswith("error: generator at http://127.0.0.1:9/v1: connection failed"), told
+    assert len(lines) == 1 and lines[0].startswith("error: generator at http://127.0.0.1:9/v1: connection failed"), (
+        lines
+    )
 
 
 def test_other_stages_refuse_to_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:

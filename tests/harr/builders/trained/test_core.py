@@ -27,8 +27,8 @@ def resolved(lines: list[str]) -> set[str]:
             continue
         found.add(name)
         asked = [Requirement(line) for line in distribution(name).requires or ()]
-        told = [{"extra": extra} for extra in (one.extras or {""})]
-        todo += [each for each in asked if each.marker is None or any(map(each.marker.evaluate, told))]
+        environments = [{"extra": extra} for extra in (one.extras or {""})]
+        todo += [each for each in asked if each.marker is None or any(map(each.marker.evaluate, environments))]
     return found
 
 
@@ -62,14 +62,14 @@ def site_of(names: set[str], folder: Path) -> Path:
 
 @pytest.mark.services
 @pytest.mark.parametrize(
-    ("extras", "told"),
+    ("extras", "output"),
     [
         (["lite"], "['"),
         ([], "package milvus_lite is not installed; run `pip install 'harr[lite]'`"),
     ],
 )
 def test_a_retriever_is_loaded_and_asked_with_the_core_alone(
-    project: Path, tmp_path: Path, extras: list[str], told: str
+    project: Path, tmp_path: Path, extras: list[str], output: str
 ) -> None:
     """The index is of Milvus Lite, and the retriever weighs the links of a plug-in; without Lite it is a line."""
     brought = [line for extra in extras for line in EXTRAS[extra]]
@@ -81,4 +81,4 @@ def test_a_retriever_is_loaded_and_asked_with_the_core_alone(
     environment = {**os.environ, "PYTHONPATH": str(site)}
     done = subprocess.run(command, capture_output=True, text=True, cwd="/", env=environment, check=False)
     assert done.returncode == 0, done.stderr
-    assert told in done.stdout
+    assert output in done.stdout

@@ -80,7 +80,7 @@ def test_an_agent_searches_by_a_trained_folder(here: Path) -> None:
 
 def test_every_kind_of_arm_finds_what_it_finds_within_harr(here: Path) -> None:
     """And each something else: its folder holds a model where an encoder reads for it, and texts alone where not."""
-    asked, told = searches(6), set()
+    asked, found = searches(6), set()
     for kind, folder in export_kinds().items():
         params = Params.load()
         arm = params.evaluate.arm_table[kind]
@@ -88,11 +88,11 @@ def test_every_kind_of_arm_finds_what_it_finds_within_harr(here: Path) -> None:
             within = player(arm, trained_runs(params)[kind][0] if arm.trained else None).retrieve(asked)
         with harr.Retriever.load(folder, index=".") as retriever:
             assert ids(retriever.retrieve(asked)) == ids(within), kind
-        told.add(str(ids(within)))
+        found.add(str(ids(within)))
         words_alone = kind in ("bm25", "bm25_all_answers")
         assert {path.name for path in folder.iterdir()} == {"README.md", "harr.json", SUMS} or not words_alone
         assert (folder / "modules.json").exists() != words_alone
-    assert len(told) == len(KINDS)
+    assert len(found) == len(KINDS)
 
 
 def test_a_session_remembers_what_was_asked_and_learnt(here: Path) -> None:
@@ -104,8 +104,8 @@ def test_a_session_remembers_what_was_asked_and_learnt(here: Path) -> None:
         session.learned("Ada Brown")
         assert session.hops == [Hop("Who founded Acme?", "Ada Brown", "FOUND")]
         state = retriever.retrieve([session.asking("Where was she born?")])[0].state
-        told = [("Who founded Acme?", "Ada Brown")]
-        assert state == harr.state(session.question.text, told, "Where was she born?", style="lines")
+        hops = [("Who founded Acme?", "Ada Brown")]
+        assert state == harr.state(session.question.text, hops, "Where was she born?", style="lines")
         session.learned("")
         assert session.hops[-1].status == "NOT_FOUND"
         session.picked(first[:1])
@@ -201,7 +201,7 @@ def test_the_code_of_card_and_readme_runs(here: Path, capsys: pytest.CaptureFixt
 
 @pytest.mark.fault(6)
 def test_what_cannot_be_loaded_is_one_line(here: Path, tmp_path: Path) -> None:
-    for changed, told in (
+    for changed, line in (
         (None, r"holds no harr\.json; name the folder models/retriever that stage merge wrote"),
         ({"format": 1}, r"has format 1, and 3 is read, .*; run `dvc repro -f -s merge`"),
         ({"positions": "none"}, "towers of train.method pqn, .* search no corpus"),
@@ -210,7 +210,7 @@ def test_what_cannot_be_loaded_is_one_line(here: Path, tmp_path: Path) -> None:
     ):
         if changed:
             write_json(tmp_path / "harr.json", read_json(RETRIEVER / "harr.json") | changed)
-        with pytest.raises((ModelError, IndexMismatch), match=told) as caught:
+        with pytest.raises((ModelError, IndexMismatch), match=line) as caught:
             harr.Retriever.load(tmp_path, index=here)
         assert "\n" not in str(caught.value)
 

@@ -19,7 +19,7 @@ from harr.rag.generation.adapter import base_identity
 
 @pytest.mark.parametrize("block", [adapter.BLOCK, 64])
 def test_a_copy_is_the_same_base_and_a_sibling_is_not(tmp_path: Path, block: int, monkeypatch: Any) -> None:
-    """With blocks of 64 bytes, parts of the file are read: enough to tell one training step."""
+    """With blocks of 64 bytes, parts of the file are read: enough to notice one training step."""
     monkeypatch.setattr(adapter, "BLOCK", block)
     base = save_letters(tmp_path / "base", spread=0.5)
     shutil.copytree(base, tmp_path / "copy")
@@ -31,7 +31,7 @@ def test_a_copy_is_the_same_base_and_a_sibling_is_not(tmp_path: Path, block: int
     assert base_identity(str(tmp_path / "gone")) == base_identity("no/such-model") == ""
 
 
-def test_a_model_by_its_hub_name_is_told_by_what_is_cached_of_it(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_model_by_its_hub_name_is_identified_by_what_is_cached_of_it(tmp_path: Path, monkeypatch: Any) -> None:
     base, cached = save_letters(tmp_path / "base", spread=0.5), dict[str, Path]()
     monkeypatch.setattr(adapter, "cached_file", lambda name, file, **_: str(cached[name] / file))
     cached["ada/letters"] = base

@@ -80,8 +80,8 @@ def test_a_growing_text_stands_in_any_template(name: str, begins: bool) -> None:
     replies = ["<think>so</think> <search>xyz</search>", "<think>well</think> <answer>xyz</answer>"]
     episode, trace = played(tokenizer, partial(search_r1, max_searches=1, template=frame), replies)
     assert episode.answer == "xyz" and not episode.outcome.faults and trace.whole
-    told = tokenizer.decode(trace.prompt)
-    instructions = told[told.index("Answer the question") : told.rindex(ASKED.text) + len(ASKED.text)]
+    prompt = tokenizer.decode(trace.prompt)
+    instructions = prompt[prompt.index("Answer the question") : prompt.rindex(ASKED.text) + len(ASKED.text)]
     turn = [{"role": "user", "content": instructions}]
     written = tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=False)
     if begins and 1 not in written:  # a tokenizer that begins every text, which its template leaves out
@@ -102,12 +102,12 @@ def test_a_plan_stands_in_any_template(name: str) -> None:
     assert episode.answer == "Bath" and episode.outcome.faults == () and len(episode.steps) == 2 and trace.whole
     assert tokenizer.decode(trace.prompt).rstrip().endswith("<think>")
     assert tokenizer.decode(trace.prompt[-20:]).count("<think>") == 1, "one that the template began is not begun again"
-    told = tokenizer.decode([token for token, own in zip(trace.ids, trace.own, strict=True) if not own])
+    text = tokenizer.decode([token for token, own in zip(trace.ids, trace.own, strict=True) if not own])
     results = [
         f"\n<result>\n{asked}\nDoc 1(Title: ) {TOLD}\n</result>\n"
         for asked in ("A (General): xyz", "B (General): of Clara")
     ]
-    assert told == f"{results[0]}What did A find?\n{results[1]}", "without the end tags, which the model said"
+    assert text == f"{results[0]}What did A find?\n{results[1]}", "without the end tags, which the model said"
     last = episode.turns[2].completion
     assert last.context + last.ids == trace.prompt + trace.ids, "one text, continued"
 
@@ -196,8 +196,8 @@ def test_a_loaded_model_has_the_kept_template_and_saves_it(tmp_path: Path) -> No
     assert "think" not in turn_frame(loaded, "tiny")[1]
     loaded.save_pretrained(tmp_path / "again")
     assert keeps_turns(AutoTokenizer.from_pretrained(tmp_path / "again"))
-    told = load_model(str(tmp_path / "thinking"), chat_template_kwargs={"enable_thinking": False})[1]
-    assert turn_frame(told, "tiny")[1].endswith("<think>\n\n</think>\n\n")
+    silent_tokenizer = load_model(str(tmp_path / "thinking"), chat_template_kwargs={"enable_thinking": False})[1]
+    assert turn_frame(silent_tokenizer, "tiny")[1].endswith("<think>\n\n</think>\n\n")
 
 
 def test_a_template_that_refuses_the_messages_is_one_line() -> None:

@@ -44,7 +44,7 @@ def test_rows_that_end_make_room_for_others(letters: Path, monkeypatch: pytest.M
         player = generator(letters, temperature=1.0, batch_size=8, max_tokens=24)
         computed: list[int] = []
         player._language_model.model.register_forward_pre_hook(
-            lambda _, args, kwargs, told=computed: told.append(len(kwargs["input_ids"])), with_kwargs=True
+            lambda _, args, kwargs, counts=computed: counts.append(len(kwargs["input_ids"])), with_kwargs=True
         )
         texts[many], rows[many] = player.complete(prompts), sum(computed)
     assert texts[4] == texts[10_000] and rows[4] < 0.9 * rows[10_000]
@@ -66,7 +66,7 @@ def test_a_full_gpu_gets_smaller_batches(letters: Path, temperature: float, caps
     player._language_model.model.register_forward_pre_hook(room, with_kwargs=True)
     assert player.complete(PROMPTS) == wanted.complete(PROMPTS)
     assert batches[:2] == [5, 2] and set(batches[2:]) == {2, 1}
-    if not temperature:  # a line is told once
+    if not temperature:  # a line is printed once
         assert "the GPU is full at batches of 5; going on with 2\n" in capsys.readouterr().out
     limit = 0
     with pytest.raises(torch.OutOfMemoryError):

@@ -51,8 +51,8 @@ def test_sampled_ids_are_the_trained_ids(language_model: LanguageModel) -> None:
         assert isinstance(first, Completion) and isinstance(second, Completion)
         own += [first.ids, second.ids]
         assert [token for token, mine in zip(trace.ids, trace.own, strict=True) if mine] == first.ids + second.ids
-        told = language_model.tokenizer.decode([t for t, mine in zip(trace.ids, trace.own, strict=True) if not mine])
-        assert told == (TOLD if first.ending == "s" else f"s{TOLD}"), "the model's own s is not said again"
+        text = language_model.tokenizer.decode([t for t, mine in zip(trace.ids, trace.own, strict=True) if not mine])
+        assert text == (TOLD if first.ending == "s" else f"s{TOLD}"), "the model's own s is not said again"
         assert trace.whole == (language_model.tokenizer.decode(second.ids[-1:]) in ("t", "<eos>")), (
             "whether the model ended it"
         )

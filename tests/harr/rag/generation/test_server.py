@@ -75,7 +75,7 @@ def test_order_is_kept_and_concurrency_is_bounded() -> None:
     assert sent["messages"][0] == {"role": "system", "content": "Be brief."}
 
 
-def test_of_two_servers_the_less_loaded_is_asked_and_a_dead_one_is_told_and_left(capsys) -> None:
+def test_of_two_servers_the_less_loaded_is_asked_and_a_dead_one_is_named_and_left(capsys) -> None:
     def slow(body: dict[str, Any], number: int) -> tuple[int, Any]:
         time.sleep(0.05)
         return echo(body, number)
@@ -189,10 +189,10 @@ def test_other_refusals_end_the_stage() -> None:
         (404, OPENAI["message"]),
     ):
         refusal = {"error": {"message": words, "code": status}}
-        told = rf"HTTP {status} .*{re.escape(words)}.*check servers\.llm\.urls, generator\.model \(small\)"
+        message = rf"HTTP {status} .*{re.escape(words)}.*check servers\.llm\.urls, generator\.model \(small\)"
         with (
             serving(lambda body, number, sent=(status, refusal): sent) as served,
-            pytest.raises(ParamsError, match=told),
+            pytest.raises(ParamsError, match=message),
         ):
             generator(served.base_url, concurrency=1).complete(ask(*map(str, range(50))))
         assert len(served.bodies) < 10, "after a failure nothing more is sent"
@@ -207,8 +207,8 @@ def test_what_is_no_completion_is_one_line_and_an_empty_one_is_data() -> None:
     for answer in (*OTHERS, *({"choices": [choice]} for choice in CHOICES)):
         with serving(lambda body, number, answer=answer: (200, answer)) as served:
             for request in (*ask("a"), Generate(prompt="a")):
-                told = r"the answer is no completion; servers\.llm\.urls must be"
-                with pytest.raises(ParamsError, match=told) as caught:
+                message = r"the answer is no completion; servers\.llm\.urls must be"
+                with pytest.raises(ParamsError, match=message) as caught:
                     generator(served.base_url).complete([request])
                 assert "\n" not in str(caught.value), answer
     with serving(lambda body, number: (200, chat(None if number == 1 else "") | {"usage": {}})) as served:
@@ -229,7 +229,7 @@ def test_a_reply_that_was_all_thought_is_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "answer", "told"),
+    ("status", "answer", "message"),
     [
         (200, {"error": {"message": "model overloaded", "code": 503}}, r"no completion; it says .*model overloaded"),
         (
@@ -239,8 +239,8 @@ def test_a_reply_that_was_all_thought_is_counted() -> None:
         ),
     ],
 )
-def test_what_a_server_says_of_a_failure_is_told(status: int, answer: dict[str, Any], told: str) -> None:
-    with serving(lambda body, number: (status, answer)) as served, pytest.raises(ParamsError, match=told):
+def test_what_a_server_says_of_a_failure_is_reported(status: int, answer: dict[str, Any], message: str) -> None:
+    with serving(lambda body, number: (status, answer)) as served, pytest.raises(ParamsError, match=message):
         generator(served.base_url).complete(ask("a"))
 
 
@@ -251,21 +251,21 @@ def test_the_extra_body_is_sent_and_is_part_of_what_is_remembered(
     bodies: tuple[dict[str, Any], ...] = ({}, {"chat_template_kwargs": {"enable_thinking": False}})
 
     def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
-        told = f"{'prompt' in body} {body.get('chat_template_kwargs')}"
-        return 200, completion(told) if "prompt" in body else chat(told)
+        text = f"{'prompt' in body} {body.get('chat_template_kwargs')}"
+        return 200, completion(text) if "prompt" in body else chat(text)
 
     with serving(reply) as served:
         for extra in (*bodies, *bodies):
             section = asking(served.base_url, extra_body=extra)
             generator = build_generator(section, 0, PLACES)
             assert generator is not None
-            told = extra.get("chat_template_kwargs")
-            assert generator.complete([*ask("a"), Generate(prompt="a")]) == [f"False {told}", f"True {told}"]
+            kwargs = extra.get("chat_template_kwargs")
+            assert generator.complete([*ask("a"), Generate(prompt="a")]) == [f"False {kwargs}", f"True {kwargs}"]
     assert len(served.bodies) == 4, "asked once with each body"
 
 
 @pytest.mark.fault(30)
-def test_the_key_comes_from_the_environment_and_is_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_comes_from_the_environment_and_is_never_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARR_TEST_KEY", "sk-very-secret")
     with (
         serving(lambda body, number: (401, {"error": {"message": "bad key sk-very-secret"}})) as served,
@@ -291,7 +291,7 @@ def test_raw_text_goes_to_completions_with_stop_strings_and_seed() -> None:
         requests = [Generate(prompt="once", stop=("</search>",)), Generate(prompt="twice", stop=("</search>",))]
         found = player.complete([*requests, requests[0]])
     assert found == ["so once", "so twice", "so once"]
-    assert [isinstance(reply, TruncatedCompletion) for reply in found] == [True, False, True], "a limit is told"
+    assert [isinstance(reply, TruncatedCompletion) for reply in found] == [True, False, True], "a limit is reported"
     assert len(served.bodies) == 2, "an equal request is asked once"
     assert (served.bodies[0]["stop"], served.bodies[0]["seed"]) == (["</search>"], 7)
     assert player.usage() == dict(zip(COUNTS, (2, 0, 0, 6, 4, 0, 0, 0), strict=True))

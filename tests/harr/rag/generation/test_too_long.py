@@ -80,7 +80,7 @@ def test_where_they_are_the_rule_the_stage_ends_in_a_line_and_keeps_the_others(t
 
 @pytest.mark.fault(11)
 def test_an_answer_cut_for_want_of_room_is_asked_again_later(tmp_path: Path) -> None:
-    """vLLM 0.32 lowers max_tokens in silence where the prompt leaves less: only its count of tokens tells."""
+    """vLLM 0.32 lowers max_tokens in silence where the prompt leaves less: only its count of tokens shows it."""
     cut = written("<answer>A", "length", 6)
     with serving(lambda body, number: cut if "long" in body["prompt"] else written("<answer>Ada</answer>")) as served:
         first = remembering(served.base_url, tmp_path)

@@ -58,8 +58,8 @@ def test_ranks_after_those_kept_are_a_choice_among_the_rest(n: int, k: int, kept
 
 def test_a_model_keeps_its_best_alone() -> None:
     logits_BN = torch.tensor([[2.0, 1.0, 3.0], [3.0, 1.0, 2.0], [3.0, 2.0, 1.0], [3.0, 3.0 + LEVEL / 2, MASKED]])
-    for kept, told in ((0, [True] * 4), (1, [False, True, True, True]), (2, [False, False, True, True])):
-        assert keeps(logits_BN, torch.full((4,), kept)).tolist() == told
+    for kept, expected in ((0, [True] * 4), (1, [False, True, True, True]), (2, [False, False, True, True])):
+        assert keeps(logits_BN, torch.full((4,), kept)).tolist() == expected
 
 
 def test_padding_is_never_drawn_and_has_no_part_in_the_entropy() -> None:

@@ -14,7 +14,7 @@ from harr.types import Passage, Question
 
 
 class Tower:
-    """Vectors that tell the text and how often the tower has changed; notes what it was asked."""
+    """Vectors that hold the text and how often the tower has changed; notes what it was asked."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -177,12 +177,12 @@ def test_arms_with_and_without_history_read_the_published_format(tiny: str) -> N
     """Whole strings of HARR (arXiv 2602.03645): "Instruct: {}\\n{}", three labelled lines, or the query alone."""
     search = Search(QUESTION, "Where was she born?", (Hop("Who founded Acme?", "Ada Brown", "FOUND"),))
     for recipe in ("harr_wiki18_0.6b", "harr_search_r1"):
-        told = Params.load(RECIPES / f"{recipe}.yaml")
-        prompts = {"query_prompt": told.encoder.query_prompt, "plain_prompt": told.encoder.plain_prompt}
+        params = Params.load(RECIPES / f"{recipe}.yaml")
+        prompts = {"query_prompt": params.encoder.query_prompt, "plain_prompt": params.encoder.plain_prompt}
         reader = Encoder(tiny, max_tokens=128, **prompts)
         seen = {}
         for history, prompt in ((True, reader.query_prompt), (False, reader.plain_prompt)):
-            (text,), _ = StateFormat(told.retriever.state, history, 128, prompt).texts([search], reader)
+            (text,), _ = StateFormat(params.retriever.state, history, 128, prompt).texts([search], reader)
             seen[history] = prompt + text
         assert seen[False] == f"Instruct: {PLAIN}\nQuery: Where was she born?"
         assert seen[True] == (

@@ -1,4 +1,4 @@
-"""The graded judge behind a real HTTP server: what is kept, what is counted, what is never told."""
+"""The graded judge behind a real HTTP server: what is kept, what is counted, what is never printed."""
 
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,7 @@ def test_a_judge_that_does_not_answer_ends_the_run_at_its_deadline() -> None:
         with pytest.raises(ParamsError, match=r"servers\.judge\.urls must be an OpenAI") as refused:
             reward(address).score(answered("Ada"))
     assert "private" not in str(refused.value)
-    told = r"^reward\.judge at http://127.*: connection failed, tried for.*start the server, or correct servers\.judge\.urls"
-    with pytest.raises(ServiceUnavailable, match=told) as caught:  # the server is gone
+    line = r"^reward\.judge at http://127.*: connection failed, tried for.*start the server, or correct servers\.judge\.urls"
+    with pytest.raises(ServiceUnavailable, match=line) as caught:  # the server is gone
         reward(served.base_url).score(answered("Ada"))
     assert "\n" not in str(caught.value)

@@ -68,21 +68,21 @@ def test_an_answer_without_a_score_for_every_passage_is_one_line() -> None:
         {"results": [{"index": place, "relevance_score": score} for place in range(count)]}
         for count, score in ((1, 0.5), (2, float("nan")))
     )
-    told = "the answer holds no finite score for each of 2 passages; servers.ranker.urls must be the address of"
+    message = "the answer holds no finite score for each of 2 passages; servers.ranker.urls must be the address of"
     for answer in (one, wild, {"data": []}, "<html>"):
         with serving(lambda body, number, answer=answer: (200, answer)) as served, pytest.raises(ParamsError) as error:
             reward(served.base_url).score([played(("Who?", tuple(SCORES)[:2]))])
-        assert str(error.value).startswith("reward.reranker at http://127.0.0.1") and told in str(error.value)
+        assert str(error.value).startswith("reward.reranker at http://127.0.0.1") and message in str(error.value)
     with pytest.raises(ServiceUnavailable, match=r"reward\.reranker at http://127\.0\.0\.1:\d+/v1: connection failed"):
         reward(served.base_url).score([played(("Who?", tuple(SCORES)[:1]))])  # it is gone
 
 
 def test_a_reranker_and_its_term_need_each_other() -> None:
-    for section, told in (
+    for section, message in (
         ({"terms": {"relevance": 1.0}}, r"relevance is the score of a reranker; give reward\.reranker, or name reader"),
         ({"terms": {"recall": 1.0}, "reranker": {"model": "m"}}, "reranker is asked by the term relevance only"),
     ):
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             Params.model_validate(GOOD | {"reward": section})
 
 

@@ -44,8 +44,8 @@ def test_where_a_term_does_not_apply_the_others_weigh_more() -> None:
 def test_a_weight_counts_only_in_its_steps_and_a_phase_ends_where_weights_change() -> None:
     reward = Reward({"recall": WeightParams(weight=2.0, end=10), "answer_em": WeightParams(weight=1.0, start=5)})
     both = {"recall": 2.0, "answer_em": 1.0}
-    told = [{"recall": 2.0}, both, both, {"answer_em": 1.0}, {"answer_em": 1.0}]
-    assert [reward.weights(step) for step in (4, 5, 9, 10, None)] == told
+    weights = [{"recall": 2.0}, both, both, {"answer_em": 1.0}, {"answer_em": 1.0}]
+    assert [reward.weights(step) for step in (4, 5, 9, 10, None)] == weights
     assert [reward.phase(step) for step in (0, 4, 5, 9, 10, 99)] == [0, 0, 1, 1, 2, 2]
     same = Reward({"recall": (WeightParams(weight=1, start=5), WeightParams(weight=1, end=5)), "answer_f1": 0.5})
     assert [same.phase(step) for step in (4, 5, 6)] == [0, 0, 0]

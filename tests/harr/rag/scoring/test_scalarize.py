@@ -55,7 +55,7 @@ def test_pca_never_goes_against_the_weighted_sum() -> None:
         component = np.linalg.svd(plain, full_matrices=False)[2][:, 0]
         inverted += int((correlation(np.einsum("bgk,bk->bg", plain, component), straight) < -0.01).sum())
     assert worst >= -1e-9
-    assert inverted > 1000  # the plain component would have, so the groups can tell
+    assert inverted > 1000  # the plain component would have, so the groups can show it
     rewards = chance.uniform(size=(2000, 6, 3))
     rewards[:, 1] = rewards[:, 0] + chance.uniform(size=(2000, 3))
     score = combine(rewards, ONES, "pca")
@@ -90,9 +90,9 @@ def test_constant_terms_stay_finite_and_those_that_do_not_apply_are_as_if_not_th
 
 
 def test_l2_refuses_negative_rewards() -> None:
-    with pytest.raises(ParamsError, match=r"reward\.mix l2 takes rewards of at least 0 .*found -3") as told:
+    with pytest.raises(ParamsError, match=r"reward\.mix l2 takes rewards of at least 0 .*found -3") as error:
         combine(np.array([[[0.5, -3.0], [0.0, 0.0]]]), np.ones(2), "l2")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
     with pytest.raises(ParamsError, match="positive weights"):
         combine(np.array([[[0.5, 3.0], [0.0, 0.0]]]), np.array([1.0, -1.0]), "l2")
 

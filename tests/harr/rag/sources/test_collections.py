@@ -106,6 +106,6 @@ def test_a_source_that_the_corpus_lacks_or_lost_is_named(tiny: str) -> None:
     name = read_json(INDEX / "manifest.json")["sources"]["News"]["collection"]
     with closing(connect(IndexParams(), str(INDEX / "milvus.db"))) as client:
         client.drop_collection(name)
-    (INDEX / SUMS).unlink()  # as after a server lost it: no hash of a file tells
+    (INDEX / SUMS).unlink()  # as after a server lost it: no hash of a file shows it
     with pytest.raises(IndexMismatch, match=f"has no collection {name}"):
         PassageIndex.open(INDEX, IndexParams(), identity=identity)
