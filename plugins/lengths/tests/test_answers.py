@@ -46,6 +46,7 @@ def test_an_answer_in_the_form_of_the_examples_is_right(task: int) -> None:
     exam = exam_of(FunctionDatasetParams(dataset="function", function=function, settings=settings))
     assert exam
     forms = re.findall(r"^Answer: (.+)$", exam.prompt, re.MULTILINE)
+    assert forms
     for story in make_stories(task, 20, seed=0):
         for form in forms:
             start = form.rstrip(".").rpartition(" ")[0]
