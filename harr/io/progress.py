@@ -33,7 +33,7 @@ class Bar(tqdm):
 
     def __init__(self, iterable: Iterable[Any] | None, **given: Any) -> None:
         """Take what tqdm takes."""
-        self.told, self.over, self.on_terminal = (
+        self.written_at, self.over, self.on_terminal = (
             time.monotonic(),
             threading.Event(),
             sys.stderr.isatty() and os.environ.get("TERM") != "dumb",
@@ -65,8 +65,8 @@ class Bar(tqdm):
         now, seconds = time.monotonic(), self.format_dict["elapsed"]
         if self.on_terminal:
             self.refresh(nolock=True)
-        elif now - self.told >= max(LOG_SECONDS, seconds / 10):
-            self.told = now
+        elif now - self.written_at >= max(LOG_SECONDS, seconds / 10):
+            self.written_at = now
             self.fp.write(f"{_line(self.format_dict)}\n")
 
     def close(self) -> None:
