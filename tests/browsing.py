@@ -125,9 +125,11 @@ def browser(profile: Path) -> Iterator[Page]:
     command = [chromium(), *FLAGS, f"--user-data-dir={profile}"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        told = profile / "DevToolsActivePort"
-        assert until(lambda: told.exists() and told.read_text().count("\n"), SECONDS), "chromium did not start"
-        port = told.read_text().split()[0]
+        port_file = profile / "DevToolsActivePort"
+        assert until(lambda: port_file.exists() and port_file.read_text().count("\n"), SECONDS), (
+            "chromium did not start"
+        )
+        port = port_file.read_text().split()[0]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=SECONDS) as answer:
             (page,) = (one for one in json.load(answer) if one["type"] == "page")
         with connect(page["webSocketDebuggerUrl"], max_size=None, compression=None) as socket:

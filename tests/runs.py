@@ -12,7 +12,7 @@ TIMES = ("seconds", "play_seconds")
 
 
 def killed_at(*steps: int) -> Callable[[int, Mapping[str, Any]], None]:
-    """A log that kills the run after each of these steps, once; what validation tells is of no step."""
+    """A log that kills the run after each of these steps, once; what validation logs is of no step."""
     left = list(steps)
 
     def log(step: int, values: Mapping[str, Any]) -> None:

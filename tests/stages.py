@@ -44,7 +44,7 @@ def world_params(tiny: str, **sections: Any) -> Params:
     return Params.model_validate(SMOKE | own | sections)
 
 
-def nothing(*told: object) -> None:
+def nothing(*values: object) -> None:
     """Log nowhere."""
 
 

@@ -38,8 +38,8 @@ class Styled:
         *shown, asked = prompt.split("\n\n")
         style = random.Random(prompt).choice(tuple(STYLES)) if self.temperature >= 1 else "question"
         for example in shown[:1]:
-            head, _, told = example.rpartition("Query: ")
-            style = next(name for name in STYLES if query(*self._read(head), name) == told)
+            head, _, example_query = example.rpartition("Query: ")
+            style = next(name for name in STYLES if query(*self._read(head), name) == example_query)
         return query(*self._read(asked), style)
 
     @staticmethod

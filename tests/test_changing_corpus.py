@@ -14,9 +14,9 @@ def test_only_new_texts_are_embedded_and_removed_passages_are_not_found(
 ) -> None:
     monkeypatch.setattr(changing_corpus, "PACKAGED", tiny)
     embed = EmbedParams(dtype="float32", shard_size=100)
-    told = changing_corpus.run(220, 12, 5, 3, tmp_path, embed, IndexParams(batch_size=100))
-    assert told["again_inserted"] == 227
-    assert (told["first_embedded"], told["again_embedded"], told["again_reused"]) == (220, 15, 212)
-    assert (told["rows"], told["rows_expected"], told["removed_found"]) == (227, 227, 0)
-    assert told["bytes_equal"] == 1.0
-    assert told["search_errors"] == 0 and 0 < told["searches_beside"] < told["searches"]
+    figures = changing_corpus.run(220, 12, 5, 3, tmp_path, embed, IndexParams(batch_size=100))
+    assert figures["again_inserted"] == 227
+    assert (figures["first_embedded"], figures["again_embedded"], figures["again_reused"]) == (220, 15, 212)
+    assert (figures["rows"], figures["rows_expected"], figures["removed_found"]) == (227, 227, 0)
+    assert figures["bytes_equal"] == 1.0
+    assert figures["search_errors"] == 0 and 0 < figures["searches_beside"] < figures["searches"]

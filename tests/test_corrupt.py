@@ -13,6 +13,6 @@ def test_every_kind_of_artifact_shows_a_changed_byte(
     """Ten cases of each kind."""
     monkeypatch.setattr("harr.io.model_folder.PACKAGED", tiny)
     monkeypatch.setattr(sys, "argv", ["corrupt", "--cases", "100"])
-    code, told = corrupt.main(), capsys.readouterr().out
-    assert code == 0, told
-    assert "all: 100 of 100 found" in told
+    code, output = corrupt.main(), capsys.readouterr().out
+    assert code == 0, output
+    assert "all: 100 of 100 found" in output

@@ -68,7 +68,7 @@ def test_the_dockerfile_passes_its_linter() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_a_service_is_pinned_waits_for_what_starts_with_it_and_tells_whether_it_is_well() -> None:
+def test_a_service_is_pinned_waits_for_what_starts_with_it_and_reports_whether_it_is_well() -> None:
     both = {"etcd", "minio", "milvus", "postgres", "prefect", "mlflow"}
     for profile, others in {
         "cpu": {"worker", "stages"},
@@ -134,9 +134,9 @@ def test_prefect_takes_its_commands() -> None:
             spec for spec in SERVICES.values() if spec["image"] == IMAGES[profile] and profile in spec["profiles"]
         ]
         commands = [parse(spec["command"][1:]) for spec in workers]
-        assert {told["work_pool_name"] for told in commands} == pools, "every deployment has a worker"
-        assert all(told["worker_type"] == "process" and told["limit"] == 1 for told in commands)
-        assert all(told["with_healthcheck"] is True for told in commands)
+        assert {options["work_pool_name"] for options in commands} == pools, "every deployment has a worker"
+        assert all(options["worker_type"] == "process" and options["limit"] == 1 for options in commands)
+        assert all(options["with_healthcheck"] is True for options in commands)
     for line in re.findall(r"exec worker prefect (.*)", DOCS):
         parse(line.split())
 
@@ -152,12 +152,16 @@ def test_mlflow_takes_its_command() -> None:
         parse(["--allowed-host=x"])
     words = SERVICES["mlflow"]["command"]
     assert words[:2] == ["mlflow", "server"]
-    told = parse(words[2:])
-    assert (told["host"], told["port"], told["artifacts_destination"]) == ("0.0.0.0", PORTS["mlflow"], "/artifacts")
+    options = parse(words[2:])
+    assert (options["host"], options["port"], options["artifacts_destination"]) == (
+        "0.0.0.0",
+        PORTS["mlflow"],
+        "/artifacts",
+    )
     assert SERVICES["mlflow"]["volumes"] == ["artifacts:/artifacts"]
     assert "/artifacts " in re.search(r"install --directory.*", DOCKERFILE)[0]  # a new volume takes its owner
     # The worker names the server by its service, which MLflow refuses where it is not told the name.
-    assert environment("worker")["MLFLOW_TRACKING_URI"].removeprefix("http://") in told["allowed_hosts"].split(",")
+    assert environment("worker")["MLFLOW_TRACKING_URI"].removeprefix("http://") in options["allowed_hosts"].split(",")
 
 
 def test_every_variable_is_a_setting_of_its_program() -> None:
@@ -179,8 +183,8 @@ def test_the_image_runs_what_it_holds() -> None:
     assert commands == [["prefect", "server", "start"], ["python", "-m", "flows.cli", "run"]]
     serve = SERVICES["serve"]["command"]
     assert serve[:3] == ["python", "-m", "flows.cli"] and "HARR_SERVE_TOKEN" in help_of("serve")
-    told = [line.split() for line in re.findall(r"exec worker python -m flows.cli (.*)", DOCS)]
-    for command, *words in (["run"], serve[3:], *told):
+    lines = [line.split() for line in re.findall(r"exec worker python -m flows.cli (.*)", DOCS)]
+    for command, *words in (["run"], serve[3:], *lines):
         assert all(word.split("=")[0] in help_of(command) for word in words if word.startswith("--")), command
     users = re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE)
     assert users == ["${USER_ID}"] * 2 and "ARG USER_ID=1000" in DOCKERFILE

@@ -21,8 +21,8 @@ OUTSIDE = [ROOT / name for name in ("README.md", "SECURITY.md", "AGENTS.md")]
 PAGES = [*OUTSIDE, *(ROOT / name for name in ("CONTRIBUTING.md", "recipes/README.md")), *(ROOT / "docs").glob("*.md")]
 PAGES += ROOT.glob("plugins/*/README.md")
 FILES = [ROOT / name for name in ("params.yaml", "dvc.yaml", "pyproject.toml")]
-BESIDE = [path for folder in ("docker", "recipes") for path in (ROOT / folder).glob("*.*")]
-TEXTS = sorted({*PAGES, *FILES, *BESIDE, *python("harr", "tasks", "flows", "examples", "benchmarks", "plugins")})
+SETTINGS = [path for folder in ("docker", "recipes") for path in (ROOT / folder).glob("*.*")]
+TEXTS = sorted({*PAGES, *FILES, *SETTINGS, *python("harr", "tasks", "flows", "examples", "benchmarks", "plugins")})
 FOLDERS = r"harr|plugins|tasks|flows|tests|docs|examples|benchmarks|recipes|docker|\.ci"
 MENTIONED = re.compile(rf"(?<![\w/.<>-])((?:{FOLDERS})/[a-zA-Z_.*][\w./*-]*[\w*])")
 DOTTED = re.compile(r"(?<![\w/.\"-])((?:harr|tasks|flows)(?:\.[a-zA-Z_]\w*){2,})")
@@ -39,7 +39,7 @@ TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf
 
 
 def defined(file: Path) -> set[str]:
-    """Names that a module defines or imports at its top; of what is imported when it is asked for, its stub tells."""
+    """Names that a module defines or imports at its top; what is imported when it is asked for stands in its stub."""
     stub = file.with_suffix(".pyi")
     found = set()
     for node in parsed((stub if stub.exists() else file).read_text(encoding="utf-8")).body:

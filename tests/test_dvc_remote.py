@@ -55,8 +55,9 @@ def test_a_clone_registers_what_it_pulled_and_promotes_it(tmp_path: Path, monkey
     run(first, *dvc, "push", "--quiet")
     run(second, *dvc, *remote)
     run(second, *dvc, "pull", "--quiet")
-    told = run(second, *dvc, "repro")
-    assert told.count("Running stage") <= 1 and "Running stage 'inputs'" in told  # the first entry, which always does
+    output = run(second, *dvc, "repro")
+    # the first entry, which always does
+    assert output.count("Running stage") <= 1 and "Running stage 'inputs'" in output
     harr = (sys.executable, "-m", "flows.cli")
     assert "version 1 (alias candidate)" in run(second, *harr, "record", "--register")
     done = subprocess.run(

@@ -50,7 +50,7 @@ def pieces(message: str) -> list[str]:
     return [piece for piece in (part.strip(" ,;:()") for part in message.split("...")) if piece]
 
 
-def told(source: str) -> Iterator[str]:
+def read_texts(source: str) -> Iterator[str]:
     """Every text in a file of code, what is put into it left out."""
     for node in nodes(source):
         if isinstance(node, ast.JoinedStr):
@@ -76,7 +76,9 @@ def test_every_fault_of_the_page_is_shown_by_a_test() -> None:
     assert len(ENTRIES) == 42 and list(map(int, ENTRIES)) != sorted(map(int, ENTRIES)), "they stand by theme"
     assert sum(len(messages(entry)) for entry in ENTRIES.values()) > 60
     code = "\n".join(
-        text for path in python("harr", "tasks", "flows", "plugins") for text in told(path.read_text(encoding="utf-8"))
+        text
+        for path in python("harr", "tasks", "flows", "plugins")
+        for text in read_texts(path.read_text(encoding="utf-8"))
     )
     tests: dict[str, str] = {}
     for path in python("tests", "plugins"):
@@ -89,8 +91,8 @@ def test_every_fault_of_the_page_is_shown_by_a_test() -> None:
             found.append(f"entry {number}: no test has @pytest.mark.fault({number})")
         for message in messages(entry):
             found += [f"entry {number}: no code says {piece!r}" for piece in pieces(message) if piece not in code]
-            telling = [piece for piece in pieces(message) if len(piece) >= 12] or pieces(message)
-            if not any(piece in tests.get(number, "") for piece in telling):
+            long_pieces = [piece for piece in pieces(message) if len(piece) >= 12] or pieces(message)
+            if not any(piece in tests.get(number, "") for piece in long_pieces):
                 found.append(f"entry {number}: no file with a test of its number says {message!r}")
     assert not found, "\n".join(found)
 
@@ -131,7 +133,7 @@ def test_a_stage_that_does_not_fit_is_refused_before_it_begins(
         "of memory for a flat float32 index of 21,015,324 x 384, 24.0 GB here; nothing written; set index.uri" in said
     )
     limits.check("train", wiki(index={"uri": "http://127.0.0.1:19530"}), workplace, free=11e9, memory=24e9)
-    write_json(workplace / "data/vectors/manifest.json", [1])  # told by the stage that reads it
+    write_json(workplace / "data/vectors/manifest.json", [1])  # named by the stage that reads it
     limits.check("train", wiki(index={"uri": "http://127.0.0.1:19530"}), workplace, free=11e9, memory=24e9)
     # And a stage asks, before its server, its lock or its files.
     write_json(workplace / "data/corpus/manifest.json", {"rows": 10**13, "identity": "a"})
@@ -321,8 +323,8 @@ def test_gold_that_is_not_there_is_counted_and_a_question_in_other_letters_is_th
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    told = r"1 supporting ids of train questions are not in the corpus \(first: question 'q1' names 'p7'\); "
-    with pytest.raises(CorpusError, match=told + "add the passages or drop the questions"):
+    message = r"1 supporting ids of train questions are not in the corpus \(first: question 'q1' names 'p7'\); "
+    with pytest.raises(CorpusError, match=message + "add the passages or drop the questions"):
         fetch(section(GOOD, train={**QUESTION, "supporting": ["p7"]}))
     counts = fetch(section(GOOD, test={**QUESTION, "id": "q2", "question": "where was  ADA born"}))
     assert (counts["train_questions"], counts["train_questions_dropped_because_in_test"]) == (0, 1)

@@ -50,13 +50,13 @@ def test_mlflow(stored: Path, tiny: str) -> None:
         embed = subprocess.Popen(command, env={**os.environ, **own}, stdout=pipe, stderr=subprocess.STDOUT, text=True)
         assert until(lambda: len(list(shards.glob("*/vectors-*.npy"))) > 2 or embed.poll() is not None, pause=0.005)
         mlflow.stop()
-        told, _ = embed.communicate(timeout=300)
+        output, _ = embed.communicate(timeout=300)
         assert embed.returncode == 0 and digests(Path("data/vectors")) == calm
-        assert "stage embed is reported later: `harr record`" in told and "Traceback" not in told
+        assert "stage embed is reported later: `harr record`" in output and "Traceback" not in output
         mlflow.start()
         command = [sys.executable, "-m", "flows.cli", "record"]
-        told += subprocess.run(command, env={**os.environ, **own}, check=True, capture_output=True, text=True).stdout
-        assert "reported to MLflow: stage embed" in told
+        output += subprocess.run(command, env={**os.environ, **own}, check=True, capture_output=True, text=True).stdout
+        assert "reported to MLflow: stage embed" in output
         runs = {one.data.tags.get("harr.stage"): one for one in MlflowClient(uri).search_runs(["1"])}
         assert runs["embed"].info.status == "FINISHED" and runs["embed"].data.metrics["embed/embedded"] == 200
     finally:

@@ -113,9 +113,9 @@ def test_the_exceptions_of_the_user_stay(
 def test_a_proxy_that_refuses_is_not_taken_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://me:Geheim7@127.0.0.1:9")
     bypass_proxies()
-    with pytest.raises(ServiceUnavailable) as told:
+    with pytest.raises(ServiceUnavailable) as error:
         ServerGenerator(asking("http://model.example/v1", deadline_seconds=0.1)).complete([Generate(prompt="?")])
-    assert str(told.value) == (
+    assert str(error.value) == (
         "generator at http://model.example/v1: connection failed, tried for 0.1 s ([Errno 111] Connection refused); it "
         "was asked through the proxy http://127.0.0.1:9: check http_proxy, https_proxy, all_proxy, no_proxy and "
         "servers.llm.urls"

@@ -164,7 +164,7 @@ def test_a_whole_pipeline_reads_no_pickle_and_asks_no_other_machine(workplace: P
 
 @pytest.mark.fault(27)
 @pytest.mark.parametrize(
-    ("file", "content", "told"),
+    ("file", "content", "message"),
     [
         ("modeling_x.py", "print()", "holds code (modeling_x.py), which is never run; use a model without"),
         ("part/native.so", "x", "holds code (part/native.so), which is never run"),
@@ -187,14 +187,16 @@ def test_a_whole_pipeline_reads_no_pickle_and_asks_no_other_machine(workplace: P
         ),
     ],
 )
-def test_a_model_folder_that_is_not_only_weights_is_refused(tmp_path: Path, file: str, content: str, told: str) -> None:
+def test_a_model_folder_that_is_not_only_weights_is_refused(
+    tmp_path: Path, file: str, content: str, message: str
+) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"")
     check_loadable(tmp_path)
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text(content)
     with pytest.raises(ModelError) as refused:
         check_loadable(tmp_path)
-    assert told in str(refused.value) and "\n" not in str(refused.value)
+    assert message in str(refused.value) and "\n" not in str(refused.value)
 
 
 @pytest.mark.fault(27)
@@ -259,21 +261,21 @@ def scan(folder: Path, secrets: dict[str, str]) -> list[str]:
 @pytest.mark.fault(30)
 @pytest.mark.services
 def test_a_secret_reaches_no_file_and_no_line(stored: Path) -> None:
-    """Of ten keys in the environment nothing is on disk or told after a stage, its status and a doctor's look."""
+    """Of ten keys in the environment nothing is on disk or printed after a stage, its status and a doctor's look."""
     values = yaml.safe_load(Path("params.yaml").read_text())
     values["download"] = encyclopaedia(passages=200, train_questions=8, test_questions=8)
     values["encoder"] |= {"server": {"urls": ["http://127.0.0.1:9/v1"]}}
     Path("params.yaml").write_text(yaml.safe_dump(values))
     shutil.copy(ROOT / "dvc.yaml", "dvc.yaml")
     known = {**os.environ, **SECRETS, "PREFECT_API_URL": "http://127.0.0.1:9/api", "HARR_EXECUTION": "one"}
-    told = ""
+    output = ""
     for words, code in (("tasks.inputs", 0), ("tasks.download", 0), ("flows.cli status", 0), ("flows.cli doctor", 1)):
         command = [sys.executable, "-m", *words.split()]
         done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=200, check=False)
         assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
-        told += done.stdout + done.stderr
+        output += done.stdout + done.stderr
     assert Path("data/corpus/manifest.json").exists() and (stored / "mlflow.db").exists()
-    assert not [name for name, value in SECRETS.items() if value in told]
+    assert not [name for name, value in SECRETS.items() if value in output]
     assert scan(stored, SECRETS) == []
     (stored / "work").mkdir(exist_ok=True)
     (stored / "work/leak.json").write_text(SECRETS["HF_TOKEN"])
@@ -281,7 +283,7 @@ def test_a_secret_reaches_no_file_and_no_line(stored: Path) -> None:
 
 
 @pytest.mark.fault(30)
-def test_a_stage_that_uses_a_key_and_a_token_writes_and_tells_neither(
+def test_a_stage_that_uses_a_key_and_a_token_writes_and_prints_neither(
     workplace: Path, tiny: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Filter plays with a server that demands a key and then refuses it with its value; Milvus gets a token."""
@@ -332,9 +334,9 @@ def test_a_stage_that_uses_a_key_and_a_token_writes_and_tells_neither(
     assert "no Milvus at http://127.0.0.1:9 within 0 s" in str(off.value) and "the token in $MILVUS_TOKEN" in str(
         off.value
     )
-    told = "".join(capfd.readouterr()) + f"{usage} {empty.value} {refused.value} {off.value}"
+    output = "".join(capfd.readouterr()) + f"{usage} {empty.value} {refused.value} {off.value}"
     assert list(Path("work/completions-answered").iterdir())
-    assert not [name for name, value in SECRETS.items() if value in told]
+    assert not [name for name, value in SECRETS.items() if value in output]
     assert scan(workplace, SECRETS) == []
 
 

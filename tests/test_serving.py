@@ -34,10 +34,10 @@ for words in json.load(sys.stdin):
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            told = vars(parser.parse_args(words))
-        print("told " + json.dumps({name: told[name] for name in names}))
+            options = vars(parser.parse_args(words))
+        print("read " + json.dumps({name: options[name] for name in names}))
     except SystemExit:
-        print("told " + json.dumps({"refused": said.getvalue()[-500:]}))
+        print("read " + json.dumps({"refused": said.getvalue()[-500:]}))
 """
 
 
@@ -124,7 +124,7 @@ def parse(commands: list[list[str]]) -> list[dict[str, Any]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("told ")]
+    return [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("read ")]
 
 
 def others() -> list[list[str]]:
@@ -139,10 +139,12 @@ def others() -> list[list[str]]:
 def test_vllm_takes_every_command() -> None:
     commands = [*((name, shipped(name)) for name in SERVICES), *documented()]
     training = others()
-    refused, *told = parse([["serve", "m", "--task", "embed"], *(words for _, words in commands), *training])
+    refused, *options = parse([["serve", "m", "--task", "embed"], *(words for _, words in commands), *training])
     assert "unrecognized arguments: --task" in refused["refused"]
-    assert len(training) == 4 and len(told) == len(commands) + 4 and not any("refused" in one for one in told), told
-    for (service, words), one in zip(commands, told, strict=False):
+    assert len(training) == 4 and len(options) == len(commands) + 4 and not any("refused" in one for one in options), (
+        options
+    )
+    for (service, words), one in zip(commands, options, strict=False):
         assert one["model_tag"] == words[1] and one["port"] == {"generator": 8000, "embedder": 8001}[service]
         if service == "embedder":
             assert (one["runner"], one["convert"]) == ("pooling", "embed")

@@ -22,7 +22,7 @@ def test_the_tour_ends_with_the_second_model(tmp_path: Path) -> None:
         [sys.executable, str(TOUR)], cwd=tmp_path, env=kept | own, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    told = done.stdout
-    assert re.search(r"^trained +\d", told, re.MULTILINE), "the table of the arms"
-    assert "version 1 of models:/tour@champion" in told and "now version 2 answers" in told
+    output = done.stdout
+    assert re.search(r"^trained +\d", output, re.MULTILINE), "the table of the arms"
+    assert "version 1 of models:/tour@champion" in output and "now version 2 answers" in output
     assert (tmp_path / "tour/reports/index.html").exists()

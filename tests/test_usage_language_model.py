@@ -26,11 +26,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def replies(page: dict[str, Any], monkeypatch: pytest.MonkeyPatch, said: list[str]) -> list[str]:
     """Have the page's model say these; returns what it will have read."""
-    read, told = list[str](), iter(said)
+    read, answers = list[str](), iter(said)
 
     def write(text: str, *stops: str) -> str:
         read.append(text)
-        return next(told)
+        return next(answers)
 
     monkeypatch.setitem(page, "write", write)
     return read

@@ -1,4 +1,4 @@
-"""The texts of the repository, for the tests that read them; a fault is told as `file:line: what`."""
+"""The texts of the repository, for the tests that read them; a fault is named as `file:line: what`."""
 
 import ast
 from collections.abc import Callable, Iterable, Iterator

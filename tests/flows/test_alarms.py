@@ -44,7 +44,7 @@ def chat() -> Iterator[str]:
     server.server_close()
 
 
-def test_a_failed_run_and_a_dead_worker_are_told(tmp_path: Path, chat: str) -> None:
+def test_a_failed_run_and_a_dead_worker_are_reported(tmp_path: Path, chat: str) -> None:
     prefect = server_of(tmp_path, prefect_command, PREFECT_HOME=str(tmp_path / "prefect"))
     try:
         prefect.start()

@@ -18,7 +18,7 @@ from harr.errors import ParamsError
 from harr.params.download import JsonlParams
 from harr.params.pipeline import MultistepParams, PickParams
 
-Told = Callable[..., list[Finding]]
+Checker = Callable[..., list[Finding]]
 PASSAGES = [{"id": f"p{n}", "title": f"Town {n}", "text": f"Town {n} lies on the river {n}-bourne."} for n in range(20)]
 
 
@@ -28,7 +28,7 @@ def question(number: int, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
+def run_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checker:
     """Check 16 training and 4 test questions with some changes to their rows."""
     monkeypatch.chdir(tmp_path)
 
@@ -64,16 +64,16 @@ ANSWERING = MultistepParams(name="multistep")
     ],
 )
 def test_what_does_not_fit_is_named(
-    told: Told, term: str, train: dict[str, Any], more: dict[str, Any], level: str, found: str
+    run_checks: Checker, term: str, train: dict[str, Any], more: dict[str, Any], level: str, found: str
 ) -> None:
-    seen = [check for check in told(term, train=train, **more) if check.level != "ok"]
+    seen = [check for check in run_checks(term, train=train, **more) if check.level != "ok"]
     assert [check.level for check in seen if check.found.startswith(found)] == [level]
     assert all(check.fix for check in seen)
 
 
-def test_a_reward_that_cannot_be_imported_is_named(told: Told) -> None:
+def test_a_reward_that_cannot_be_imported_is_named(run_checks: Checker) -> None:
     with pytest.raises(ParamsError, match=r"reward\.terms: harr\.types:Passge .* did you mean harr\.types:Passage\?"):
-        told("harr.types:Passge")
+        run_checks("harr.types:Passge")
 
 
 def test_the_command_ends_with_1_where_something_must_be_mended(
@@ -87,9 +87,9 @@ def test_the_command_ends_with_1_where_something_must_be_mended(
         write_rows(f"mine/{name}.jsonl", own)
     with pytest.raises(SystemExit) as ended:
         main("preview")
-    told = capsys.readouterr().out
-    assert not ended.value.code and "all 20 are passages of 20" in told
-    assert "8 test questions, at least 100 are wanted" in told
+    output = capsys.readouterr().out
+    assert not ended.value.code and "all 20 are passages of 20" in output
+    assert "8 test questions, at least 100 are wanted" in output
     write_rows("mine/train.jsonl", [question(1, supporting=["gone"])])
     with pytest.raises(SystemExit) as ended:
         main("preview", "--json")

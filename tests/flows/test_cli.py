@@ -58,12 +58,12 @@ def test_a_project_with_nothing_wrong_and_nothing_run(place: Path, harr: Run, pr
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("never run") == 10 and "none registered yet" in done.stdout
     assert "unfinished\n  work/train\n" in done.stdout
-    told = json.loads(harr("status", "--json", MLFLOW_TRACKING_URI="http://127.0.0.1:9").stdout)
-    assert [stage["state"] for stage in told["stages"]] == ["never run"] * 10
-    assert told["versions"] == [] and "MLflow at http://127.0.0.1:9" in told["trouble"]
+    state = json.loads(harr("status", "--json", MLFLOW_TRACKING_URI="http://127.0.0.1:9").stdout)
+    assert [stage["state"] for stage in state["stages"]] == ["never run"] * 10
+    assert state["versions"] == [] and "MLflow at http://127.0.0.1:9" in state["trouble"]
 
 
-def test_preview_tells_and_exports_the_questions(place: Path, harr: Run) -> None:
+def test_preview_prints_and_exports_the_questions(place: Path, harr: Run) -> None:
     done = harr("preview", "--examples", "1", "--export", "questions.jsonl")
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in (place / "questions.jsonl").read_text().splitlines()]
@@ -75,8 +75,8 @@ def test_preview_tells_and_exports_the_questions(place: Path, harr: Run) -> None
     away = harr("preview", "--export", "params.yaml/questions.jsonl")
     assert away.stderr.startswith("error: params.yaml/questions.jsonl: cannot be written (")
     assert again.returncode == away.returncode == 1
-    told = json.loads(harr("preview", "--split", "test", "--json").stdout)
-    assert told["split"] == "test" and told["questions"] > 0
+    preview = json.loads(harr("preview", "--split", "test", "--json").stdout)
+    assert preview["split"] == "test" and preview["questions"] > 0
 
 
 def test_a_failure_is_exit_1_with_its_fix(place: Path, harr: Run) -> None:
@@ -149,9 +149,9 @@ def test_what_is_not_there_is_a_line_and_exit_1(
     assert done.stderr.startswith(f"error: {line}")
     assert not Path("out").exists() and Path("models").exists() == (ran == "merge")
     if words == ["report"]:
-        told = harr("record")
+        record = harr("record")
         line = "error: dvc.lock does not name the parameters" if ran == "merge" else "MLflow has everything\n"
-        assert f"{told.stdout}{told.stderr}".startswith(line)
+        assert f"{record.stdout}{record.stderr}".startswith(line)
 
 
 @pytest.mark.parametrize(("command", "extra"), [("stopping", "stopping"), ("up", "local")])

@@ -36,9 +36,9 @@ def test_a_wrong_parameter_is_one_line_before_anything_starts(
     before = sorted(workplace.iterdir())
     with pytest.raises(SystemExit) as end:
         run_command(lambda: perform("download", download, checks=True))
-    out, told = capsys.readouterr()
+    out, error = capsys.readouterr()
     assert end.value.code == 1 and out == ""
-    assert line in told and told.count("\n") == 1 and told.startswith("error: params.yaml: ")
+    assert line in error and error.count("\n") == 1 and error.startswith("error: params.yaml: ")
     assert sorted(workplace.iterdir()) == before
 
 
@@ -51,7 +51,7 @@ def test_a_stage_leaves_cores_to_others_keeps_few_kernels_and_loads_no_client(
     names = ("OMP_WAIT_POLICY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
     for name in names:
         monkeypatch.delenv(name, raising=False)
-    told = (
+    code = (
         "import os, sys, tasks.runtime.stage as stage\n"
         f"{'' if said else 'import tasks.train, harr.builders.setup'}\n"
         "print('openai' in sys.modules, 'torch' in sys.modules)\n"
@@ -59,4 +59,4 @@ def test_a_stage_leaves_cores_to_others_keeps_few_kernels_and_loads_no_client(
         "stage.run_stage('train', None)"
     )
     kept = " ".join(said.values()) or "PASSIVE 32"
-    assert program("-c", told, **said).stdout.splitlines() == [f"False {not said}", f"{kept} 1"]
+    assert program("-c", code, **said).stdout.splitlines() == [f"False {not said}", f"{kept} 1"]

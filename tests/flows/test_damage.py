@@ -1,4 +1,4 @@
-"""Damage does not end `harr status`: a line names it, and everything else is told."""
+"""Damage does not end `harr status`: a line names it, and everything else is shown."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ FOLDER = None
 """What stands where a file belongs."""
 Files = dict[str, str | bytes | None]
 # Files by path; and parts of what the status says.
-BESIDE: list[tuple[Files, list[str]]] = [
+OUTSIDE_DVC: list[tuple[Files, list[str]]] = [
     (
         {
             "work/mlflow/1-train-1.json": NOTE,
@@ -42,9 +42,9 @@ OF_DVC: list[tuple[Files, list[str]]] = [
 
 
 @pytest.mark.parametrize(
-    ("files", "trouble"), [*BESIDE, *(pytest.param(*case, marks=pytest.mark.services) for case in OF_DVC)]
+    ("files", "trouble"), [*OUTSIDE_DVC, *(pytest.param(*case, marks=pytest.mark.services) for case in OF_DVC)]
 )
-def test_damage_is_a_line_and_everything_else_is_told(files: Files, trouble: list[str], project: Path) -> None:
+def test_damage_is_a_line_and_everything_else_is_shown(files: Files, trouble: list[str], project: Path) -> None:
     for name, content in files.items():
         path = project / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 def test_a_full_disk_behind_a_link_is_one_line_and_leaves_no_stump(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A result is copied to another disk, which fills up: shutil tells that as a list of texts, not as an OSError."""
+    """A result is copied to another disk, which fills up: shutil reports that as a list of texts, not as an OSError."""
     old, new = tmp_path / "data/corpus", tmp_path / "work/corpus"
     for folder, text in ((old, "old"), (new, "new")):
         write_text(folder / "a.txt", text)
@@ -48,7 +48,7 @@ def test_a_full_disk_behind_a_link_is_one_line_and_leaves_no_stump(
 
 @pytest.mark.fault(4, 31)
 @pytest.mark.parametrize(
-    ("number", "call", "told"),
+    ("number", "call", "message"),
     [
         (errno.ENOLCK, "fcntl.flock", "put the project on a local disk"),
         (errno.EOPNOTSUPP, "fcntl.flock", "put the project on a local disk"),
@@ -56,7 +56,7 @@ def test_a_full_disk_behind_a_link_is_one_line_and_leaves_no_stump(
     ],
 )
 def test_a_folder_without_locks_or_room_is_one_line_that_names_it(
-    number: int, call: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, call: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`.harr` may be on a disk of its own; the system does not say of which file a write failed."""
     monkeypatch.chdir(tmp_path)
@@ -68,7 +68,7 @@ def test_a_folder_without_locks_or_room_is_one_line_that_names_it(
     with pytest.raises(OSError) as failed, locks.lock_stage("train"):
         pass
     monkeypatch.undo()
-    assert told in machine_fault(failed.value)
+    assert message in machine_fault(failed.value)
 
 
 FOLLOWED = """
@@ -94,19 +94,19 @@ def test_a_stage_whose_dvc_is_killed_finishes_its_unit_and_ends(tmp_path: Path) 
     """DVC alone is killed; the stage would run on for hours, and nobody would note what it makes."""
     (tmp_path / "stage.py").write_text(FOLLOWED)
     (tmp_path / "dvc").write_text(
-        "import subprocess, sys\nwith open('told', 'w') as told:\n"
-        "    subprocess.run([sys.executable, '-u', 'stage.py'], stdout=told, stderr=told)\n"
+        "import subprocess, sys\nwith open('log', 'w') as log:\n"
+        "    subprocess.run([sys.executable, '-u', 'stage.py'], stdout=log, stderr=log)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "DVC_STAGE": "train"}
     dvc = subprocess.Popen([sys.executable, "dvc", "repro"], cwd=tmp_path, env=environment)
-    told = tmp_path / "told"
-    assert until(lambda: told.exists() and "begun" in told.read_text())
+    log = tmp_path / "log"
+    assert until(lambda: log.exists() and "begun" in log.read_text())
     (stage,) = psutil.Process(dvc.pid).children()
     dvc.terminate()
     dvc.wait(60)
     psutil.wait_procs([stage], timeout=60)
     assert not stage.is_running() or stage.status() == psutil.STATUS_ZOMBIE
-    output = told.read_text()  # a thread may write between a line and its end
+    output = log.read_text()  # a thread may write between a line and its end
     assert "the dvc that started this stage is gone" in output
     assert output.splitlines()[-1].startswith("stopped; finished work is kept")
     assert output.count("begun") == output.count("ended"), "the unit was finished"

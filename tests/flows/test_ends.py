@@ -40,8 +40,8 @@ def test_a_signal_while_a_command_imports_is_a_line(
     with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdout and process.stdout.readline() == "importing\n"
         process.send_signal(number)
-        _, told = process.communicate(timeout=30)
-    assert (process.returncode, told) == (code, f"stopped by {number.name}\n")
+        _, message = process.communicate(timeout=30)
+    assert (process.returncode, message) == (code, f"stopped by {number.name}\n")
 
 
 @pytest.mark.fault(33)
@@ -66,8 +66,8 @@ def test_a_variable_that_is_no_number_is_a_line(
     monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit) as end:
         run_command(lambda: joins_main_process(None))
-    told = f"error: {name} is {value!r}; expected a number, as `accelerate launch` sets it; or unset it\n"
-    assert (end.value.code, capsys.readouterr().err) == (1, told)
+    error = f"error: {name} is {value!r}; expected a number, as `accelerate launch` sets it; or unset it\n"
+    assert (end.value.code, capsys.readouterr().err) == (1, error)
 
 
 def test_the_name_of_an_execution_can_be_asked_for(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

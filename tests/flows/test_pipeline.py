@@ -69,11 +69,11 @@ def test_a_recipe_runs_in_a_folder_of_its_own_if_it_is_sound(place: Path) -> Non
 def test_a_run_keeps_its_recipe_to_its_end_and_a_second_one_waits(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told: list[str] = []
+    last_lines: list[str] = []
 
     def note(stage: str, found: Path) -> None:
         if stage != "inputs":
-            told.append((found / "params.yaml").read_text().splitlines()[-1])
+            last_lines.append((found / "params.yaml").read_text().splitlines()[-1])
 
     monkeypatch.setattr("flows.pipeline.bring_up_to_date", note)
     other = threading.Thread(target=one_stage.fn, args=("download", "smoke"))
@@ -86,9 +86,9 @@ def test_a_run_keeps_its_recipe_to_its_end_and_a_second_one_waits(
         assert until(lambda: said.append(capsys.readouterr().out) or "waits for its end" in "".join(said), pause=0.01)
         assert f"another run works in {made.resolve()}, pid {os.getpid()} on " in "".join(said)
         assert "(alive); this one waits for its end" in "".join(said)
-        assert (made / "params.yaml").read_text() == before and not told
+        assert (made / "params.yaml").read_text() == before and not last_lines
     other.join(60)
-    assert told == ["# edited"]
+    assert last_lines == ["# edited"]
 
 
 def test_a_promotion_that_keeps_the_champion_is_complete(

@@ -75,10 +75,10 @@ def test_a_change_is_named(files: dict[str, str], reasons: tuple[str, ...], plac
 def test_a_status_that_does_not_come_is_put_down_to_no_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """DVC waits for its lock alike where another has it and where the file system has none (NFS, Lustre)."""
     monkeypatch.setattr("flows.stages.SECONDS", 0)
-    told = (
+    message = (
         "no answer in 0 s: DVC hashes, another command of DVC is at work, or this file system has no locks; ask later"
     )
-    with pytest.raises(InUse, match=told):
+    with pytest.raises(InUse, match=message):
         dvc_status(tmp_path)
 
 

@@ -96,11 +96,14 @@ def test_stores_that_cannot_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", ["foo://me:secret@x", "./mlruns", "file:///tmp/mlruns", "databricks"])
 def test_an_address_that_is_no_store_is_refused_before_anything_is_noted_for_it(address: str, project: Path) -> None:
     variable, plain = {"MLFLOW_TRACKING_URI": address}, address.replace("me:secret@", "")
-    told = f"{plain} is no address of an MLflow store; correct the variable MLFLOW_TRACKING_URI: http://... or sqlite:///..."
+    message = (
+        f"{plain} is no address of an MLflow store; "
+        "correct the variable MLFLOW_TRACKING_URI: http://... or sqlite:///..."
+    )
     with pytest.raises(ParamsError) as caught:
         address_of(PARAMS, variable)
-    assert str(caught.value) == told
-    assert f"MLflow: {told}" in status(project, variable).trouble
+    assert str(caught.value) == message
+    assert f"MLflow: {message}" in status(project, variable).trouble
 
 
 def test_runs_go_where_params_the_environment_or_dvc_says() -> None:

@@ -61,12 +61,12 @@ def test_an_arm_without_history_learns_from_questions_of_its_own(
     method = Method(learn, prepare)  # type: ignore[arg-type]
     monkeypatch.setattr("harr.builders.setup.open_setup", setup)
     monkeypatch.setattr("harr.builders.methods.METHODS", {"grpo": method, "infonce": method})
-    figures, told = train_each(params, lambda step, values: None, lambda text: None)
+    figures, notes = train_each(params, lambda step, values: None, lambda text: None)
     assert filtered == ([False] if own else [])
     trained = {history: folder for folder, history in opened if folder != "questions"}
     assert trained[True] == "filtered" and (trained[False] != "filtered") == own
     assert figures["rl_no_history-4.zero_std_share"] == 0.25 and figures["infonce-5.questions"] == 3.0
-    assert told["trained-5"] == {"zero_std_share": 0.25, "questions": 3.0} and "trained-4" not in told
+    assert notes["trained-5"] == {"zero_std_share": 0.25, "questions": 3.0} and "trained-4" not in notes
 
 
 @pytest.mark.fault(39)
@@ -74,10 +74,10 @@ def test_an_arm_that_cannot_learn_is_refused_before_any_is_trained(workplace: Pa
     Path("data/filtered").mkdir(parents=True)
     write_questions([Question("q", "Is it?", answers=("yes",))], Path("data/filtered/questions.jsonl"))
     params = params_with(workplace, arms=("frozen", "rl_no_history", "infonce", "trained"), seeds=1)
-    told: list[str] = []
+    lines: list[str] = []
     with pytest.raises(CorpusError, match=r"^infonce: none of 1 training questions .*leave infonce out of"):
-        train_each(params, lambda step, values: None, told.append)
-    assert told == []
+        train_each(params, lambda step, values: None, lines.append)
+    assert lines == []
 
 
 def test_what_learns_from_gold_asks_no_reader(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,12 +106,12 @@ def test_where_the_language_model_learns_an_arm_differs_from_the_baseline_in_the
 
 
 def test_what_does_not_fit_is_one_line_before_anything_is_played(example: Path, tiny: str) -> None:
-    told: dict[str, dict[str, Any]] = {
+    arms: dict[str, dict[str, Any]] = {
         r"evaluate\.arms: settings of OtherEncoder: unknown parameter weight": ROCCHIO | {"retriever": OTHER},
         r"evaluate\.arms: own_retriever:Nobody cannot be imported": ROCCHIO | {"retriever": "own_retriever:Nobody"},
         r"evaluate\.arms: builtins:repr makes str without a method retrieve": ROCCHIO | {"retriever": "builtins:repr"},
     }
-    for line, arm in told.items():
+    for line, arm in arms.items():
         with pytest.raises(ParamsError, match=line) as error:
             play(params(tiny, arm))
         lines = str(error.value).splitlines()

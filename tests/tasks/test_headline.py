@@ -55,8 +55,8 @@ def test_an_arm_that_scores_nothing_is_a_fault_and_no_rival() -> None:
         for arm, right in {"frozen": 4, "bm25": 0, "trained": 36}.items()
     }
     beaten = summarise(played, resamples=200, seed=0)
-    first, told = headline_words(beaten).split("\n")
-    assert first.startswith("trained beats frozen") and told == line
+    first, second = headline_words(beaten).split("\n")
+    assert first.startswith("trained beats frozen") and second == line
     assert list(comparisons(beaten, "answer_f1")[0]) == ["frozen"] and line in table(beaten)
     alone = summarise({name: played[name] for name in ("bm25", "trained")}, resamples=200, seed=0)
     assert headline_words(alone) == f"trained has 90.0 % answer F1 on 40 questions, 1 run.\n{line}"

@@ -50,9 +50,9 @@ def test_vectors_of_another_corpus_of_the_same_size_are_refused(workplace: Path)
     made = {"identity": "v", "rows": 4, "width": 2, "dtype": "float32", "encoder": "e", "shards": []}
     write_json(VECTORS / "manifest.json", made | {"corpus": "0123"})
     here = Passages.open(CORPUS).identity
-    told = f"data/vectors was made of corpus 0123, but the corpus beside it is {here}; run `dvc repro`"
+    message = f"data/vectors was made of corpus 0123, but the corpus beside it is {here}; run `dvc repro`"
     for user, call in USERS.items():
-        with pytest.raises(IndexMismatch, match=f"^{re.escape(told)}"):
+        with pytest.raises(IndexMismatch, match=f"^{re.escape(message)}"):
             pytest.fail(f"{user}: {call(Params.load())}")
 
 

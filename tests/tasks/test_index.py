@@ -44,8 +44,8 @@ def test_a_few_passages_do_not_train_again_and_many_do(place: Path, tiny: str) -
     }
     assert digests(TRAINED_ON) == noted, "so that DVC runs nothing that depends on it"
     write_json(METRICS / "index.json", figures)
-    told = f"1 added, 2 removed, 1 changed of {rows:,} passages since training ({400 / rows:.1f} %); trained again"
-    assert _since_training(Path(), 0.1).startswith(f"{told} above 10 % (index.retrain_after)")
+    sentence = f"1 added, 2 removed, 1 changed of {rows:,} passages since training ({400 / rows:.1f} %); trained again"
+    assert _since_training(Path(), 0.1).startswith(f"{sentence} above 10 % (index.retrain_after)")
     assert f"{rows - 1:,} passages); trained on " in describe_corpus(corpus_facts())
     strict = params.model_copy(update={"index": params.index.model_copy(update={"retrain_after": 0.0})})
     assert decide_training(strict)["trains_again"] == 1.0 and digests(TRAINED_ON) != noted

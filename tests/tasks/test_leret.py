@@ -37,7 +37,7 @@ PARAMS = Params.model_validate(
 
 @pytest.fixture
 def sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with data/filtered, made by the teacher, and what is told of its vectors."""
+    """A folder with data/filtered, made by the teacher."""
     monkeypatch.chdir(tmp_path)
     styled.sampled(Path("data/filtered"))
     return tmp_path

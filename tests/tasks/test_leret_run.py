@@ -66,11 +66,11 @@ def test_leret_goes_through_all_stages(workplace: Path, tiny: str) -> None:
     assert sampled["tried"] == 8 and 0 < sampled["kept"] <= 8 and sampled["prompts"] == 3
     assert len(pairs) == sampled["pairs"] + sampled["pairs_held_out"] > 0 and (pairs["margin"] > 0).all()
     assert pairs["target_is_best"].all() and not pairs["in_other_split"].any()
-    told = summary(ran.history, "accuracy")
-    assert told["validation_first_ndcg_at_10"] >= 0.0 and told["validation_seconds"] > 0.0
-    assert read_json(ADAPTER / "harr.json")["kept_questions"] == 6 and told["target_margin_nats"] == 10.0
-    assert 0 <= told["sft_accuracy_last_10"] <= 1 and 0 <= told["ipo_accuracy_last_10"] <= 1
-    assert "reward_last_10" not in told and "IPO follows SFT" in Path("plots/train.svg").read_text()
+    figures = summary(ran.history, "accuracy")
+    assert figures["validation_first_ndcg_at_10"] >= 0.0 and figures["validation_seconds"] > 0.0
+    assert read_json(ADAPTER / "harr.json")["kept_questions"] == 6 and figures["target_margin_nats"] == 10.0
+    assert 0 <= figures["sft_accuracy_last_10"] <= 1 and 0 <= figures["ipo_accuracy_last_10"] <= 1
+    assert "reward_last_10" not in figures and "IPO follows SFT" in Path("plots/train.svg").read_text()
     assert {row["phase"] for row in ran.history} == {0.0, 1.0} and ran.arms["runs"] == 0.0
     assert {arm: len(by_seed) for arm, by_seed in ran.rows.items()} == dict.fromkeys(params.evaluate.arms, 1)
     found = read_json(Path("metrics/evaluate.json"))["arms"]

@@ -21,8 +21,8 @@ def test_expectations_are_read_from_the_figures_of_the_stages_before(workplace: 
     params = Params.load()
     write_json(Path("metrics/download.json"), {"passages": 400.0, "expected_corpus": 5.0, "expected_questions": 6.0})
     write_json(Path("metrics/evaluate.json"), {"arms": {}, "expected_evaluation": 4.0})
-    held = count_expectations(params)
-    assert held == {"corpus": 5.0, "questions": 6.0, "vectors": 0.0, "index": 0.0, "filtered": 0.0, "evaluation": 4.0}
+    counts = count_expectations(params)
+    assert counts == {"corpus": 5.0, "questions": 6.0, "vectors": 0.0, "index": 0.0, "filtered": 0.0, "evaluation": 4.0}
     kept = params.model_copy(update={"filter": params.filter.model_copy(update={"keep": "all"})})
     assert "all_kept" in count_expectations(kept) and "filtered" not in count_expectations(kept)
 
@@ -37,7 +37,7 @@ READERS: list[tuple[str, Callable[[Params], object]]] = [
 
 
 @pytest.mark.parametrize(("recipe", "body"), READERS)
-def test_what_is_told_of_the_vectors_is_compared_with_its_hash(
+def test_the_manifest_of_the_vectors_is_compared_with_its_hash(
     recipe: str, body: Callable[[Params], object], workplace: Path
 ) -> None:
     params = Params.load(Path(f"recipes/{recipe}.yaml"))
@@ -60,6 +60,6 @@ def test_the_note_of_who_played_names_no_address(workplace: Path) -> None:
     values["generator"] = {"kind": "server", "model": "small", "server": {"urls": ["http://10.1.2.3:8000/v1"]}}
     Path("params.yaml").write_text(yaml.safe_dump(values))
     _note(LANGUAGE_MODEL, Params.load(), {"generator"})
-    told = read_json(LANGUAGE_MODEL / "untrained.json")["generator"]
-    assert told["model"] == "small" and told["max_tokens"] == 512
-    assert "server" not in told
+    generator = read_json(LANGUAGE_MODEL / "untrained.json")["generator"]
+    assert generator["model"] == "small" and generator["max_tokens"] == 512
+    assert "server" not in generator

@@ -1,4 +1,4 @@
-"""A run of all stages: what each leaves, and that evaluation, registry, page and `harr ask` tell of one model."""
+"""A run of all stages: what each leaves, and that evaluation, registry, page and `harr ask` are of one model."""
 
 import re
 import shutil
@@ -79,7 +79,7 @@ def test_every_run_learns_from_what_the_filter_kept(ran: Ran) -> None:
     assert all(one.any() for one in moved) and not any(torch.equal(moved[0], other) for other in moved[1:])
 
 
-def test_tables_for_the_expectations_tell_of_all_that_is_there(ran: Ran) -> None:
+def test_tables_for_the_expectations_cover_all_that_is_there(ran: Ran) -> None:
     assert corpus_frame()["id"].nunique() == len(corpus_frame()) == 200
     asked = questions_frame(ran.params)
     assert asked["split"].value_counts().to_dict() == {"train": 24, "test": 12, "validation": 6}
@@ -105,10 +105,10 @@ def test_figures_are_those_of_the_rows(ran: Ran) -> None:
     assert {arm: len(by_seed) for arm, by_seed in ran.rows.items()} == seeds
     figures, contrasts = read_json(Path("metrics/evaluate.json")), read_json(Path("metrics/contrasts.json"))
     assert set(figures["arms"]) == {*seeds, "best_by_kind"}
-    for arm, told in [(arm, figures["arms"][arm]) for arm in seeds]:
+    for arm, metrics in [(arm, figures["arms"][arm]) for arm in seeds]:
         for metric in ("recall", "answer_f1"):
-            assert told[metric]["mean"] == pytest.approx(mean(arm, metric), abs=1e-5) and told[metric]["n"] == 12
-        assert len(told["recall"]["seeds"]) == (seeds[arm] if seeds[arm] > 1 else 0)
+            assert metrics[metric]["mean"] == pytest.approx(mean(arm, metric), abs=1e-5) and metrics[metric]["n"] == 12
+        assert len(metrics["recall"]["seeds"]) == (seeds[arm] if seeds[arm] > 1 else 0)
         if arm != "frozen":
             gain = figures["paired"][arm]["recall"]["gain"]
             assert gain == pytest.approx(mean(arm) - mean("frozen"), abs=1e-5)
@@ -147,9 +147,9 @@ def test_what_was_merged_searches_as_what_was_evaluated(ran: Ran, capsys: pytest
         found = ask(ran.params, wanted.question.text, model)
         assert [p.id for p in found.retrieved] == [p.id for p in wanted.retrieved] and found.answer == wanted.answer
     evaluate_file(ran.params, QUESTIONS / "test.jsonl", Path("out.json"), RETRIEVER, ["mine", "trained"])
-    told = read_json(Path("out.json"))["arms"]
+    arms = read_json(Path("out.json"))["arms"]
     first = np.mean([row["recall"] for row in read_jsonl(EVALUATION / "trained.jsonl")])
-    assert set(told) == {"mine", "trained"} and told["trained"]["recall"]["mean"] == pytest.approx(first, abs=1e-5)
+    assert set(arms) == {"mine", "trained"} and arms["trained"]["recall"]["mean"] == pytest.approx(first, abs=1e-5)
     assert "\nmine " in capsys.readouterr().out
 
 

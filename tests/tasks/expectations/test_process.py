@@ -104,9 +104,9 @@ def test_a_bad_table_stops_with_the_rule_and_the_row(
     suite: str, column: str, values: list[object], rule: str, row: str
 ) -> None:
     frame = pd.DataFrame(TABLES[suite] | {column: values})
-    with pytest.raises(ExpectationFailed) as told:
+    with pytest.raises(ExpectationFailed) as error:
         expect(suite, frame)
-    text = str(told.value)
+    text = str(error.value)
     assert text.startswith(f"{suite}: 1 of ") and rule in text and row in text
     assert "\n" not in text
     page = data_docs()[suite]

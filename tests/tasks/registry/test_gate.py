@@ -17,7 +17,7 @@ from tasks.registry import attempts
 from tasks.registry.gate import judge
 
 RULES = {"metric": "recall", "baseline": "frozen", "resamples": 2000, "seed": 0, "min_questions": 10}
-HELD = json.dumps({"corpus": 5})
+EXPECTATIONS = json.dumps({"corpus": 5})
 
 
 class Store(Registry):
@@ -31,9 +31,9 @@ class Store(Registry):
         for arm, own in rows.items():
             (folder / f"{arm}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
         results = fingerprint({path.name: sha256(path) for path in folder.iterdir()})
-        told = {"results": results, "model": number, "evaluation": "game", "questions": "asked", "index": "i"}
-        told |= {"rules": json.dumps(RULES), "expectations": HELD, "kind": "retriever"} | tags
-        return SimpleNamespace(name="m", version=number, run_id=run, tags=told)
+        all_tags = {"results": results, "model": number, "evaluation": "game", "questions": "asked", "index": "i"}
+        all_tags |= {"rules": json.dumps(RULES), "expectations": EXPECTATIONS, "kind": "retriever"} | tags
+        return SimpleNamespace(name="m", version=number, run_id=run, tags=all_tags)
 
 
 @pytest.fixture
@@ -68,11 +68,11 @@ CASES: dict[str, tuple[Callable[[list[dict[str, Any]]], list[dict[str, Any]]], s
 @pytest.mark.fault(28)
 @pytest.mark.parametrize("case", CASES)
 def test_rows_that_cannot_be_compared_are_named(case: str, store: Store) -> None:
-    change, told = CASES[case]
+    change, message = CASES[case]
     good = store.add("1", BETTER)
     assert refusal(store, good) == ""
     bad = store.add("2", {"trained": change(answered(0.9, 0.9)), "frozen": answered(0.3, 0.3)})
-    assert told in refusal(store, bad)
+    assert message in refusal(store, bad)
 
 
 def test_the_metric_that_decides_is_that_of_the_champion(store: Store) -> None:
@@ -82,7 +82,7 @@ def test_the_metric_that_decides_is_that_of_the_champion(store: Store) -> None:
 
 
 @pytest.mark.parametrize("tag", ["", "no json", "[]"])
-def test_a_version_without_rules_is_told_how_it_gets_them(tag: str, store: Store) -> None:
+def test_a_version_without_rules_is_refused_with_how_it_gets_them(tag: str, store: Store) -> None:
     old = store.add("1", {"trained": answered(0.9, 0.9)}, rules=tag)
     with pytest.raises(PromotionRefused, match=r"does not say by what it is compared .* `dvc repro -f -s merge`"):
         judge(store, old, None, [])
@@ -100,11 +100,11 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.fault(28)
 def test_every_condition_is_asked_and_stands_on_the_page(store: Store) -> None:
-    for number, (told, change) in enumerate(REFUSED):
+    for number, (message, change) in enumerate(REFUSED):
         tags = change | ({"rules": json.dumps(RULES | change["rules"])} if "rules" in change else {})
         verdict = judge(store, store.add(str(number), BETTER, **tags), None, [])
-        assert told in verdict.refusal and re.search("1 of 10 conditions does not hold", verdict.page), told
-        assert told.split(", ")[0].split("found ")[1] in verdict.page
+        assert message in verdict.refusal and re.search("1 of 10 conditions does not hold", verdict.page), message
+        assert message.split(", ")[0].split("found ")[1] in verdict.page
     enough = json.dumps(RULES | {"min_questions": 32})
     verdict = judge(store, store.add("last", BETTER, rules=enough), None, [])
     assert verdict.refusal == "" and "all 10 conditions hold" in verdict.page
@@ -159,16 +159,16 @@ def test_every_candidate_on_the_same_questions_is_held_to_a_stricter_level(store
     rows = answered(0.5, 0.5)
     lucky = [row | {"recall": row["recall"] + (0.5 if number % 6 == 0 else 0.0)} for number, row in enumerate(rows)]
     before = store.add("0", {"trained": rows})
-    told = []
+    refusals = []
     for number in range(1, attempts.MOST + 2):
         candidate = store.add(str(number), {"trained": lucky})
         verdict = judge(store, candidate, before, ["0"])
         attempts.note(store, candidate)
         attempts.note(store, candidate)
-        told.append(verdict.refusal)
-    assert told[0] == "" and "gain: found recall +9.4" in told[11]
-    assert "attempt" not in told[attempts.MOST - 1]
-    assert "attempt: found number 21 on these questions" in told[-1] and "needed at most 20" in told[-1]
+        refusals.append(verdict.refusal)
+    assert refusals[0] == "" and "gain: found recall +9.4" in refusals[11]
+    assert "attempt" not in refusals[attempts.MOST - 1]
+    assert "attempt: found number 21 on these questions" in refusals[-1] and "needed at most 20" in refusals[-1]
     fresh = store.add("fresh", {"trained": lucky}, questions="others")
     assert refusal(store, fresh, before) == ""
 
@@ -184,8 +184,8 @@ def test_a_champion_of_another_game_is_compared_where_it_was_played_again(store:
 @pytest.mark.fault(28)
 def test_an_alias_that_was_moved_by_hand_is_noticed(store: Store) -> None:
     before, after = store.add("1", {"trained": answered(0.2, 0.2)}), store.add("2", {"trained": answered(0.8, 0.8)})
-    told = judge(store, after, before, ["1", "3"]).refusal
-    assert "history: found the alias was moved by hand to version 1, and version 3 was promoted last" in told
+    moved = judge(store, after, before, ["1", "3"]).refusal
+    assert "history: found the alias was moved by hand to version 1, and version 3 was promoted last" in moved
     own = store.add("4", {"trained": answered(0.9, 0.9), "frozen": answered(0.3, 0.3)})
     gone = judge(store, own, None, ["3"]).refusal
     assert "version 3 was champion and is none any more" in gone and "`harr rollback --to N`" in gone

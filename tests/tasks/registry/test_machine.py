@@ -111,8 +111,8 @@ class Project(RuleBasedStateMachine):
     def corpus_is(self, number: int) -> None:
         """Another corpus, with its vectors and questions."""
         for folder in ("corpus", "vectors"):
-            told = {"identity": f"{folder}-{number}", "corpus": f"corpus-{number}", "rows": 4, "dtype": "float32"}
-            write_json(Path(f"work/{folder}/manifest.json"), told)
+            manifest = {"identity": f"{folder}-{number}", "corpus": f"corpus-{number}", "rows": 4, "dtype": "float32"}
+            write_json(Path(f"work/{folder}/manifest.json"), manifest)
             publish(Path(f"work/{folder}"), Path(f"data/{folder}"))
         write_json(Path("data/questions/test.jsonl"), {"id": f"q{number}"})
 

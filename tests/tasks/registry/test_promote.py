@@ -30,7 +30,7 @@ from tasks.tracking.run import tracked_run
 ROOT = Path(__file__).parents[3]
 QUESTIONS = 40
 FACTS = {"base_model": "base", "retriever": {"state": "json"}, "history": True, "statuses": True, "towers": "both"}
-HELD = {"corpus": 5, "questions": 6, "vectors": 3, "index": 3, "filtered": 4, "evaluation": 4}
+EXPECTATIONS = {"corpus": 5, "questions": 6, "vectors": 3, "index": 3, "filtered": 4, "evaluation": 4}
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def params(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     return Params.load()
 
 
-def told_rules(params: Params, **other: Any) -> str:
+def dump_rules(params: Params, **other: Any) -> str:
     """The tag by which a version says how it is compared."""
     kept = params.tracking.model_dump(mode="json", include={"min_questions"})
     return json.dumps(rules(params) | {"metric": "answer_f1"} | kept | other)
@@ -59,8 +59,8 @@ def add(params: Params, right: int, *, frozen: int | None = 4, **tags: str) -> s
         "evaluation": "same",
         "index": "index-1",
         "questions": "asked",
-        "rules": told_rules(params),
-        "expectations": json.dumps(HELD),
+        "rules": dump_rules(params),
+        "expectations": json.dumps(EXPECTATIONS),
     } | tags
     write_json(Path("work/model/harr.json"), FACTS)
     publish(Path("work/model"), Path("model"))
@@ -116,8 +116,10 @@ def test_a_worse_candidate_is_refused_and_a_better_one_can_be_rolled_back(params
     add(params, right=12)
     with pytest.raises(PromotionRefused, match=rf"against champion {first}: gain: found answer F1 -20\.0") as refused:
         promote(params)
-    told = next(line for line in (ROOT / ".ci/smoke").read_text().splitlines() if "grep" in line and "refusal" in line)
-    assert told.split('"')[1] in str(refused.value), "the refusal that .ci/smoke accepts"
+    command = next(
+        line for line in (ROOT / ".ci/smoke").read_text().splitlines() if "grep" in line and "refusal" in line
+    )
+    assert command.split('"')[1] in str(refused.value), "the refusal that .ci/smoke accepts"
     assert champion(params) == first
     third = add(params, right=32)
     assert f"against champion {first}: answer F1 +30.0" in promote(params)
@@ -152,15 +154,17 @@ def test_any_champion_can_be_gone_back_to_and_a_move_by_hand_is_noticed(params: 
     assert champion(params) == third and champions(client, "harr-smoke")[-2:] == [first, third]
 
 
-def test_versions_of_another_game_are_not_compared_and_another_corpus_is_told_of_with_both(params: Params) -> None:
+def test_versions_of_another_game_are_not_compared_and_another_corpus_is_named_with_both(params: Params) -> None:
     first = add(params, right=20, corpus="0123456789abcdef", passages="20000")
     promote(params)
     add(params, right=40, evaluation="other", corpus="0123456789abcdef", passages="20000")
     with pytest.raises(PromotionRefused, match="same game: found another, needed the same questions"):
         promote(params)
     add(params, right=40, evaluation="other", corpus="fedcba9876543210", passages="20150")
-    told = "played on corpus fedcba98 (20,150 passages), the champion on 01234567 (20,000 passages), needed one corpus"
-    with pytest.raises(PromotionRefused, match=re.escape(told)):
+    message = (
+        "played on corpus fedcba98 (20,150 passages), the champion on 01234567 (20,000 passages), needed one corpus"
+    )
+    with pytest.raises(PromotionRefused, match=re.escape(message)):
         promote(params)
     assert champion(params) == first
 
@@ -169,7 +173,7 @@ def test_missing_rows_or_metrics_are_named(params: Params) -> None:
     add(params, right=20, frozen=None)
     with pytest.raises(PromotionRefused, match=r"no rows of arm frozen; add frozen to evaluate\.arms"):
         promote(params)
-    add(params, right=20, rules=told_rules(params, metric="recall"))
+    add(params, right=20, rules=dump_rules(params, metric="recall"))
     with pytest.raises(PromotionRefused, match="not measured in recall"):
         promote(params)
 
@@ -186,15 +190,15 @@ def test_a_function_of_another_package_is_asked_as_the_version_was_registered(
     )
     monkeypatch.syspath_prepend(tmp_path)
     conditions = {"mine_gate:ask": {"least": 2}}
-    for settings, told in (
+    for settings, message in (
         ({"least": 2}, "mine: found 1, needed version 2"),
         ({"least": 0}, "mine_gate:ask returned int; it takes MLflow's client"),
         ({}, "cannot be called so"),
     ):
-        add(params, right=24, rules=told_rules(params, conditions={"mine_gate:ask": settings}))
-        with pytest.raises(HarrError, match=told):
+        add(params, right=24, rules=dump_rules(params, conditions={"mine_gate:ask": settings}))
+        with pytest.raises(HarrError, match=message):
             promote(with_conditions(params, conditions))
-    last = add(params, right=24, rules=told_rules(params, conditions={"mine_gate:ask": {"least": 1}}))
+    last = add(params, right=24, rules=dump_rules(params, conditions={"mine_gate:ask": {"least": 1}}))
     with pytest.raises(
         PromotionRefused, match=r"condition: found params\.yaml names no mine_gate:ask, needed mine_gate"
     ):
@@ -205,7 +209,7 @@ def test_a_function_of_another_package_is_asked_as_the_version_was_registered(
 def test_too_few_questions_are_refused_and_a_readable_page_says_so(
     params: Params, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    script, strict = "<script>alert(1)</script>", told_rules(params, min_questions=100)
+    script, strict = "<script>alert(1)</script>", dump_rules(params, min_questions=100)
     version = add(params, right=24, corpus=script, rules=strict)
     loose = params.model_copy(update={"tracking": params.tracking.model_copy(update={"min_questions": 1})})
     with pytest.raises(PromotionRefused, match=r"questions: found 40, needed at least 100 \(tracking\.min_questions\)"):
@@ -228,10 +232,10 @@ children = []
 for number in range(3):
     if not (child := os.fork()):
         try:
-            told = promote(Params.load())
+            outcome = promote(Params.load())
         except PromotionRefused as error:
-            told = f"refused: {error}"
-        open(f"told-{number}", "w").write(told)
+            outcome = f"refused: {error}"
+        open(f"outcome-{number}", "w").write(outcome)
         os._exit(0)
     children.append(child)
 for child in children:
@@ -247,8 +251,8 @@ def test_promotions_at_once_keep_the_previous_champion(params: Params) -> None:
     promote(params)
     second = add(params, right=36)
     subprocess.run([sys.executable, "-c", RACE], check=True, timeout=280)
-    told = [Path(f"told-{number}").read_text() for number in range(3)]
-    assert sorted(line.split(":")[0] for line in told) == ["promoted", "refused", "refused"], told
+    outcomes = [Path(f"outcome-{number}").read_text() for number in range(3)]
+    assert sorted(line.split(":")[0] for line in outcomes) == ["promoted", "refused", "refused"], outcomes
     assert (champion(params), champion(params, PREVIOUS)) == (second, first)
     assert [model.name for model in open_client(params).search_registered_models()] == ["harr-smoke"]
 

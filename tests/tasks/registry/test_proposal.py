@@ -36,7 +36,7 @@ from tasks.tracking.errors import look_up
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # mlflow.pyfunc warns of its own types
 NAME = "harr-smoke"
 ARMS = ["bm25", "frozen", "last_answer", "hybrid", "oracle_query", "infonce", "trained"]
-HELD = {"download": ("corpus", "questions"), "embed": ("vectors",), "index": ("index",)}
+SUITES = {"download": ("corpus", "questions"), "embed": ("vectors",), "index": ("index",)}
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def params(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     settings["evaluate"]["arms"] = ARMS
     settings["tracking"]["min_questions"] = 6
     Path("params.yaml").write_text(yaml.safe_dump(settings))
-    for stage, suites in HELD.items():
+    for stage, suites in SUITES.items():
         write_json(Path(f"metrics/{stage}.json"), {f"expected_{suite}": 3.0 for suite in suites})
     return Params.load()
 

@@ -68,8 +68,8 @@ def finished(right: int, text: str = "first") -> None:
     write_json(Path("metrics/evaluate.json"), summary | {"expected_evaluation": 4.0})
     write_json(Path("work/evaluation/played.json"), record_game(Params.load()) | {FIGURES: figures()})
     publish(Path("work/evaluation"), Path("data/evaluation"))
-    for stage, held in SUITES.items():
-        write_json(Path(f"metrics/{stage}.json"), held)
+    for stage, metrics in SUITES.items():
+        write_json(Path(f"metrics/{stage}.json"), metrics)
     made = {"towers": "both", "text": text, "adapter": content_of(Path("models/adapter"))}
     written("model", "models/retriever", "harr.json", FACTS | made)
     stages, lock = {}, {}
@@ -118,13 +118,13 @@ def test_a_version_says_its_figures_with_intervals_and_so_does_the_parent_run(
     assert "frozen: answer F1 10.0 [" in found.tags["figure before training"]
     assert found.tags["figure of the best simple arm"].startswith("bm25: answer F1 15.0 ["), "no ceiling"
     assert "; trained gains +45.0 [" in found.tags["figure of the best simple arm"]
-    for told in (
+    for part in (
         "trained        60.0 [",
         "`harr pull models:/harr-smoke/1 DIR`",
         "mlflow.pyfunc",
         "embedded by its base encoder, base.",
     ):
-        assert told in found.description, found.description
+        assert part in found.description, found.description
     assert "/data/models" not in found.description and len(found.description) < 5000
     client = open_client(params)
     kept = Path(client.download_artifacts(found.run_id, "lineage"))
@@ -264,7 +264,7 @@ def replaced(path: str, before: str, after: str) -> None:
 
 
 def rows_of_another_arm() -> None:
-    """Rows were put in place of others, and the list that would tell was removed."""
+    """Rows were put in place of others, and the list that would show it was removed."""
     shutil.copy("data/evaluation/frozen.jsonl", "data/evaluation/trained.jsonl")
     Path("data/evaluation/sha256sums.txt").unlink()
 
@@ -322,12 +322,12 @@ WRONG: dict[str, tuple[Callable[[], object], type[HarrError], str]] = {
 @pytest.mark.fault(43)
 def test_what_is_not_as_the_stages_left_it_is_not_registered(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither by `harr record` nor by `tasks.merge`, which meets it where a folder was swapped without DVC."""
-    for name, (change, kind, told) in WRONG.items():
+    for name, (change, kind, message) in WRONG.items():
         shutil.copy("recipes/smoke.yaml", "params.yaml")
         finished(right=24)
         change()
         for register in (keep_candidate, lambda used: merged(used, "one", monkeypatch)):
-            with pytest.raises(kind, match=told):
+            with pytest.raises(kind, match=message):
                 pytest.fail(f"{name}: {register(Params.load())}")
     finished(right=24)
     Path("metrics/evaluate.json").unlink()

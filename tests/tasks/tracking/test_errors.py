@@ -41,7 +41,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def store(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Answers]]:
     """A database in a file whose runs keep their artifacts at an ``Answers``."""
-    handler = type("Told", (Answers,), {})
+    handler = type("StoreAnswers", (Answers,), {})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
@@ -66,8 +66,8 @@ def test_a_refused_upload_costs_the_stage_a_line_and_nothing_else(
     with tracked_run("train", Params.load()) as run:
         run.artifact(Path("curve.svg"), "plots")
         run.log(0, {"loss": 3.0})
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1 and "MLflow refused of stage train: artifact: curve.svg: HTTPError: 403" in told
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "MLflow refused of stage train: artifact: curve.svg: HTTPError: 403" in error
     assert not list(NOTES.iterdir())
     (only,) = stage_runs()
     assert only.info.status == "FINISHED" and only.data.metrics == {"loss": 3.0}
@@ -105,13 +105,15 @@ def test_no_version_is_registered_without_its_files(store: type[Answers]) -> Non
 def test_a_store_that_cannot_be_written_or_read_is_one_line(stored: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """As in a project on a disk that is mounted to be read; MLflow logs a traceback of each such error."""
     client = client_of("sqlite:///file:mlflow.db?mode=ro&uri=true")
-    told = r"the MLflow store, mlflow.db or what tracking.uri names, cannot be used \(.*readonly database.*\); mend it"
-    with pytest.raises(ServiceUnavailable, match=told), service():
+    message = (
+        r"the MLflow store, mlflow.db or what tracking.uri names, cannot be used \(.*readonly database.*\); mend it"
+    )
+    with pytest.raises(ServiceUnavailable, match=message), service():
         client.create_registered_model("x")
     assert capfd.readouterr().err == ""
     Path("other.db").write_bytes(b"garbage " * 1000)
-    told = r"the MLflow store, mlflow.db or what tracking.uri names, cannot be used \(.*not a database.*\); mend it"
-    with pytest.raises(ServiceUnavailable, match=told), service():
+    message = r"the MLflow store, mlflow.db or what tracking.uri names, cannot be used \(.*not a database.*\); mend it"
+    with pytest.raises(ServiceUnavailable, match=message), service():
         client_of(f"sqlite:///{stored}/other.db").search_experiments()
 
 
@@ -192,9 +194,9 @@ def test_a_deleted_experiment_is_named_and_what_was_reported_waits(
     client.delete_experiment(number)
     with tracked_run("train", Params.load()) as run:
         run.log(0, {"loss": 3.0})
-    told = capsys.readouterr().err
-    assert f"experiment 'harr' was deleted in MLflow; `mlflow experiments restore -x {number}` brings it back" in told
-    assert "stage train is reported later" in told and len(list(NOTES.glob("*.json"))) == 1
+    error = capsys.readouterr().err
+    assert f"experiment 'harr' was deleted in MLflow; `mlflow experiments restore -x {number}` brings it back" in error
+    assert "stage train is reported later" in error and len(list(NOTES.glob("*.json"))) == 1
     client.restore_experiment(number)
     assert send_reports() == ["reported to MLflow: stage train, FINISHED"]
     (only,) = stage_runs()

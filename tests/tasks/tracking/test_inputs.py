@@ -49,15 +49,15 @@ def edited(before: str, after: str) -> None:
 
 @pytest.mark.fault(21)
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "line"),
     [
         (lambda: written() or INPUTS.write_text("{}"), "data/inputs/train.json was changed while stage train ran"),
         (lambda: published("second"), "data/filtered was changed while stage train ran"),
         (lambda: Path("notes.txt").write_text("other"), "notes.txt was changed while stage train ran"),
     ],
 )
-def test_a_stage_whose_inputs_change_while_it_runs_fails_in_a_line(change, told: str, place: Path) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(HarrError, match=told) as failed, tracked_run("train", Params.load()):
+def test_a_stage_whose_inputs_change_while_it_runs_fails_in_a_line(change, line: str, place: Path) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(HarrError, match=line) as failed, tracked_run("train", Params.load()):
         change()
     assert "\n" not in str(failed.value)
     client = MlflowClient(f"sqlite:///{place}/mlflow.db")
@@ -81,10 +81,10 @@ def test_a_stage_begins_with_no_other_parameters_than_dvc_will_note(place: Path)
     with tracked_run("train", Params.load()):
         pass
     edited("learning_rate: 0.0005", "learning_rate: 1.0e-6")
-    told = (
+    message = (
         r"params\.yaml is not what data/inputs/train\.json says \(train\.optimizer\.learning_rate: 0\.0005 -> 1e-06\)"
     )
-    with pytest.raises(StaleState, match=told), tracked_run("train", Params.load()):
+    with pytest.raises(StaleState, match=message), tracked_run("train", Params.load()):
         pytest.fail("it must not begin")
     written()
     with tracked_run("train", Params.load()):
@@ -92,7 +92,7 @@ def test_a_stage_begins_with_no_other_parameters_than_dvc_will_note(place: Path)
 
 
 @pytest.mark.fault(21)
-def test_a_model_is_told_by_the_parameters_that_it_was_made_with(place: Path) -> None:
+def test_a_model_is_known_by_the_parameters_that_it_was_made_with(place: Path) -> None:
     with pytest.raises(ParamsError, match=r"dvc\.lock does not name the parameters with which stage train ran"):
         check_settings(Params.load())
     digest = hashlib.md5(INPUTS.read_bytes(), usedforsecurity=False).hexdigest()

@@ -58,8 +58,8 @@ def test_artifacts_go_where_the_checkout_is(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{new}/mlflow.db")
     capsys.readouterr()
     assert reported(Params.load(), "second.txt").startswith(f"{new}/mlruns/")
-    told = capsys.readouterr().err
-    assert told.count("was copied or moved: its artifacts are in ") == 1 and f"not in {old}/mlruns\n" in told
+    message = capsys.readouterr().err
+    assert message.count("was copied or moved: its artifacts are in ") == 1 and f"not in {old}/mlruns\n" in message
     client = open_client(Params.load())
     for run in client.search_runs(["1"], "tags.`harr.stage` = 'train'"):
         (file,) = client.list_artifacts(run.info.run_id)

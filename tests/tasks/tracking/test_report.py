@@ -143,9 +143,9 @@ def test_a_server_that_is_away_costs_a_stage_one_line(
     away = pytest.raises(ServiceUnavailable, match="the MLflow server does not answer")
     with tracked_run("merge", Params.load()) as run, away:
         run.send()  # as a registration wants it
-    told = capsys.readouterr().err
-    assert told.startswith("warning: the MLflow server does not answer (") and told.count("\n") == 1
-    assert told.endswith("stage merge is reported later: `harr record`\n")
+    warning = capsys.readouterr().err
+    assert warning.startswith("warning: the MLflow server does not answer (") and warning.count("\n") == 1
+    assert warning.endswith("stage merge is reported later: `harr record`\n")
     (kept,) = list_unsent(workplace)
     assert "reports of stage merge for" in kept and not any("secret" in path.read_text() for path in NOTES.iterdir())
 
@@ -220,8 +220,8 @@ def test_a_server_that_stops_mid_run_gets_everything_later(
         run.artifact(Path("plots"), "more")
         run.log(2, {"loss": float("nan")})
         run.record("train", {"steps": 3.0})
-    told = capsys.readouterr().err
-    assert "does not answer" in told and "stage train is reported later" in told and told.count("\n") == 1
+    warning = capsys.readouterr().err
+    assert "does not answer" in warning and "stage train is reported later" in warning and warning.count("\n") == 1
     with tracked_run("arms", params) as run:
         run.log(0, {"loss": 1.0})
     (left,) = list_unsent(stored)
@@ -230,8 +230,8 @@ def test_a_server_that_stops_mid_run_gets_everything_later(
         run.log(0, {"recall": 0.5})
         mlflow_server.start()
     assert not list_unsent(stored) and not list(NOTES.iterdir())
-    told = capsys.readouterr().err
-    assert "reported to MLflow: stage train, FINISHED\nreported to MLflow: stage arms, FINISHED\n" in told
+    output = capsys.readouterr().err
+    assert "reported to MLflow: stage train, FINISHED\nreported to MLflow: stage arms, FINISHED\n" in output
     client = MlflowClient()
     runs = {run.data.tags["harr.stage"]: run for run in stage_runs(client)}
     assert set(runs) == {"train", "arms", "evaluate"} and len(client.search_runs(["1"])) == 4

@@ -118,9 +118,9 @@ def test_a_run_that_a_kill_left_open_is_closed_by_the_next_stage(
         now = [client.get_run(run).info for run in (killed, parent)]
         assert [(info.status, bool(info.end_time)) for info in now] == [("KILLED", True)] * 2
         assert runs(client)["filter"].info.status == "RUNNING"  # its process is this one
-    told = capsys.readouterr().err
-    assert told.startswith(f"MLflow run {killed} of stage train was cut off by a kill and is closed as KILLED")
-    assert told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert message.startswith(f"MLflow run {killed} of stage train was cut off by a kill and is closed as KILLED")
+    assert message.count("\n") == 1
     assert client.get_run(killed).data.tags["harr.killed"].startswith("its process was gone")
     assert not list(NOTES.iterdir())
 
