@@ -18,7 +18,7 @@ from harr.rag.setup import Setup
 from harr.types import Episode, Generate, Outcome, Passage, Question, Request, Retrieval, Search
 
 TEMPLATE = "{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}a"
-TOLD = "xyz"
+SHOWN = "xyz"
 """What the environment puts into the text after a search."""
 
 
@@ -69,7 +69,7 @@ def spell(question: Question) -> PyGenerator[Request, Any, Outcome]:
     """Letters up to an s, a search, then letters up to a t: the answer."""
     first: str = yield Generate(prompt=question.text, stop=("s",))
     yield Search(question, first)
-    answer: str = yield Generate(prompt=f"{question.text}{first}s{TOLD}", stop=("t",))
+    answer: str = yield Generate(prompt=f"{question.text}{first}s{SHOWN}", stop=("t",))
     return Outcome(answer)
 
 
@@ -111,7 +111,7 @@ class OnePassage:
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """The same for all."""
-        return [Retrieval((Passage("p", TOLD),)) for _ in searches]
+        return [Retrieval((Passage("p", SHOWN),)) for _ in searches]
 
 
 QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["q", "w", "e", "r"])]

@@ -9,7 +9,7 @@ from pydantic import Field
 from harr.serve.bodies import MAX_BYTES, HopBody, SearchBody, Text
 from harr.serve.service import RetrieverService
 
-TOLD = (
+INSTRUCTIONS = (
     "Searches a corpus of passages with a retriever that was trained to read what a question has led to so far. Send "
     "the user's question, the sub-question of now as query, and in hops what was asked and learnt before."
 )
@@ -19,7 +19,7 @@ def mcp_server(service: RetrieverService) -> McpServer:
     """Return a server of the Model Context Protocol with one tool; requests are independent."""
     server = McpServer(
         "harr",
-        instructions=TOLD,
+        instructions=INSTRUCTIONS,
         json_response=True,
         stateless_http=True,
         log_level="WARNING",
@@ -27,7 +27,7 @@ def mcp_server(service: RetrieverService) -> McpServer:
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # the door looks
     )
 
-    @server.tool(description=TOLD)
+    @server.tool(description=INSTRUCTIONS)
     async def search(
         query: Text,
         question: Text = "",

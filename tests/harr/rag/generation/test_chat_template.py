@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trl
-from letters import TOLD, OnePassage, save_letters
+from letters import SHOWN, OnePassage, save_letters
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from trl import chat_template_utils
@@ -104,7 +104,7 @@ def test_a_plan_stands_in_any_template(name: str) -> None:
     assert tokenizer.decode(trace.prompt[-20:]).count("<think>") == 1, "one that the template began is not begun again"
     text = tokenizer.decode([token for token, own in zip(trace.ids, trace.own, strict=True) if not own])
     results = [
-        f"\n<result>\n{asked}\nDoc 1(Title: ) {TOLD}\n</result>\n"
+        f"\n<result>\n{asked}\nDoc 1(Title: ) {SHOWN}\n</result>\n"
         for asked in ("A (General): xyz", "B (General): of Clara")
     ]
     assert text == f"{results[0]}What did A find?\n{results[1]}", "without the end tags, which the model said"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from letters import TOLD, OnePassage, save_letters, spell
+from letters import SHOWN, OnePassage, save_letters, spell
 
 from harr.errors import ModelError
 from harr.rag.generation.local_model import LanguageModel, load_model
@@ -52,7 +52,7 @@ def test_sampled_ids_are_the_trained_ids(language_model: LanguageModel) -> None:
         own += [first.ids, second.ids]
         assert [token for token, mine in zip(trace.ids, trace.own, strict=True) if mine] == first.ids + second.ids
         text = language_model.tokenizer.decode([t for t, mine in zip(trace.ids, trace.own, strict=True) if not mine])
-        assert text == (TOLD if first.ending == "s" else f"s{TOLD}"), "the model's own s is not said again"
+        assert text == (SHOWN if first.ending == "s" else f"s{SHOWN}"), "the model's own s is not said again"
         assert trace.whole == (language_model.tokenizer.decode(second.ids[-1:]) in ("t", "<eos>")), (
             "whether the model ended it"
         )
