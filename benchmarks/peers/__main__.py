@@ -150,7 +150,7 @@ def learning(times: int) -> list[dict[str, Any]]:
 
 def searching(rows: int, width: int, times: int) -> list[dict[str, Any]]:
     """Compare exact search of the nearest passages."""
-    told = []
+    measured = []
     with tempfile.TemporaryDirectory() as place:
         folder, vectors_ND = Path(place), walks(rows, width)
         np.save(folder / "vectors.npy", vectors_ND, allow_pickle=False)
@@ -174,8 +174,8 @@ def searching(rows: int, width: int, times: int) -> list[dict[str, Any]]:
                 limit = 1 / max(reading / batch, 2 * rows * width / flops())
                 what = f"{rows:,} x {width}, {batch} at once"
                 said = {"unit": "queries/s", "count": float(batch), "limit": limit, "ours": "harr"}
-                told += [row(what, runs, peer=peer, **said) for peer in list(works)[1:]]
-    return told
+                measured += [row(what, runs, peer=peer, **said) for peer in list(works)[1:]]
+    return measured
 
 
 def plain_scan(vectors_ND: NDArray[np.float32], queries_QD: NDArray[np.float32], n: int) -> NDArray[np.int64]:

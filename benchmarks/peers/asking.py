@@ -56,7 +56,7 @@ def words(rows: int, times: int) -> list[dict[str, Any]]:
         vectors = Vectors({"identity": "walks", "rows": len(texts), "width": 64}, [walks(len(texts), 64)])
         build_index(passages, vectors, IndexParams(full_text=True), Path("index"), Path("work-index"))
         reading = taking_turns({"read": partial(read, theirs, asked, len(texts))}, times)["read"]
-        told = []
+        measured = []
         with PassageIndex.open(Path("index"), IndexParams(full_text=True), identity="walks") as milvus:
             for batch in (1, QUERIES):
                 parts = [asked[start : start + batch] for start in range(0, len(asked), batch)]
@@ -67,8 +67,8 @@ def words(rows: int, times: int) -> list[dict[str, Any]]:
                 }
                 said = {"unit": "queries/s", "count": float(len(asked)), "limit": len(asked) / min(reading)}
                 runs, what = taking_turns(works, times), f"words in {len(texts):,} texts, {batch} at once"
-                told += [row(what, runs, ours="harr", peer=peer, **said) for peer in list(works)[1:]]
-    return told
+                measured += [row(what, runs, ours="harr", peer=peer, **said) for peer in list(works)[1:]]
+    return measured
 
 
 def each(parts: Sequence[list[str]], ask: Callable[[list[str]], object]) -> None:
@@ -84,7 +84,7 @@ def by_words(index: WordIndex, texts: Sequence[str]) -> None:
 
 
 def as_it_comes(index: "bm25s.BM25", texts: list[str]) -> None:
-    """Ask as the pages of bm25s tell."""
+    """Ask as the pages of bm25s show."""
     index.retrieve(bm25s.tokenize(texts, stopwords="en", show_progress=False), k=N, show_progress=False)
 
 

