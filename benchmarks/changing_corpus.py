@@ -1,7 +1,7 @@
 """A corpus that changes: `python -m benchmarks.changing_corpus 20000 --new 200 --gone 50 --changed 20`.
 
 A fictional corpus is embedded and indexed, then changed, embedded and indexed again in the same place while a loop
-searches. Told are the passages that were embedded and the seconds, whether the bytes are those of a run over all,
+searches. It prints the passages that were embedded and the seconds, whether the bytes are those of a run over all,
 whether a removed passage is found, and the searches of the loop with their errors. Takes as long as three embeddings.
 """
 
@@ -79,34 +79,36 @@ def changed(before: list[Passage], new: list[Passage], gone: int, other: int, se
 def run(
     count: int, new: int, gone: int, other: int, folder: Path, embed: EmbedParams, index: IndexParams
 ) -> dict[str, float]:
-    """Return what is told, for so many passages at first."""
+    """Return the figures, for so many passages at first."""
     made = list(make_world(count + new, 0).passages())
     before = made[:count]
     after = changed(before, made[count : count + new], gone, other)
-    encoder, told = Encoder(PACKAGED, max_tokens=64), dict[str, float]()
-    first = _stages("first", before, folder, folder, encoder, embed, index, told)
+    encoder, figures = Encoder(PACKAGED, max_tokens=64), dict[str, float]()
+    first = _stages("first", before, folder, folder, encoder, embed, index, figures)
     removed = _vectors_of({passage.id for passage in before} - {passage.id for passage in after}, first, folder)
     loop = Loop(folder, index)
     loop.start()
     while not loop.searches:
         time.sleep(0.01)
-    second = _stages("again", after, folder, folder, encoder, embed, index, told)
-    told["searches_beside"] = loop.searches
+    second = _stages("again", after, folder, folder, encoder, embed, index, figures)
+    figures["searches_beside"] = loop.searches
     loop.renew.set()
     seen = loop.searches
     while loop.searches < seen + 20:
         time.sleep(0.01)
     loop.stop.set()
     loop.join()
-    told |= {"searches": loop.searches, "search_errors": len(loop.errors)}
+    figures |= {"searches": loop.searches, "search_errors": len(loop.errors)}
     with PassageIndex.open(folder / "index", index, identity=Vectors.open(folder / "vectors").identity) as opened:
         rows = opened.search(removed[1], NEAREST)[0]
         found = {passage.id for passage in second.take(sorted({int(row) for row in rows.ravel() if row >= 0}))}
-        told |= {"removed_found": len(found & removed[0]), "rows": opened.rows, "rows_expected": len(after)}
-    full = _stages("full", after, folder / "full", folder / "full", encoder, embed, None, told)
-    told["bytes_equal"] = float(_sums(folder / "vectors") == _sums(folder / "full/vectors") and len(full) == len(after))
-    told["embed_share"] = told["again_embed_seconds"] / told["first_embed_seconds"]
-    return told
+        figures |= {"removed_found": len(found & removed[0]), "rows": opened.rows, "rows_expected": len(after)}
+    full = _stages("full", after, folder / "full", folder / "full", encoder, embed, None, figures)
+    figures["bytes_equal"] = float(
+        _sums(folder / "vectors") == _sums(folder / "full/vectors") and len(full) == len(after)
+    )
+    figures["embed_share"] = figures["again_embed_seconds"] / figures["first_embed_seconds"]
+    return figures
 
 
 def _stages(
@@ -117,27 +119,27 @@ def _stages(
     encoder: Encoder,
     embed: EmbedParams,
     index: IndexParams | None,
-    told: dict[str, float],
+    figures: dict[str, float],
 ) -> Passages:
-    """Embed and index a corpus in a folder, and tell the seconds."""
+    """Embed and index a corpus in a folder, and note the seconds."""
     write_passages(passages, folder / name)
     corpus = Passages.open(folder / name)
-    for stage, work in _timed(name, told, ["embed"] + ["index"] * (index is not None)):
+    for stage, work in _timed(name, figures, ["embed"] + ["index"] * (index is not None)):
         if stage == "embed":
-            figures = embed_corpus(corpus, encoder, embed, out / "vectors", folder / work)
-            told |= {f"{name}_embedded": figures["embedded"], f"{name}_reused": figures["reused"]}
+            embedded = embed_corpus(corpus, encoder, embed, out / "vectors", folder / work)
+            figures |= {f"{name}_embedded": embedded["embedded"], f"{name}_reused": embedded["reused"]}
         elif index is not None:
             built = build_index(corpus, Vectors.of(corpus, out / "vectors"), index, out / "index", folder / work)
-            told[f"{name}_inserted"] = built["inserted"]
+            figures[f"{name}_inserted"] = built["inserted"]
         finish(folder / work)
     return corpus
 
 
-def _timed(name: str, told: dict[str, float], stages: list[str]) -> Iterator[tuple[str, str]]:
+def _timed(name: str, figures: dict[str, float], stages: list[str]) -> Iterator[tuple[str, str]]:
     for stage in stages:
         began = time.monotonic()
         yield stage, f"work-{stage}"
-        told[f"{name}_{stage}_seconds"] = time.monotonic() - began
+        figures[f"{name}_{stage}_seconds"] = time.monotonic() - began
 
 
 def _vectors_of(ids: set[str], passages: Passages, folder: Path) -> tuple[set[str], np.ndarray]:
@@ -157,8 +159,8 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=count)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        told = run(asked.passages, asked.new, asked.gone, asked.changed, Path(folder), EmbedParams(), IndexParams())
-    print(json.dumps({name: round(value, 4) for name, value in told.items()}, indent=2))
+        figures = run(asked.passages, asked.new, asked.gone, asked.changed, Path(folder), EmbedParams(), IndexParams())
+    print(json.dumps({name: round(value, 4) for name, value in figures.items()}, indent=2))
 
 
 if __name__ == "__main__":

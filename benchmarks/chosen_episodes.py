@@ -80,14 +80,14 @@ def graded(content: str) -> str:
         return '{"score": 0.0}'
     hops = scripted.follow(chain, _PASSAGE.findall(content))
     found = [value for _, _, value in hops if value != "unknown"]
-    told = content.rpartition("\n\nAnswer: ")[2] if "\n\nAnswer: " in content else ""
+    answer_json = content.rpartition("\n\nAnswer: ")[2] if "\n\nAnswer: " in content else ""
     left = len(chain.relations) - len(found)
-    if not told:
+    if not answer_json:
         score = 1.0 if not left else 0.75 if left == 1 and found else 0.25
     elif left:
         score = 0.5
     else:
-        answer, *found = (normalise(grammar.split_mention(name)[0]) for name in (json.loads(told), *found))
+        answer, *found = (normalise(grammar.split_mention(name)[0]) for name in (json.loads(answer_json), *found))
         score = 1.0 if answer == found[-1] else 0.25 if answer in found else 0.0
     thoughts = "".join(f"{grammar.phrase(relation, subject)} is {value}. " for relation, subject, value in hops)
     return thoughts + json.dumps({"score": score})
@@ -118,8 +118,8 @@ def careless(question: str, shown: Sequence[Passage], rng: random.Random) -> str
     chain, pairs = grammar.parse(question), [(passage.title, passage.text) for passage in shown]
     assert chain
     names = [grammar.split_title(title)[0] for title, _ in pairs]
-    told = {value for one in chain.relations for name in names for value in scripted.facts(one, name, pairs)}
-    return rng.choice([*sorted(told), names[0]])
+    values = {value for one in chain.relations for name in names for value in scripted.facts(one, name, pairs)}
+    return rng.choice([*sorted(values), names[0]])
 
 
 def teach(start: Path, out: Path, steps: int, k: int) -> None:
@@ -189,8 +189,8 @@ def agreement(grader: Generator, k: int) -> dict[str, float]:
         reader = open_world(number, (1, 2))
         lessons += [lesson(reader, rng, k) for _ in range(TRIED)]
     scores = [grade_of(reply) for _, reply in lessons]
-    told = grader.complete([asked for asked, _ in lessons])
-    equal = [grade_of(reply) == score for reply, score in zip(told, scores, strict=True)]
+    replies = grader.complete([asked for asked, _ in lessons])
+    equal = [grade_of(reply) == score for reply, score in zip(replies, scores, strict=True)]
     return {"agreement": fmean(equal), "commonest": max(map(scores.count, scores)) / len(scores), "n": len(scores)}
 
 
@@ -249,9 +249,9 @@ def main() -> None:
         choice = found.get(name, Choice([], groups))
         wrote = fmean(count_tokens(group, tokens) for group in choice.played)
         kept[name] = {"em": em, "ahead": gain, "n": len(values), "written": wrote, **choice.grader}
-        told = "{:5.1f} [{:.1f}, {:.1f}]".format(*em), "{:+5.1f} [{:+.1f}, {:+.1f}]".format(*gain)
+        cells = "{:5.1f} [{:.1f}, {:.1f}]".format(*em), "{:+5.1f} [{:+.1f}, {:+.1f}]".format(*gain)
         grader = " + ".join(f"{key.split('_')[0]} {value:.0f}" for key, value in choice.grader.items())
-        print(f"{name:16} {told[0]:22} {told[1]:22} tokens {wrote:.0f}  {grader}", flush=True)
+        print(f"{name:16} {cells[0]:22} {cells[1]:22} tokens {wrote:.0f}  {grader}", flush=True)
     write_json(out, kept)
 
 

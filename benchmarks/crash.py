@@ -37,7 +37,7 @@ from harr.io.files import publish
 
 os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 STAGES = (*MADE, "promote")
-Told = dict[str, Any]  # what is known of an attempt; see `run`
+Attempt = dict[str, Any]  # what is known of an attempt; see `run`
 PARAMS = """seed: 0
 download:
   dataset: function
@@ -95,7 +95,7 @@ def _copy(source: str, target: str) -> str:
     return str(shutil.copy2(source, target))
 
 
-def run(place: Place, stage: str, *, kill_at: int = 0, after: float = 0.0) -> Told:
+def run(place: Place, stage: str, *, kill_at: int = 0, after: float = 0.0) -> Attempt:
     """Run a stage in a child; kill it before its event ``kill_at``, or ``after`` seconds.
 
     Returns:
@@ -116,8 +116,8 @@ def run(place: Place, stage: str, *, kill_at: int = 0, after: float = 0.0) -> To
         os.kill(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     units = (place.root / "units").stat().st_size if (place.root / "units").exists() else 0
-    told = json.loads(report.read_text()) if code >= 0 and report.exists() else {}
-    return {"code": code, "seconds": time.monotonic() - began, "units": units, "session": child, **told}
+    result = json.loads(report.read_text()) if code >= 0 and report.exists() else {}
+    return {"code": code, "seconds": time.monotonic() - began, "units": units, "session": child, **result}
 
 
 def _child(place: Place, stage: str, kill_at: int, report: Path) -> None:
@@ -217,13 +217,13 @@ def _count_units(path: Path) -> None:
             module.stoppable = counted  # type: ignore[attr-defined]
 
 
-def troubles(place: Place, stage: str, told: Told, calm: Told, attempts: list[Told]) -> list[str]:
+def troubles(place: Place, stage: str, last: Attempt, calm: Attempt, attempts: list[Attempt]) -> list[str]:
     """What is not as it should be after the kills and the run that followed."""
     # A promotion that a kill came after is refused with 1: the candidate is the champion already.
-    found = [f"exit code {told['code']}"] * (told["code"] not in (0, int(stage == "promote")))
-    made, wanted = told.get("artifacts", {}), calm["artifacts"]
+    found = [f"exit code {last['code']}"] * (last["code"] not in (0, int(stage == "promote")))
+    made, wanted = last.get("artifacts", {}), calm["artifacts"]
     found += [f"differs: {name}" for name in sorted(wanted.keys() | made.keys()) if wanted.get(name) != made.get(name)]
-    begun = sum(one["units"] for one in [*attempts, told])
+    begun = sum(one["units"] for one in [*attempts, last])
     whole = 1 + sum(one["reported"] for one in attempts)  # a kill after all was reported: the stage begins anew
     if begun > calm["units"] * whole + len(attempts):
         found.append(f"{begun} units begun, {calm['units']} in an undisturbed run, {len(attempts)} kills")
@@ -237,7 +237,7 @@ def troubles(place: Place, stage: str, told: Told, calm: Told, attempts: list[To
     found += ["no candidate"] * (stage == "merge" and "candidate" not in aliases)
     if stage == "promote" and aliases.get("champion") != aliases.get("candidate"):
         found.append(f"aliases {aliases}")
-    sessions = {one["session"] for one in [*attempts, told]}
+    sessions = {one["session"] for one in [*attempts, last]}
     found += [f"process {one.pid} still runs" for one in psutil.process_iter() if _session(one.pid) in sessions]
     return found
 
@@ -270,8 +270,8 @@ def leftovers(here: Path) -> list[str]:
 
 
 def prepare(
-    place: Place, attempt: Callable[[Place, str], Told], before: Mapping[str, Callable[[Path], None]]
-) -> dict[str, Told]:
+    place: Place, attempt: Callable[[Place, str], Attempt], before: Mapping[str, Callable[[Path], None]]
+) -> dict[str, Attempt]:
     """Run all stages undisturbed; the state before each is kept. Returns what each made.
 
     Args:
@@ -295,11 +295,11 @@ def prepare(
             before[stage](place.here)
         place.keep(stage)
         calm[stage] = attempt(place, stage)
-        told = calm[stage]
-        if told["code"]:
-            sys.exit(f"{stage}, undisturbed, ended with {told['code']}: {(place.root / 'log').read_text()[-3000:]}")
-        told["left"] = leftovers(place.here)
-        print(f"{stage}: {told['events']} events, {told['units']} units, {told['seconds']:.1f} s", flush=True)
+        result = calm[stage]
+        if result["code"]:
+            sys.exit(f"{stage}, undisturbed, ended with {result['code']}: {(place.root / 'log').read_text()[-3000:]}")
+        result["left"] = leftovers(place.here)
+        print(f"{stage}: {result['events']} events, {result['units']} units, {result['seconds']:.1f} s", flush=True)
     return calm
 
 
@@ -317,18 +317,18 @@ def give_gain(path: Path) -> None:
     path.write_text("".join(json.dumps(json.loads(line) | won) + "\n" for line in path.read_text().splitlines()))
 
 
-def chain(place: Place, stage: str, calm: Told, draw: random.Random) -> tuple[list[Told], list[str]]:
+def chain(place: Place, stage: str, calm: Attempt, draw: random.Random) -> tuple[list[Attempt], list[str]]:
     """One to three kills, and the run that must end well; returns the kills, and what was wrong."""
     place.restore(stage)
-    attempts: list[Told] = []
+    attempts: list[Attempt] = []
     for _ in range(draw.choice((1, 2, 3))):
         if draw.random() < 0.6:
-            told = run(place, stage, kill_at=draw.randint(1, calm["events"]))
+            attempt = run(place, stage, kill_at=draw.randint(1, calm["events"]))
         else:
-            told = run(place, stage, after=draw.uniform(0.05, calm["seconds"]))
-        if told["code"] != -signal.SIGKILL:  # there was less to do than when nothing disturbed it
-            return attempts, troubles(place, stage, told, calm, attempts)
-        attempts.append({**told, "reported": reported(place, stage)})
+            attempt = run(place, stage, after=draw.uniform(0.05, calm["seconds"]))
+        if attempt["code"] != -signal.SIGKILL:  # there was less to do than when nothing disturbed it
+            return attempts, troubles(place, stage, attempt, calm, attempts)
+        attempts.append({**attempt, "reported": reported(place, stage)})
     return attempts, troubles(place, stage, run(place, stage), calm, attempts)
 
 

@@ -1,6 +1,6 @@
 """Broken input of every kind, a million cases of it: ``python -m benchmarks.fuzz [--cases 1000000] [--seed 0]``.
 
-The cases are those of ``benchmarks/fuzz_cases.py``. Prints, by kind, how many were read, how each refusal was told,
+The cases are those of ``benchmarks/fuzz_cases.py``. Prints, by kind, how many were read, which errors refused the rest,
 and the seeds of the cases that broke something: there should be none. ``TMPDIR=/dev/shm`` spares the disk.
 """
 

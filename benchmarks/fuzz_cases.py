@@ -236,8 +236,8 @@ def fuzz_replies(source: random.Random) -> None:
     for term in TERMS.values():
         value = term(episode)
         assert value is None or value == value, term
-    told = some_reply(source)
-    verdict_of(told), grade_of(told)
+    reply = some_reply(source)
+    verdict_of(reply), grade_of(reply)
     json.dumps([hop.query for hop in episode.outcome.hops], ensure_ascii=False).encode()
 
 
@@ -327,10 +327,10 @@ KINDS: dict[str, Callable[[random.Random], None]] = {
 
 
 def outcome(kind: str, source: random.Random) -> str:
-    """Make one case and have it read. Returns: "accepted", or the name of the error that was told.
+    """Make one case and have it read. Returns: "accepted", or the name of the error that refused it.
 
     Raises:
-        AssertionError: what was told is no short line, or something was left half-written.
+        AssertionError: the message is no short line, or something was left half-written.
     """
     try:
         KINDS[kind](source)

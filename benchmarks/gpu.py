@@ -74,7 +74,7 @@ def measure(name: str, texts: int, tokens: int, times: int) -> None:
         ids_BT = torch.randint(1000, 2000, (texts, tokens))
     work, best = 2.0 * linear_weights(model) * ids_BT.numel(), peak(config, ids_BT.numel(), times)
     with torch.inference_mode():
-        tell(name, "reading", ids_BT.numel(), seconds(lambda: model(input_ids=ids_BT), times), work, best)
+        print_row(name, "reading", ids_BT.numel(), seconds(lambda: model(input_ids=ids_BT), times), work, best)
     lora = LoraConfig(r=32, lora_alpha=64, target_modules="all-linear", exclude_modules=r".*pooler.*")
     learner = get_peft_model(model, lora)
     prepare_for_bfloat16(learner)
@@ -94,12 +94,12 @@ def measure(name: str, texts: int, tokens: int, times: int) -> None:
         for phase, began, ended in zip(spent, marks, [*marks[1:3], time.perf_counter()], strict=False):
             spent[phase] += ended - began
 
-    tell(name, "learning", ids_BT.numel(), seconds(step, times), 2 * work, best)
+    print_row(name, "learning", ids_BT.numel(), seconds(step, times), 2 * work, best)
     whole = sum(spent.values())
     print("  " + ", ".join(f"{phase} {part / whole:.0%}" for phase, part in spent.items()), flush=True)
 
 
-def tell(name: str, what: str, tokens: int, spent: float, work: float, best: float) -> None:
+def print_row(name: str, what: str, tokens: int, spent: float, work: float, best: float) -> None:
     """Print a row."""
     memory = f", {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB" if DEVICE.type == "cuda" else ""
     share = f"{work / spent / best:.0%} of {best / 1e12:.2f} TFLOP/s"

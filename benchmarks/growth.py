@@ -70,15 +70,15 @@ def cost(work: Callable[..., object], *given: object, times: int = 1) -> float:
 def passages(largest: int) -> Iterator[Curve]:
     """Measure what a corpus goes through, from 1,000 passages to the largest, ten times as many each time."""
     sizes = [10**power for power in range(3, 8) if 10**power <= largest]
-    told: dict[str, list[float]] = {}
+    costs: dict[str, list[float]] = {}
     for size in [sizes[0], *sizes]:  # once to warm up
         with tempfile.TemporaryDirectory() as place, chdir(place):
             for name, stage in million.STAGES.items():
-                told.setdefault(name, []).append(cost(stage, size, WIDTH))
+                costs.setdefault(name, []).append(cost(stage, size, WIDTH))
             corpus = Passages.open(Path("corpus"))
             for name, build in {"words": build_words, "titles": build_mentions}.items():
-                told.setdefault(name, []).append(cost(build, corpus, Path(name), Path("work")))
-    for name, seconds in told.items():
+                costs.setdefault(name, []).append(cost(build, corpus, Path(name), Path("work")))
+    for name, seconds in costs.items():
         yield Curve("passages", name, sizes, seconds[1:])
 
 
@@ -139,8 +139,8 @@ def main() -> None:
     curves = []
     for measured in (tokens(params), rollouts(params), passages(asked.largest)):
         for curve in measured:
-            told = ", ".join(f"{size:,}: {spent:.2f}" for size, spent in zip(curve.sizes, curve.seconds, strict=True))
-            print(f"{curve.work} over {curve.axis}: exponent {curve.exponent:.2f} ({told} s)", flush=True)
+            points = ", ".join(f"{size:,}: {spent:.2f}" for size, spent in zip(curve.sizes, curve.seconds, strict=True))
+            print(f"{curve.work} over {curve.axis}: exponent {curve.exponent:.2f} ({points} s)", flush=True)
             curves.append(curve)
     write_json(KEPT, [{**vars(curve), "exponent": round(curve.exponent, 3)} for curve in curves])
     draw(curves)

@@ -76,7 +76,11 @@ def build(folder: Path, kind: str, uri: str) -> dict[str, float]:
     vectors, params = open_vectors(folder), IndexParams(kind=kind, uri=uri, full_text=False)
     figures = build_index(Rows(vectors.rows), vectors, params, folder / kind, folder / "work")  # type: ignore[arg-type]
     files = [path.stat().st_size for path in (folder / kind).rglob("*") if path.is_file()]
-    return {"build_seconds": figures["seconds"], "files_mb": sum(files) / 1e6, "told_mb": figures["index_memory_mb"]}
+    return {
+        "build_seconds": figures["seconds"],
+        "files_mb": sum(files) / 1e6,
+        "index_memory_mb": figures["index_memory_mb"],
+    }
 
 
 def search(folder: Path, kind: str, uri: str) -> dict[str, float]:
@@ -132,10 +136,10 @@ def main() -> None:
                 command = [sys.executable, "-m", "benchmarks.index_kinds", *options]
                 done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ), check=True)
                 figures = json.loads(done.stdout.splitlines()[-1])
-                told = ", ".join(
+                line = ", ".join(
                     f"{name} {value:,.3g}" if value < 10 else f"{name} {value:,.0f}" for name, value in figures.items()
                 )
-                print(f"{kind} {stage}: {told}", flush=True)
+                print(f"{kind} {stage}: {line}", flush=True)
 
 
 if __name__ == "__main__":

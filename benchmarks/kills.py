@@ -27,7 +27,7 @@ import psutil
 import yaml
 
 from benchmarks import crash
-from benchmarks.crash import STAGES, Place, Told, prepare, troubles
+from benchmarks.crash import STAGES, Attempt, Place, prepare, troubles
 from benchmarks.made import ROOT, artifacts
 from flows.reproduce import mend_lock
 from harr.io.files import fingerprint
@@ -47,8 +47,8 @@ def let_trained_win(here: Path) -> None:
     subprocess.run([sys.executable, "-m", "dvc", "commit", "--force", "evaluate"], cwd=here, check=True)
 
 
-def run(place: Place, stage: str, kill: Kill | None = None, whole: float = 0.0) -> Told:
-    """Run a stage, or kill it; what it made is told after a run to the end. ``whole`` is the stage's time."""
+def run(place: Place, stage: str, kill: Kill | None = None, whole: float = 0.0) -> Attempt:
+    """Run a stage, or kill it; what it made is noted after a run to the end. ``whole`` is the stage's time."""
     own = {name: os.environ[name] for name in ("HOME", "LANG", "OMP_NUM_THREADS") if name in os.environ}
     environment = own | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
@@ -75,10 +75,10 @@ def run(place: Place, stage: str, kill: Kill | None = None, whole: float = 0.0) 
             process.wait(kill[0] * whole)
         victim = _strike(process, stage, *kill[1:]) if process.poll() is None else ""
     code, seconds = process.wait(), time.monotonic() - began
-    told = {"code": code, "seconds": seconds, "events": 0, "units": 0, "session": process.pid, "victim": victim}
-    told |= {"reported": False, "late": _wait_for_all(place)}
+    attempt = {"code": code, "seconds": seconds, "events": 0, "units": 0, "session": process.pid, "victim": victim}
+    attempt |= {"reported": False, "late": _wait_for_all(place)}
     ended = not victim and (code == 0 or stage == "promote")
-    return told | {"artifacts": _made(place, stage)} if ended else told
+    return attempt | {"artifacts": _made(place, stage)} if ended else attempt
 
 
 def _strike(process: subprocess.Popen[bytes], stage: str, name: str, victim: str) -> str:
@@ -132,25 +132,25 @@ def _made(place: Place, stage: str) -> dict[str, str]:
     return made | {"dvc.lock": fingerprint({name: lock.get(name) for name in ("cmd", "deps", "params")})}
 
 
-def chain(place: Place, stage: str, calm: Told, planned: list[Kill]) -> tuple[list[Told], list[str]]:
+def chain(place: Place, stage: str, calm: Attempt, planned: list[Kill]) -> tuple[list[Attempt], list[str]]:
     """Some kills and the run that must end well; returns the kills that met something, and what was wrong."""
     place.restore(stage)
-    met: list[Told] = []
+    met: list[Attempt] = []
     found: list[str] = []
     for kill in planned:
-        told = run(place, stage, kill, calm["seconds"])
-        if not told["victim"]:  # there was less to do than when nothing disturbed it
-            calm["seconds"] = calm["seconds"] if met else min(calm["seconds"], told["seconds"])
+        attempt = run(place, stage, kill, calm["seconds"])
+        if not attempt["victim"]:  # there was less to do than when nothing disturbed it
+            calm["seconds"] = calm["seconds"] if met else min(calm["seconds"], attempt["seconds"])
             break
-        met.append(told | {"signal": kill[1], "after": kill[0] * calm["seconds"]})
+        met.append(attempt | {"signal": kill[1], "after": kill[0] * calm["seconds"]})
         if _processes(place):
-            found.append(f"runs on {END_SECONDS:.0f} s after {kill[1]} of {told['victim']}")
+            found.append(f"runs on {END_SECONDS:.0f} s after {kill[1]} of {attempt['victim']}")
             for process in _processes(place):
                 process.kill()
         mend_lock(place.here)  # as `harr run` does: a kill while DVC writes its lock of stages leaves that empty
     else:
-        told = run(place, stage)
-    return met, found + troubles(place, stage, told, calm, met)
+        attempt = run(place, stage)
+    return met, found + troubles(place, stage, attempt, calm, met)
 
 
 def plan(kills: int, draw: random.Random) -> list[Kill]:
@@ -160,7 +160,7 @@ def plan(kills: int, draw: random.Random) -> list[Kill]:
     return planned
 
 
-def undisturbed(place: Place) -> dict[str, Told]:
+def undisturbed(place: Place) -> dict[str, Attempt]:
     """Make the project and run all stages, or take what a run before kept in the folder."""
     note = place.root / "calm.json"
     if not note.exists():
@@ -168,8 +168,8 @@ def undisturbed(place: Place) -> dict[str, Told]:
         create_project(place.here)
         calm = prepare(place, run, {"merge": let_trained_win})
         note.write_text(json.dumps(calm))
-    told: dict[str, Told] = json.loads(note.read_text())
-    return told
+    kept: dict[str, Attempt] = json.loads(note.read_text())
+    return kept
 
 
 def main() -> int:
@@ -180,7 +180,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where the undisturbed run is kept, and taken from the next time")
     options = parser.parse_args()
     draw = random.Random(options.seed)
-    told: list[tuple[str, str, str]] = []
+    kills: list[tuple[str, str, str]] = []
     chains, wrong, late = Counter[str](), Counter[str](), 0.0
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
         place = Place(options.folder or Path(folder))
@@ -192,12 +192,12 @@ def main() -> int:
                 planned = [left[stage].pop() for _ in range(min(draw.choice((1, 2, 3, 4)), len(left[stage])))]
                 met, found = chain(place, stage, calm[stage], planned)
                 left[stage] = planned[len(met) :] + left[stage]  # those that came too late are tried again
-                told += [(stage, one["signal"], one["victim"]) for one in met]
+                kills += [(stage, one["signal"], one["victim"]) for one in met]
                 chains[stage] += 1
                 wrong[stage] += bool(found)
                 late = max([late, *(one["late"] for one in met)])
                 ways = ", ".join(f"{one['signal']} of {one['victim']} at {one['after']:.1f} s" for one in met)
-                print(f"{len(told)} {stage}: {ways}", flush=True)
+                print(f"{len(kills)} {stage}: {ways}", flush=True)
                 for line in found:
                     print(f"WRONG {stage}: {line}", flush=True)
                 if found:
@@ -208,10 +208,10 @@ def main() -> int:
         for process in _processes(place):
             process.kill()
     for name in STAGES:
-        own = Counter(f"{number} of {victim}" for stage, number, victim in told if stage == name)
+        own = Counter(f"{number} of {victim}" for stage, number, victim in kills if stage == name)
         ways = ", ".join(f"{count} {way}" for way, count in sorted(own.items()))
         print(f"{name}: {own.total()} kills, {chains[name]} reruns, {wrong[name]} with a difference ({ways})")
-    print(f"all: {len(told)} kills, {chains.total()} reruns, {wrong.total()} with a difference")
+    print(f"all: {len(kills)} kills, {chains.total()} reruns, {wrong.total()} with a difference")
     print(f"the last process ended at most {late:.1f} s after its kill")
     return int(wrong.total() > 0)
 

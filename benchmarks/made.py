@@ -17,7 +17,7 @@ MADE = {
 }
 TIMES = {"seconds", "play_seconds", "texts_per_second", "rows_per_second", "embedded", "inserted"}
 TIMES |= {"trains_again", *(f"since_training_{name}" for name in ("added", "removed", "changed", "share"))}
-"""Figures of a stage that tell of the call itself: how long it took, and how much of the work it did."""
+"""Figures of a stage about the call itself: how long it took, and how much of the work it did."""
 
 
 def artifacts(stage: str) -> dict[str, str]:
@@ -59,5 +59,5 @@ def _rows() -> str:
         rows = client.query(name, filter="key >= 0", output_fields=["key", "vector", "text"], limit=10_000)
     finally:
         client.close()
-    told = sorted((int(row["key"]), [float(x) for x in row["vector"]], row["text"]) for row in rows)
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    ordered = sorted((int(row["key"]), [float(x) for x in row["vector"]], row["text"]) for row in rows)
+    return hashlib.sha256(json.dumps(ordered).encode()).hexdigest()

@@ -149,8 +149,8 @@ def main() -> None:
             command = [sys.executable, "-m", "benchmarks.million", *options, "--stage", stage]
             done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, env=environment, check=True)
             figures = json.loads(done.stdout.splitlines()[-1])
-            told = ", ".join(f"{name} {value:,.1f}" for name, value in figures.items() if value)
-            print(f"{stage}: {told}", flush=True)
+            line = ", ".join(f"{name} {value:,.1f}" for name, value in figures.items() if value)
+            print(f"{stage}: {line}", flush=True)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ DULL = frozenset(
     would your are and the for not was were has had its out can one two three may only from each also else by in
     """.split()
 )
-"""Words that tell nothing of what a sentence is about."""
+"""Words that say nothing of what a sentence is about."""
 
 
 def collect(root: Path, folder: Path) -> int:
@@ -86,7 +86,7 @@ def _draw(text: str, sides: int) -> int:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words that tell something, rare-looking ones first, each once."""
+    """Return the words that say something, rare-looking ones first, each once."""
     found = dict.fromkeys(word for word in re.findall(r"[A-Za-z][\w-]{3,}", text) if word.lower() not in DULL)
     return sorted(found, key=lambda word: (-len(word), word))
 
@@ -144,7 +144,7 @@ def serve(stand_in: StandIn) -> ThreadingHTTPServer:
 
 
 def main() -> None:
-    """Go the way of docs/own_documents.md, and tell the minutes of each step."""
+    """Go the way of docs/own_documents.md, and print the minutes of each step."""
     if len(sys.argv) != 2:
         raise SystemExit("usage: python -m benchmarks.own_documents FOLDER")
     place = Path(sys.argv[1]).resolve()

@@ -103,7 +103,7 @@ FAULTS = (
     Project("too few test questions", literal=3, tests=12),
 )
 LEVEL = {"gain": 0.0, "low": -0.02, "high": 0.02}
-"""A gain that tells of nothing."""
+"""A gain that shows nothing."""
 SOUND = (Project(), Project(literal=2), Project(params=READS), Project(literal=0))
 
 

@@ -3,7 +3,7 @@
 FOLDER is a project whose stages download to filter were run. ``trained`` is trained from the same start, with the same
 questions and seeds, in bfloat16 and in float32; states are read in the same number format when the test questions are
 played. Every run has a process of its own, since Accelerate keeps one format a process. Answer F1 is kept in ``--out``,
-so that a killed run goes on, and the paired difference is told, with intervals over seeds and questions.
+so that a killed run goes on, and the paired difference is printed, with intervals over seeds and questions.
 """
 
 import argparse

@@ -101,7 +101,7 @@ def facts(commit: str, minutes: float) -> dict[str, Any]:
 
 
 def processor() -> str:
-    """Return the processor's name as the system tells it."""
+    """Return the processor's name as the system reports it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

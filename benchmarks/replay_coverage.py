@@ -55,12 +55,12 @@ def encoder() -> Encoder:
 def drawn(policy: DensePolicy, questions: Sequence[Question], seed: int) -> tuple[list[LoggedSearch], list[float]]:
     """Answer questions by chance; returns what a log keeps of each, and the share of the gold that was found."""
     playing = replace(policy, sampling=torch.Generator().manual_seed(seed))
-    searches, told = [], reads(policy.style, policy.history)
+    searches, states = [], reads(policy.style, policy.history)
     found = playing.retrieve([Search(question, question.text) for question in questions])
     for number, (question, one) in enumerate(zip(questions, found, strict=True)):
         chosen, pool = (tuple(p.id for p in own) for own in (one.passages, policy.passages.take(one.pool)))
         text = question.text
-        searches.append(LoggedSearch(f"s{number}", 0.0, "1", told, text, text, one.state, chosen, pool, one.logprob))
+        searches.append(LoggedSearch(f"s{number}", 0.0, "1", states, text, text, one.state, chosen, pool, one.logprob))
     pairs = zip(questions, searches, strict=True)
     return searches, [sum(own in one.chosen for own in asked.gold_ids) / len(asked.gold_ids) for asked, one in pairs]
 
@@ -124,7 +124,7 @@ def compare(folder: Path, logs: int, rows: int, k: int) -> None:
             flush=True,
         )
         truths = {name: earned(policy, test) for name, policy in policies.items()}
-        held: dict[tuple[str, str], list[tuple[bool, bool, float]]] = {}
+        intervals: dict[tuple[str, str], list[tuple[bool, bool, float]]] = {}
         refused, outside = dict.fromkeys(policies, 0), dict.fromkeys(policies, 0.0)
         for number in range(logs):
             asked = random.Random(number).choices(test, k=rows)
@@ -136,16 +136,16 @@ def compare(folder: Path, logs: int, rows: int, k: int) -> None:
             read = read_log(folder / f"log-{number}")
             for name, policy in policies.items():
                 try:
-                    told = replay(policy, *read)
+                    replayed = replay(policy, *read)
                 except CorpusError:
                     refused[name] += 1
                     continue
                 truth = truths[name]
-                outside[name] += told.outside / logs
-                for kind, one in told.found.items():
+                outside[name] += replayed.outside / logs
+                for kind, one in replayed.found.items():
                     inside = one.low <= truth <= one.high, one.gain_low <= truth - served <= one.gain_high
-                    held.setdefault((name, kind), []).append((*inside, one.high - one.low))
-    for (name, kind), own in held.items():
+                    intervals.setdefault((name, kind), []).append((*inside, one.high - one.low))
+    for (name, kind), own in intervals.items():
         mean, gain, width = (100 * sum(one) / len(own) for one in zip(*own, strict=True))
         print(
             f"{name:<8} truth {100 * truths[name]:.1f}  {kind:<6} holds it in {mean:.1f} %, the gain in {gain:.1f} %, "

@@ -89,8 +89,10 @@ def compare(model: LanguageModel, rows: int, repeats: int) -> dict[str, float]:
     def theirs(**sampling: Any) -> None:
         with torch.inference_mode():
             asked_BT = prompts_BT.to(PLACE["device"])
-            told = model.model.generate(asked_BT, max_new_tokens=TOKENS, pad_token_id=0, eos_token_id=None, **sampling)
-            told.tolist()  # waits for a GPU
+            tokens_BT = model.model.generate(
+                asked_BT, max_new_tokens=TOKENS, pad_token_id=0, eos_token_id=None, **sampling
+            )
+            tokens_BT.tolist()  # waits for a GPU
 
     ways = {
         "harr": ours,
@@ -122,8 +124,8 @@ def main() -> None:
         model = language_model(vocabulary)
         for rows in given.rows:
             rate = compare(model, rows, given.repeats)
-            told = "".join(f"{rate[name]:13,.0f}" for name in ("harr", "transformers", "bare"))
-            print(f"{vocabulary:13,}{rows:13}{told}{rate['harr'] / rate['transformers']:13.2f}", flush=True)
+            cells = "".join(f"{rate[name]:13,.0f}" for name in ("harr", "transformers", "bare"))
+            print(f"{vocabulary:13,}{rows:13}{cells}{rate['harr'] / rate['transformers']:13.2f}", flush=True)
 
 
 if __name__ == "__main__":

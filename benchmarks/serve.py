@@ -214,8 +214,8 @@ def ask(port: int, bodies: list[bytes], clients: int) -> dict[str, Any]:
         Path(file.name).write_bytes(b"\n".join(bodies))
         words = [sys.executable, __file__, "--load", str(port), file.name, "--clients", str(clients)]
         done = subprocess.run(words, env=environment(), capture_output=True, text=True, check=True)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    row: dict[str, Any] = json.loads(done.stdout)
+    return row
 
 
 def figures(port: int, bodies: list[bytes], clients: int) -> dict[str, Any]:
@@ -233,13 +233,13 @@ def computed(process: int) -> float:
     return float(times.user + times.system)
 
 
-def tell(name: str, told: dict[str, Any]) -> None:
+def print_row(name: str, row: dict[str, Any]) -> None:
     """Print a row."""
-    ratio = told["p99"] / told["p50"]
+    ratio = row["p99"] / row["p50"]
     print(
-        f"{name:<8} {told['rate']:7.0f} searches/s   p50 {told['p50']:6.1f} ms   p99 {told['p99']:6.1f} ms "
-        f"({ratio:.1f} times p50)   server's cores {told['cpu']:.2f} ms a search   errors {told['errors']} "
-        + " ".join(told["first"]),
+        f"{name:<8} {row['rate']:7.0f} searches/s   p50 {row['p50']:6.1f} ms   p99 {row['p99']:6.1f} ms "
+        f"({ratio:.1f} times p50)   server's cores {row['cpu']:.2f} ms a search   errors {row['errors']} "
+        + " ".join(row["first"]),
         flush=True,
     )
 
@@ -263,16 +263,16 @@ def change(port: int, bodies: list[bytes], clients: int) -> None:
     mover.start()
     errors, rounds = 0, 0
     while mover.is_alive():
-        told, rounds = ask(port, bodies, clients), rounds + 1
-        errors += told["errors"]
+        row, rounds = ask(port, bodies, clients), rounds + 1
+        errors += row["errors"]
     print(f"promotion {took[0]:.1f} s, rollback {took[1]:.1f} s, {rounds * len(bodies)} requests, errors {errors}")
 
 
 def health(port: int) -> dict[str, Any]:
     """What the server says of itself."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=30) as reply:
-        told: dict[str, Any] = json.load(reply)
-    return told
+        answer: dict[str, Any] = json.load(reply)
+    return answer
 
 
 def compare(options: argparse.Namespace) -> None:
@@ -282,7 +282,7 @@ def compare(options: argparse.Namespace) -> None:
 
     asked = [one.text for one in read_questions(QUESTIONS / "test.jsonl")]
     bodies = [json.dumps({"question": asked[n % len(asked)], "k": 3}).encode() for n in range(options.requests)]
-    told = {}
+    rows = {}
     words = ["-m", "flows.cli", "serve", "--port", "0", "--model", CHAMPION, "--dtype", options.dtype]
     for name in options.servers:
         command = words if name == "serve" else [__file__, f"--{name}", "--dtype", options.dtype]
@@ -290,18 +290,18 @@ def compare(options: argparse.Namespace) -> None:
             ask(port, bodies[: max(50, len(bodies) // 20)], options.clients)  # warms up
             own = bodies if name == "serve" else bodies[: options.others]
             used = computed(process.pid)
-            told[name] = ask(port, own, options.clients)
-            told[name]["cpu"] = 1000 * (computed(process.pid) - used) / len(own)
-            tell(name, told[name])
+            rows[name] = ask(port, own, options.clients)
+            rows[name]["cpu"] = 1000 * (computed(process.pid) - used) / len(own)
+            print_row(name, rows[name])
             if name == "serve":
                 used = computed(process.pid)
                 few = ask(port, own, options.few)
-                tell(f"by {options.few}", few | {"cpu": 1000 * (computed(process.pid) - used) / len(own)})
+                print_row(f"by {options.few}", few | {"cpu": 1000 * (computed(process.pid) - used) / len(own)})
                 change(port, bodies[: len(bodies) // 4], options.clients)
                 seen = health(port)
                 print(f"{seen['passages']} passages, index {seen['index']}, {len(set(asked))} different questions")
-    for name in set(told) & {"plain", "single"} if "serve" in told else ():
-        print(f"serve is {told['serve']['rate'] / told[name]['rate']:.1f} times as fast as {name}")
+    for name in set(rows) & {"plain", "single"} if "serve" in rows else ():
+        print(f"serve is {rows['serve']['rate'] / rows[name]['rate']:.1f} times as fast as {name}")
     with server(*words) as (process, port, _):
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -24,14 +24,14 @@ SHADOW = f"harr_traffic.shadow:Shadow=models:/{NAME}/2"
 
 def paced(port: int, bodies: list[bytes]) -> list[float]:
     """Ask one after the other, at most every 50 ms; milliseconds of each answer."""
-    connection, told = http.client.HTTPConnection("127.0.0.1", port), []
+    connection, times = http.client.HTTPConnection("127.0.0.1", port), []
     for body in bodies:
         begun = time.perf_counter()
         connection.request("POST", "/search", body)
         assert b'"id"' in connection.getresponse().read()
-        told.append(1000 * (time.perf_counter() - begun))
+        times.append(1000 * (time.perf_counter() - begun))
         time.sleep(max(0.0, EVERY_SECONDS - (time.perf_counter() - begun)))
-    return told
+    return times
 
 
 def compare(rounds: int, count: int) -> None:
@@ -43,14 +43,14 @@ def compare(rounds: int, count: int) -> None:
     words = ["-m", "flows.cli", "serve", "--port", "0", "--model", CHAMPION, "--dtype", "float32", "--observer"]
     with (
         server(*words, f"{RECORDER}=alone") as (alone, port, _),
-        server(*words, f"{RECORDER}=both", "--observer", SHADOW) as (beside, other, _),
+        server(*words, f"{RECORDER}=both", "--observer", SHADOW) as (shadowed, other, _),
     ):
         slow: dict[int, list[float]] = {port: [], other: []}
         fast: dict[int, list[float]] = {port: [], other: []}
         cores = dict.fromkeys((port, other), 0.0)
         for number in range(rounds + 1):
             bodies = [json.dumps({"question": asked[(number * count + n) % len(asked)]}).encode() for n in range(count)]
-            for process, one in ((alone, port), (beside, other)):
+            for process, one in ((alone, port), (shadowed, other)):
                 used = computed(process.pid)
                 times, figures = paced(one, bodies), ask(one, bodies, 6)
                 time.sleep(2.0)  # what waits is ranked

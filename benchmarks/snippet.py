@@ -22,11 +22,11 @@ from tasks.paths import ADAPTER, PLACES, QUESTIONS, RETRIEVER
 
 def later_recall(episode: Episode, found: list[set[str]]) -> list[float]:
     """Return for every search after the first whether it found gold that no search of harr's own had found before."""
-    told, known = [], {passage.id for passage in episode.steps[0].retrieval.passages}
+    hits, known = [], {passage.id for passage in episode.steps[0].retrieval.passages}
     for step, ids in zip(episode.steps[1:], found[1:], strict=True):
-        told.append(float(bool((set(episode.question.gold_ids) - known) & ids)))
+        hits.append(float(bool((set(episode.question.gold_ids) - known) & ids)))
         known |= {passage.id for passage in step.retrieval.passages}
-    return told
+    return hits
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Small cycles in one process, to see whether anything grows: ``python -m benchmarks.soak --cycles 2000 --minutes 60``.
 
 A cycle opens an MLflow run and the index, rolls out, makes one GRPO step with its checkpoint, publishes the adapter,
-evaluates the untrained and the trained arm, and closes everything. Memory (RSS) is told as its slope over the second
+evaluates the untrained and the trained arm, and closes everything. Memory (RSS) is printed as its slope over the second
 half of the cycles; open files, threads, child processes and files on disk are counted at the same points.
 """
 
@@ -28,7 +28,7 @@ def steady_allocator() -> None:
     """Have glibc give every block of 256 KiB its own pages, as it does at first.
 
     It raises that limit as large blocks are freed; then models that come and go leave holes in the heap, and the
-    process grows by some 0.08 MB a cycle although nothing is held.
+    process grows by some 0.08 MB a cycle although nothing is kept.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").mallopt(-3, 1 << 18)  # M_MMAP_THRESHOLD

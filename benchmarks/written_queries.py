@@ -3,7 +3,7 @@
 `python -m benchmarks.written_queries FOLDER`: FOLDER is a project of recipes/harr_small_lm.yaml after `dvc repro`.
 Every arm plays the test questions of two hops again. A second sub-query is vague where it has a pronoun in place of
 whom it is about; which questions are asked vaguely is found by playing once with the first gold passage on top, so
-that no arm decides by what it finds. Answer EM and the gains of ``trained`` are told for both kinds of question, and
+that no arm decides by what it finds. Answer EM and the gains of ``trained`` are printed for both kinds of question, and
 for mixtures of them: a curve by the share of vague questions. Intervals are over seeds and questions.
 """
 
@@ -41,7 +41,7 @@ Scores = list[list[float]]
 
 
 @dataclass(frozen=True)
-class Told:
+class GoldFirst:
     """A retriever that puts the gold passage of the hop first."""
 
     retriever: Retriever
@@ -92,7 +92,7 @@ def table(found: dict[str, dict[str, Any]]) -> str:
     lines = ["| asked | n | trained | " + " | ".join(arms) + " |", "|---" * (3 + len(arms)) + "|"]
     for kind, row in found.items():
         gain = [f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]" for mean, low, high in row["gain"].values()]
-        cells = [f"{row['em'][arm]:.1f}, {told}" for arm, told in zip(arms, gain, strict=True)]
+        cells = [f"{row['em'][arm]:.1f}, {span}" for arm, span in zip(arms, gain, strict=True)]
         lines.append(f"| {kind} | {row['questions']} | {row['em'][TRAINED]:.1f} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -112,8 +112,8 @@ def main() -> None:
     folders = trained_runs(params)
     scores: dict[str, Scores] = {}
     with open_players(params, places, questions, candidates="corpus") as player:
-        told = Told(player(ARMS["bm25"], None), Passages.open(places.corpus))
-        vague_N = np.array([vague(own) for own in play(questions, pipeline, told, generator)])
+        gold_first = GoldFirst(player(ARMS["bm25"], None), Passages.open(places.corpus))
+        vague_N = np.array([vague(own) for own in play(questions, pipeline, gold_first, generator)])
         for name, arm in params.evaluate.arm_table.items():
             for folder in folders.get(name, [None]):
                 episodes = play(questions, pipeline, player(arm, folder), generator)
