@@ -3,9 +3,9 @@
 Users ask about forty-eight towns in forty-eight ways, and each way wants one of six things of the town, which no gold
 says. By day the champion answers, and draws passages by its own chances in 5 % of the searches; users accept what they
 wanted. At night a candidate learns by GRPO from what was drawn, in the whole log, and the gate's condition
-``harr_traffic.condition:gain`` asks what it would have earned on questions that it did not learn from. On the fourth night
-somebody trains on scores that were turned round. What is told as truth is asked about twelve other towns, which no user
-asked about and no gate sees.
+``harr_traffic.condition:gain`` asks what it would have earned on questions that it did not learn from. On the fourth
+night somebody trains on scores that were turned round. What is printed as truth is asked about twelve other towns,
+which no user asked about and no gate sees.
 
 Beside it, from the same logs: InfoNCE on what was accepted, and the same without the 5 % that were drawn.
 
@@ -111,7 +111,7 @@ def a_day(policy: DensePolicy, log: TrafficLog, seed: int, number: int) -> float
     """Answer a day's searches and keep what users accepted; returns the share that was."""
     rng, every = random.Random(100 * seed + number), asked_about(ASKED)
     asked = [(*rng.choice(every), rng.random() < EXPLORE) for _ in range(SEARCHES)]
-    told = reads(policy.style, policy.history)
+    states = reads(policy.style, policy.history)
     accepted = 0
     for explored in (False, True):
         sampling = torch.Generator().manual_seed(100 * seed + number) if explored else None
@@ -120,7 +120,9 @@ def a_day(policy: DensePolicy, log: TrafficLog, seed: int, number: int) -> float
         for place, ((text, wanted, _), one) in enumerate(zip(own, found, strict=True)):
             name, chosen = f"{number}-{explored:d}-{place}", tuple(passage.id for passage in one.passages)
             pool = tuple(passage.id for passage in policy.passages.take(one.pool))
-            row = LoggedSearch(name, float(number), f"{number}", told, text, text, one.state, chosen, pool, one.logprob)
+            row = LoggedSearch(
+                name, float(number), f"{number}", states, text, text, one.state, chosen, pool, one.logprob
+            )
             log.add_search(row)
             log.outcome(Feedback(name, float(number), float(chosen[0] == wanted)))
             accepted += chosen[0] == wanted
@@ -194,7 +196,7 @@ def copy_best(folder: Path, name: str) -> None:
             log.outcome(outcomes[one.id])
 
 
-def play(seed: int, tell: Callable[[int, str, list[Row], str], None]) -> None:
+def play(seed: int, report: Callable[[int, str, list[Row], str], None]) -> None:
     """Play the days and nights of a seed."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -203,7 +205,7 @@ def play(seed: int, tell: Callable[[int, str, list[Row], str], None]) -> None:
             game = {"k": 1, "pool": 8, "temperature": 0.05, "candidates": "corpus", "style": "sep", "history": True}
             base = DensePolicy(encoder(), index, vectors, passages, max_tokens=64, **game)
             champion, log = base, TrafficLog(Recording(folder / "traffic"))
-            tell(0, "untrained", truth(base), "")
+            report(0, "untrained", truth(base), "")
             for night in range(1, NIGHTS + 2):
                 accepted = a_day(champion, log, seed, night)
                 name = f"night-{night}"
@@ -211,16 +213,16 @@ def play(seed: int, tell: Callable[[int, str, list[Row], str], None]) -> None:
                 own = questions if night <= NIGHTS else [*map(turned, questions)]
                 candidate = learnt(base, "grpo", own, folder / name / "grpo", seed)
                 passed, why = judged(candidate, folder, questions)
-                told = f"accepted {100 * accepted:.1f} %; {'champion' if passed else 'refused'}: {why}"
-                tell(night, "candidate" if night <= NIGHTS else "turned round", truth(candidate), told)
+                verdict = f"accepted {100 * accepted:.1f} %; {'champion' if passed else 'refused'}: {why}"
+                report(night, "candidate" if night <= NIGHTS else "turned round", truth(candidate), verdict)
                 champion = candidate if passed else champion
                 if night <= NIGHTS:
-                    tell(night, "champion", truth(champion), "")
+                    report(night, "champion", truth(champion), "")
                     rival = learnt(base, "infonce", questions, folder / name / "infonce", seed)
-                    tell(night, "infonce", truth(rival), judged(rival, folder, questions)[1])
+                    report(night, "infonce", truth(rival), judged(rival, folder, questions)[1])
                     copy_best(folder, name)
                     best = read_traffic(folder, f"{name}-best", f"{name}-log")
-                    tell(
+                    report(
                         night,
                         "infonce, nothing drawn",
                         truth(learnt(base, "infonce", best, folder / name / "best", seed)),
@@ -234,13 +236,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of users and training (default: 0)")
     kept: dict[tuple[int, str], list[list[Row]]] = {}
 
-    def tell(seed: int, night: int, arm: str, rows: list[Row], why: str) -> None:
+    def report(seed: int, night: int, arm: str, rows: list[Row], why: str) -> None:
         kept.setdefault((night, arm), []).append(rows)
         mean = sum(row["right"] for row in rows) / len(rows)
         print(f"seed {seed} night {night} {arm:<22} right {100 * mean:5.1f} %  {why}", flush=True)
 
     for seed in parser.parse_args().seeds:
-        play(seed, partial(tell, seed))
+        play(seed, partial(report, seed))
     for (night, arm), runs in kept.items():
         for other in ((0, "untrained"), (night, "infonce")):
             if other != (night, arm) and other in kept:

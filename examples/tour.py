@@ -80,9 +80,9 @@ sh("dvc repro --quiet")
 registry = MlflowClient("sqlite:///mlflow.db")
 registry.set_registered_model_alias("tour", "champion", "1")
 server = subprocess.Popen(["harr", "serve", "--port", "0"], stdout=subprocess.PIPE, text=True)
-told = server.stdout.readline()  # comes once it answers
-page = re.search(r"http://\S+", told)[0]
-print(told)
+line = server.stdout.readline()  # comes once it answers
+page = re.search(r"http://\S+", line)[0]
+print(line)
 
 
 def ask(path: str, **body: object) -> dict:
