@@ -123,7 +123,7 @@ def marks(inputs: dict[str, dict[str, Any]]) -> dict[str, str]:
 def comment(recipe: str) -> str:
     """Return what a parameter file says of itself on top."""
     if recipe == QUICKSTART:
-        return "The quickstart: people without names, a warm start by InfoNCE, then GRPO; 6 to 9 minutes on two cores."
+        return "The quickstart: people without names, a warm start by InfoNCE, then GRPO."
     lines = (ROOT / file(recipe)).read_text().splitlines()
     head = [line[2:] for line in takewhile(lambda line: line.startswith("#"), lines) if "$schema" not in line]
     marked = [f"`{line.strip()}`." if line.startswith(" ") else line for line in head]
