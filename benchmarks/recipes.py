@@ -24,7 +24,6 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from harr.compute.precision import choose_precision
 from harr.evaluate.tables import table
 from harr.io.files import fingerprint, read_json, write_json, write_text
 from harr.params import Params
@@ -74,11 +73,12 @@ def run(recipe: str) -> None:
     try:
         subprocess.run(["dvc", "repro"], cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)
     finally:
-        write_json(spent, before + (time.monotonic() - began) / 60)
+        minutes = before + (time.monotonic() - began) / 60
+        write_json(spent, minutes)
     for name in FIGURES:
         write_json(KEPT / recipe / name, read_json(tree / "metrics" / name))
     ran = {stage: read_json(tree / "data/inputs" / f"{stage}.json") for stage in READS}
-    run_facts = facts(git("rev-parse", "--short=10", "HEAD", tree=tree), read_json(spent))
+    run_facts = facts(git("rev-parse", "--short=10", "HEAD", tree=tree), minutes)
     write_json(KEPT / recipe / "run.json", run_facts | {"inputs": marks(ran)})
     shutil.rmtree(place)
 
@@ -90,6 +90,8 @@ def file(recipe: str) -> str:
 
 def facts(commit: str, minutes: float) -> dict[str, Any]:
     """Return when, where and from which commit a recipe was run, and how long that took."""
+    from harr.compute.precision import choose_precision  # torch, which only a run needs
+
     threads = os.environ.get("OMP_NUM_THREADS", str(os.cpu_count()))
     many = "one thread" if threads == "1" else f"{threads} threads"
     return {
@@ -155,10 +157,15 @@ def staleness(recipe: str) -> str:
     return AGAIN if marks(all_inputs(Params.load(ROOT / file(recipe)), {})) != ran["inputs"] else ""
 
 
+def kept_table(recipe: str) -> str:
+    """Return the table of arms of a kept result."""
+    figures, contrasts = (read_json(KEPT / recipe / name) for name in FIGURES)
+    return table(figures | {"contrasts": contrasts})
+
+
 def section(recipe: str) -> str:
     """Return a recipe's part of the page: what it is, how it was run, and its table."""
-    folder = KEPT / recipe
-    ran, path = read_json(folder / "run.json"), ROOT / file(recipe)
+    ran, path = read_json(KEPT / recipe / "run.json"), ROOT / file(recipe)
     seeds = Params.load(path).evaluate.seeds
     lines = [
         f"## {recipe}",
@@ -171,7 +178,7 @@ def section(recipe: str) -> str:
         ),
         "",
         "```",
-        table(read_json(folder / "evaluate.json") | {"contrasts": read_json(folder / "contrasts.json")}),
+        kept_table(recipe),
         "```",
     ]
     return "\n".join(lines)
@@ -179,7 +186,7 @@ def section(recipe: str) -> str:
 
 def page() -> str:
     """Return the page of all recipes and of what is kept of them."""
-    return "\n".join([HEAD + overview() + "\n", *(f"{section(name)}\n" for name in kept())]).rstrip() + "\n"
+    return "\n\n".join([HEAD + overview(), *map(section, kept())]) + "\n"
 
 
 def kept() -> list[str]:

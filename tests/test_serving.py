@@ -141,9 +141,8 @@ def test_vllm_takes_every_command() -> None:
     training = others()
     refused, *options = parse([["serve", "m", "--task", "embed"], *(words for _, words in commands), *training])
     assert "unrecognized arguments: --task" in refused["refused"]
-    assert len(training) == 4 and len(options) == len(commands) + 4 and not any("refused" in one for one in options), (
-        options
-    )
+    assert len(training) == 4 and len(options) == len(commands) + 4
+    assert not any("refused" in one for one in options), options
     for (service, words), one in zip(commands, options, strict=False):
         assert one["model_tag"] == words[1] and one["port"] == {"generator": 8000, "embedder": 8001}[service]
         if service == "embedder":

@@ -17,9 +17,8 @@ ERRORS = 0.9 * np.array(SIZES) ** -0.25
 
 def test_a_power_law_is_continued() -> None:
     estimate = forecast(1 - ERRORS, 1 - ERRORS[None], SIZES, 1200, 100)
-    assert estimate["gain"] == pytest.approx(ERRORS[-1] - 0.9 * 1600**-0.25) and estimate["low"] == pytest.approx(
-        estimate["high"]
-    )
+    assert estimate["gain"] == pytest.approx(ERRORS[-1] - 0.9 * 1600**-0.25)
+    assert estimate["low"] == pytest.approx(estimate["high"])
     more = forecast(1 - ERRORS, 1 - ERRORS[None], SIZES, 12_000, 100)["gain"]
     assert estimate["gain"] < more < ERRORS[-1], "never above 1"
 
