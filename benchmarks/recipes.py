@@ -71,10 +71,14 @@ def run(recipe: str) -> None:
         shutil.copy(tree / file(recipe), tree / "params.yaml")
     before, began = read_json(spent) if spent.exists() else 0.0, time.monotonic()
     try:
-        subprocess.run(["dvc", "repro"], cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)
+        done = subprocess.run(["dvc", "repro"], cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=False)
     finally:
         minutes = before + (time.monotonic() - began) / 60
         write_json(spent, minutes)
+    if done.returncode:
+        sys.exit(
+            f"error: dvc repro of {recipe} failed in {tree}; its message is above, and the same command goes on there"
+        )
     for name in FIGURES:
         write_json(KEPT / recipe / name, read_json(tree / "metrics" / name))
     ran = {stage: read_json(tree / "data/inputs" / f"{stage}.json") for stage in READS}
