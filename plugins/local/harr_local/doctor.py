@@ -15,9 +15,11 @@ from packaging.requirements import Requirement
 
 from flows.finding import DEADLINE_SECONDS, Finding, describe_failure, fail, ok, warn
 from flows.versions import check_answer
+from harr.compute.precision import multiplies_bfloat16
 from harr.errors import ParamsError, bare, one_line
 from harr.params import Params
 from harr.params.fields import Section
+from harr.params.loop import LoopParams
 from harr.project.create import BEGIN_GIT
 from harr_local import asked
 from harr_local.servers import list_ended
@@ -41,7 +43,7 @@ def examine(root: Path, environment: Mapping[str, str]) -> list[Finding]:
         mend = "correct it, or copy one of recipes/*.yaml"
         findings = [fail("params.yaml", "; ".join(str(error).splitlines()), mend)]
     else:
-        findings = [ok("params.yaml", "valid"), *_unread_sections(params)]
+        findings = [ok("params.yaml", "valid"), *_unread_sections(params), *check_precision(params)]
         checks["MLflow"] = partial(check_mlflow, params, environment)
         for server in asked.servers(params):
             for url in server.urls:
@@ -76,6 +78,15 @@ def check_packages(root: Path) -> list[Finding]:
     if wrong:
         return [fail("packages", ", ".join(wrong), f"pip install --constraint constraints.txt {source}")]
     return [ok("packages", "all are there, in versions that fit")]
+
+
+def check_precision(params: Params) -> list[Finding]:
+    """Look whether training asks for products that this machine has to emulate."""
+    train = params.train
+    if not isinstance(train, LoopParams) or train.optimizer.precision != "bfloat16" or multiplies_bfloat16():
+        return []
+    slow = "bfloat16, which nothing here multiplies: a step takes ten times as long as in float32, or longer"
+    return [warn("train.optimizer.precision", slow, "if this machine trains, set auto")]
 
 
 def check_git(root: Path) -> list[Finding]:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from harr_local import doctor
-from harr_local.doctor import check_git, check_packages, check_started, examine
+from harr_local.doctor import check_git, check_packages, check_precision, check_started, examine
 
 from harr.io.files import write_json
+from harr.params import Params
 from tasks.tracking.execution import process_name
 
 ROOT = Path(__file__).parents[3]
@@ -60,6 +61,16 @@ def test_what_was_started_and_has_ended_is_named(tmp_path: Path) -> None:
     write_json(tmp_path / ".harr/up.json", {"Prefect": alive, "worker gpu": gone})
     (found,) = check_started(tmp_path)
     assert (found.level, found.subject, found.fix) == ("warn", "worker gpu", "harr up")
+
+
+@pytest.mark.parametrize(("precision", "native", "warned"), [("bfloat16", 0, 1), ("bfloat16", 1, 0), ("auto", 0, 0)])
+def test_a_number_format_that_the_machine_emulates_is_named(
+    precision: str, native: int, warned: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "multiplies_bfloat16", lambda: bool(native))
+    text = (ROOT / "params.yaml").read_text()
+    (tmp_path / "params.yaml").write_text(text.replace("precision: auto", f"precision: {precision}"))
+    assert len(check_precision(Params.load(tmp_path / "params.yaml"))) == warned
 
 
 def test_a_check_with_a_bug_and_a_section_that_nobody_reads_are_named(
