@@ -83,7 +83,7 @@ def play_documents(
     log.parent.mkdir(parents=True, exist_ok=True)
     rows_by_id = {row["id"]: row for row in whole_lines(log)}
     todo = (document for document in documents if document[0].id not in rows_by_id)
-    with bar(total=total, desc=desc, unit="story", initial=len(rows_by_id)) as progress:
+    with bar(total=total, desc=desc, unit="document", initial=len(rows_by_id)) as progress:
         for batch in _batches(todo):
             rows = _play(batch, towers, picks, beam)
             with log.open("a", encoding="utf-8") as handle:
