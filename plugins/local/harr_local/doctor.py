@@ -15,7 +15,6 @@ from packaging.requirements import Requirement
 
 from flows.finding import DEADLINE_SECONDS, Finding, describe_failure, fail, ok, warn
 from flows.versions import check_answer
-from harr.compute.precision import multiplies_bfloat16
 from harr.errors import ParamsError, bare, one_line
 from harr.params import Params
 from harr.params.fields import Section
@@ -43,7 +42,8 @@ def examine(root: Path, environment: Mapping[str, str]) -> list[Finding]:
         mend = "correct it, or copy one of recipes/*.yaml"
         findings = [fail("params.yaml", "; ".join(str(error).splitlines()), mend)]
     else:
-        findings = [ok("params.yaml", "valid"), *_unread_sections(params), *check_precision(params)]
+        findings = [ok("params.yaml", "valid"), *_unread_sections(params)]
+        checks["train.optimizer.precision"] = partial(check_precision, params)
         checks["MLflow"] = partial(check_mlflow, params, environment)
         for server in asked.servers(params):
             for url in server.urls:
@@ -82,8 +82,11 @@ def check_packages(root: Path) -> list[Finding]:
 
 def check_precision(params: Params) -> list[Finding]:
     """Look whether training asks for products that this machine has to emulate."""
-    train = params.train
-    if not isinstance(train, LoopParams) or train.optimizer.precision != "bfloat16" or multiplies_bfloat16():
+    if not isinstance(params.train, LoopParams) or params.train.optimizer.precision != "bfloat16":
+        return []
+    from harr.compute.precision import multiplies_bfloat16  # torch, which takes seconds to import
+
+    if multiplies_bfloat16():
         return []
     slow = "bfloat16, which nothing here multiplies: a step takes ten times as long as in float32, or longer"
     return [warn("train.optimizer.precision", slow, "if this machine trains, set auto")]

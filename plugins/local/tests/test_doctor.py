@@ -8,6 +8,7 @@ import pytest
 from harr_local import doctor
 from harr_local.doctor import check_git, check_packages, check_precision, check_started, examine
 
+from harr.compute import precision as precisions
 from harr.io.files import write_json
 from harr.params import Params
 from tasks.tracking.execution import process_name
@@ -67,7 +68,7 @@ def test_what_was_started_and_has_ended_is_named(tmp_path: Path) -> None:
 def test_a_number_format_that_the_machine_emulates_is_named(
     precision: str, native: int, warned: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "multiplies_bfloat16", lambda: bool(native))
+    monkeypatch.setattr(precisions, "multiplies_bfloat16", lambda: bool(native))
     text = (ROOT / "params.yaml").read_text()
     (tmp_path / "params.yaml").write_text(text.replace("precision: auto", f"precision: {precision}"))
     assert len(check_precision(Params.load(tmp_path / "params.yaml"))) == warned
