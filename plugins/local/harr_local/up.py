@@ -27,6 +27,8 @@ from tasks.tracking.execution import is_alive, pid_of, process_name
 
 START_SECONDS = 240.0
 STOP_SECONDS = 20.0
+FREE_SECONDS = 5.0
+"""How long the port of a killed server may stay taken."""
 API = {"Prefect": "/api"}
 """Where on a server its health is told, if not at the top."""
 WORK = {"Prefect": "/runs", "MLflow": "/#/experiments?workflowType=machine_learning"}
@@ -87,15 +89,31 @@ def down() -> None:
 
 
 def _running() -> Started:
-    """Return what `harr up` started and still runs; what a killed server left, which has its port, is killed."""
+    """Return what `harr up` started and still runs; of a killed server, child processes that have its port are killed."""
     started: Started = read_json(UP) if UP.exists() else {}
     for name in list_ended(Path()):
         note = started.pop(name)
-        if note["page"] and not psutil.pid_exists(group := pid_of(note["process"])):
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing is left, or it is another user's
-                os.killpg(group, signal.SIGKILL)
-                time.sleep(1)  # until the port is free
+        if note["page"]:
+            _kill_group(note["process"])
+            _wait_until_free(int(note["page"].rpartition(":")[2]))
     return started
+
+
+def _kill_group(leader: str) -> None:
+    """Kill what is left of a process group whose leader has ended, unless its number is another process's by now."""
+    group = pid_of(leader)
+    # A leader that nobody has waited for yet keeps its number, as a zombie; where a container has no init, for ever.
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if process_name(group) != leader:
+            return
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing is left, or it is another user's
+        os.killpg(group, signal.SIGKILL)
+
+
+def _wait_until_free(port: int) -> None:
+    deadline = time.monotonic() + FREE_SECONDS
+    while listens(port) and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def _has_champion() -> bool:

@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -18,10 +19,12 @@ from uuid import UUID
 
 import psutil
 import pytest
+from harr_local.servers import listens
+from harr_local.up import down
 from servers import ask, free_port, until
 
-from harr.io.files import read_json
-from tasks.tracking.execution import pid_of
+from harr.io.files import read_json, write_json
+from tasks.tracking.execution import pid_of, process_name
 
 pytestmark = pytest.mark.services
 ROOT = Path(__file__).parents[3]
@@ -204,6 +207,23 @@ def test_a_server_that_was_killed_is_started_again_at_its_port(place: Place) -> 
     assert done.returncode == 0, done.stderr
     after = read_json(place.folder / ".harr/up.json")["MLflow"]
     assert after["page"] == before["page"] and after["process"] != before["process"]
+
+
+def test_child_processes_of_a_killed_server_are_killed_before_anybody_has_waited_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then its number is a zombie's, and the port was said to be another program's."""
+    monkeypatch.chdir(tmp_path)
+    port = free_port()
+    child = f"{shlex.quote(sys.executable)} -m http.server --bind 127.0.0.1 {port}"
+    with subprocess.Popen(["sh", "-c", f"{child} & wait"], start_new_session=True, stderr=subprocess.DEVNULL) as server:
+        note = {"process": process_name(server.pid), "page": f"http://127.0.0.1:{port}"}
+        write_json(tmp_path / ".harr/up.json", {"MLflow": note})
+        assert until(lambda: listens(port), 30)
+        server.send_signal(signal.SIGKILL)
+        assert until(lambda: psutil.Process(server.pid).status() == psutil.STATUS_ZOMBIE, 30)
+        down()
+        assert not listens(port)
 
 
 def test_down_cancels_a_run_between_two_units_and_leaves_no_process_and_no_file_of_theirs(place: Place) -> None:
