@@ -1,6 +1,6 @@
-"""A chromium that a test drives as a person would: it opens pages, clicks with a mouse, types, and looks.
+"""A Chromium that a test drives like a person: it opens pages, clicks, types and reads.
 
-It is asked by the DevTools protocol over one socket; nothing beyond loopback can be reached from it.
+It is controlled by the DevTools protocol over one socket; it can reach nothing beyond loopback.
 """
 
 import base64
@@ -24,12 +24,12 @@ from websockets.sync.client import ClientConnection, connect
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # an open network would hide what is missing
-    # a mouse, which a headless browser has not: pages show other fields to a finger
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # with a network, missing files would go unnoticed
+    # a mouse, which a headless browser lacks: pages show other fields for touch
     "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4",
     *("--remote-debugging-port=0", "about:blank"),
 )
-SECONDS = 90.0  # most pages take a few; a busy machine is no failure
+SECONDS = 90.0  # most pages take a few; a busy machine must not fail
 MIDDLE = """(() => {{
   const found = [...document.querySelectorAll({css})].filter((one) => one.getClientRects().length
     && one.innerText.trim().match(new RegExp({text}))).pop();
@@ -41,7 +41,7 @@ MIDDLE = """(() => {{
 
 
 def chromium() -> str:
-    """Chromium, by the names of Debian, Ubuntu and Google; skips the test where there is none."""
+    """Return Chromium's path, by its name in Debian, Ubuntu or Google; skip the test if there is none."""
     found = [path for path in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if path]
     if not found:
         pytest.skip("no browser here: chromium was not found (Debian: apt install chromium)")
@@ -56,7 +56,7 @@ class Page:
     numbers: Iterator[int]
 
     def ask(self, method: str, **params: Any) -> Any:
-        """The answer to a command of the protocol."""
+        """Return the answer to a protocol command."""
         number = next(self.numbers)
         self.socket.send(json.dumps({"id": number, "method": method, "params": params}))
         while (answer := json.loads(self.socket.recv(timeout=SECONDS))).get("id") != number:
@@ -65,37 +65,37 @@ class Page:
         return answer["result"]
 
     def run(self, script: str) -> Any:
-        """The value of a script in the page."""
+        """Return the value of a script run in the page."""
         return self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)["result"].get(
             "value"
         )
 
     def text(self) -> str:
-        """What a person can read, in one line."""
+        """Return the visible text in one line."""
         return " ".join(str(self.run("document.body ? document.body.innerText : ''")).split())
 
     def size(self, width: int, height: int) -> None:
-        """Make the page as large as a screen; one below 500 px is a phone's."""
+        """Set the size of the screen; one below 500 px is a phone's."""
         self.ask(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
         )
 
     def open(self, address: str, *words: str) -> None:
-        """Go to an address, until all words stand there."""
+        """Open an address and wait for all words."""
         self.ask("Page.navigate", url="about:blank")
         self.ask("Page.navigate", url=address)
         self.wait(*words)
 
     def wait(self, *words: str) -> None:
-        """Wait until all words, which are patterns, stand on the page."""
+        """Wait until the page shows all words, which are patterns."""
         stood = until(lambda: all(re.search(word, self.text()) for word in words), SECONDS)
         assert stood, f"{words} are not all on the page, where stands: {self.text()[:3000]}"
 
     def click(self, css: str, text: str = "") -> None:
-        """Press the left button on the middle of the last element of a kind whose text matches."""
+        """Click the middle of the last element of a kind whose text matches."""
         script, deadline = MIDDLE.format(css=json.dumps(css), text=json.dumps(text)), time.monotonic() + SECONDS
         place = again = None
-        while place is None or place != again:  # until it is there and moves no more
+        while place is None or place != again:  # until it is there and has stopped moving
             assert time.monotonic() < deadline, f"no {css} with {text!r} on the page: {self.text()[:3000]}"
             time.sleep(0.1)
             place, again = self.run(script), place
@@ -105,23 +105,23 @@ class Page:
         self.ask("Input.dispatchMouseEvent", type="mouseReleased", **where)
 
     def press(self, key: str, number: int) -> None:
-        """Press a key by its name and number, where the page has its focus."""
+        """Press a key, by name and number, in the focused element."""
         for kind in ("rawKeyDown", "keyUp"):
             self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=number)
 
     def write(self, text: str) -> None:
-        """Type a text where the page has its focus."""
+        """Type a text into the focused element."""
         self.ask("Input.insertText", text=text)
 
     def picture(self, path: Path) -> None:
-        """Keep what the page looks like."""
+        """Save a screenshot."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot", format="png")["data"]))
 
 
 @contextmanager
 def browser(profile: Path) -> Iterator[Page]:
-    """A browser with a new profile in this folder."""
+    """Start a browser with a new profile in this folder."""
     command = [chromium(), *FLAGS, f"--user-data-dir={profile}"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

@@ -1,4 +1,4 @@
-"""Pipelines driven by hand: a writer of given replies, a shelf of given passages, and how a game ends."""
+"""Pipelines driven by hand: scripted replies, fixed passages, and how a game ends."""
 
 from collections.abc import Generator as PyGenerator, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from harr.types import Generate, Outcome, Passage, Request, Retrieval, Search
 
 
 def ends(game: PyGenerator[Request, Any, Outcome], answer: Any) -> Outcome:
-    """The outcome of a game that this answer ends."""
+    """Send the answer that ends this game and return its outcome."""
     with pytest.raises(StopIteration) as end:
         game.send(answer)
     outcome = end.value.value
@@ -20,7 +20,7 @@ def ends(game: PyGenerator[Request, Any, Outcome], answer: Any) -> Outcome:
 
 
 class Script:
-    """Writes its replies one after the other, cut as a server cuts them; keeps what it was asked."""
+    """Writes its replies one after another, cut as a server cuts them, and records the requests."""
 
     def __init__(self, *replies: str) -> None:
         self.replies, self.asked = list(replies), list[Generate]()
@@ -34,7 +34,7 @@ class Script:
 
 
 class Fixed:
-    """Finds the same passages always, without those excluded; keeps what it was asked, by batches."""
+    """Always finds the same passages, minus the excluded ones, and records the batches of searches."""
 
     def __init__(self, *found: Passage) -> None:
         self.found, self.batches = found, list[list[Search]]()
@@ -46,7 +46,7 @@ class Fixed:
 
 
 class Backwards:
-    """A retriever of another package: the last ``k`` of the pool of the search, or as many as its settings say."""
+    """A retriever from another package: the last ``k`` of the search's pool, or as many as its settings say."""
 
     def __init__(self, inputs: RetrieverInputs) -> None:
         self.base, self.pool, self.k = inputs.base, inputs.pool, inputs.settings.get("k", inputs.k)

@@ -1,4 +1,4 @@
-"""A corpus that changes, its vectors and its index, for tests."""
+"""A changing corpus, its vectors and its index."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,7 +18,7 @@ from harr.types import Passage
 DENSE = IndexParams(full_text=False, batch_size=10)
 BEFORE = [Passage(f"p{i}", f"Town {i} has a river.") for i in range(60)]
 AFTER = [Passage("new", "A lake."), *(replace(p, text="Dry.") if p.id == "p7" else p for p in BEFORE if p.id != "p3")]
-"""A new passage before all others, so that rows move; p3 is gone, and p7 says something else."""
+"""A new passage comes first, which shifts the rows; p3 is gone, and p7 has another text."""
 
 
 def vector_of(passage: Passage) -> NDArray[np.float32]:
@@ -27,7 +27,7 @@ def vector_of(passage: Passage) -> NDArray[np.float32]:
 
 
 def corpus_of(folder: Path, made: Iterable[Passage], encoder: str = "mini") -> tuple[Passages, Vectors]:
-    """A corpus and its vectors, which follow from the texts."""
+    """Write a corpus and derive its vectors from the texts."""
     made = list(made)
     identity = write_passages(made, folder / "corpus")["identity"]
     vectors = np.stack([vector_of(passage) for passage in made])

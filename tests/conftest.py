@@ -1,4 +1,4 @@
-"""What every test has: one thread, its file's group, the tiny encoder, a folder of its own for tasks and flows."""
+"""What every test gets: one thread, its file's group, the tiny encoder, a folder of its own for tasks and flows."""
 
 import ctypes
 import gc
@@ -20,18 +20,18 @@ from places import furnish
 from servers import Server, free_port, wait_for
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-# Two workers share the cores; and sums of floats made by another number of threads differ in their last bits, so that
-# a test and the process it starts need one number where their results are compared. Before torch is imported.
+# Two workers share the cores. The number of threads changes the last bits of float sums, so a test and the process it
+# starts need the same number where their results are compared. Set before torch is imported.
 os.environ["OMP_NUM_THREADS"] = "1"
-# A kernel is kept for every shape that it met, by oneDNN and by torch; in a process that meets the shapes of a thousand
-# tests that comes to gigabytes. Stages keep as many (tasks/runtime/command.py).
+# oneDNN and torch cache a kernel for every shape; in a process that meets the shapes of a thousand tests that adds up
+# to gigabytes. Stages cache as many (tasks/runtime/command.py).
 os.environ |= {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32", "LRU_CACHE_CAPACITY": "1"}
-# For the processes of pytest-xdist, which begin after this: what is freed goes back to the system.
+# For pytest-xdist's processes, which start after this: freed memory goes back to the system.
 os.environ |= {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "262144"}
 
 PEAK = pytest.StashKey[dict[str, int]]()
 KEPT = [0]
-"""The memory in MiB that this process had after garbage was collected."""
+"""This process's memory after the last garbage collection, in MiB."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,12 +47,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage among what tests make, and no more among all that was imported: it takes a tenth of the time."""
+    """Let the garbage collector skip everything imported and scan only what tests make, in a tenth of the time."""
     gc.collect()
     gc.freeze()
     gc.collect()
-    # a stage that a test runs in this process freezes at its end what is there (tasks/runtime/signals.py): the models of
-    # the tests before it, which wait in cycles to be collected, would stay for good
+    # A stage that a test runs in this process freezes all objects when it ends (tasks/runtime/signals.py). Models of
+    # earlier tests, still in uncollected cycles, would then never be freed.
     gc.freeze = lambda: None
 
 
@@ -61,11 +61,11 @@ def peak_mib() -> int:
 
 
 def pytest_runtest_logfinish() -> None:
-    """Free the models that a test left in cycles, if memory grew: Python collects by number of objects, not by size."""
+    """Free models that a test left in cycles if memory grew: Python collects by number of objects, not by size."""
     if sys.platform == "linux" and resident_mib() > KEPT[0] + 48:
         for one in vars(sys.modules.get("fastapi.dependencies.models", gc)).values():
             if clear := getattr(one, "cache_clear", None):
-                clear()  # it keeps the functions of every application, and they their service and its models
+                clear()  # it keeps every application's functions, and these keep their service and its models
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         KEPT[0] = resident_mib()
@@ -85,7 +85,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take the peak that a worker of xdist sends when it ends."""
+    """Store the peak that an xdist worker reports when it ends."""
     node.config.stash[PEAK][node.gateway.id] = getattr(node, "workeroutput", {}).get("peak", 0)
 
 
@@ -104,7 +104,7 @@ def tiny() -> str:
 
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder that is the current one, with harr, tasks, flows and the smoke recipe as params.yaml."""
+    """The current folder, empty but for harr, tasks, flows and the smoke recipe as params.yaml."""
     return furnish(tmp_path, monkeypatch)
 
 
@@ -112,7 +112,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def harr(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs `harr` with words and variables; gives its exit code and what it printed."""
+    """A function that runs `harr` with words and variables and returns its exit code and output."""
 
     from flows.cli import main
 
@@ -132,11 +132,11 @@ def harr(
 
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An MLflow database with its tables and nothing in them: making one takes longer than most tests."""
+    """An MLflow database with empty tables: making one takes longer than most tests."""
     from mlflow import MlflowClient
 
     path = tmp_path_factory.mktemp("store") / "mlflow.db"
-    with pytest.MonkeyPatch.context() as patched:  # a copy whose files are in a folder mlruns would be one that moved
+    with pytest.MonkeyPatch.context() as patched:  # with its files in a folder mlruns, a copy would count as moved
         patched.setenv("_MLFLOW_SERVER_ARTIFACT_ROOT", str(path.parent / "files"))
         MlflowClient(f"sqlite:///{path}").search_experiments()
     return path
@@ -151,12 +151,12 @@ def stored(workplace: Path, empty_store: Path) -> Path:
 
 @pytest.fixture
 def postgresql(tmp_path: Path) -> Iterator[str]:
-    """The address of an empty database in a cluster of its own on loopback."""
+    """The address of an empty database in its own cluster on loopback."""
     found = shutil.which("initdb") or next(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))), "")
     if not found:
         pytest.skip("no PostgreSQL here: initdb was not found (Debian: apt install postgresql)")
     pytest.importorskip("psycopg2", reason="psycopg2 is missing: pip install '.[postgresql]'")
-    # PostgreSQL does not run as root, and pytest's folders are for their owner alone
+    # PostgreSQL does not run as root, and only their owner may read pytest's folders
     user = {"user": "postgres"} if os.getuid() == 0 else {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         cluster, port, log = Path(name) / "cluster", free_port(), tmp_path / "postgresql.log"
@@ -171,13 +171,13 @@ def postgresql(tmp_path: Path) -> Iterator[str]:
             wait_for(port, process, log)
             yield f"postgresql+psycopg2://harr@127.0.0.1:{port}/postgres"
         finally:
-            process.send_signal(signal.SIGINT)  # PostgreSQL's quick and orderly end
+            process.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown
             process.wait(timeout=60)
 
 
 @pytest.fixture
 def bucket(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """A bucket of a local stand-in for S3: its address, and what a client's environment must say."""
+    """A bucket in a local stand-in for S3: its address, and the environment that a client needs."""
     pytest.importorskip("moto", reason="moto is missing: pip install '.[dev]'")
     port = free_port()
     server = Server(tmp_path, [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port)
@@ -208,7 +208,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Path:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, world: Path) -> Iterator[Path]:
-    """A copy of that world, in which all tests of a file stand."""
+    """A copy of ``world`` as the current folder of all tests in a file."""
     folder = tmp_path_factory.mktemp("place")
     with pytest.MonkeyPatch.context() as patch:
         furnish(folder, patch)

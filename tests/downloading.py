@@ -1,4 +1,4 @@
-"""Stage download in the current folder, and what it reads and writes there."""
+"""Stage download in the current folder, with its input and output files."""
 
 import gzip
 import json
@@ -15,7 +15,7 @@ from harr.types import Passage, Question
 
 
 def write_rows(path: str | Path, rows: Iterable[Any]) -> str:
-    """Write a JSON value a line (bytes as they are), packed where the name ends in .gz; or parquet; return the path."""
+    """Write a JSON value per line (bytes as they are), gzipped if the name ends in .gz, or parquet; return the path."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".parquet":

@@ -1,4 +1,4 @@
-"""Section `download` of the fictional encyclopaedia, and its scripted player, which a plug-in brings."""
+"""Section `download` of the fictional encyclopaedia and its scripted player, both from a plug-in."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ PLAYER = {"kind": "function", "function": "harr_encyclopaedia.scripted:Scripted"
 
 
 def encyclopaedia(**settings: Any) -> dict[str, Any]:
-    """Section `download` with these settings."""
+    """Return section `download` with these settings."""
     return {"dataset": "function", "function": "harr_encyclopaedia.dataset:DATASET", "settings": settings}

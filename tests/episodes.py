@@ -13,7 +13,7 @@ def played(
     answers: tuple[str, ...] = ("Ada",),
     malformed: int = 0,
 ) -> Episode:
-    """One letter is one passage; a word is one search's passages. Hops are answered with their number."""
+    """Make an episode: a letter is a passage, a word one search's passages; hops are answered with their numbers."""
     question = Question(name, f"Who is {name}?", answers, tuple(gold))
     searched = tuple(
         Step(Search(question, f"{name}.{number}"), Retrieval(tuple(Passage(p, f"text {p}", p.upper()) for p in step)))
@@ -24,7 +24,7 @@ def played(
 
 
 class Shelf:
-    """Returns the same three passages for every search and remembers the size of each call."""
+    """Returns the same two passages for every search and remembers the size of each call."""
 
     def __init__(self) -> None:
         self.calls: list[int] = []

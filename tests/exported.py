@@ -1,4 +1,4 @@
-"""A retriever whose query tower was moved far from its base, in the folder that stage merge writes."""
+"""A retriever whose query tower is far from its base, in the folder that stage merge writes."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ FACTS = {"statuses": True, "history": True, "retriever": {"state": "lines", "max
 
 
 def export_moved(out: Path, work: Path, towers: str = "both", base_model: str = PACKAGED) -> Path:
-    """Write it to ``out``, with prompts, of both towers or of queries (``query``) alone."""
+    """Write it to ``out``, with prompts: both towers, or the query tower alone (``query``)."""
     base, queries, moved = (
         Encoder(base_model, max_tokens=64, query_prompt="ask: ", passage_prompt="read: ") for _ in range(3)
     )

@@ -1,5 +1,4 @@
-"""Stages download, embed and index of a small world, in the folder where a test stands; a build that is
-stopped; and vectors that are given."""
+"""Stages download, embed and index of a small world in the current folder; stopped builds; given vectors."""
 
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from tasks.paths import CORPUS, INDEX, QUESTIONS, VECTORS, WORK
 
 
 def stop_inserting(patch: pytest.MonkeyPatch, after: int) -> None:
-    """Let so many batches be inserted into Milvus, and then stop as Ctrl-C does."""
+    """Let this many batches be inserted into Milvus, and then stop as if by Ctrl-C."""
     insert, batches = MilvusClient.insert, []
 
     def stopped(client: MilvusClient, *values: object, **named: object) -> None:
@@ -33,7 +32,7 @@ def stop_inserting(patch: pytest.MonkeyPatch, after: int) -> None:
 
 
 def index_world(params: Params) -> None:
-    """Make what these stages make, with vectors in float32."""
+    """Run these stages with vectors in float32."""
     download(params.download, CORPUS, QUESTIONS, WORK / "download")
     passages, encoder = Passages.open(CORPUS), Encoder(params.encoder.model, max_tokens=params.encoder.max_tokens)
     embed_corpus(passages, encoder, params.embed.model_copy(update={"dtype": "float32"}), VECTORS, WORK / "embed")

@@ -1,4 +1,4 @@
-"""Two processes of a test's own script, as `accelerate launch` starts them."""
+"""Two processes of a test's own script, started as `accelerate launch` does."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def launch(*words: str, config: str = "multi_gpu") -> subprocess.CompletedProcess[str]:
-    """Two processes of a script or module, by a configuration that we ship."""
+    """Run a script or module as two processes, with a configuration that we ship."""
     recipe = f"{ROOT}/recipes/accelerate/{config}.yaml"
     command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", recipe, *words]
     own = {
@@ -29,22 +29,22 @@ def launch(*words: str, config: str = "multi_gpu") -> subprocess.CompletedProces
 
 
 def leave_history(out: Path, rows: Sequence[Mapping[str, Any]], **more: Any) -> None:
-    """Every process leaves what it has in ``out``."""
+    """Write this process's results to ``out``."""
     for name, value in {"history": rows, **more}.items():
         write_json(out / f"{name}-{os.environ.get('RANK', 'alone')}.json", value)
 
 
 def history(out: Path, rank: str) -> list[dict[str, Any]]:
-    """What a process left in ``out``: one row per step, without the time."""
+    """Return a process's history from ``out``: one row per step, without times."""
     rows = timeless(read_json(out / f"history-{rank}.json"))
     return [{k: timeless([v])[0] if isinstance(v, dict) else v for k, v in row.items()} for row in rows]
 
 
 def killed_hard_at(kill_at: int) -> Callable[[int, Mapping[str, Any]], None]:
-    """A log that kills its process after a step, without a word."""
+    """Return a log that kills its process after a step, without a word."""
 
     def log(step: int, values: Mapping[str, Any]) -> None:
-        if step == kill_at and "reward_mean" in values:  # a step's own figures, not those of validation before it
+        if step == kill_at and "reward_mean" in values:  # a step's own figures, not those of the validation before it
             os.kill(os.getpid(), signal.SIGKILL)
 
     return log
@@ -53,7 +53,7 @@ def killed_hard_at(kill_at: int) -> Callable[[int, Mapping[str, Any]], None]:
 def check_alike(
     found: Sequence[dict[str, Any]], wanted: Sequence[dict[str, Any]], loosely: Sequence[str] = (), apart: float = 1e-5
 ) -> None:
-    """The same episodes to the last bit, and the same figures but for sums in another order."""
+    """Check for the same episodes bit for bit, and the same figures up to the order of sums."""
     for row, expected in zip(found, wanted, strict=True):
         for name in ("quantiles", "faults", "reward_mean", *({"own_tokens"} & row.keys())):
             assert row.pop(name) == expected.pop(name), name

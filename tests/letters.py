@@ -1,4 +1,4 @@
-"""A language model of single letters, and a game for it that is small enough to learn in seconds."""
+"""A language model of single letters, and a game small enough to learn in seconds."""
 
 import string
 from collections.abc import Generator as PyGenerator, Sequence
@@ -19,13 +19,13 @@ from harr.types import Episode, Generate, Outcome, Passage, Question, Request, R
 
 TEMPLATE = "{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}a"
 SHOWN = "xyz"
-"""What the environment puts into the text after a search."""
+"""What the environment adds to the text after a search."""
 
 
 def save_letters(folder: Path, *, spread: float, room: int = 64, printable: bool = False, head: int = 8) -> Path:
     """Write a random model whose tokens are single letters, or all ``printable`` ones; ``spread``: of its weights.
 
-    ``head``: width of an attention head; vLLM takes 32, and no less.
+    ``head``: width of an attention head; vLLM needs at least 32.
     """
     letters_ = string.printable if printable else string.ascii_lowercase
     words = {letter: number for number, letter in enumerate(["<eos>", "<pad>", *letters_])}
@@ -55,18 +55,18 @@ def save_letters(folder: Path, *, spread: float, room: int = 64, printable: bool
 
 
 def sampling_params() -> Params:
-    """The small agent's recipe with three samples a question."""
+    """Return the small agent's recipe with three samples per question."""
     found = Params.load(Path("recipes/agent_small.yaml"))
     return found.model_copy(update={"evaluate": found.evaluate.model_copy(update={"samples": 3})})
 
 
 def one_answer(answer: str) -> Any:
-    """A model that gives one answer."""
+    """Return a model that gives one answer."""
     return SimpleNamespace(complete=lambda requests: [f"<answer>{answer}" for _ in requests])
 
 
 def spell(question: Question) -> PyGenerator[Request, Any, Outcome]:
-    """Letters up to an s, a search, then letters up to a t: the answer."""
+    """Write letters up to an s, search, then write letters up to a t: the answer."""
     first: str = yield Generate(prompt=question.text, stop=("s",))
     yield Search(question, first)
     answer: str = yield Generate(prompt=f"{question.text}{first}s{SHOWN}", stop=("t",))
@@ -74,32 +74,29 @@ def spell(question: Question) -> PyGenerator[Request, Any, Outcome]:
 
 
 def share_of_a(episode: Episode) -> float:
-    """How much of the answer is the letter a."""
     return (episode.answer or "").count("a") / max(4, len(episode.answer or ""))
 
 
 def variety(episode: Episode) -> float:
-    """How many different letters the model wrote, as a share of the alphabet."""
+    """Return the share of the alphabet that the model used."""
     return len(set("".join(turn.completion for turn in episode.turns))) / 26
 
 
 def half(episode: Episode) -> float:
-    """The same for all."""
     return 0.5
 
 
 def share_without_a(episode: Episode) -> float:
-    """The opposite."""
     return 1.0 - share_of_a(episode)
 
 
 def share_of_a_unless_q(episode: Episode) -> float | None:
-    """No reward applies to the question "q"."""
+    """Return no reward for the question "q"."""
     return None if episode.question.text == "q" else share_of_a(episode)
 
 
 def logprobs(model: Any, prompt: list[int], ids: list[int], temperature: float = 1.0) -> list[float]:
-    """Log-probability of every id after a prompt."""
+    """Return the log-probability of every id after a prompt."""
     with torch.no_grad():
         logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1] / temperature
     found: list[float] = logits.log_softmax(-1).gather(-1, torch.tensor(ids)[:, None])[:, 0].tolist()
@@ -110,7 +107,6 @@ class OnePassage:
     """A corpus of one passage."""
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """The same for all."""
         return [Retrieval((Passage("p", SHOWN),)) for _ in searches]
 
 
@@ -128,11 +124,11 @@ AGENT = AgentParams(
     checkpoints=CheckpointParams(every=4),
     lora=None,
 )
-"""A training that is over in seconds."""
+"""A training that takes seconds."""
 
 
 def letters_setup(folder: Path) -> Setup:
-    """A game whose model, written into the folder, is rewarded for each a that it answers."""
+    """Return a game whose model, written to the folder, is rewarded for each a in its answer."""
     language_model = save_letters(folder, spread=0.5)
     reward = Reward({"letters:share_of_a": 1.0})
     return Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", language_model=str(language_model))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Fixtures of real servers for an index: Milvus 2.3.5, one a session and by a token of its own, and Milvus Lite's in a thread."""
+"""Real servers for an index: Milvus 2.3.5, one per session, with its own token; and Milvus Lite's, in a thread."""
 
 import secrets
 import tempfile
@@ -14,7 +14,7 @@ from servers import Server, milvus, milvus_lite
 
 @pytest.fixture(scope="session")
 def milvus_server() -> Iterator[tuple[Server, str]]:
-    """The server, and the token that it asks for; tests that share it are of the group ``milvus``."""
+    """The server and the token that it asks for; tests that share it form the group ``milvus``."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:  # Milvus unpacks half a gigabyte
         made = milvus(Path(name), lite=False)
         try:
@@ -25,7 +25,7 @@ def milvus_server() -> Iterator[tuple[Server, str]]:
 
 
 def password_of(uri: str) -> str:
-    """Wait until Milvus works, give it a password in place of everybody's, and return it."""
+    """Wait until Milvus works, replace its default password, and return the new one."""
     password, deadline = secrets.token_hex(16), time.monotonic() + 120
     while True:
         try:

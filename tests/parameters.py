@@ -1,4 +1,4 @@
-"""The smoke recipe with changes, as a file that is read."""
+"""The smoke recipe with changes, read from a file."""
 
 from pathlib import Path
 from typing import Any

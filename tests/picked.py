@@ -1,4 +1,4 @@
-"""Lines of a log of `harr lengths`, by how the gold was picked: at once, late, never."""
+"""Log lines of `harr lengths`, by how the gold was picked: at once, late, never."""
 
 from typing import Any
 

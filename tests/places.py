@@ -1,4 +1,4 @@
-"""The folder in which a test of tasks and flows stands."""
+"""The current folder for tests of tasks and flows."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,7 @@ def furnish(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(ROOT / "recipes/smoke.yaml", folder / "params.yaml")
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PREFECT_HOME", str(folder / "prefect"))
-    # MLflow keeps one store open per address and process, so each place needs an address of its own.
+    # MLflow opens one store per address and process, so each place needs its own address.
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
     for name in ("PREFECT_API_URL", "HARR_EXECUTION", "HARR_RUNNER"):
         monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""LeReT's game of letters: prompts, which of the tried queries were better, and parameters that learn in seconds."""
+"""LeReT's game of letters: prompts, preferences among the tried queries, and parameters that learn in seconds."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ QUESTIONS = [f"{first}{second}?" for first in "qwer" for second in "tyu"]
 
 
 def preference(number: int, split: str = "train") -> dict[str, Any]:
-    """The query with the letter of the question is better than one without."""
+    """Return a preference: a query with the question's letter over one without."""
     question = QUESTIONS[number]
     row = {"id": f"q{number}/1", "question_id": f"q{number}", "hop": 1, "split": split}
     tried = {"responses": ["zz", "mm", question[0] * 2], "scores": [0.0, 0.5, 1.0], "pairs": [[1, 0], [2, 1]]}
@@ -25,13 +25,13 @@ def preference(number: int, split: str = "train") -> dict[str, Any]:
 
 
 def quick_leret(**changes: Any) -> LeReTParams:
-    """Learnt in seconds."""
+    """Return parameters that learn in seconds."""
     given = {"sft_epochs": 6, "sft_batch": 4, "sft_learning_rate": 3e-3, "ipo_epochs": 3, "ipo_learning_rate": 3e-3}
     return LeReTParams(method="leret", **{**given, "warmup_steps": 2, "max_tokens": 4, "lora": None, **changes})
 
 
 def preferred_game(folder: Path) -> Setup:
-    """A game with ten prompts to learn and two that are held out; the letters model and they are in ``folder``."""
+    """Return a game with ten prompts to learn and two held out; ``folder`` gets them and the letters model."""
     rows = [preference(number, "train" if number < 10 else "held_out") for number in range(12)]
     letters = save_letters(folder / "letters", spread=0.3, room=96, printable=True)
     data = folder / "filtered"

@@ -1,9 +1,9 @@
-"""A GPU that is pretended on a CPU, so that what only a GPU refuses fails here, and what it waits for is counted.
+"""A GPU pretended on a CPU: what only a GPU refuses fails here, and waits for it are counted.
 
-A tensor "on the GPU" is an :class:`OnGPU`: a tensor without storage for C++ (device meta), one on cuda:0 for Python,
-with the numbers of a CPU tensor. As on a GPU, an operation refuses tensors of two devices, NumPy and oneDNN read no
-tensor there, and a generator of the CPU fills none. It cannot show speed, memory, CUDA's kernels, or what autocast
-casts: there is no bfloat16 on it.
+A tensor "on the GPU" is an :class:`OnGPU`: for C++ a tensor without storage (device meta), for Python one on cuda:0,
+with the numbers of a CPU tensor. As on a GPU, operations refuse tensors of two devices, NumPy and oneDNN cannot read
+its tensors, and a CPU generator cannot fill them. It cannot show speed, memory, CUDA's kernels, or what autocast casts:
+it has no bfloat16.
 """
 
 import sys
@@ -23,11 +23,11 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 GPU = torch.device("cuda", 0)
 ROOT = str(Path(__file__).parents[1])
 WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_consecutive", "equal"}
-"""Operations whose result, or its shape, the CPU must know before it goes on."""
+"""Operations whose result, or its shape, the CPU must know before it continues."""
 INDEXED = {"index", "index_put", "index_put_", "_unsafe_index", "_index_put_impl_"}
-"""Operations whose indices may be on the CPU."""
+"""Operations that accept indices on the CPU."""
 STRICT = {"cat", "stack", "gather", "scatter", "index_select", "embedding", "searchsorted"}
-"""Operations that refuse even a single number of the CPU."""
+"""Operations that refuse even a single number on the CPU."""
 
 
 class OnGPU(torch.Tensor):
@@ -38,7 +38,7 @@ class OnGPU(torch.Tensor):
 
     @staticmethod
     def __new__(cls, data: torch.Tensor) -> "OnGPU":
-        with torch.inference_mode(False), torch._C._DisableTorchDispatch():  # an inference tensor is of no subclass
+        with torch.inference_mode(False), torch._C._DisableTorchDispatch():  # inference tensors have no subclass
             like = torch.empty_strided(data.shape, data.stride(), dtype=data.dtype, device="meta")
             made = torch.Tensor._make_subclass(cls, like)
         made.data_ = data
@@ -57,7 +57,7 @@ class OnGPU(torch.Tensor):
     def data(self, other: "OnGPU") -> None:
         self.data_ = other.data_
 
-    def __getitem__(self, key: Any) -> torch.Tensor:  # C++ would put the numbers of a list on the meta device: nowhere
+    def __getitem__(self, key: Any) -> torch.Tensor:  # C++ would put a list's numbers on the meta device and lose them
         parts = key if isinstance(key, tuple) else (key,)
         return super().__getitem__(
             tuple(torch.tensor(part, dtype=torch.long) if isinstance(part, list) else part for part in parts)
@@ -74,7 +74,7 @@ class OnGPU(torch.Tensor):
         copy._is_param = getattr(self, "_is_param", False)
         return copy
 
-    def __tensor_flatten__(self) -> tuple[list[str], None]:  # so that Module.to swaps weights, and keeps their identity
+    def __tensor_flatten__(self) -> tuple[list[str], None]:  # lets Module.to swap weights and keep their identity
         return ["data_"], None
 
     @staticmethod
@@ -98,13 +98,13 @@ class OnGPU(torch.Tensor):
 
 
 def is_gpu(device: Any) -> bool:
-    """Whether a device is the GPU; C++ calls it meta, and transformers makes empty models there."""
+    """Return whether a device is the GPU; C++ calls it meta, where transformers also makes empty models."""
     empty = _device.CURRENT_DEVICE is not None and _device.CURRENT_DEVICE.type == "meta"
     return device.type == "cuda" or (device.type == "meta" and not empty)
 
 
 def on_meta(call: Any) -> Any:
-    """Let a function of torch that looks for CUDA's driver have the name that C++ knows."""
+    """Give a torch function that looks for CUDA's driver the device name that C++ knows."""
 
     def rename(one: Any) -> Any:
         is_name = isinstance(one, torch.device) or (isinstance(one, str) and one.startswith("cuda"))
@@ -117,7 +117,7 @@ def on_meta(call: Any) -> Any:
 
 
 def first_here(call: Any) -> Any:
-    """Let a function make its tensor on the CPU, and move it from there."""
+    """Let a function make its tensor on the CPU and move it from there."""
 
     def made(*args: Any, device: Any = None, **kwargs: Any) -> torch.Tensor:
         tensor = call(*args, **kwargs)
@@ -127,7 +127,7 @@ def first_here(call: Any) -> Any:
 
 
 class PretendedGPU(TorchDispatchMode):
-    """Computes on the CPU what has tensors on the GPU, and counts by line of the project what the CPU waits for.
+    """Computes on the CPU what has tensors on the GPU, and counts waits and copies by line of the project.
 
     Attributes:
         waits: how often a line waited for a number, or for a copy to the CPU.
@@ -146,9 +146,9 @@ class PretendedGPU(TorchDispatchMode):
         here = any(isinstance(one, OnGPU) for one in tensors)
         there = is_gpu(target) if target is not None else here
         if not here and not there:
-            kwargs.pop("pin_memory", None)  # for which a driver is needed
+            kwargs.pop("pin_memory", None)  # it needs a driver
             return func(*args, **kwargs)
-        with self:  # without gradients, operations made of others come here whole
+        with self:  # without gradients, composite operations arrive here whole
             made = func.decompose(*args, **kwargs)
         if made is not NotImplemented:
             return made
@@ -185,14 +185,14 @@ class PretendedGPU(TorchDispatchMode):
 
 
 def multiply(name: str, args: Any, kwargs: Any) -> torch.Tensor:
-    """Multiply with a result of another type, for which only CUDA has kernels."""
+    """Multiply with a result of another type, which only CUDA has kernels for."""
     out, dtype = kwargs.pop("out", None), args[-1]
     made = getattr(torch, name)(*(one.to(dtype) for one in args[:-1]), **kwargs)
     return made if out is None else out.copy_(made)
 
 
 def line() -> str:
-    """The innermost line of the project that is being run."""
+    """Return the innermost running line of the project."""
     frame = sys._getframe(2)
     while frame := frame.f_back:
         path = frame.f_code.co_filename
@@ -202,16 +202,16 @@ def line() -> str:
 
 
 def forget_accelerator() -> None:
-    """Let accelerate choose its device and number format anew; it does once a process."""
+    """Let accelerate choose its device and number format again; it does so once per process."""
     for state in (AcceleratorState, GradientState, PartialState):
         state._reset_state()
 
 
 @contextmanager
 def pretended_gpu() -> Iterator[PretendedGPU]:
-    """One GPU that torch and what stands on it sees, until the end."""
+    """Let torch and its dependents see one GPU, until the end."""
     forget_accelerator()
-    _device._device_constructors()  # remembers torch.tensor, which is another one below
+    _device._device_constructors()  # it remembers torch.tensor, which is replaced below
     lifted = torch._C._only_lift_cpu_tensors()
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ANSWERS.items():

@@ -1,4 +1,4 @@
-"""A project in the folder where a test stands: an index, and trained retrievers whose training is stood in for."""
+"""A project in the current folder: an index, and trained retrievers with stand-ins for their training."""
 
 import shutil
 from pathlib import Path
@@ -29,9 +29,9 @@ WORLD = encyclopaedia(passages=200, train_questions=12, test_questions=12, hops=
 
 
 def make_project(*, links: bool = True) -> None:
-    """Write params.yaml, and make an index; the encoder is a table of random token vectors, which is fast.
+    """Write params.yaml and build an index; the encoder is a fast table of random token vectors.
 
-    ``links``: whether the retriever weighs links beside the vector.
+    ``links``: whether the retriever weighs links in addition to the vector.
     """
     tokenizer, rng = Tokenizer.from_file(str(Path(get_model_path()) / "tokenizer.json")), np.random.default_rng(0)
     table = rng.normal(size=(tokenizer.get_vocab_size(), 48)).astype(np.float32)
@@ -49,7 +49,7 @@ def make_project(*, links: bool = True) -> None:
 
 
 def train_stand_in(share: float) -> dict[str, float]:
-    """Move the table by a share of itself, give the term beside the vector some weights, and merge; returns figures."""
+    """Move the table by a share of itself, give the link term some weights, and merge; return the figures."""
     encoder = Encoder("static", max_tokens=64)
     layers = unfreeze(encoder)
     for weight in layers.parameters():
@@ -61,7 +61,7 @@ def train_stand_in(share: float) -> dict[str, float]:
 
 
 def save_term(folder: Path, seed: int) -> None:
-    """Write random weights of the term beside the vector."""
+    """Write random weights of the link term."""
     weights = np.random.default_rng(seed).normal(size=len(FEATURES)).astype(np.float32)
     save_file({name: torch.tensor(one) for name, one in zip(FEATURES, weights, strict=True)}, folder / LINK_FEATURES)
 
@@ -69,12 +69,15 @@ def save_term(folder: Path, seed: int) -> None:
 TRAINED_KINDS = ("infonce", "links_alone", "query_adapter")
 MENTION = {"name": "mention", "retriever": "harr_links.mention:follow_titles"}
 KINDS = ("bm25", "hybrid", "mention", "frozen", "history", "last_answer", "bm25_all_answers", *TRAINED_KINDS)
-"""Arms of every kind besides `trained`: by words, by both, by titles, by vectors, rewriting; and trained: layers and a term
-beside the vector, that term alone, a map of the vector."""
+"""Arms of every kind besides `trained`.
+
+Untrained: by words, by both, by titles, by vectors, rewriting. Trained: layers and the link term, that term alone, a
+map of the vector.
+"""
 
 
 def save_map(folder: Path) -> None:
-    """Make an adapter's folder one of a map, which turns the vector a little, and a term beside the vector."""
+    """Turn an adapter's folder into one with a map that turns the vector a little, and a link term."""
     (folder / LAYERS).unlink()
     adapter = QueryAdapter(48)
     adapter.weight.data += 0.05 * adapter.weight.data.roll(1, 0)
@@ -90,7 +93,7 @@ SAVED = {
 
 
 def export_kinds() -> dict[str, Path]:
-    """Write a folder of every kind in a project that :func:`train_stand_in` trained; what trained the others stands in."""
+    """Export an arm of every kind from a project of :func:`train_stand_in`, with stand-ins for the other trainings."""
     settings = yaml.safe_load(Path("params.yaml").read_text())
     settings["evaluate"] = {
         "arms": [*(MENTION if kind == "mention" else kind for kind in KINDS), "trained"],
@@ -107,7 +110,7 @@ def export_kinds() -> dict[str, Path]:
 
 
 def register(client: Any, folder: Path, kind: str = "retriever", name: str = "harr-smoke") -> str:
-    """Make a version of a model folder, as stage merge's is registered, the champion; its number."""
+    """Register a model folder, as stage merge does, as the champion version; return its number."""
     run = client.create_run("0").info
     client.log_artifacts(run.run_id, str(folder), kind)
     if not client.search_registered_models():

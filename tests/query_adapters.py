@@ -1,4 +1,4 @@
-"""Games in which a map of the query's vector learns over a frozen encoder."""
+"""Games in which a map of the query's vector learns on top of a frozen encoder."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""As much of MLflow's client as registration, gate and promotion ask, in memory and a folder; it can be killed."""
+"""The part of MLflow's client that registration, gate and promotion use, in memory and a folder; it can be killed."""
 
 import shutil
 from pathlib import Path
@@ -9,15 +9,15 @@ from harr.io.files import write_text
 
 
 class Absent(Exception):
-    """What MLflow says of an alias, a version or a model that is not there."""
+    """MLflow's error for a missing alias, version or model."""
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Raised where the process would end."""
 
 
 def look_up(call: Any, *values: Any) -> Any:
-    """What a call gives, or None."""
+    """Return the result of a call, or None."""
     try:
         return call(*values)
     except Absent:
@@ -25,14 +25,14 @@ def look_up(call: Any, *values: Any) -> Any:
 
 
 def get(values: Any, key: str) -> Any:
-    """A value of a dict that may not be there."""
+    """Return a value of a dict; raise Absent if there is none."""
     if key not in (values or {}):
         raise Absent
     return values[key]
 
 
 class Registry:
-    """A registered model with its versions; ``left`` writes may be made before a kill."""
+    """A registered model with its versions; ``left`` writes are possible before a kill."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.left = root, -1
@@ -42,13 +42,12 @@ class Registry:
         self.runs = self.made = 0
 
     def write(self) -> None:
-        """Count a write; the kill comes before it."""
+        """Count a write; a kill comes before it."""
         if self.left == 0:
             raise Killed
         self.left -= 1
 
     def run(self) -> str:
-        """A new run."""
         self.runs += 1
         return f"run-{self.runs}"
 
@@ -79,7 +78,7 @@ class Registry:
         return made
 
     def delete_version(self, number: str) -> None:
-        """Delete a version, as a person may; its aliases go with it."""
+        """Delete a version, as a person may, together with its aliases."""
         del self.versions[number]
         self.aliases = {alias: own for alias, own in self.aliases.items() if own != number}
 
@@ -135,5 +134,5 @@ class Registry:
         return SimpleNamespace(info=SimpleNamespace(artifact_uri=f"kept/{run}"))
 
     def kept(self, run: str) -> Path:
-        """The folder of a run's files."""
+        """Return the folder of a run's files."""
         return self.root / "kept" / run

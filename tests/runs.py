@@ -1,4 +1,4 @@
-"""What tests of a training ask of it: to be killed, to go on, and to have ended with the same weights and figures."""
+"""What tests ask of a training: that it can be killed, resume, and end with the same weights and figures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ TIMES = ("seconds", "play_seconds")
 
 
 def killed_at(*steps: int) -> Callable[[int, Mapping[str, Any]], None]:
-    """A log that kills the run after each of these steps, once; what validation logs is of no step."""
+    """Return a log that kills the run once after each of these steps; validation's rows belong to no step."""
     left = list(steps)
 
     def log(step: int, values: Mapping[str, Any]) -> None:
@@ -24,7 +24,7 @@ def killed_at(*steps: int) -> Callable[[int, Mapping[str, Any]], None]:
 
 
 def go_on(run: Callable[[Any], Any], *steps: int, then: Any = lambda step, values: None) -> Any:
-    """What ``run(log)`` returns after it was killed at each of these steps."""
+    """Return the result of ``run(log)`` after kills at each of these steps."""
     log = killed_at(*steps)
     for _ in steps:
         with pytest.raises(KeyboardInterrupt):
@@ -33,12 +33,12 @@ def go_on(run: Callable[[Any], Any], *steps: int, then: Any = lambda step, value
 
 
 def timeless(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows without what differs from run to run."""
+    """Return rows without what differs between runs."""
     return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    """All weights below a folder; those of a checkpoint by the names of an export."""
+    """Return all weights below a folder; a checkpoint's get the names of an export."""
     return {
         f"{path.parent.relative_to(folder)}/{name.replace('.default.', '.')}": weight
         for path in sorted(folder.rglob("*.safetensors"))
@@ -47,6 +47,6 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
-    """Whether the weights that both have are equal bit for bit; a checkpoint has what is trained only."""
+    """Return whether the weights that both have are equal bit for bit; a checkpoint has only trained ones."""
     both = one.keys() & two.keys()
     return bool(both) and all(torch.equal(one[name], two[name]) for name in both)

@@ -1,4 +1,4 @@
-"""What tests need that start a real server: to wait until it listens, to stop it for a while, and Milvus."""
+"""Tools for tests that start a real server: wait until it listens, stop it for a while; and Milvus."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def bound(config, port):
 milvus.MilvusServerConfig.try_bind_port = bound
 milvus.main()
 """
-"""Started again, the package would take another port for as long as connections to the old one linger."""
+"""On a restart the package would take another port while connections to the old one linger."""
 
 
 def free_port() -> int:
@@ -54,7 +54,7 @@ def listens(port: int) -> bool:
 
 
 def until(condition: Callable[[], Any], seconds: float = 200, pause: float = 0.1) -> Any:
-    """Ask until a condition holds; its value, or the last one."""
+    """Wait until a condition holds; return its value, or the last one."""
     deadline = time.monotonic() + seconds
     while not (value := condition()) and time.monotonic() < deadline:
         time.sleep(pause)
@@ -62,7 +62,7 @@ def until(condition: Callable[[], Any], seconds: float = 200, pause: float = 0.1
 
 
 def ask(url: str, body: Any = None) -> Any:
-    """Prefect's answer; where its SQLite is locked (503) it is asked again, as Prefect's own client does."""
+    """Return Prefect's answer; while its SQLite is locked (503) ask again, as Prefect's own client does."""
     again = urllib3.Retry(
         20, connect=0, read=0, status_forcelist=[503], allowed_methods=None, backoff_factor=0.2, backoff_max=2
     )
@@ -80,9 +80,10 @@ def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, seconds: 
 
 @dataclass
 class Server:
-    """A program that listens on one port of loopback, in a process group of its own.
+    """A program that listens on one loopback port, in its own process group.
 
-    It can be killed, started again, hung (SIGSTOP) and let go on. Its log is ``folder``/server.log where none is named.
+    It can be killed, restarted, suspended (SIGSTOP) and resumed. Its log is ``folder``/server.log unless another is
+    named.
     """
 
     folder: Path
@@ -93,7 +94,7 @@ class Server:
     log: Path | None = None
 
     def start(self) -> None:
-        """Start it and wait until it listens; Milvus now and then never does, and is started once more."""
+        """Start it and wait until it listens; Milvus occasionally never does, and is started once more."""
         log = self.log or self.folder / "server.log"
         for last in (False, True):
             with log.open("ab") as out:
@@ -108,37 +109,37 @@ class Server:
                 self.stop()
 
     def signal(self, number: int) -> None:
-        """Send a signal to it and all that it has started."""
+        """Send a signal to it and everything that it has started."""
         assert self.process
         os.killpg(self.process.pid, number)
 
     def stop(self) -> None:
-        """Kill it with all that it has started."""
+        """Kill it and everything that it has started."""
         if self.process:
-            with suppress(ProcessLookupError):  # it ended by itself
+            with suppress(ProcessLookupError):  # it has ended
                 self.signal(signal.SIGKILL)
             self.process.wait()
             self.process = None
 
 
 def server_of(folder: Path, make: Callable[[int], tuple[list[str], dict[str, str]]], **environment: str) -> Server:
-    """A server that works in a folder, by ``prefect_command`` or ``mlflow_command``."""
+    """Return a server that works in a folder, by ``prefect_command`` or ``mlflow_command``."""
     command, own = make(port := free_port())
     return Server(folder, command, port, own | environment)
 
 
 def milvus(folder: Path, *, lite: bool) -> Server:
-    """An empty Milvus, not yet started: 2.3.5, which asks for a token, or Milvus Lite's server, which knows none."""
+    """Return an empty Milvus, not yet started: 2.3.5, which asks for a token, or Milvus Lite's server, without one."""
     port, data = free_port(), str(folder / "data")
     if lite:
         command = [f"{BIN}/milvus-lite", "server", "--data-dir", data, "--host", "127.0.0.1", "--port", str(port)]
         return Server(folder, command, port)
     if not find_spec("milvus"):
         pytest.skip("package milvus is missing: pip install '.[dev]' (only for Linux on x86-64)")
-    # It listens on every address, whatever it is told.
+    # It listens on every address, whatever its settings.
     command = [sys.executable, "-c", MILVUS, "--data", data, "--proxy-port", str(port)]
     command += ["--authorization-enabled", "true"]
-    # The etcd within takes two fixed ports, so that a second Milvus on the machine would not start.
+    # Its etcd takes two fixed ports, so a second Milvus on the machine would not start.
     etcd = folder / "etcd.yaml"
     etcd.write_text(ETCD.format(client=free_port(), peer=free_port()))
     return Server(folder, command, port, os.environ | {"ETCD_CONFIG_PATH": str(etcd)})
@@ -146,7 +147,7 @@ def milvus(folder: Path, *, lite: bool) -> Server:
 
 @contextmanager
 def milvus_lite(folder: Path) -> Iterator[str]:
-    """Milvus Lite as ``milvus-lite server`` has it, in a thread: at an address, for several clients."""
+    """Run Milvus Lite in a thread as ``milvus-lite server`` does: at an address, for several clients."""
     from milvus_lite.adapter.grpc.server import start_server_in_thread
 
     server, database, port = start_server_in_thread(str(folder))

@@ -1,4 +1,4 @@
-"""A stand-in for a paid API: a real HTTP server on loopback that replies what a test tells it."""
+"""A stand-in for a paid API: a real HTTP server on loopback with replies chosen by the test."""
 
 import json
 import threading
@@ -14,14 +14,14 @@ Reply = Callable[[dict[str, Any], int], tuple[int, Any]]
 
 
 def asking(*urls: str, **values: Any) -> ServedParams:
-    """Section of a language model behind these addresses; ``values`` are the section's or its server's."""
+    """Return the section of a language model at these addresses; ``values`` are the section's or its server's."""
     of_server = {name: values.pop(name) for name in ServerParams.model_fields.keys() & values.keys()}
     server = ServerParams(**{"name": "llm", "urls": urls, **of_server})
     return ServedParams(**{"kind": "server", "model": "small", **values, "server": server})
 
 
 class Served:
-    """What the test server saw: its address, requests, paths, keys, and the most requests at one time."""
+    """What the test server saw: its address, requests, paths, keys, and the most simultaneous requests."""
 
     def __init__(self) -> None:
         self.base_url = ""
@@ -34,7 +34,7 @@ class Served:
 
 @contextmanager
 def running(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """A server on a free loopback port for the length of the block; gives its address."""
+    """Run a server on a free loopback port and yield its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
@@ -48,7 +48,7 @@ def running(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 
 def send_json(handler: BaseHTTPRequestHandler, status: int, value: Any) -> None:
-    """Answer a request with a status and a value as JSON."""
+    """Answer a request with a status and a JSON value."""
     text = json.dumps(value).encode()
     handler.send_response(status)
     handler.send_header("Content-Type", "application/json")

@@ -13,12 +13,12 @@ from harr.types import Passage
 
 
 def leads_of(folder: Path, shelf: Sequence[Passage], hidden: Sequence[str] = ()) -> PassageGraph:
-    """What leads where on a shelf, in whose index the ``hidden`` passages are not."""
+    """Return the links of a shelf in whose index the ``hidden`` passages are missing."""
     write_passages(shelf, folder / "corpus", searchable=lambda passage: passage.id not in hidden)
     return graph_of(Passages.open(folder / "corpus"), folder / "tables")
 
 
 def graph_of(passages: Passages, tables: Path) -> PassageGraph:
-    """The links of a corpus, whose tables are made in a folder."""
+    """Return the links of a corpus; their tables are made in a folder."""
     unread: Any = None
     return open_links(Corpus(passages, unread, unread, tables)).graph

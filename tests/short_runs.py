@@ -1,4 +1,4 @@
-"""Parameters of trainings that are over in seconds."""
+"""Parameters of trainings that take seconds."""
 
 from harr.params.loop import OptimizerParams
 from harr.params.train import InfoNCEParams

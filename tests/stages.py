@@ -1,4 +1,4 @@
-"""All stages of a run, called one after another in this process, in the folder where a test stands."""
+"""All stages of a run, called one after another in this process, in the current folder."""
 
 import shutil
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ WORLD = {"passages": 200, "train_questions": 24, "validation_questions": 6, "tes
 
 
 def world_params(tiny: str, **sections: Any) -> Params:
-    """The smoke recipe on a world of 200 passages with the tiny encoder."""
+    """Return the smoke recipe on a world of 200 passages with the tiny encoder."""
     own = {
         "download": encyclopaedia(**WORLD),
         "encoder": {"model": tiny, "max_tokens": 64},
@@ -63,7 +63,7 @@ class Ran:
 
 
 def make_world(params: Params) -> None:
-    """Stages download, embed and index, and params.yaml."""
+    """Write params.yaml and run stages download, embed and index."""
     write_json(Path("params.yaml"), params.model_dump(mode="json", exclude_unset=True))
     download_corpus(params)
     write_json(METRICS / "embed.json", embed_passages(params))
@@ -71,7 +71,7 @@ def make_world(params: Params) -> None:
 
 
 def run_stages(params: Params, world: Path | None = None) -> Ran:
-    """All stages up to merge; ``world``: a folder where the first three have run with the same parameters."""
+    """Run all stages up to merge; ``world``: a folder where the first three have run with the same parameters."""
     if world:
         write_json(Path("params.yaml"), params.model_dump(mode="json", exclude_unset=True))
         for name in ("data", "metrics"):
@@ -91,7 +91,7 @@ def run_stages(params: Params, world: Path | None = None) -> Ran:
     summary = summarise_arms(params, rows) | {"corpus": corpus_facts()}
     summary["audits"] = play_audits(params, rows, episodes, nothing)
     write_evaluation(params, rows, episodes, summary)
-    with pytest.MonkeyPatch.context() as patched:  # MLflow keeps stores by address: none of another test's folder
+    with pytest.MonkeyPatch.context() as patched:  # MLflow caches stores by address: use none of another test's folder
         patched.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{Path('mlflow.db').absolute()}")
         draw_report(params)
     merged = merge_adapter(params)

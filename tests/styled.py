@@ -1,4 +1,4 @@
-"""A writer of queries that goes on in the style it is shown, and a search engine of words: LeReT without a model."""
+"""LeReT without a model: a writer of queries that continues the style it is shown, and a word-based search engine."""
 
 import random
 import re
@@ -21,17 +21,15 @@ DOCUMENT = re.compile(r"^Doc \d+\(Title: (.*?)\) ([A-Z].*)$", re.MULTILINE)
 
 
 class Styled:
-    """Zero-shot it repeats the question; shown a demonstration it goes on as that; warm it writes in any style."""
+    """Repeats the question zero-shot, copies the style of a demonstration, and writes in any style when warm."""
 
     def __init__(self, temperature: float) -> None:
         self.temperature = temperature
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
-        """One query a request."""
         return [f" {self._query(request.prompt)}" for request in requests]
 
     def usage(self) -> dict[str, float]:
-        """Nothing."""
         return {}
 
     def _query(self, prompt: str) -> str:
@@ -49,13 +47,13 @@ class Styled:
 
 
 class Words:
-    """Ranks the passages of a small world by the words that they share with the query; titles count thrice."""
+    """Ranks the passages of a small world by words shared with the query; those of titles count three times."""
 
     def __init__(self, reader: Reader, fails_at: int = 0) -> None:
         self.passages, self.calls, self.fails_at = sorted(reader.passages.values(), key=lambda p: p.id), 0, fails_at
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """Three passages a search; call number ``fails_at`` finds the server down."""
+        """Return three passages per search; the server is down at call number ``fails_at``."""
         from harr.errors import ServiceUnavailable
 
         self.calls += 1
@@ -72,12 +70,12 @@ class Words:
 
 
 def setup_of(world: Reader, retriever: Any = None, questions: Sequence[Question] = ()) -> Setup:
-    """The game of a small world."""
+    """Return the game of a small world."""
     program, asked = LeReT(2, template="bare"), questions or world.questions
     return Setup(asked, program, retriever or Words(world), None, Reward({"recall": 1.0}), "world", index="index-1")
 
 
 def sampled(out: Path, seed: int = 0, **changes: Any) -> dict[str, float]:
-    """A folder of preferences, or a part of them, from a small world."""
+    """Write a folder of preferences from a small world, or a part of them."""
     setup, params = setup_of(open_world(3, hops=(2,))), PreferencesParams(**{**SMALL, **changes})
     return sample_preferences(params, setup, Styled, out, out.with_name("work"), lambda step, row: None, seed)

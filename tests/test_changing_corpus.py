@@ -1,4 +1,4 @@
-"""A corpus that changes while a loop searches it, small; `python -m benchmarks.changing_corpus` is the large one."""
+"""A corpus that changes while a loop searches it, in small; `python -m benchmarks.changing_corpus` is the large one."""
 
 from pathlib import Path
 

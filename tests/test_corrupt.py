@@ -1,4 +1,4 @@
-"""One changed or missing byte in any artifact is found when it is opened, and named; the long run is a benchmark."""
+"""Any changed or missing byte in an artifact is found when it is opened, and named; the long run is a benchmark."""
 
 import sys
 

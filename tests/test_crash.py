@@ -1,4 +1,4 @@
-"""Stages that are killed at their writes and at random moments end as an undisturbed run."""
+"""Stages killed at their writes and at random moments end like an undisturbed run."""
 
 import os
 import re
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.soak
 def test_killed_stages_end_as_if_nothing_had_happened() -> None:
-    """All ten stages and a promotion; no difference, no file, no open run and no lock stays."""
+    """All ten stages and a promotion: no difference, stray file, open run or lock remains."""
     command = [sys.executable, "-m", "benchmarks.crash", "--kills", "10", "--seed", "1"]
     kept = {name: os.environ[name] for name in ("HOME", "LANG", "PATH", "PYTHONPATH") if name in os.environ}
     done = subprocess.run(command, cwd=ROOT, env=kept, capture_output=True, text=True, check=False)

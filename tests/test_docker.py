@@ -1,4 +1,4 @@
-"""What docker/ ships: the files pass their schema and linter, and the real programs take every command and variable.
+"""What docker/ ships: files pass their schema and linter, and the real programs accept every command and variable.
 
 No engine runs here. Prefect, MLflow, DVC's stages and the packages are those of this environment.
 """
@@ -44,7 +44,7 @@ def environment(service: str) -> dict[str, str]:
 
 
 def help_of(command: str) -> str:
-    """What `harr COMMAND --help` prints."""
+    """Return the output of `harr COMMAND --help`."""
     found = CliRunner().invoke(app, [command, "--help"])
     assert found.exit_code == 0, found.output
     return found.output
@@ -141,7 +141,7 @@ def test_prefect_takes_its_commands() -> None:
         parse(line.split())
 
 
-@pytest.mark.filterwarnings("ignore:.*Any type hint is inferred:UserWarning")  # as mlflow.cli is imported
+@pytest.mark.filterwarnings("ignore:.*Any type hint is inferred:UserWarning")  # on import of mlflow.cli
 def test_mlflow_takes_its_command() -> None:
     from mlflow.cli import server
 
@@ -159,8 +159,8 @@ def test_mlflow_takes_its_command() -> None:
         "/artifacts",
     )
     assert SERVICES["mlflow"]["volumes"] == ["artifacts:/artifacts"]
-    assert "/artifacts " in re.search(r"install --directory.*", DOCKERFILE)[0]  # a new volume takes its owner
-    # The worker names the server by its service, which MLflow refuses where it is not told the name.
+    assert "/artifacts " in re.search(r"install --directory.*", DOCKERFILE)[0]  # a new volume inherits its owner
+    # The worker addresses the server by its service name, which MLflow must be told to accept.
     assert environment("worker")["MLFLOW_TRACKING_URI"].removeprefix("http://") in options["allowed_hosts"].split(",")
 
 
@@ -219,7 +219,7 @@ def test_the_image_holds_what_the_stages_need_and_nothing_secret() -> None:
     sources = {source for line in copies for source in line.split()}
     assert all((ROOT / source).exists() for source in sources)
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
-    assert {line[1:] for line in ignored if line.startswith("!")} - {".dvc"} == sources  # let in for its config alone
+    assert {line[1:] for line in ignored if line.startswith("!")} - {".dvc"} == sources  # only for its config
     assert ignored[1] == "*"
     for stage in yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"].values():
         for dep in stage.get("deps", ()):
@@ -228,7 +228,7 @@ def test_the_image_holds_what_the_stages_need_and_nothing_secret() -> None:
 
 
 def test_a_pod_of_the_kubernetes_pool_follows_the_schema_of_kubernetes() -> None:
-    """Filled in by Prefect's own templating, as its worker does, with a run's variables."""
+    """Prefect's own templating fills it with a run's variables, as its worker does."""
     import kubernetes_validate
     from prefect.utilities.templating import apply_values
 

@@ -1,4 +1,4 @@
-"""What the pages say exists: paths, dotted names, commands. Links and anchors of the site are mkdocs' (`make docs`)."""
+"""What the pages mention exists: paths, dotted names, commands. mkdocs checks links and anchors (`make docs`)."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ from harr.io.files import read_json
 from harr.params import Params
 
 OUTSIDE = [ROOT / name for name in ("README.md", "SECURITY.md", "AGENTS.md")]
-"""Pages that are not of the site."""
+"""Pages outside the site."""
 PAGES = [*OUTSIDE, *(ROOT / name for name in ("CONTRIBUTING.md", "recipes/README.md")), *(ROOT / "docs").glob("*.md")]
 PAGES += ROOT.glob("plugins/*/README.md")
 FILES = [ROOT / name for name in ("params.yaml", "dvc.yaml", "pyproject.toml")]
@@ -28,17 +28,17 @@ DOTTED = re.compile(r"(?<![\w/.\"-])((?:harr|tasks|flows)(?:\.[a-zA-Z_]\w*){2,})
 STARTED = re.compile(r"python -m ((?:harr|flows|benchmarks)(?:\.\w+)+)")
 MADE_BY_YOU = {"docker/.env"}
 IN_THE_WHEEL = "harr/project/files/"
-"""Where hatch puts the files of a project that `harr init` makes."""
+"""Where hatch puts the project files of `harr init`."""
 FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!`)\]\(([^)\s]+)\)")
 add_plugins()
 COMMANDS = {one: {word for of in what.params for word in of.opts} for one, what in get_command(app).commands.items()}
-COMMANDS["init"] = {"--update"}  # runs outside a project, too (harr/project/command.py)
+COMMANDS["init"] = {"--update"}  # also runs outside a project (harr/project/command.py)
 TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def defined(file: Path) -> set[str]:
-    """Names that a module defines or imports at its top; what is imported when it is asked for stands in its stub."""
+    """Return the names that a module defines or imports at its top; lazy imports are in its stub."""
     stub = file.with_suffix(".pyi")
     found = set()
     for node in parsed((stub if stub.exists() else file).read_text(encoding="utf-8")).body:
@@ -49,7 +49,7 @@ def defined(file: Path) -> set[str]:
 
 
 def there(name: str) -> bool:
-    """Whether a path, which may hold stars, or a dotted name is one of the tree."""
+    """Return whether a path, which may contain stars, or a dotted name is in the tree."""
     if "/" in name:
         return bool(list(ROOT.glob(name))) or name in MADE_BY_YOU or name.startswith(IN_THE_WHEEL)
     parts = name.split(".")
@@ -62,14 +62,14 @@ def there(name: str) -> bool:
 
 
 def gone(text: str) -> Found:
-    """What a text mentions and the tree has not: paths, names, and modules that are started."""
+    """Find paths, names and started modules that a text mentions but the tree lacks."""
     for number, line in enumerate(text.splitlines(), start=1):
         yield from ((number, one) for one in MENTIONED.findall(line) + DOTTED.findall(line) if not there(one))
         yield from ((number, f"no module {one}") for one in STARTED.findall(line) if not find_spec(one))
 
 
 def typed(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Line and words of every command of a page: in a block of a shell, or in code in a sentence."""
+    """Yield line and words of every command on a page, in a shell block or in inline code."""
     lines = []
     for block in FENCED.finditer(text):
         if block[1] in ("", "sh", "bash", "console"):
@@ -84,7 +84,7 @@ def typed(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def unknown_commands(text: str) -> Found:
-    """Commands of `harr` or `make` that are not there, or have an option that they do not know."""
+    """Find `harr` and `make` commands that do not exist or lack a given option."""
     for number, words in typed(text):
         if len(words) < 2 or not re.fullmatch(r"[a-z]+", words[1]):
             continue
@@ -97,14 +97,14 @@ def unknown_commands(text: str) -> Found:
 
 
 def anchors(text: str) -> set[str]:
-    """Return what headings are linked by, as GitHub makes it."""
+    """Return the anchors of headings, as GitHub makes them."""
     heads = re.findall(r"^#+ +(.*)", FENCED.sub("", text), re.MULTILINE)
     plain = (re.sub(r"\]\([^)]*\)", "", head).lower() for head in heads)
     return {re.sub(r"[^\w\- ]", "", head).replace(" ", "-") for head in plain}
 
 
 def dead_links(text: str, folder: Path = ROOT) -> Found:
-    """Links to a file or heading that is not there."""
+    """Find links to a missing file or heading."""
     for number, line in enumerate(text.splitlines(), start=1):
         for link in LINK.findall(line):
             file, _, anchor = link.partition("#")
@@ -161,7 +161,7 @@ def test_the_figures_of_the_results_are_those_of_the_recipes_named() -> None:
 
 
 def kept_sections() -> dict[str, str]:
-    """Return what recipes/README.md has of each recipe with figures."""
+    """Return what recipes/README.md says of each recipe with figures."""
     page = (ROOT / "recipes/README.md").read_text(encoding="utf-8")
     return dict(re.findall(r"\n## (\w+)\n(.*?)(?=\n## |\Z)", page, re.DOTALL))
 

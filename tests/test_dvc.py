@@ -28,9 +28,9 @@ def test_a_stage_has_its_stem_everywhere() -> None:
 
 
 def test_what_a_stage_made_comes_back_with_its_parameters_but_for_a_model() -> None:
-    """DVC's run cache brings no stage back that has an uncached output; metrics and plots may be uncached.
+    """DVC's run cache restores no stage with an uncached output; metrics and plots may be uncached.
 
-    The stage that makes a model registers it: out of the run cache it would come without a version.
+    The stage that makes a model registers it: restored from the run cache, it would lack a version.
     """
     for stage, spec in STAGES.items():
         options = [one for out in spec["outs"] if isinstance(out, dict) for one in out.values()]
@@ -46,7 +46,7 @@ def test_the_stages_are_those_whose_inputs_are_written() -> None:
 
 
 def test_every_recipe_is_valid_whole_and_names_its_schema() -> None:
-    """An editor finds the schema by the first line, also of a recipe that was copied to params.yaml."""
+    """An editor finds the schema by the first line, even in a recipe copied to params.yaml."""
     for path in (ROOT / "params.yaml", *sorted((ROOT / "recipes").glob("*.yaml"))):
         Params.load(path)
         text = path.read_text()

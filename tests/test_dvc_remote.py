@@ -1,4 +1,4 @@
-"""docs/dvc_remote.md: what was pushed to a folder is whole in a clone, nothing there is stale, and it can promote."""
+"""docs/dvc_remote.md: a clone gets everything pushed to a folder, nothing in it is stale, and it can promote."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 
 
 def run(place: Path, *words: str) -> str:
-    """What a command says; it must go well."""
+    """Return a command's output; it must succeed."""
     author = {f"GIT_{role}_{what}": "a@localhost" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     own = os.environ | author | {"PATH": path, "DVC_NO_ANALYTICS": "true"}
@@ -31,7 +31,7 @@ def test_a_clone_registers_what_it_pulled_and_promotes_it(tmp_path: Path, monkey
         monkeypatch.delenv(name, raising=False)
     stages = yaml.safe_load((finished / "dvc.yaml").read_text())["stages"].values()
     made = [one for stage in stages for kind in ("outs", "metrics", "plots") for one in stage.get(kind, ())]
-    # what git has of a run, beside the code
+    # what git has of a run, apart from the code
     small = [name for one in made if isinstance(one, dict) for name, how in one.items() if how.get("cache") is False]
     for place in (first, second):
         for name in (

@@ -1,4 +1,4 @@
-"""The flat examples learn, and stay on one page without harr."""
+"""The flat examples learn, and fit on one page without harr."""
 
 import gc
 import importlib
@@ -16,8 +16,8 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 def test_a_flat_example_learns_and_is_one_page_without_harr(
     method: str, steps: int, rate: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In half its steps, at a higher rate than its own, which a person can follow."""
-    gc.collect()  # flows collects rarely, and a model with its optimizer has half a gigabyte
+    """It runs for half its steps, at a learning rate above its own."""
+    gc.collect()  # flows collects garbage rarely, and a model with its optimizer takes half a gigabyte
     text = (EXAMPLES / f"{method}_flat.py").read_text(encoding="utf-8")
     assert text.count("\n") <= 120
     ours = ("from harr", "import harr", "import milvus", "import dvc")

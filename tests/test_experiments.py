@@ -1,4 +1,4 @@
-"""Every variation that the pages name, `dvc exp run -S KEY=VALUES`, is one that DVC takes and has valid values."""
+"""Every variation that the pages name, `dvc exp run -S KEY=VALUES`, is accepted by DVC and has valid values."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ COPY = re.compile(r"cp (recipes/[\w.]+\.yaml) params\.yaml")
 def variations() -> Iterator[tuple[str, list[str]]]:
     """Yield file and settings of every run that the pages name; several values of a key are several runs.
 
-    The file is the recipe that the same page copies before, or params.yaml.
+    The file is the recipe that the page copies beforehand, or params.yaml.
     """
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         file = "params.yaml"
@@ -31,7 +31,7 @@ def variations() -> Iterator[tuple[str, list[str]]]:
 
 
 def test_a_variation_is_taken_and_valid(tmp_path: Path) -> None:
-    """DVC refuses a key that the file does not name, unless ``++`` stands before it."""
+    """DVC refuses a key that the file does not contain, unless ``++`` precedes it."""
     path, named = tmp_path / "params.yaml", set()
     for file, asked in variations():
         shutil.copy(ROOT / file, path)

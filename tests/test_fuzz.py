@@ -44,7 +44,7 @@ def test_half_a_character_is_named_with_its_place(tmp_path: Path) -> None:
 
 
 class One:
-    """Says, and finds, always the same."""
+    """Always says, and finds, the same."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -65,7 +65,7 @@ class One:
     ['{"a":', "[", "{", "<think>", "< ", "<search>a", "Final answer: ", "<tool_call>", "A of ", "word "],
 )
 def test_a_megabyte_that_repeats_itself_is_read_in_seconds(piece: str) -> None:
-    """A reply, and a passage, that a careless pattern would walk through again at every character."""
+    """A careless pattern would rescan such a reply or passage at every character."""
     text = piece * (1_000_000 // len(piece))
     for pipeline in PIPELINES:
         began = time.process_time()

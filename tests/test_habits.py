@@ -1,4 +1,4 @@
-"""What keeps the repository in order: workflows that run what there is, one version, Pythons that we test."""
+"""What keeps the repository in order: workflows that run what exists, one version, Pythons that we test."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""The house holds, where no tool says it: sizes, names, sentences. Who may import whom stands in pyproject.toml."""
+"""House rules that no tool checks: sizes, names, sentences. pyproject.toml says who may import whom."""
 
 import ast
 import re
@@ -12,9 +12,9 @@ CODE = python("harr", "tasks", "flows")
 SAME_STEM = {
     "leret": "the program of the paper is a pipeline, its training a method",
 }
-"""Names that two modules of harr may have, with a reason; files of params and builders are named after sections."""
+"""Names that two modules of harr may share, with a reason; files of params and builders are named after sections."""
 FOLDERS = {"data", "models", "metrics", "plots", "reports", "work", "gx", ".harr"}
-"""Folders of a project; what lies in them is named in tasks/paths.py."""
+"""A project's folders; tasks/paths.py names what lies in them."""
 DEFINES = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -35,7 +35,7 @@ def written_paths(source: str) -> Found:
 
 
 def fragments(source: str) -> Found:
-    """Docstrings, of attributes too, that are no sentence of their own."""
+    """Find docstrings, including those of attributes, that are not sentences of their own."""
     for node in nodes(source):
         for place, statement in enumerate(node.body if isinstance(node, DEFINES) else []):
             after = place == 0 or isinstance(node.body[place - 1], ast.Assign | ast.AnnAssign)

@@ -1,6 +1,6 @@
-"""MLflow or Prefect goes away in the middle of a stage: it completes with the same result.
+"""MLflow or Prefect goes away in the middle of a stage, which completes with the same result and a message.
 
-And it says what happened. Milvus goes away in tests/harr/index/test_milvus_server.py.
+For Milvus see tests/harr/index/test_milvus_server.py.
 """
 
 import os
@@ -26,7 +26,6 @@ pytestmark = [pytest.mark.services, pytest.mark.timeout(1200)]
 
 
 def change(**sections: dict[str, Any]) -> None:
-    """Edit params.yaml."""
     params = yaml.safe_load(Path("params.yaml").read_text())
     changed = {name: {**params.get(name, {}), **values} for name, values in sections.items()}
     Path("params.yaml").write_text(yaml.safe_dump({**params, **changed}))
@@ -36,7 +35,7 @@ def test_mlflow(stored: Path, tiny: str) -> None:
     change(encoder={"model": tiny}, embed={"shard_size": 5})
     change(download=encyclopaedia(passages=200, train_questions=8, test_questions=8))
     download_corpus(Params.load())
-    embed_passages(Params.load())  # where nothing goes away
+    embed_passages(Params.load())  # without an outage
     calm = digests(Path("data/vectors"))
     shutil.rmtree("data/vectors")
     shutil.rmtree("work")

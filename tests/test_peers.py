@@ -1,4 +1,4 @@
-"""The table of docs/performance.md is that of what was measured last: `python -m benchmarks.peers --page` writes it."""
+"""The table of docs/performance.md shows the last measurement; `python -m benchmarks.peers --page` writes it."""
 
 from benchmarks.peers.__main__ import END, KEPT, PAGE, START, page, with_others
 from benchmarks.peers.turns import row

@@ -1,4 +1,4 @@
-"""A proxy in the environment, as in a company's network: it is for servers elsewhere, never for those of this machine."""
+"""A proxy in the environment, as in a company's network, is for servers elsewhere, never for this machine's."""
 
 import os
 import urllib.request
@@ -25,16 +25,16 @@ OWN = "127.0.0.1,localhost,::1"
 
 @pytest.fixture(autouse=True)
 def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(urllib.request, "_opener", None)  # it keeps the proxies of its first use
+    monkeypatch.setattr(urllib.request, "_opener", None)  # it caches the proxies of its first use
     for name in (*PROXIES, "no_proxy"):
         for spelt in (name, name.upper()):
-            monkeypatch.setenv(spelt, "")  # which monkeypatch then takes back
+            monkeypatch.setenv(spelt, "")  # monkeypatch then removes it
             monkeypatch.delenv(spelt)
 
 
 @pytest.fixture
 def seen() -> Iterator[tuple[str, list[str]]]:
-    """The address of a server that answers every request, and what it was asked for; also what it was as a proxy."""
+    """The address of a server that answers every request, even as a proxy, and what it was asked for."""
     paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -57,7 +57,7 @@ def test_no_server_of_this_machine_is_asked_through_a_proxy(
 ) -> None:
     (address, paths), (boto3, prefect) = seen, map(pytest.importorskip, ("boto3", "prefect.client.orchestration"))
     monkeypatch.setenv(name, NOBODY)
-    lite = connect(IndexParams(), str(tmp_path / "milvus.db"))  # as in an application: no command of harr
+    lite = connect(IndexParams(), str(tmp_path / "milvus.db"))  # as in an application, without a command of harr
     assert lite.list_collections() == []
     lite.close()
     bypass_proxies()

@@ -1,4 +1,4 @@
-"""A package outside of the tree brings one of everything, and a run with all of it ends; nothing in harr is touched."""
+"""A package outside the tree brings one of everything; a run with all of it ends, with nothing in harr touched."""
 
 import shutil
 from collections.abc import Iterator
@@ -150,7 +150,7 @@ PARAMS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An empty folder with the package ``mine``; its pipeline and its reward are those of examples/."""
+    """An empty folder with the package ``mine``; its pipeline and reward are those of examples/."""
     folder = tmp_path_factory.mktemp("outside")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

@@ -1,4 +1,4 @@
-"""No pickle, no code of others, no secret on disk, no text that acts, nothing asked of other machines."""
+"""No pickle, no foreign code, no secret on disk, no text that acts, no request to other machines."""
 
 import ast
 import json
@@ -32,7 +32,7 @@ from harr.services import milvus_client
 from tasks.paths import CORPUS, PLACES, QUESTIONS, VECTORS
 
 PEERS = {ROOT / "benchmarks/peers/harr_code.py"}
-"""What exists to run the code of a peer, in a folder that its user names."""
+"""Files that exist to run a peer's code, in a folder that the user names."""
 CODE = python("harr", "tasks", "flows", "benchmarks", "plugins")
 FILES = [path for path in CODE if path not in PEERS and path.parent.name != "tests"]
 FORBIDDEN = {"pickle", "cPickle", "_pickle", "joblib", "dill", "cloudpickle", "shelve", "marshal", "jsonpickle"}
@@ -45,11 +45,11 @@ NEEDS = {
     "SentenceTransformer": ("local_files_only", True),
     "Environment": ("autoescape", True),
 }
-"""Calls, and the argument without which they may run what a file says, or fetch it."""
+"""Calls, and the argument without which they may run or fetch what a file names."""
 
 
 def dangers(source: str) -> Found:
-    """What a file does that may run code which came as data."""
+    """Find what in a file may run code that came as data."""
     for node in nodes(source):
         modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
@@ -58,7 +58,7 @@ def dangers(source: str) -> Found:
             continue
         called = ast.unparse(node.func)
         given = {word.arg: getattr(word.value, "value", None) for word in node.keywords}
-        opened = any(word.arg is None for word in node.keywords)  # **options, looked at where they are made
+        opened = any(word.arg is None for word in node.keywords)  # **options are checked where they are made
         if called in ("eval", "exec", "compile", "__import__", "os.system", "os.popen"):
             yield node.lineno, f"calls {called}"
         if called in NEEDS and not opened and given.get(NEEDS[called][0]) is not NEEDS[called][1]:
@@ -88,7 +88,7 @@ def test_the_check_finds_what_it_looks_for() -> None:
 
 
 def small_world(tiny: str, **sections: dict[str, Any]) -> None:
-    """Make params.yaml one of a small world that the tiny encoder reads."""
+    """Make params.yaml that of a small world for the tiny encoder."""
     values = yaml.safe_load(Path("params.yaml").read_text())
     sections = {"download": encyclopaedia(passages=200, train_questions=12, test_questions=8), **sections}
     for section, changes in (sections | {"encoder": {"model": tiny, "max_tokens": 64}}).items():
@@ -145,7 +145,7 @@ print(json.dumps([found, len(events) - len(found)]))
 @pytest.mark.fault(32)
 @pytest.mark.services
 def test_a_whole_pipeline_reads_no_pickle_and_asks_no_other_machine(workplace: Path, tiny: str) -> None:
-    """Under Python's audit hook: no class is looked up for a pickle, no command started by a shell, no host asked."""
+    """Under Python's audit hook: no pickle looks up a class, no shell starts a command, no host is asked."""
     small_world(
         tiny,
         filter={"target": 4, "batch_size": 12},
@@ -252,7 +252,7 @@ SECRETS = {
 
 
 def scan(folder: Path, secrets: dict[str, str]) -> list[str]:
-    """Files under ``folder`` that hold one of the secrets' values."""
+    """Return files under ``folder`` that contain a secret's value."""
     values = [value.encode() for value in secrets.values()]
     own = (path for path in folder.rglob("*") if path.is_file() and not any(p.is_symlink() for p in path.parents))
     return [str(path) for path in own if any(value in path.read_bytes() for value in values)]
@@ -261,7 +261,7 @@ def scan(folder: Path, secrets: dict[str, str]) -> list[str]:
 @pytest.mark.fault(30)
 @pytest.mark.services
 def test_a_secret_reaches_no_file_and_no_line(stored: Path) -> None:
-    """Of ten keys in the environment nothing is on disk or printed after a stage, its status and a doctor's look."""
+    """None of ten keys in the environment is on disk or printed after a stage, its status and `harr doctor`."""
     values = yaml.safe_load(Path("params.yaml").read_text())
     values["download"] = encyclopaedia(passages=200, train_questions=8, test_questions=8)
     values["encoder"] |= {"server": {"urls": ["http://127.0.0.1:9/v1"]}}
@@ -286,7 +286,7 @@ def test_a_secret_reaches_no_file_and_no_line(stored: Path) -> None:
 def test_a_stage_that_uses_a_key_and_a_token_writes_and_prints_neither(
     workplace: Path, tiny: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Filter plays with a server that demands a key and then refuses it with its value; Milvus gets a token."""
+    """Filter plays with a server that demands a key and then quotes it in a refusal; Milvus gets a token."""
     key, said = f"Bearer {SECRETS['OPENAI_API_KEY']}", f"Incorrect API key: {SECRETS['OPENAI_API_KEY']}"
 
     def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
@@ -313,7 +313,7 @@ def test_a_stage_that_uses_a_key_and_a_token_writes_and_prints_neither(
         params, questions = Params.load(), QUESTIONS / "train.jsonl"
         index_world(params)
         with open_setup(params, PLACES, questions) as setup:
-            with pytest.raises(HarrError, match="filter kept none") as empty:  # it asks, and knows no answer
+            with pytest.raises(HarrError, match="filter kept none") as empty:  # it asks, but no answer is right
                 filter_questions(params.filter, setup, Path("data/filtered"), Path("work/filter"), print, 0)
             usage = str(setup.generator.usage())
         Path("work/completions").rename("work/completions-answered")

@@ -1,4 +1,4 @@
-"""The vLLM commands that we ship: docker/compose.yaml, docs and recipes agree, and vLLM's own parser takes them."""
+"""The vLLM commands that we ship: docker/compose.yaml, docs and recipes agree, and vLLM's own parser accepts them."""
 
 import json
 import os
@@ -42,19 +42,19 @@ for words in json.load(sys.stdin):
 
 
 def filled(text: str) -> str:
-    """A compose value where no variable is set: ``${NAME:-default}`` is its default."""
+    """Return a compose value with no variable set: ``${NAME:-default}`` is its default."""
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
 
 
 def shipped(service: str) -> list[str]:
-    """The words after ``vllm`` of a service in docker/compose.yaml."""
+    """Return the words after ``vllm`` of a service in docker/compose.yaml."""
     spec = SERVICES[service]
     assert spec["entrypoint"] == ["vllm", "serve"]
     return ["serve", *(filled(word) for word in spec["command"])]
 
 
 def documented() -> list[tuple[str, list[str]]]:
-    """Service and words after ``vllm`` of every whole command in the docs and recipes."""
+    """Return service and words after ``vllm`` of every whole command in the docs and recipes."""
     found = []
     for path in DOCS:
         for line in re.findall(r"^(?:#\s+)?vllm (serve \S.*)$", path.read_text(), re.MULTILINE):
@@ -64,7 +64,7 @@ def documented() -> list[tuple[str, list[str]]]:
 
 
 def flags(words: list[str]) -> dict[str, str]:
-    """Flags and their values, written with a space or with ``=``, without address and share of memory.
+    """Return flags and their values, given with a space or ``=``, without address and memory share.
 
     >>> flags(["serve", "m", "--port=1", "--runner", "pooling", "--fast"])
     {'--runner': 'pooling', '--fast': ''}
@@ -95,14 +95,14 @@ def test_a_recipe_with_qwen3_and_short_replies_lets_it_not_think() -> None:
 
 
 def test_a_container_gets_a_gpu_of_which_it_leaves_some() -> None:
-    for spec in SERVICES.values():  # test_docker.py looks at image, ports and health
+    for spec in SERVICES.values():  # test_docker.py checks image, ports and health
         (device,) = spec["deploy"]["resources"]["reservations"]["devices"]
         assert any(re.match(r"--gpu-memory-utilization=\$\{\w+:-0\.\d\}$", word) for word in spec["command"])
         assert device["capabilities"] == ["gpu"] and device["driver"] == "nvidia"
 
 
 def test_harr_takes_the_transformers_of_vllm() -> None:
-    """vLLM 0.31 wants those before 5.18, which want huggingface-hub before 2, and 0.32 the ones that .ci/vllm has."""
+    """vLLM 0.31 needs transformers below 5.18, which needs huggingface-hub below 2; 0.32 needs those of .ci/vllm."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     takes = {one.name: one.specifier for one in map(Requirement, project["dependencies"])}
     installed = re.findall(r"(transformers|tokenizers|torch)==(\S+)", (ROOT / ".ci/vllm").read_text())
@@ -113,7 +113,7 @@ def test_harr_takes_the_transformers_of_vllm() -> None:
 
 
 def parse(commands: list[list[str]]) -> list[dict[str, Any]]:
-    """What vLLM's own command line reads in each ``vllm WORDS``, in one process, without a GPU."""
+    """Return what vLLM's own command line parses from each ``vllm WORDS``, in one process, without a GPU."""
     done = subprocess.run(
         [environment() / "bin/python", "-c", PARSE],
         input=json.dumps(commands),
@@ -128,8 +128,7 @@ def parse(commands: list[list[str]]) -> list[dict[str, Any]]:
 
 
 def others() -> list[list[str]]:
-    """Words after ``vllm`` of the servers for training, which have settings of the environment before, and of those of
-    docs/gpus.md and docs/scale.md."""
+    """Return the words after ``vllm`` where variables or a path precede it, as for training servers."""
     texts = [(ROOT / "docs" / name).read_text() for name in ("serving.md", "gpus.md", "scale.md")]
     own = r"^(?:[A-Z_]+=\S+ |work/)\S*vllm (serve \S.*)$"
     return [shlex.split(words) for text in texts for words in re.findall(own, text, re.MULTILINE)]

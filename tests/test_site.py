@@ -1,4 +1,4 @@
-"""The site of docs/: it builds without a warning, asks no other machine for anything, and fits a screen and a phone.
+"""The site of docs/: it builds without warnings, sends no requests elsewhere, and fits a screen and a phone.
 
 The screenshots are kept in work/screenshots.
 """
@@ -25,7 +25,7 @@ LOADED = re.compile(r"<(?:script|img|link)\b[^>]*?(?:src|href)=[\"']?(https?:)?/
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The pages, built again; with --quiet mkdocs would count no warning."""
+    """The pages, rebuilt; with --quiet mkdocs would count no warnings."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}

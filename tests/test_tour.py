@@ -1,4 +1,4 @@
-"""examples/tour.py: a person who reads it top to bottom ends with a served model that was swapped."""
+"""examples/tour.py: read top to bottom, it ends with a served model that was swapped."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""docs/usage_language_model.md: its code runs, on a model of single letters, and does what the page says."""
+"""docs/usage_language_model.md: its code runs on a model of single letters and does what the page says."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[1] / "docs/usage_language_model.md"
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The names that the page's code defines, run in a folder that holds models/language_model."""
+    """The names defined by the page's code, run in a folder with models/language_model."""
     folder = tmp_path_factory.mktemp("usage")
     save_letters(folder / "models/language_model", spread=0.5, room=4096, printable=True)
     first, second = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
@@ -25,7 +25,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def replies(page: dict[str, Any], monkeypatch: pytest.MonkeyPatch, said: list[str]) -> list[str]:
-    """Have the page's model say these; returns what it will have read."""
+    """Let the page's model say these; return the list of what it will have read."""
     read, answers = list[str](), iter(said)
 
     def write(text: str, *stops: str) -> str:

@@ -1,4 +1,4 @@
-"""The client of harr against a real vLLM on the CPU (``make vllm``): what docs/serving.md says of it."""
+"""harr's client against a real vLLM on the CPU (``make vllm``): what docs/serving.md says of it."""
 
 import json
 import threading
@@ -103,7 +103,7 @@ QUESTIONS = [Question(f"q{number}", f"{COMMON}{letter}") for number, letter in e
 
 
 def play_and_learn(server: Vllm, model: str, folder: Path, **changes: Any) -> list[dict[str, float]]:
-    """Train some steps of ``train.server``."""
+    """Train some steps with ``train.server``; return the history."""
     reward = Reward({"letters:share_of_a": 1.0})
     setup = Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", language_model=model)  # type: ignore[arg-type]
     lora = {"lora": LoraParams(rank=8, alpha=64), "optimizer": {"learning_rate": 2e-2}, "max_tokens": 6}
@@ -114,7 +114,7 @@ def play_and_learn(server: Vllm, model: str, folder: Path, **changes: Any) -> li
 
 
 def test_a_lora_that_learns_is_sampled_by_it(server: Vllm, model: str, tmp_path: Path) -> None:
-    """After every update the server samples with the newest LoRA, also what it has cached of the prompts."""
+    """After every update the server samples with the newest LoRA, even for prompts that it has cached."""
     history = play_and_learn(server, model, tmp_path)
     assert max(row["logprob_gap"] for row in history) < 1e-3
     assert all(row["is_ratio_mean"] == pytest.approx(1.0, abs=1e-2) for row in history)

@@ -1,4 +1,4 @@
-"""Models that harr made, behind a real vLLM on the CPU (``make vllm``): there they say what they say in the process."""
+"""Models made by harr, behind a real vLLM on the CPU (``make vllm``): they say there what they say in the process."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.timeout(4 * START)]
 TEMPLATE = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
 SETTINGS = {"steps": 150, "layers": 2}
 SMALL = TrainedParams(kind="trained", function="harr_encyclopaedia.small_lm:train_small_lm", settings=SETTINGS)
-"""A tenth of the steps of recipes/harr_small_lm.yaml, and half the layers: it knows the format, and little else."""
+"""A tenth of the steps of recipes/harr_small_lm.yaml and half the layers: it knows little but the format."""
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         make_project(links=False)
         train(SmallLMParams(**SETTINGS), SMALL, 3, GENERATOR, WORK / "generator", nothing, 0)
         tokenizer = AutoTokenizer.from_pretrained(GENERATOR)
-        tokenizer.chat_template = TEMPLATE  # it was taught without one, and vLLM takes no chat then
+        tokenizer.chat_template = TEMPLATE  # it was taught without one, which vLLM needs for chats
         tokenizer.save_pretrained(GENERATOR)
-        (GENERATOR / SUMS).unlink()  # a folder that somebody changed by hand is taken as it is
+        (GENERATOR / SUMS).unlink()  # a folder that was changed by hand is accepted
         yield Path.cwd()
 
 
@@ -50,7 +50,7 @@ def server(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def game(generator: TrainedParams | ServedParams) -> Params:
-    """The parameters of the project, played by this language model."""
+    """Return the project's parameters, played by this language model."""
     params = Params.load()
     untrained = params.evaluate.model_copy(update={"arms": ["bm25", "frozen", "history"]})
     pipeline = SearchR1Params(name="search_r1", template="bare")

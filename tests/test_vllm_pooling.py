@@ -1,4 +1,4 @@
-"""A retriever that harr exported, behind a real vLLM on the CPU (``make vllm``)."""
+"""A retriever exported by harr, behind a real vLLM on the CPU (``make vllm``)."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ TEXTS = ["Query: Where was she born?", "Acme was founded by Ada Brown.", "Où es
 
 
 def cosine(found: Any, wanted: Any) -> float:
-    """The lowest cosine of rows."""
+    """Return the lowest cosine of rows."""
     one, other = (np.asarray(each, dtype=np.float64) for each in (found, wanted))
     return float(((one * other).sum(-1) / np.linalg.norm(one, axis=-1) / np.linalg.norm(other, axis=-1)).min())
 

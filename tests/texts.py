@@ -1,4 +1,4 @@
-"""The texts of the repository, for the tests that read them; a fault is named as `file:line: what`."""
+"""The repository's texts, for the tests that read them; a fault is named as `file:line: what`."""
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +11,7 @@ Found = Iterator[tuple[int, str]]
 
 
 def python(*tops: str) -> list[Path]:
-    """The Python files of some folders."""
+    """Return the Python files of some folders."""
     return sorted(path for top in tops for path in (ROOT / top).rglob("*.py"))
 
 
@@ -30,6 +30,6 @@ def nodes(source: str) -> list[ast.AST]:
 
 
 def faults(paths: Iterable[Path], *checks: Callable[[str], Found]) -> list[str]:
-    """All that the checks find in the texts of some files."""
+    """Return everything that the checks find in some files' texts."""
     texts = ((name(path), path.read_text(encoding="utf-8")) for path in paths)
     return [f"{path}:{line}: {what}" for path, text in texts for check in checks for line, what in check(text)]

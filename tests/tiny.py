@@ -1,7 +1,7 @@
-"""A tiny encoder for the tests of machinery: MiniLM's tokenizer and files, two seeded layers of width 64.
+"""A tiny encoder for tests of machinery: MiniLM's tokenizer and files, two seeded layers of width 64.
 
-It knows words and no meaning: texts that share words are near each other. A test that asserts that something is
-*learnt* about a language asks MiniLM (``harr.io.model_folder.PACKAGED``); every other one asks this.
+It knows words but no meaning: texts that share words are near each other. A test of what is *learnt* about a language
+uses MiniLM (``harr.io.model_folder.PACKAGED``); every other one uses this.
 """
 
 import atexit
@@ -21,7 +21,7 @@ WIDTH = 64
 
 @cache
 def tiny_encoder() -> str:
-    """Return the folder of the tiny encoder, as ``encoder.model`` has it; one is made per process, with equal bytes."""
+    """Return the tiny encoder's folder, for ``encoder.model``; each process makes one, with equal bytes."""
     folder = Path(tempfile.mkdtemp(prefix="tiny-")) / "tiny"
     atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
     shutil.copytree(
@@ -42,6 +42,6 @@ def tiny_encoder() -> str:
         torch.manual_seed(0)
         model = BertModel(BertConfig.from_pretrained(folder))
     with torch.no_grad():
-        model.embeddings.word_embeddings.weight *= 5  # words weigh more than their places
+        model.embeddings.word_embeddings.weight *= 5  # words count more than their positions
     model.save_pretrained(folder)
     return str(folder)

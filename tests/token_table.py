@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 
 def save_table(folder: Path, width: int) -> None:
-    """Write it as a folder of sentence-transformers."""
+    """Write it as a sentence-transformers folder."""
     tokenizer, rng = Tokenizer.from_file(str(Path(get_model_path()) / "tokenizer.json")), np.random.default_rng(0)
     table = rng.normal(size=(tokenizer.get_vocab_size(), width)).astype(np.float32)
     SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu").save_pretrained(str(folder))

@@ -1,4 +1,4 @@
-"""A small real corpus with real vectors and a real index, shared by the tests of the library."""
+"""A small real corpus with real vectors and a real index, shared by the library's tests."""
 
 import os
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class Corpus:
 
     @property
     def questions(self) -> list:
-        """One question a town; only its winter passage is gold."""
+        """Return one question per town; only its winter passage is gold."""
         from harr.types import Question
 
         return [
@@ -33,14 +33,14 @@ class Corpus:
 
     @staticmethod
     def given(town: str) -> tuple[str, ...]:
-        """The passages given with a town's question: its two, and two of the next town."""
+        """Return the passages given with a town's question: its own two, and the next town's two."""
         follower = TOWNS[(TOWNS.index(town) + 1) % len(TOWNS)]
         return tuple(f"{name}-{season}" for name in (town, follower) for season in ("summer", "winter"))
 
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Corpus:
-    """Build the corpus once: written, embedded by the tiny encoder, indexed by Milvus Lite."""
+    """The corpus, built once: written, embedded by the tiny encoder, indexed by Milvus Lite."""
 
     from harr.corpus.passages import Passages, write_passages
     from harr.corpus.vectors import Vectors
@@ -70,7 +70,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Corpus:
 
 @pytest.fixture
 def setup(corpus: Corpus, tiny: str) -> Iterator:
-    """A game on the corpus: pick one passage, rewarded by recall; the retriever samples."""
+    """A game on the corpus: pick one passage, with recall as the reward; the retriever samples."""
     from functools import partial
 
     import torch

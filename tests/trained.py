@@ -1,4 +1,4 @@
-"""A project with an index and a trained retriever, for the tests of what applications use."""
+"""A project with an index and a trained retriever, for tests of what applications use."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from projects import make_project, train_stand_in
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A project in a folder of its own (tests/projects.py)."""
+    """A project in its own folder (tests/projects.py)."""
     folder = tmp_path_factory.mktemp("project")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

@@ -1,4 +1,4 @@
-"""A real ``vllm serve`` on the CPU, from an environment of its own (``make vllm``), for tests with the mark vllm."""
+"""A real ``vllm serve`` on the CPU, from its own environment (``make vllm``), for tests with the mark vllm."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from servers import free_port, until
 
 ENVIRONMENT = Path(os.environ.get("VLLM_ENV", "work/vllm"))
 START = 420
-"""Seconds that a start may take; 25 on a free machine."""
+"""Seconds that a start may take; it takes 25 on an idle machine."""
 FLAGS = (
     *("--host", "127.0.0.1", "--served-model-name", "tiny", "--dtype", "float32", "--enforce-eager"),
     # A seeded request whose prefill is chunked kills vLLM 0.32 on a CPU: "CPU Generator does not use offset".
@@ -30,14 +30,14 @@ SET = {
 
 
 def environment() -> Path:
-    """The environment, or a skipped test."""
+    """Return the environment, or skip the test."""
     if not (ENVIRONMENT / "bin/vllm").exists():
         pytest.skip(f"no vLLM in {ENVIRONMENT}; `make vllm` installs it")
     return ENVIRONMENT.absolute()
 
 
 class Vllm:
-    """A server on one port, which may be killed and started again."""
+    """A server on one port, which can be killed and restarted."""
 
     def __init__(self, model: str, log: Path, *flags: str) -> None:
         self.port, self.log = free_port(), log
@@ -57,7 +57,6 @@ class Vllm:
             assert self.healthy(), self.log.read_text()[-3000:]
 
     def healthy(self) -> bool:
-        """Whether it answers."""
         try:
             with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
                 return bool(answer.status == 200)
@@ -65,7 +64,7 @@ class Vllm:
             return False
 
     def kill(self) -> None:
-        """End it and its children at once, as kill -9 does."""
+        """Kill it and its children at once, as kill -9 does."""
         if self.process:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
@@ -74,7 +73,7 @@ class Vllm:
 
 @contextmanager
 def vllm(model: str, log: Path, *flags: str) -> Iterator[Vllm]:
-    """A healthy server for the length of the block."""
+    """Run a server and yield it once it is healthy."""
     server = Vllm(model, log, *flags)
     try:
         server.start()

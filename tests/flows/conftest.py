@@ -1,4 +1,4 @@
-"""A program of its own where a test needs one, and a project's folder."""
+"""A runner of processes, and a project's folder."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ Ended = subprocess.CompletedProcess[str]
 
 @pytest.fixture
 def program() -> Callable[..., Ended]:
-    """Runs Python with words (`-m tasks.train`, `-c ...`) as a process, in the current folder or another."""
+    """A function that runs Python with words (`-m tasks.train`, `-c ...`) in the current folder or another."""
 
     def run(*words: str, cwd: Path | None = None, **environment: str) -> Ended:
         own = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
@@ -29,7 +29,7 @@ def program() -> Callable[..., Ended]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """dvc.yaml, params.yaml and DVC's settings in a git repository with one commit."""
+    """A git repository with dvc.yaml, params.yaml and DVC's settings in one commit."""
     shutil.copy(ROOT / "recipes/smoke.yaml", tmp_path / "params.yaml")
     shutil.copy(ROOT / "dvc.yaml", tmp_path / "dvc.yaml")
     (tmp_path / ".dvc").mkdir()

@@ -49,12 +49,12 @@ stages:
 """
 IDENTITY = ["-c", "user.name=a", "-c", "user.email=a@localhost"]
 TIMED = {"metrics/embed.json", "metrics/index.json", "metrics/train.json", "metrics/training_stats.jsonl"}
-"""Outputs that hold seconds; with them plots/train.csv and the report."""
+"""Outputs that contain timings, as do plots/train.csv and the report."""
 
 
 @dataclass
 class Site:
-    """A project with servers, and machines (folders, each with a home) whose workers serve its pools."""
+    """A project, its servers, and machines (folders, each with a home) whose workers serve its pools."""
 
     folder: Path
     environment: dict[str, str]
@@ -66,7 +66,7 @@ class Site:
         return self.folder / "project"
 
     def run(self, *words: str) -> str:
-        """What a command says in the project's folder; it must go well."""
+        """Return the output of a command in the project's folder; it must succeed."""
         done = subprocess.run(
             words, cwd=self.project, env=self.environment, capture_output=True, text=True, timeout=600, check=False
         )
@@ -74,7 +74,7 @@ class Site:
         return done.stdout
 
     def start_worker(self, machine: str, pool: str) -> None:
-        """Start a worker as another user on another machine would: in a folder and a home of its own."""
+        """Start a worker as on another machine: with its own folder and home."""
         home = self.folder / machine
         home.mkdir(exist_ok=True)
         own = {"HOME": str(home), "PREFECT_HOME": str(home / ".prefect"), "TMPDIR": str(home)}
@@ -86,7 +86,7 @@ class Site:
             )
 
     def kill_worker(self, machine: str) -> None:
-        """Kill a worker with all that it runs, as a power cut would."""
+        """Kill a worker and everything it runs, as a power cut would."""
         family = [psutil.Process(self.workers[machine].pid)]
         family += family[0].children(recursive=True)
         for process in family:
@@ -95,11 +95,10 @@ class Site:
         self.workers[machine].wait()
 
     def ask(self, path: str, body: Any = None) -> Any:
-        """Prefect's answer."""
         return ask(f"{self.environment['PREFECT_API_URL']}/{path}", body)
 
     def start(self, deployment: str, **parameters: Any) -> str:
-        """Start a run of a deployment."""
+        """Start a deployment's run and return its id."""
         found = self.ask(f"deployments/name/{deployment}")["id"]
         return str(self.ask(f"deployments/{found}/create_flow_run", {"parameters": parameters})["id"])
 
@@ -107,13 +106,13 @@ class Site:
         return str(self.ask(f"flow_runs/{run}")["state_name"])
 
     def ended(self, run: str, seconds: float = 600) -> str:
-        """The last state of a run and its message."""
+        """Wait for a run to end; return its last state and message."""
         until(lambda: self.ask(f"flow_runs/{run}")["state"]["type"] in ENDS, seconds, 1)
         state = self.ask(f"flow_runs/{run}")["state"]
         return f"{state['name']}: {state['message']}"
 
     def on_agents(self) -> list[dict[str, Any]]:
-        """The runs on agents, the latest first."""
+        """Return the runs on agents, latest first."""
         return list(self.ask("flow_runs/filter", {"flows": {"name": {"any_": ["agent"]}}, "sort": "START_TIME_DESC"}))
 
     def stop(self) -> None:
@@ -128,7 +127,7 @@ ENDS = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 
 
 def site_at(folder: Path, database: str = "") -> Site:
-    """A project that `harr init` makes, and its servers, not yet started; SQLite is their database where none is named."""
+    """Make a project and its servers, not yet started; Prefect uses SQLite unless a database is named."""
     own = {"PREFECT_API_DATABASE_CONNECTION_URL": database} if database else {}
     gone = ("PREFECT", "HARR", "MLFLOW", "PYTEST")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(gone)}
@@ -153,7 +152,7 @@ def site_at(folder: Path, database: str = "") -> Site:
 
 
 def deploy(site: Site, remote: str, **settings: str) -> None:
-    """Start the servers, and do what docs/agents.md says."""
+    """Start the servers and follow docs/agents.md."""
     for server in site.servers:
         server.start()
     assert until(lambda: healthy(site.environment["PREFECT_API_URL"]))
@@ -172,7 +171,7 @@ def deploy(site: Site, remote: str, **settings: str) -> None:
 
 @pytest.fixture(scope="module")
 def napping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A project with a stage that sleeps until its notes say `wake`."""
+    """A project with a stage that sleeps until its notes contain `wake`."""
     folder = tmp_path_factory.mktemp("napping")
     (folder / "notes").mkdir()
     site = site_at(folder)
@@ -197,7 +196,7 @@ def napping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def notes(napping: Site) -> Path:
-    """Where the sleeping stages write; nobody has woken them."""
+    """The folder in which the sleeping stages write notes, without `wake`."""
     shutil.rmtree(napping.folder / "notes")
     (napping.folder / "notes").mkdir()
     return napping.folder / "notes"
@@ -243,7 +242,7 @@ def test_a_remote_that_is_away_is_one_clear_line(napping: Site, notes: Path) -> 
 
 
 def test_a_remote_that_is_full_is_one_line_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A limit on the size of files stands in for a disk without room."""
+    """A limit on file sizes stands in for a full disk."""
     monkeypatch.chdir(tmp_path)
     for command in ("init --no-scm -q", "remote add -q -d remote there"):
         subprocess.run([sys.executable, "-m", "dvc", *command.split()], check=True)
@@ -283,7 +282,7 @@ def test_what_an_agent_cannot_do_without_is_one_line(project: Path, monkeypatch:
 def test_all_stages_on_two_machines_are_those_of_one_folder(
     tmp_path: Path, postgresql: str, bucket: tuple[str, dict[str, str]]
 ) -> None:
-    """The recipe smoke over PostgreSQL and S3; the first agent is killed while it trains, and a second one ends it."""
+    """Run recipe smoke over PostgreSQL and S3; the first agent is killed while training, and a second one finishes."""
     address, variables = bucket
     site = site_at(tmp_path, postgresql.replace("psycopg2", "asyncpg"))
     site.environment |= variables
@@ -313,7 +312,7 @@ def test_all_stages_on_two_machines_are_those_of_one_folder(
 
 
 def kept_checkpoints(variables: dict[str, str]) -> bool:
-    """Return whether a checkpoint of stage train is in the remote."""
+    """Return whether the remote holds a checkpoint of stage train."""
     import boto3
 
     keys = {"aws_access_key_id": "stand-in", "aws_secret_access_key": "stand-in", "region_name": "us-east-1"}
@@ -323,11 +322,11 @@ def kept_checkpoints(variables: dict[str, str]) -> bool:
 
 
 def crash(site: Site, run: str) -> None:
-    """Do what Prefect's automation does with a run whose heartbeats end (tests/flows/test_up.py)."""
+    """Do what Prefect's automation does when a run's heartbeats stop (plugins/local/tests/test_up.py)."""
     site.ask(f"flow_runs/{run}/set_state", {"state": {"type": "CRASHED", "message": "gone"}, "force": True})
 
 
 def hashes(place: Path) -> dict[str, str]:
-    """The hashes of all outputs, by path."""
+    """Return the hashes of all outputs by path."""
     stages = yaml.safe_load((place / "dvc.lock").read_text())["stages"].values()
     return {out["path"]: out["md5"] for stage in stages for out in stage["outs"]}

@@ -1,4 +1,4 @@
-"""The automation of docs/operations.md: a webhook hears of a run that fails, and of a pool whose worker is gone."""
+"""The automation of docs/operations.md: a webhook learns of a failed run, and of a pool whose worker is gone."""
 
 import json
 import os
@@ -23,7 +23,7 @@ FLOW = "from prefect import flow\n@flow\ndef nightly():\n    raise ValueError('n
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """What a chat does with a message: it takes it."""
+    """A chat that accepts every message."""
 
     messages: "Queue[str]" = Queue()
 

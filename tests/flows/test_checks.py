@@ -1,4 +1,4 @@
-"""What `harr preview` finds before anything is embedded: gold that is not there, rewards that can score nothing."""
+"""What `harr preview` finds before anything is embedded: missing gold, and rewards that can score nothing."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def question(number: int, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def run_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checker:
-    """Check 16 training and 4 test questions with some changes to their rows."""
+    """A function that checks 16 training and 4 test questions, with some changes to their rows."""
     monkeypatch.chdir(tmp_path)
 
     def run(*terms: str, pipeline: Any = None, train: dict[str, Any] | None = None, least: int = 1) -> list[Finding]:
@@ -79,7 +79,7 @@ def test_a_reward_that_cannot_be_imported_is_named(run_checks: Checker) -> None:
 def test_the_command_ends_with_1_where_something_must_be_mended(
     workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "_exit", sys.exit)  # by which the command leaves its process
+    monkeypatch.setattr(os, "_exit", sys.exit)  # the command ends its process with it
     (workplace / "params.yaml").write_text((workplace / "recipes" / "own_data.yaml").read_text())
     asked = {"train": range(10), "validation": range(10, 12), "test": range(12, 20)}
     rows = {"passages": PASSAGES} | {split: [question(n) for n in numbers] for split, numbers in asked.items()}

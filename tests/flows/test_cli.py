@@ -22,7 +22,7 @@ NO_MODEL = "neither models/retriever nor models/adapter holds a model"
 OF_DATA = {"bridge", "diagnose"}
 OF_MODELS = {"ask", "demonstrations", "mteb", "promote", "push", "record", "serve"}
 THERE: dict[str, set[str]] = {"nothing": set(), "git": set(), "index": OF_DATA, "merge": OF_DATA | OF_MODELS}
-"""What ran in a project, and the commands for which what their line names is there then."""
+"""What ran in a project, and the commands that find there what they need."""
 KEPT = {"data", "models", "params.yaml", "static"}
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -88,7 +88,7 @@ def test_a_failure_is_exit_1_with_its_fix(place: Path, harr: Run) -> None:
     findings = json.loads(harr("doctor", "--json", **away).stdout)["findings"]
     assert [one["subject"] for one in findings if one["level"] == "fail"] == ["MLflow"]
     (place / ".dvc/tmp").mkdir()
-    (place / ".dvc/tmp/rwlock").touch()  # what a kill of DVC leaves
+    (place / ".dvc/tmp/rwlock").touch()  # left when DVC is killed
     assert "; rm .dvc/tmp/rwlock" in harr("status").stdout
     (place / "params.yaml").write_text("trian: {}\n")
     done = harr("doctor")
@@ -128,7 +128,7 @@ LINES: list[tuple[list[str], str]] = [
     (["explain"], "metrics/evaluate.json is missing; run `dvc repro evaluate`"),
     (["questions"], "params.yaml: section plugins.questions: writer is missing"),
 ]
-"""What commands say where what they need is not there."""
+"""What commands say when something they need is missing."""
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ LINES: list[tuple[list[str], str]] = [
 def test_what_is_not_there_is_a_line_and_exit_1(
     ran: str, words: list[str], line: str, place: Path, world: Path, merged: Path, harr: Run
 ) -> None:
-    """In a project without git, with it, with an index, and with a model that nobody evaluated or registered."""
+    """In a project without git, with git, with an index, and with a model that was neither evaluated nor registered."""
     if ran == "git":
         subprocess.run(["git", "init", "-q"], check=True)
     if folder := {"index": world, "merge": merged}.get(ran):

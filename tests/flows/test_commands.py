@@ -15,7 +15,6 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def change(**sections: object) -> None:
-    """Edit params.yaml."""
     params = yaml.safe_load(Path("params.yaml").read_text())
     Path("params.yaml").write_text(yaml.safe_dump(params | sections))
 
@@ -47,7 +46,7 @@ def test_a_wrong_parameter_is_one_line_before_anything_starts(
 def test_a_stage_leaves_cores_to_others_keeps_few_kernels_and_loads_no_client(
     said: dict[str, str], program: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user's own word stands."""
+    """A user's own settings win."""
     names = ("OMP_WAIT_POLICY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
     for name in names:
         monkeypatch.delenv(name, raising=False)

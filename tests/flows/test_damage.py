@@ -1,4 +1,4 @@
-"""Damage does not end `harr status`: a line names it, and everything else is shown."""
+"""`harr status` survives damage: one line names it, and everything else is shown."""
 
 from pathlib import Path
 
@@ -13,15 +13,15 @@ LOCK = "stages:\n  download:\n    cmd: a\n    deps:\n    - {}\n"
 UNSENT = ["work/mlflow: reports of stage train for http://127.0.0.1:9, which did not answer; `harr record`"]
 NOTE = '{"address": "http://127.0.0.1:9", "stage": "train", "status": "FINISHED"}'
 FOLDER = None
-"""What stands where a file belongs."""
+"""A folder where a file belongs."""
 Files = dict[str, str | bytes | None]
-# Files by path; and parts of what the status says.
+# Files by path, and parts of the status.
 OUTSIDE_DVC: list[tuple[Files, list[str]]] = [
     (
         {
             "work/mlflow/1-train-1.json": NOTE,
             ".dvc/config": "[core]\nremote = %(x\nno_scm = true\n",
-            ".dvc/tmp/rwlock": "",  # so that DVC is not asked
+            ".dvc/tmp/rwlock": "",  # so that the status does not ask DVC
             "mlflow.db": "garbage " * 200,
         },
         ["rm .dvc/tmp/rwlock", "not a database"],

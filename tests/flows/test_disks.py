@@ -1,4 +1,4 @@
-"""Disks that fill up behind a link or know no locks, and a stage whose DVC was killed: a line each, nothing is left."""
+"""Full disks behind a link, disks without locks, and a stage whose DVC was killed: a line each, nothing left behind."""
 
 import errno
 import functools
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 def test_a_full_disk_behind_a_link_is_one_line_and_leaves_no_stump(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A result is copied to another disk, which fills up: shutil reports that as a list of texts, not as an OSError."""
+    """A result is copied to another disk, which fills up: shutil reports a list of texts instead of an OSError."""
     old, new = tmp_path / "data/corpus", tmp_path / "work/corpus"
     for folder, text in ((old, "old"), (new, "new")):
         write_text(folder / "a.txt", text)
@@ -58,7 +58,7 @@ def test_a_full_disk_behind_a_link_is_one_line_and_leaves_no_stump(
 def test_a_folder_without_locks_or_room_is_one_line_that_names_it(
     number: int, call: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`.harr` may be on a disk of its own; the system does not say of which file a write failed."""
+    """`.harr` may be on a disk of its own; the system does not say which file could not be written."""
     monkeypatch.chdir(tmp_path)
 
     def fail(*given: object) -> None:
@@ -91,7 +91,7 @@ run_command(body)
 @pytest.mark.fault(33)
 @pytest.mark.services
 def test_a_stage_whose_dvc_is_killed_finishes_its_unit_and_ends(tmp_path: Path) -> None:
-    """DVC alone is killed; the stage would run on for hours, and nobody would note what it makes."""
+    """Only DVC is killed; the stage would otherwise run on for hours without anyone recording its results."""
     (tmp_path / "stage.py").write_text(FOLLOWED)
     (tmp_path / "dvc").write_text(
         "import subprocess, sys\nwith open('log', 'w') as log:\n"
@@ -106,7 +106,7 @@ def test_a_stage_whose_dvc_is_killed_finishes_its_unit_and_ends(tmp_path: Path) 
     dvc.wait(60)
     psutil.wait_procs([stage], timeout=60)
     assert not stage.is_running() or stage.status() == psutil.STATUS_ZOMBIE
-    output = log.read_text()  # a thread may write between a line and its end
+    output = log.read_text()  # a thread may write between a line and its line break
     assert "the dvc that started this stage is gone" in output
     assert output.splitlines()[-1].startswith("stopped; finished work is kept")
     assert output.count("begun") == output.count("ended"), "the unit was finished"

@@ -1,4 +1,4 @@
-"""How a command ends before its work begins, and when nobody takes its output: a line at most, no traceback."""
+"""How a command ends before its work begins, or when its output is not read: one line at most, no traceback."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ def test_a_signal_while_a_command_imports_is_a_line(
     words: list[str], slow: str, number: signal.Signals, code: int, workplace: Path
 ) -> None:
     (workplace / f"{slow}.py").write_text(SLOW)
-    # A job in the background of a shell is born deaf to SIGINT.
+    # A shell's background job ignores SIGINT from the start.
     start = "import os, signal, sys; signal.signal(2, signal.SIG_DFL); os.execv(sys.executable, sys.argv[1:])"
     command = [sys.executable, "-c", start, sys.executable, "-m", *words]
     environment = {**os.environ, "PYTHONPATH": str(workplace)}

@@ -1,4 +1,4 @@
-"""The form of a deployment in Prefect, filled in and submitted in a browser: the recipe chosen becomes a parameter."""
+"""A deployment's form in Prefect, submitted in a browser: the chosen recipe becomes a parameter."""
 
 import json
 import re
@@ -33,7 +33,7 @@ with get_client(sync_client=True) as client:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Server]:
-    """An empty Prefect."""
+    """An empty Prefect server."""
     chromium()
     server = server_of(tmp_path, prefect_command, PREFECT_HOME=str(tmp_path / "prefect"))
     try:
@@ -45,15 +45,15 @@ def site(tmp_path: Path) -> Iterator[Server]:
 
 
 def runs(server: Server) -> list[dict[str, Any]]:
-    """The flow runs that Prefect knows."""
+    """Return Prefect's flow runs."""
     return list(ask(f"{server.environment['PREFECT_API_URL']}/flow_runs/filter", {}))
 
 
 def submitted(page: Page) -> bool:
-    """Press Submit: whether the page leaves the form for the deployment's.
+    """Press Submit and return whether the page moves on to the deployment.
 
-    Where another writer has SQLite, such as a service of the server itself, Prefect answers 503: not now. Its clients
-    ask again; its page says that something went wrong for a moment, and leaves it to the person to press again.
+    While another writer locks SQLite, such as one of the server's own services, Prefect answers 503. Its clients retry;
+    its page shows an error for a moment, and the person has to press again.
     """
     page.click("button", "^Submit$")
     page.wait(f"{REFUSED}|Upcoming")
@@ -83,7 +83,7 @@ def test_the_form_offers_the_recipes_and_starts_the_one_that_is_chosen(site: Ser
             *("Run Name", "a file of recipes/", "make the candidate the champion", "Submit"),
         )
         page.click(".p-select-button__control", "params.yaml")
-        page.press("ArrowDown", 40)  # it shows the first fifty, and more as it is scrolled
+        page.press("ArrowDown", 40)  # it shows the first fifty, and more on scrolling
         page.wait("agent_small", "harr_grpo", "own_data")
         page.write("own_data")
         page.click(".p-select-option", "^own_data$")

@@ -1,8 +1,8 @@
 """What a person sees of a finished run, in a browser without a network: Prefect, MLflow, gate, report, Data Docs.
 
-The run is the one of recipes/smoke.yaml in the folder HARR_FINISHED_RUN, where nothing may be running; or one that is
-made here from the smoke recipe, which takes minutes. Prefect's flow of all stages then finds nothing to do. The
-screenshots are kept in work/screenshots.
+The run is that of recipes/smoke.yaml in the folder HARR_FINISHED_RUN, where nothing may be running, or is made here
+from the smoke recipe, which takes minutes. Prefect's flow of all stages then finds nothing to do. The screenshots are
+kept in work/screenshots.
 """
 
 import html
@@ -56,7 +56,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sites(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Prefect and MLflow over the run's history, as `harr up` starts them."""
+    """Prefect and MLflow on the run's history, started as `harr up` starts them."""
     servers = {}
     for name, make in (("prefect", prefect_command), ("mlflow", mlflow_command)):
         servers[name] = server_of(finished, make, PREFECT_HOME=str(finished / ".harr/prefect"))
@@ -84,7 +84,7 @@ def sites(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def prefect_pages(site: str) -> Pages:
-    """The last run of the pipeline, and what it left to read."""
+    """Return the page of the last pipeline run."""
     named = {"flows": {"name": {"any_": ["pipeline"]}}, "sort": "START_TIME_DESC", "limit": 1}
     (run,) = ask(f"{site}/api/flow_runs/filter", named)
     return {
@@ -96,7 +96,7 @@ def prefect_pages(site: str) -> Pages:
 
 
 def mlflow_pages(site: str) -> Pages:
-    """The evaluation with its figures, and why the model was promoted or not."""
+    """Return the pages of the evaluation's figures and of the promotion's verdict."""
     from mlflow import MlflowClient
 
     client = MlflowClient(site)
@@ -119,7 +119,7 @@ def mlflow_pages(site: str) -> Pages:
 
 @pytest.fixture(scope="module")
 def pages(finished: Path, sites: dict[str, str]) -> Pages:
-    """Name of a page -> its address, and words that must stand on it."""
+    """Name of a page -> its address and the words it must show."""
     docs = finished / "gx/uncommitted/data_docs/local_site"
     checks = max((docs / "validations/evaluation").rglob("*.html"), key=lambda path: path.stat().st_mtime)
     own = {
@@ -131,13 +131,13 @@ def pages(finished: Path, sites: dict[str, str]) -> Pages:
 
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """A browser's only tab."""
+    """The browser's only tab."""
     with browser(tmp_path_factory.mktemp("browser")) as page:
         yield page
 
 
 def dom(page: Page) -> str:
-    """Every word of the page, also those that are folded away."""
+    """Return every word of the page, including folded-away ones."""
     whole = str(page.run("document.documentElement.outerHTML"))
     whole = re.sub(r"<(script|style)\b.*?</\1>", " ", whole, flags=re.DOTALL)
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", whole)).split())

@@ -108,7 +108,7 @@ def test_a_promotion_that_keeps_the_champion_is_complete(
 
 
 def test_a_run_keeps_the_name_that_the_form_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("rate 2e-4", "rate 2e-4 (smoke)"):  # the second time after a try that failed
+    for name in ("rate 2e-4", "rate 2e-4 (smoke)"):  # the second time after a failed try
         run = SimpleNamespace(name=name, parameters={"recipe": "smoke"})
         monkeypatch.setattr("flows.pipeline.flow_run", run)
         assert name_run() == "rate 2e-4 (smoke)"
@@ -117,7 +117,7 @@ def test_a_run_keeps_the_name_that_the_form_had(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.fault(31)
 @pytest.mark.services
 def test_dvc_runs_a_stage_in_a_recipe_s_folder_or_says_why_not(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A zip of the project, unpacked, is of no git repository, as DVC says."""
+    """An unpacked zip of the project is no git repository, and DVC says so."""
     shutil.copytree(ROOT / ".dvc", ".dvc", ignore=shutil.ignore_patterns("tmp", "cache"))
     with pytest.raises(StageFailed, match="stage one failed: exit 255; its message is above"):
         reproduce(["one"], Path(), "")
@@ -141,7 +141,7 @@ def test_dvc_runs_a_stage_in_a_recipe_s_folder_or_says_why_not(place: Path, capf
 
 @pytest.mark.services
 def test_stopping_the_pipeline_stops_the_stage(workplace: Path) -> None:
-    """DVC runs a stage that sleeps; the pipeline gets SIGTERM; nothing may be left of either."""
+    """DVC runs a stage that sleeps; after SIGTERM to the pipeline, no process of either may remain."""
     init()
     Path("dvc.yaml").write_text("stages: {nap: {cmd: 'echo $PPID > pid; exec sleep 600', outs: [nap]}}\n")
     pipeline = subprocess.Popen([sys.executable, "-m", "flows.cli", "run"])

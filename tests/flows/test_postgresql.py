@@ -1,4 +1,4 @@
-"""Prefect's server on PostgreSQL: it makes its tables, keeps what a flow reports, and its scheduler schedules."""
+"""Prefect's server on PostgreSQL: it makes its tables, stores what a flow reports, and schedules runs."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ with get_client(sync_client=True) as client:
 
 @pytest.fixture
 def environment(workplace: Path, postgresql: str) -> Iterator[dict[str, str]]:
-    """What a program needs to talk to a server whose history is in PostgreSQL."""
+    """The environment for a server whose history is in PostgreSQL."""
     address = postgresql.replace("psycopg2", "asyncpg")
     server = server_of(workplace, prefect_command, PREFECT_API_DATABASE_CONNECTION_URL=address)
     url = server.environment["PREFECT_API_URL"]
@@ -56,7 +56,7 @@ def environment(workplace: Path, postgresql: str) -> Iterator[dict[str, str]]:
 def test_runs_and_schedules_are_kept_in_postgresql(
     workplace: Path, environment: dict[str, str], postgresql: str
 ) -> None:
-    """Asked of PostgreSQL itself; with SQLAlchemy 2.1 the scheduler would die silently."""
+    """PostgreSQL itself is queried: with SQLAlchemy 2.1 the scheduler would die silently."""
     import psycopg2
 
     def rows(query: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The state of stages is DVC's own, seen on a small project that the real DVC runs."""
+"""The state of stages is DVC's own, read from a small project that the real DVC runs."""
 
 import shutil
 import subprocess
@@ -73,7 +73,7 @@ def test_a_change_is_named(files: dict[str, str], reasons: tuple[str, ...], plac
 
 
 def test_a_status_that_does_not_come_is_put_down_to_no_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DVC waits for its lock alike where another has it and where the file system has none (NFS, Lustre)."""
+    """DVC waits in the same way for a lock that is taken and on a file system without locks (NFS, Lustre)."""
     monkeypatch.setattr("flows.stages.SECONDS", 0)
     message = (
         "no answer in 0 s: DVC hashes, another command of DVC is at work, or this file system has no locks; ask later"

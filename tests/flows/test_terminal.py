@@ -1,4 +1,4 @@
-"""Terminals and accounts that are not everybody's: another encoding, no colours, a user without a name."""
+"""Unusual terminals and accounts: another encoding, no colours, a user without a name."""
 
 import json
 import os
@@ -22,7 +22,7 @@ print(getpass.getuser(), os.getuid(), "Zoé, 北京")
 
 @pytest.mark.services
 def test_an_account_without_a_name_and_a_terminal_in_ascii() -> None:
-    """DVC, which harr starts, asks getpass; a user's texts are in any script."""
+    """DVC, which harr starts, calls getpass; a user's texts may be in any script."""
     names = ("USER", "LOGNAME", "LNAME", "USERNAME")
     environment = {name: value for name, value in os.environ.items() if name not in names}
     environment |= {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}

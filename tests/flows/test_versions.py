@@ -1,4 +1,4 @@
-"""The versions that are read of MLflow's database and server are what MLflow wrote; and the model that is here."""
+"""Versions read from MLflow's database and server are what MLflow wrote; a changed model is noticed."""
 
 import shutil
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_a_server_says_the_same(written: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_model_in_models_that_is_no_version(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody changed the weights after a promotion: it is a line of the status."""
+    """Weights that were changed after a promotion get a line in the status."""
     write_json(project / "models/retriever/harr.json", {})
     here = digest_of(project / "models/retriever")
     monkeypatch.setattr("flows.stages.read_stages", lambda root: [])

@@ -1,4 +1,4 @@
-"""Words in any script: what is one word, which texts are the same, and what Milvus reads of it."""
+"""Words in any script: what one word is, which texts are equal, and what Milvus reads."""
 
 import re
 from unicodedata import normalize
@@ -13,12 +13,12 @@ from harr.characters import fold, list_words, normalise, spell_words
     ("text", "words"),
     [
         ("Ada's CO² in 1901, snake_case", ["ada", "s", "co²", "in", "1901", "snake_case"]),
-        ("हिन्दी की किताब।", ["हिन्दी", "की", "किताब"]),  # vowel signs and viramas are no gaps
+        ("हिन्दी की किताब।", ["हिन्दी", "की", "किताब"]),  # vowel signs and viramas do not split words
         ("القاهرة؟", ["القاهرة"]),
         ("北京钢铁公司", ["北京", "京钢", "钢铁", "铁公", "公司"]),
         ("東京ガス(2024年)", ["東京", "京ガ", "ガス", "2024", "年"]),
         ("東京ｶﾞｽ（２０２４年）", ["東京", "京ガ", "ガス", "2024", "年"]),
-        ("ราคาน้ำมัน", ["รา", "าค", "คา", "าน้ำ", "น้ำมั", "มัน"]),  # a sign with its marks is one
+        ("ราคาน้ำมัน", ["รา", "าค", "คา", "าน้ำ", "น้ำมั", "มัน"]),  # a sign with its marks counts as one
         ("İstanbul IŞIK ışık", ["istanbul", "işik", "işik"]),
         ("GROSSE Straße", ["grosse", "strasse"]),
         ("Ве́ра", ["ве́ра"]),
@@ -27,7 +27,7 @@ from harr.characters import fold, list_words, normalise, spell_words
 def test_words(text: str, words: list[str]) -> None:
     for form in ("NFC", "NFD"):
         assert list_words(normalize(form, text)) == [normalize("NFC", word) for word in words]
-        # Milvus Lite reads \w+ of the lower case
+        # Milvus Lite reads \w+ in lower case
         spelled = re.findall(r"\w+", spell_words(normalize(form, text)).lower())
         assert len(spelled) == len(words) and len({*spelled}) == len({*words})
 
@@ -39,7 +39,7 @@ def test_words_of_latin_letters_are_those_of_python(text: str) -> None:
 
 
 def test_english_is_normalised_word_by_word() -> None:
-    """A name in another script takes nothing from the English around it: “gold” and passage are cut alike."""
+    """A name in another script does not affect the English around it: “gold” and passage are cut alike."""
     text = "The people\u2019s “park” – (人民公园), «Парк»"
     assert normalise(text) == "people\u2019s “park” – 人 民 公 园 парк"
     assert normalise("„Der Spiegel“") == "der spiegel"

@@ -1,4 +1,4 @@
-"""The filter: a reason for every question, a target, and resume after a kill."""
+"""The filter: a reason for every question, a target, and resuming after a kill."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -21,11 +21,11 @@ from harr.types import Question
 
 
 def silent(step: int, values: object) -> None:
-    """A log nobody reads."""
+    """Log nowhere."""
 
 
 def kill_after(steps: int) -> Callable[[int, object], None]:
-    """A log that ends the stage."""
+    """Return a log that ends the stage."""
 
     def kill(step: int, values: object) -> None:
         if step == steps:
@@ -35,7 +35,7 @@ def kill_after(steps: int) -> Callable[[int, object], None]:
 
 
 def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
-    """What is noted of every question that was tried."""
+    """Return the notes on every question that was tried."""
     return {row["id"]: row for row in map(json.loads, (folder / "statistics.jsonl").read_text().splitlines())}
 
 
@@ -86,7 +86,7 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def writing(letters: str, questions: Sequence[Question] = LETTERS, terms: str = "letters:share_of_a") -> Setup:
-    """A game in which the language model learns, and a sampler of that model."""
+    """Return a game in which the language model learns, with a sampler of that model."""
     sampler = Samplers(letters, max_tokens=8, batch_size=7, seed=0, grows=True)
     return Setup(
         questions, spell, OnePassage(), None, Reward({terms: 1.0}), "letters", language_model=letters, sample=sampler
@@ -94,7 +94,7 @@ def writing(letters: str, questions: Sequence[Question] = LETTERS, terms: str = 
 
 
 def test_the_model_that_learns_is_sampled(letters: str, tmp_path: Path) -> None:
-    """Its rollouts of a question differ, and are the same whatever else is in the batch."""
+    """Its rollouts of a question differ, and do not depend on the rest of the batch."""
     found = []
     for size in (1, 64):
         params, out = FilterParams(group_size=4, target=100, batch_size=size), tmp_path / f"out-{size}"

@@ -1,4 +1,4 @@
-"""What the tests of tasks start: MLflow."""
+"""The server that tests of tasks start: MLflow."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from servers import Server, free_port
 
 @pytest.fixture
 def mlflow_server(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """``mlflow server``, not yet started, that the stages of this test talk to."""
+    """``mlflow server``, not yet started, for the stages of this test."""
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     environment.pop("MLFLOW_TRACKING_URI")
     port, command = free_port(), [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--workers", "1"]

@@ -1,4 +1,4 @@
-"""The language model learns: all stages after one another, tiny, and what they leave behind."""
+"""The language model learns: all stages one after another, in miniature, and what they leave."""
 
 import shutil
 from collections.abc import Sequence
@@ -66,14 +66,13 @@ def small(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def logits_of(*folders: str) -> list[torch.Tensor]:
-    """What models of these folders expect next."""
+    """Return the next-token logits of the models in these folders."""
     ids = torch.arange(2, 60)[None]
     return [load_model(folder)[0](ids).logits for folder in folders]
 
 
 def check_merged(before: str) -> None:
-    """The folder models/language_model is a plain model that plays as the adapter, and otherwise than what it began
-    as."""
+    """Check that models/language_model is a plain model that plays like the adapter, and unlike ``before``."""
     assert isinstance(load_model("models/adapter")[0], PeftModel)
     assert not isinstance(load_model("models/language_model")[0], PeftModel)
     begun, trained, merged = logits_of(before, "models/adapter", "models/language_model")
@@ -85,7 +84,7 @@ def test_an_agent_goes_through_all_stages(world: Path, tiny: str) -> None:
         tiny,
         **SECTIONS,
         pipeline={"name": "search_r1", "max_searches": 1, "template": "bare"},
-        reward={"terms": {"answer_f1": 1.0, "letters:variety": 0.5}},  # noise differs in that, at least
+        reward={"terms": {"answer_f1": 1.0, "letters:variety": 0.5}},  # at least in that, noise differs
         evaluate=EVALUATE | {"arms": [*ARMS], "seeds": 2},
     )
     ran = run_stages(params, world)
@@ -106,7 +105,7 @@ def test_an_agent_goes_through_all_stages(world: Path, tiny: str) -> None:
     base, begun = logits_of("models/generator/base", "models/generator")
     assert not torch.allclose(base, begun, atol=1e-3)
     wanted = ran.episodes["trained"][0]
-    for model in (None, Path("models/adapter")):  # the same model, merged and not, plays as in evaluation
+    for model in (None, Path("models/adapter")):  # the same model, merged or not, plays as in evaluation
         episode = ask(params, wanted.question.text, model)
         assert [turn.completion for turn in episode.turns] == [turn.completion for turn in wanted.turns]
     with tracked_run("merge", params) as run:
@@ -158,7 +157,7 @@ def test_an_agent_that_plans_graphs_searches_every_collection(tiny: str, monkeyp
     indexed = read_json(Path("metrics/index.json"))
     assert indexed["indexed"] == sum(indexed[f"indexed_{tool}"] for tool in tools) == 200
     assert set(ran.rows) == set(ARMS) and ran.merged["logit_difference_max"] < 1e-3
-    for arm, (scores, *_) in ran.rows.items():  # by its own text it plans nothing yet, which is a result like any other
+    for arm, (scores, *_) in ran.rows.items():  # from its own text it cannot plan yet, which is a valid result
         turns = [turn.completion for episode in ran.episodes[arm] for turn in episode.turns]
         assert len(scores) == 4 and len(turns) == 4 and any(turns)
         assert all(row["malformed"] >= 1.0 and row["graph"] == 0.0 for row in scores)
@@ -166,7 +165,7 @@ def test_an_agent_that_plans_graphs_searches_every_collection(tiny: str, monkeyp
     def planned(self: object, requests: Sequence[Generate]) -> list[str]:
         return [request.cut(plan(request.prompt)) for request in requests]
 
-    # So that every collection is searched, the teacher writes for the arms now.
+    # The teacher now writes for the arms, so that every collection is searched.
     shutil.rmtree(PLACES.completions)
     monkeypatch.setattr(LocalGenerator, "complete", planned)
     rows, episodes = play_arms(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)

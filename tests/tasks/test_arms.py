@@ -1,4 +1,4 @@
-"""Which runs the trained arms have, and where they lie."""
+"""The runs of trained arms, and their folders."""
 
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_untrained_arms_have_none(workplace: Path) -> None:
 def test_an_arm_without_history_learns_from_questions_of_its_own(
     changes: dict[str, object], own: bool, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Filtered once for all seeds, by rollouts that see no history; the other arms have the questions of `trained`."""
+    """They are filtered once for all seeds, by rollouts without history; other arms use those of `trained`."""
     base = params_with(workplace, arms=("rl_no_history", "infonce", "trained"), seeds=2)
     params = base.model_copy(update={"filter": base.filter.model_copy(update=changes)})
     opened: list[tuple[str, bool]] = []

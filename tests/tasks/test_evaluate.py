@@ -20,7 +20,7 @@ RECIPES = Path(__file__).parents[2] / "recipes"
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A question file; playing is a failure."""
+    """A question file; any playing fails the test."""
 
     def played(*values: Any, **named: Any) -> None:
         raise AssertionError("it was played")

@@ -1,4 +1,4 @@
-"""Arms that nothing here trains: of another package, of another encoder, reranked; and samples.
+"""Untrained arms: from another package, with another encoder, reranked; and samples.
 
 A run with the retriever of docs/arms.md is in test_stages.py.
 """
@@ -46,13 +46,13 @@ def first(episodes: list[Episode]) -> list[tuple[str, ...]]:
 
 @pytest.fixture
 def example(place: Path) -> Path:
-    """The module of examples/, on the path of modules."""
+    """A module of examples/, importable."""
     write_text(Path("own_retriever.py"), (ROOT / "examples/own_retriever.py").read_text())
     return place
 
 
 def test_retrievers_of_another_package_and_of_another_encoder_rank_as_they_say(example: Path, tiny: str) -> None:
-    """The example moves the query half-way to its nearest passage; a table of tokens ranks by its own vectors."""
+    """The example moves the query half-way to its nearest passage; the token table ranks by its own vectors."""
     run, asked = params(tiny, "frozen", ROCCHIO, STATIC), read_questions(QUESTIONS / "test.jsonl")
     save_table(Path("static"), 48)
     rows, episodes = play_arms(run, asked, nothing, model=None)
@@ -74,7 +74,7 @@ def test_retrievers_of_another_package_and_of_another_encoder_rank_as_they_say(e
 
 
 def test_a_reranker_takes_the_best_of_the_pool(place: Path, tiny: str) -> None:
-    """A reranker that scores by length takes the longest of the pool; an arm of another package may take its last."""
+    """Scored by length, the reranker takes the longest of the pool; another package's arm may take the last ones."""
 
     def by_length(body: dict[str, Any], number: int) -> tuple[int, Any]:
         return 200, {"results": [{"index": i, "relevance_score": len(t)} for i, t in enumerate(body["documents"])]}

@@ -1,4 +1,4 @@
-"""The headline: few figures and one sentence, which never claims more than the interval says."""
+"""The headline: a few figures and one sentence that never claims more than the interval says."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ from tasks.registry.figures import figure_tags
 
 
 def summary(right: int, *others: str) -> Any:
-    """40 questions; bm25 is right in 20, trained in ``right``, every other arm in 4."""
+    """Summarise 40 questions: bm25 is right in 20, trained in ``right``, every other arm in 4."""
     counts = {"frozen": 4, "bm25": 20, "oracle_query": 39, **dict.fromkeys(others, 4), "trained": right}
 
     played = {
@@ -48,7 +48,7 @@ def test_an_arm_of_another_package_can_be_the_best_without_training() -> None:
 
 
 def test_an_arm_that_scores_nothing_is_a_fault_and_no_rival() -> None:
-    """Whether it is one rival of several, or the baseline."""
+    """It may be one of several rivals, or the baseline."""
     line = "bm25 scores 0.0 on all questions, which is a fault and no rival; see what it found in the report."
     played: Any = {
         arm: [[{"id": f"q{i}", "answer_f1": float(i < right), "recall": float(i < right)} for i in range(40)]]

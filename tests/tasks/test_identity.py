@@ -1,4 +1,4 @@
-"""Vectors of another corpus are refused by every stage and command that opens them: one opener compares, all use it."""
+"""Every stage and command that opens vectors refuses those of another corpus, by one shared opener."""
 
 import re
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def test_vectors_of_another_corpus_of_the_same_size_are_refused(workplace: Path)
 
 @pytest.mark.fault(6)
 def test_no_vectors_are_opened_but_with_their_corpus() -> None:
-    """``Vectors.open`` compares no corpus: ``Vectors.of`` does, and ``EmbeddingCache`` compares the hash of every text."""
+    """``Vectors.open`` compares no corpus: ``Vectors.of`` does, and ``EmbeddingCache`` compares each text's hash."""
     code = [path for room in ("harr", "tasks", "flows") for path in sorted((ROOT / room).rglob("*.py"))]
     opening = [path.relative_to(ROOT).as_posix() for path in code if re.search(r"\bVectors\.open\(", path.read_text())]
     assert opening == ["harr/embed/embedding_cache.py"]

@@ -1,4 +1,4 @@
-"""Stage index decides whether training begins again, and notes it where DVC compares it."""
+"""Stage index decides whether to train again, and writes its decision where DVC compares it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from tasks.paths import CORPUS, METRICS, TRAINED_ON, VECTORS
 
 
 def change(kept: int, new: int = 1) -> None:
-    """Write the first ``kept`` passages in place of the corpus, the last changed, and some new before them."""
+    """Replace the corpus by its first ``kept`` passages, the last one changed, with some new ones before them."""
     passages = Passages.open(CORPUS)
     before = passages.take(range(kept))
     made = [Passage(f"new{number}", f"A lake {number}.") for number in range(new)]
@@ -28,7 +28,7 @@ def change(kept: int, new: int = 1) -> None:
 
 
 def test_a_few_passages_do_not_train_again_and_many_do(place: Path, tiny: str) -> None:
-    """The corpus of the world is noted as trained on."""
+    """The world's corpus is recorded as trained on."""
     params = world_params(tiny)
     noted, rows = digests(TRAINED_ON), len(Passages.open(CORPUS))
     assert decide_training(params)["trains_again"] == 0.0 and digests(TRAINED_ON) == noted

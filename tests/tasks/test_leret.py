@@ -1,4 +1,4 @@
-"""LeReT through its tasks: the page of preferences, its scores, and which model and prompt an arm has."""
+"""LeReT through its tasks: the page of preferences, its scores, and each arm's model and prompt."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +48,7 @@ def vectors_are(identity: str) -> None:
 
 
 def test_answers_are_scored_where_there_is_a_reader() -> None:
-    """Every play that found all gold is answered rightly, no other is."""
+    """A play is answered correctly exactly if it found all gold."""
     world, program = open_world(3, hops=(2,)), LeReT(2, template="bare")
     game = Game("trained-0", program, Words(world), Styled(1.0))
     episodes = game.play(world.questions, batch_size=9)
@@ -72,7 +72,7 @@ def test_an_arm_has_its_own_prompt_and_model(sampled: Path) -> None:
 
 @pytest.mark.fault(38)
 def test_another_index_or_retriever_than_was_sampled_with_is_refused(sampled: Path) -> None:
-    """Vectors made anew; a retriever of another package where there was none; and other settings of it."""
+    """New vectors, an added retriever from another package, and other settings of it."""
     vectors_are("index-2")
     with pytest.raises(IndexMismatch, match="was sampled with index index-1, but this one is index-2"):
         arm_pipelines(PARAMS)

@@ -1,4 +1,4 @@
-"""LeReT through all its stages with a real index: a tiny world, and a model that can only write noise."""
+"""LeReT through all its stages with a real index: a tiny world, and a model that can write only noise."""
 
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ SECTIONS: dict[str, Any] = {
 
 
 def test_leret_goes_through_all_stages(workplace: Path, tiny: str) -> None:
-    """A model of letters learns with a retriever of another package, which belongs to the identity of the index."""
+    """A model of letters learns with a retriever from another package, which is part of the index identity."""
     save_letters(Path("letters"), spread=0.3, room=4096, printable=True)
     params = world_params(tiny, **SECTIONS | {"retriever": SECTIONS["retriever"] | {"function": "by_hand:Backwards"}})
     ran = run_stages(params)

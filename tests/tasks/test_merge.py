@@ -1,4 +1,4 @@
-"""A version says which data expectations held in the run that made it."""
+"""A version says which data expectations its run met."""
 
 from collections.abc import Callable
 from pathlib import Path

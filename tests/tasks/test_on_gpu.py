@@ -1,4 +1,4 @@
-"""All stages on a pretended GPU, with every kind of arm that trains: what they reach is what they reach on a CPU."""
+"""All stages on a pretended GPU, with every kind of trained arm: the results equal a CPU's."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Samples of a language model, for the arms that other packages play."""
+"""Samples of a language model, for arms played by other packages."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A run of all stages: what each leaves, and that evaluation, registry, page and `harr ask` are of one model."""
+"""A run of all stages: what each leaves, and that evaluation, registry, page and `harr ask` use one model."""
 
 import re
 import shutil
@@ -52,7 +52,7 @@ SECTIONS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory, world: Path, tiny: str, empty_store: Path) -> Iterator[Ran]:
-    """The run, in the folder where it was made; an arm is that of docs/arms.md."""
+    """The run, in the folder where it was made; one arm is that of docs/arms.md."""
     folder = tmp_path_factory.mktemp("ran")
     code = re.search(r"```python\n(.*?)```", (ROOT / "docs/arms.md").read_text(), re.DOTALL)
     assert code
@@ -95,7 +95,7 @@ def test_tables_for_the_expectations_cover_all_that_is_there(ran: Ran) -> None:
 
 
 def mean(arm: str, metric: str = "recall") -> float:
-    """The mean over all questions and seeds of an arm, from the rows on disk."""
+    """Return an arm's mean over all questions and seeds, from the rows on disk."""
     files = [EVALUATION / f"{arm}.jsonl", *EVALUATION.glob(f"{arm}-1.jsonl")]
     return float(np.mean([[row[metric] for row in read_jsonl(path)] for path in files]))
 

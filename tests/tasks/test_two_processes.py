@@ -1,4 +1,4 @@
-"""Two real processes of `accelerate launch` filter and play as one does, where a server writes: the same files."""
+"""Two real processes of `accelerate launch`, with a server that writes, filter and play to the same files as one."""
 
 import shutil
 import sys
@@ -27,12 +27,12 @@ ROWS = Path("rows.json")
 
 
 def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
-    """A server of the scripted player."""
+    """Answer as a server of the scripted player."""
     return 200, chat(Scripted().complete([Generate(tuple(body["messages"]))])[0])
 
 
 def play() -> None:
-    """Filter and play in the current folder; the rows of all arms go into a file."""
+    """Filter and play in the current folder; write the rows of all arms to a file."""
     params = Params.load()
     filter_training_questions(params, nothing)
     rows, _ = play_arms(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)

@@ -1,7 +1,8 @@
-"""The published recipes build everything that they name, up to the first request that leaves this machine.
+"""The published recipes build everything they name, up to the first request that leaves this machine.
 
-What is not here is replaced: the encoder by a tiny one, the data by a small set of the same kind, and Milvus by
-Milvus Lite. Q-RAG's recipes ask nobody, so that they learn for two updates; HARR's end where the generator is asked.
+What is missing here is replaced: the encoder by a tiny one, the data by a small set of the same kind, and Milvus by
+Milvus Lite. Q-RAG's recipes send no requests, so they train for two updates; HARR's end at the first request to the
+generator.
 """
 
 from collections.abc import Iterator
@@ -43,11 +44,11 @@ STORIES = {"sentences": 20, "validation_questions": 4, **COUNTS}
 
 
 class FirstRequest(Exception):
-    """A server would be asked now."""
+    """Raised where a server would be asked."""
 
 
 def here(recipe: str, noise: Path, encoder: str) -> Params:
-    """A recipe with what is on this machine in place of what is not."""
+    """Return a recipe in which whatever this machine lacks is replaced."""
     values: Any = yaml.safe_load((RECIPES / f"{recipe}.yaml").read_text())
     data = values["download"]
     if recipe in HARR:
@@ -74,14 +75,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def format_of_its_own() -> Iterator[None]:
-    """A process has one number format, the recipes have two, and what is tested after them may have the other one."""
+    """Reset the number format: a process has only one, the recipes use two, and later tests may use another."""
     AcceleratorState._reset_state(True)
     yield
     AcceleratorState._reset_state(True)
 
 
 def indexed(params: Params, root: Path) -> tuple[Places, Path]:
-    """Stages download, embed and index, once for all recipes with the same data and encoder."""
+    """Run stages download, embed and index, once for all recipes with the same data and encoder."""
     folder = root / fingerprint([params.download.model_dump(mode="json"), params.encoder.model_dump(mode="json")])
     places, questions = Places.of_project(folder), folder / "data" / "questions"
     if not questions.exists():
@@ -93,7 +94,7 @@ def indexed(params: Params, root: Path) -> tuple[Places, Path]:
 
 
 def untrained_arms_play(params: Params, places: Places, questions: Path) -> None:
-    """All arms that nothing trains become players."""
+    """Check that all untrained arms become players."""
     asked = list(read_questions(questions / "test.jsonl"))
     for candidates in params.evaluate.candidates:
         with open_players(params, places, asked, candidates=candidates) as player:
@@ -101,7 +102,7 @@ def untrained_arms_play(params: Params, places: Places, questions: Path) -> None
 
 
 def as_published(recipe: str, params: Params, setup: Setup, tmp_path: Path) -> None:
-    """What a recipe says reaches encoder, data set, towers and optimizer."""
+    """Check that the recipe's values reach encoder, data set, towers and optimizer."""
     recipe_params = Params.load(RECIPES / f"{recipe}.yaml")
     with pytest.raises(ModelError, match=recipe_params.encoder.model):
         find_folder(recipe_params.encoder.model)

@@ -1,4 +1,4 @@
-"""Two trained towers are played as they were trained, or not at all."""
+"""Two trained towers are played as they were trained, or refused."""
 
 import shutil
 from pathlib import Path

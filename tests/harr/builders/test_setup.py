@@ -57,7 +57,7 @@ def test_a_run_in_which_another_player_learns_searches_as_params_say(corpus, pla
             found = setup.retriever.retrieve(searches)
         with open_players(run_params, places, corpus.questions, candidates="corpus") as player:
             assert isinstance(player(ARMS["base"], None), kind) and isinstance(player(ARMS["trained"], tmp_path), kind)
-        count = 2 if search == "sparse" else 4  # two passages of 40 name the town
+        count = 2 if search == "sparse" else 4  # two of the 40 passages name the town
         assert all(len({passage.id for passage in one.passages}) == count for one in found)
         assert all(one.pool == () and one.logprob is None for one in found)
 
@@ -88,7 +88,7 @@ def test_training_is_given_validation_questions_where_it_validates(corpus, place
 
 
 def test_arms_rank_by_their_own_search_whatever_the_pool_is(corpus, places: Places) -> None:  # type: ignore[no-untyped-def]
-    """``bm25`` and ``hybrid`` are what they are called; the pool of ``frozen`` follows retriever.search."""
+    """``bm25`` and ``hybrid`` search as their names say; the pool of ``frozen`` follows retriever.search."""
     run_params = params({"evaluate": {"arms": ["bm25", "frozen", "hybrid"]}}, search="sparse", fusion="rrf")
     with open_players(run_params, places, corpus.questions, candidates="corpus") as player:
         hybrid = player(ARMS["hybrid"], None)
@@ -100,8 +100,7 @@ def test_arms_rank_by_their_own_search_whatever_the_pool_is(corpus, places: Plac
 
 
 def test_a_retriever_of_another_package_is_part_of_the_game(corpus, places: Places, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    """It is made of what would search; its name and settings are another folder of unfinished work, and another identity
-    of what is searched."""
+    """It wraps the usual retriever; its name and settings change the identities of the game and of what is searched."""
     asked, index = tmp_path / "questions.jsonl", Vectors.open(places.vectors).identity
     write_questions(corpus.questions, asked)
     with open_setup(params(AGENT), places, asked) as setup:

@@ -1,4 +1,4 @@
-"""A model that learns in bfloat16 on a CPU: what its attention and adapter compute, beside float32."""
+"""A model that learns in bfloat16 on a CPU: its attention and adapter, compared with float32."""
 
 from typing import Any
 
@@ -15,11 +15,11 @@ TEXTS = [f"Where was the founder of firm {n} born? " * (1 + n % 7) for n in rang
 
 
 def learnt(model: str, *, half: bool, ready: bool) -> tuple[Tensor, Tensor]:
-    """Vectors of the texts, and the gradient of a loss of them."""
+    """Return the texts' vectors and the gradient of a loss on them."""
     encoder = Encoder(model, max_tokens=128)
     adapter: Any = begin(encoder, LoraParams(), 0)
     for weight in adapter.parameters():
-        if weight.requires_grad and not weight.any():  # LoRA begins with zeros, which let nothing through
+        if weight.requires_grad and not weight.any():  # LoRA begins with zeros, which pass no gradient
             torch.nn.init.normal_(weight, std=0.02, generator=torch.Generator().manual_seed(0))
     if ready:
         prepare_for_bfloat16(encoder.model)

@@ -1,4 +1,4 @@
-"""The number format that training computes in where params.yaml leaves it to the machine."""
+"""The number format of training where params.yaml leaves it to the machine."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ FORMATS = (torch.bfloat16, torch.float32, torch.float16)
 
 
 def callback_of(folder: Path, stored: torch.dtype) -> Any:
-    """What ``row_settings`` looks at, of a model that is stored in this format."""
+    """Return what ``row_settings`` reads of a model stored in this format."""
     model = SimpleNamespace(config=SimpleNamespace(dtype=stored))
     return SimpleNamespace(
         learning=SimpleNamespace(checkpoints=Checkpoints(folder), model=model), steps=1, done=0, seed=0

@@ -1,4 +1,4 @@
-"""A linear layer by oneDNN, or of a matrix laid out for the processor, gives the numbers of torch's own."""
+"""A linear layer by oneDNN, or with a matrix laid out for the processor, gives the numbers of torch's own."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""One thread or two: the same ids in the same order; scores differ by less than ``TOLERANCE``."""
+"""One thread or two: the same ids in the same order, with scores that differ by less than ``TOLERANCE``."""
 
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from harr.index.passage_index import PassageIndex
 from harr.params.index import IndexParams
 
 TOLERANCE = 1e-6
-"""Of a cosine: sums of 32-bit floats in another order (docs/faults.md)."""
+"""Tolerance of a cosine: 32-bit floats are summed in another order (docs/faults.md)."""
 
 
 def found(folder: Path, model: str, threads: int) -> tuple[Any, ...]:
-    """The ten best of every question, by vector, by words and by a plain product; then the vectors and scores."""
+    """Return each question's ten best by vector, words and plain product; then the vectors and scores."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

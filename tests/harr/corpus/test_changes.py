@@ -1,4 +1,4 @@
-"""What was trained on, and what changed since."""
+"""What was trained on, and what has changed since."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Samples are drawn by a seed, and every setting and kind keeps its share."""
+"""Samples are drawn by a seed, with every setting and kind in its share."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ from harr.types import Question
 
 
 def asked() -> list[Question]:
-    """A file in the order of its settings, as recipes over several data sets have it: 60 and 30, each of two kinds."""
+    """Return questions by setting, as in recipes over several data sets: 60 and 30, of two kinds each."""
     settings = ["hotpotqa"] * 60 + ["musique"] * 30
     return [
         Question(f"{n}", "Who?", kind=("bridge", "comparison")[n % 3 == 0], setting=name)
@@ -16,7 +16,7 @@ def asked() -> list[Question]:
 
 
 def test_a_sample_has_every_setting_and_kind_in_its_share() -> None:
-    """The first 30 of the file would be of one data set."""
+    """The first 30 of the file would come from one data set."""
     drawn = draw_questions(asked(), 30, seed=3)
     found = Counter((question.setting, question.kind) for question in drawn)
     assert sum(found.values()) == 30 and [question.id for question in drawn] == sorted(

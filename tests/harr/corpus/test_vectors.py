@@ -64,7 +64,7 @@ def test_damage_is_named(folder: Path) -> None:
 def test_shards_are_hashed_once_and_again_where_one_is_another(
     folder: Path, monkeypatch: pytest.MonkeyPatch, published: bool
 ) -> None:
-    """The noted ones are an hour old; a shard of the same size and with its old time of change is refused."""
+    """A shard with other bytes but the old size and modification time is refused."""
     hashed: list[str] = []
     if published:
         publish(folder, folder.with_name("vectors"))
@@ -91,6 +91,6 @@ def test_shards_are_hashed_once_and_again_where_one_is_another(
 
 
 def test_a_shard_that_was_just_written_is_hashed_every_time(folder: Path) -> None:
-    """Within the clock's step it could be written again without another time of change."""
+    """It could be rewritten within the clock's resolution, with the same modification time."""
     Vectors.open(folder)
     assert not folder.with_name(f".{folder.name}.checked.json").exists()

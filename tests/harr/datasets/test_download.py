@@ -1,4 +1,4 @@
-"""Loading local files: what is right is stored, what is wrong is one clear line and changes nothing."""
+"""Loading local files: valid input is stored; invalid input gives one clear line and changes nothing."""
 
 import bz2
 import gzip
@@ -36,7 +36,7 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 90
 
 
 def write(passages: Any = PASSAGES, train: Any = (QUESTION,), test: Any = (OTHER,), **more: Any) -> JsonlParams:
-    """Write files of rows (or raw lines) and name them in a section."""
+    """Write files of rows (or raw lines) and return the section that names them."""
     files = {"passages": passages, "train": train, "test": test}
     named = {name: [write_rows(f"{name}.jsonl", rows)] for name, rows in files.items()}
     return JsonlParams.model_validate({"dataset": "jsonl", **named, **more})

@@ -1,4 +1,4 @@
-"""Files of questions as people have them, and what is said of them before training."""
+"""People's own files of questions, and what is said of them before training."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ ROWS = [
 
 
 def section(rows: Any, name: str = "mine.json", **more: Any) -> JsonlParams:
-    """Write questions into a .json or .jsonl file and name it as training data."""
+    """Write questions to a .json or .jsonl file and return the section that names it as training data."""
     corpus = write_rows("corpus.jsonl", [{"id": "p", "text": "Ada Brown founded Acme."}])
     test = write_rows("test.jsonl", [{"id": "t", "question": "Where is Acme?", "answer": "Ashford"}])
     if name.endswith(".jsonl"):

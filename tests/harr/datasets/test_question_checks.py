@@ -1,4 +1,4 @@
-"""Questions that cannot be scored fairly are found: empty gold, gold not given, train that is nearly test."""
+"""Questions that cannot be scored fairly are found: empty gold, gold not given, training close to test."""
 
 import unicodedata
 from typing import Any
@@ -57,7 +57,7 @@ def test_the_form_of_unicode_makes_neither_another_question_nor_a_wrong_answer()
 
 
 def made(train: list[dict[str, Any]], **changes: Any) -> dict[str, float]:
-    """Download a small corpus with these training questions and one test question."""
+    """Download a small corpus with these training questions and one test question; return the figures."""
     rows = {
         "passages": [{"id": "p", "text": "Acme built the red bridge."}, {"id": "q", "text": "Bob lives in Bath."}],
         "train": train,

@@ -1,4 +1,4 @@
-"""A corpus that changed: only new texts are embedded, and the bytes are those of a run over all."""
+"""A corpus that changed: only new texts are embedded, and the bytes are those of a full run."""
 
 import random
 from pathlib import Path
@@ -24,7 +24,7 @@ def encoder(tiny: str) -> Encoder:
 
 
 def passage(number: int, what: str = "has a river") -> Passage:
-    """Texts are of 8 to 70 tokens, so that batches are padded to different lengths."""
+    """Make a text of 8 to 70 tokens, so that batches are padded to different lengths."""
     rng = random.Random(number)
     words = " ".join(rng.choice(["snow", "mill", "bridge", "church"]) for _ in range(rng.randrange(60)))
     return Passage(f"p{number}", f"Town {number} {what}. {words}", f"Town {number}")
@@ -42,7 +42,7 @@ def before(tmp_path: Path) -> Passages:
 
 @pytest.fixture
 def after(tmp_path: Path) -> Passages:
-    """12 are new, 5 gone, 3 say something else: rows and shards of nearly all others change."""
+    """12 are new, 5 gone, 3 changed: nearly all others change rows and shards."""
     kept = [passage(n, "has no river" if n in (7, 30, 50) else "has a river") for n in range(60) if not 20 <= n < 25]
     return write(tmp_path / "after", kept[:40] + [passage(n) for n in range(200, 212)] + kept[40:])
 
@@ -64,7 +64,7 @@ def test_only_new_texts_are_embedded_and_the_bytes_are_those_of_a_full_run(
 def test_what_embeds_must_be_the_same(
     before: Passages, after: Passages, encoder: Encoder, tiny: str, tmp_path: Path
 ) -> None:
-    """Of another encoder, number format or none in place nothing is taken over; auto stays with the format in place."""
+    """Nothing is reused from another encoder or number format; auto keeps the format in place."""
     out, work = tmp_path / "out", tmp_path / "work"
     embed_corpus(before, encoder, PARAMS.model_copy(update={"dtype": "bfloat16"}), out, work)
     assert embed_corpus(after, encoder, PARAMS, out, work)["embedded"] == 67
@@ -77,7 +77,7 @@ def test_what_embeds_must_be_the_same(
 def test_what_is_damaged_or_gets_other_bytes_today_is_embedded_anew(
     before: Passages, after: Passages, encoder: Encoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The latter as after an update of torch, or on another processor."""
+    """Bytes may change with an update of torch or on another processor."""
     out = tmp_path / "out"
     embed_corpus(before, encoder, PARAMS, out, tmp_path / "work")
     path = out / "vectors-00001.npy"

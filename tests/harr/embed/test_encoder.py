@@ -1,4 +1,4 @@
-"""The encoder: unit vectors that do not depend on their neighbours, safe loading, a telling identity."""
+"""The encoder: unit vectors independent of their neighbours, safe loading, an identity that tells models apart."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ def small(tiny: str) -> Encoder:
 
 @pytest.fixture
 def cls(tmp_path: Path) -> Path:
-    """A sentence-transformers folder of a random one-layer BERT with CLS pooling and no Normalize."""
+    """The sentence-transformers folder of a random one-layer BERT with CLS pooling and no Normalize."""
     torch.manual_seed(0)
     config = BertConfig(
         hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, max_position_embeddings=40
@@ -140,7 +140,7 @@ def test_adapter_goes_in_and_off(small: Encoder) -> None:
 
 def test_bfloat16_copy_leaves_the_encoder_alone(small: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     before = small.encode(TEXTS)
-    with monkeypatch.context() as patched:  # a second copy in float32 would fill a GPU
+    with monkeypatch.context() as patched:  # a second copy in float32 could fill a GPU
         patched.setattr(torch.nn.Parameter, "__deepcopy__", lambda *_: pytest.fail("a weight is copied in float32"))
         half = small.bfloat16()
     vectors = half.encode(TEXTS)

@@ -1,4 +1,4 @@
-"""The encoder of a server, and of a corpus in bfloat16, gives the vectors of the ordinary one."""
+"""The encoder of a server, and of a corpus in bfloat16, gives the ordinary encoder's vectors."""
 
 import copy
 
@@ -52,7 +52,5 @@ def test_another_model_keeps_the_ordinary_way(encoder: Encoder) -> None:
 def test_one_whose_vectors_are_others_is_not_taken(encoder: Encoder) -> None:
     other = copy.copy(encoder)
     other.model = copy.deepcopy(encoder.model)
-    other.model[0].auto_model.embeddings.LayerNorm.forward = lambda x: x.flip(
-        -1
-    )  # what the copy for inference does not know
+    other.model[0].auto_model.embeddings.LayerNorm.forward = lambda x: x.flip(-1)  # unknown to the copy for inference
     assert is_bert(other) and for_inference(other, torch.float32) is other

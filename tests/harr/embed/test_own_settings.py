@@ -1,5 +1,7 @@
-"""What a model's folder says of its use is what harr does: prompts, pooling, lengths and similarity, in the layouts of
-families that are on the hub, with random weights."""
+"""harr follows what a model's folder says of its use: prompts, pooling, lengths and similarity.
+
+The layouts are those of families on the hub, with random weights.
+"""
 
 import json
 from collections.abc import Mapping
@@ -56,7 +58,7 @@ FAMILIES: dict[str, tuple[dict[str, Any], str, bool, dict[str, str]]] = {
 def write_model(
     folder: Path, tokenizer: str, config: Mapping[str, Any], pooling: str, unit: bool, prompts: Mapping[str, str]
 ) -> str:
-    """Write a sentence-transformers folder of a tiny model with random weights; Qwen pads on the left."""
+    """Write a tiny model with random weights as a sentence-transformers folder; Qwen pads on the left."""
     torch.manual_seed(0)
     kind, own = str(config["model_type"]), {key: value for key, value in config.items() if key != "model_type"}
     words = AutoTokenizer.from_pretrained(tokenizer)
@@ -123,7 +125,7 @@ def test_other_similarity_and_a_cut_width_are_named_and_kept(tiny: str, tmp_path
 
 @pytest.mark.parametrize("kind", ["bert", "NewModel"])
 def test_a_model_with_code_of_its_own_is_refused_in_a_line(kind: str, tiny: str, tmp_path: Path) -> None:
-    """Jina's v2 calls itself bert and has no positions: as a stock BERT it would get random ones."""
+    """Jina's v2 calls itself bert but has no positions: as a stock BERT it would get random ones."""
     folder = write_model(tmp_path, tiny, {"model_type": "bert"}, "mean", True, {})
     path = next(Path(folder).rglob("config.json"))
     config = json.loads(path.read_text()) | {"model_type": kind, "auto_map": {"AutoModel": "modeling.OtherModel"}}
@@ -138,7 +140,7 @@ def test_a_model_with_code_of_its_own_is_refused_in_a_line(kind: str, tiny: str,
 def test_more_tokens_than_the_model_has_positions_are_refused(
     family: str, reads: int, tiny: str, tmp_path: Path
 ) -> None:
-    """RoBERTa and its kin count positions from behind the padding's, which is 0 here and 1 in the models of the hub."""
+    """RoBERTa and its kin count positions after the padding index, which is 0 here and 1 in the hub's models."""
     folder = write_model(tmp_path, tiny, *FAMILIES[family])
     with pytest.raises(
         ModelError, match=rf"^max_tokens = {reads + 1}, but \S+ reads at most {reads} tokens; lower it$"

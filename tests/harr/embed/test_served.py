@@ -1,4 +1,4 @@
-"""Embedding by a server: a stand-in of /v1/embeddings on loopback that computes with the same model."""
+"""Embedding by a server: a stand-in for /v1/embeddings on loopback that computes with the same model."""
 
 import base64
 from collections.abc import Callable, Iterator
@@ -32,13 +32,13 @@ def encoder(tiny: str) -> Encoder:
 
 
 class Answers:
-    """What the server replies: vectors of the model, doubled in length, in base64, the last one first."""
+    """The server's replies: the model's vectors at twice their length, in base64, in reverse order."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
         self.change: Change = lambda vectors: vectors
         self.away = range(0)
-        """Numbers of the requests at which it hangs up."""
+        """Numbers of the requests at which it closes the connection."""
 
     def __call__(self, body: dict[str, Any], number: int) -> tuple[int, Any]:
         if number in self.away:
@@ -132,8 +132,8 @@ def test_after_a_lasting_failure_the_next_run_goes_on_at_its_shard(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One that comes back in time is asked again within the run."""
-    answers.away = range(1 + 4 + 4 + 1, 1_000)  # after the check and two shards, as the third begins
+    """A server that comes back in time is asked again within the run."""
+    answers.away = range(1 + 4 + 4 + 1, 1_000)  # after the check and two shards, at the start of the third
     short = asked_encoder(encoder, server, deadline_seconds=0.2)
     with pytest.raises(ServiceUnavailable, match=r"connection failed.*check servers\.gpu\.urls"):
         embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work", short)

@@ -1,4 +1,4 @@
-"""Embedding by shards: what is written, and that an interrupted run ends in the same bytes."""
+"""Embedding by shards: what is written, and that an interrupted run ends with the same bytes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +29,7 @@ def encoder(tiny: str) -> Encoder:
 
 @pytest.fixture(scope="module")
 def passages(tmp_path_factory: pytest.TempPathFactory) -> Passages:
-    """100 passages, seven shards of 16; every tenth has 50 words and is cut at 32 tokens."""
+    """100 passages in seven shards of 16; every tenth has 50 words and is cut at 32 tokens."""
     folder = tmp_path_factory.mktemp("embed") / "corpus"
     long = [i % 10 == 0 for i in range(100)]
     write_passages([Passage(f"p{i}", f"Town {i} has a river. " + "snow " * 50 * long[i]) for i in range(100)], folder)
@@ -67,7 +67,7 @@ def test_rows_are_in_corpus_order_and_counted(
 
 
 def interrupt_after(shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the encoder embed so many shards and then fail as Ctrl-C does."""
+    """Let the encoder embed this many shards and then fail as if by Ctrl-C."""
     encode, calls = Encoder.encode, []
 
     def limited(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Intervals and p values: against exact results, and by simulated coverage."""
+"""Intervals and p values, against exact results and by simulated coverage."""
 
 import tracemalloc
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from harr.evaluate.intervals import Array, mean_interval, resample
 
 
 def alone(questions: int) -> list[tuple[str, ...]]:
-    """Questions that share nothing."""
+    """Return the gold of questions that share nothing."""
     return [()] * questions
 
 
 def judged(sample: object, golds: Sequence[tuple[str, ...]], resamples: int = 9999) -> tuple[float, float, float]:
-    """Low, high and p of one sample."""
+    """Return low, high and p of one sample."""
     draws = resample([sample], golds, resamples=resamples, seed=1)  # type: ignore[list-item]
     return (*draws.interval()[0], draws.p()[0])
 
@@ -34,7 +34,7 @@ def test_interval_of_a_share_is_the_binomial_one() -> None:
 
 
 def test_p_of_a_gain_is_close_to_the_sign_test() -> None:
-    up, down = 57, 43  # of 100 questions that differ, and 100 that do not
+    up, down = 57, 43  # of 100 questions that differ; 100 more do not
     low, high, p = judged([[1.0] * up + [-1.0] * down + [0.0] * 100], alone(200))
     assert p == pytest.approx(stats.binomtest(up, up + down).pvalue, abs=0.04)  # .19
     assert low < 0 < high
@@ -73,7 +73,7 @@ def test_a_run_is_students_t_where_only_runs_differ() -> None:
 
 
 def test_questions_with_the_same_gold_count_once() -> None:
-    """Forty questions, each asked ten times about the same passage: the interval is that of forty."""
+    """Forty questions, each asked ten times about the same passage, have the interval of forty."""
     values = np.random.default_rng(0).integers(0, 2, 40).astype(float)
     gold = [(f"p{number}", f"r{number}") for number in range(40)]
     once = judged([values], gold)
@@ -84,7 +84,7 @@ def test_questions_with_the_same_gold_count_once() -> None:
 
 
 def test_one_shared_passage_of_three_counts_by_a_third() -> None:
-    """Two questions that share one of three passages: counts that correlate by the Jaccard overlap, 1 / 3."""
+    """Two questions that share one of three passages: their counts correlate by the Jaccard overlap, 1 / 3."""
     draws = resample([[[3.0, np.nan]], [[np.nan, 3.0]]], [("a", "b"), ("b", "c")], resamples=40_000, seed=0)
     seen = (draws.values > 0).mean(axis=0)  # drawn at least once
     assert seen == pytest.approx([1 - np.exp(-1)] * 2, abs=0.01)
@@ -94,9 +94,11 @@ def test_one_shared_passage_of_three_counts_by_a_third() -> None:
 
 
 def differences(rng: np.random.Generator, repeats: int, runs: int, questions: int, group: int) -> list[Array]:
-    """Gains of one trained arm over another without any true gain, of right and wrong answers. A run's training moves
-    all its questions (sd 1.8 points), most questions are as hard for both arms, and ``group`` questions in a row stand
-    on the same passage, which is easier for one of the arms."""
+    """Return gains of one trained arm over another, with no true gain, from right and wrong answers.
+
+    A run's training moves all its questions (sd 1.8 points), most questions are equally hard for both arms, and
+    ``group`` questions in a row rest on the same passage, which is easier for one of the arms.
+    """
     samples = []
     for _ in range(repeats):
         hard = rng.random(questions)
@@ -111,7 +113,7 @@ def test_the_interval_covers_what_it_says(runs: int, group: int) -> None:
     """Nominal 95 %: at least 90 with three runs of sd 1.8 points and 400 questions; over questions alone it was 62."""
     rng = np.random.default_rng(runs + group)
     samples = differences(rng, 1000, runs, 400, group)
-    if runs == 1:  # conditional on the run: there is no other
+    if runs == 1:  # conditional on the run, as there is no other
         samples = [rng.normal(0, 1, (1, 100)).repeat(group, axis=1) for _ in range(600)]
     golds = [(f"p{place // group}",) for place in range(400)]
     inside = [low <= 0 <= high for low, high in resample(samples, golds, resamples=1999, seed=0).interval()]
@@ -131,7 +133,7 @@ def test_runs_that_differ_much_are_covered_as_well() -> None:
 
 
 def test_a_family_is_wrong_in_one_of_twenty() -> None:
-    """Six gains of nothing over the same trained arm, 300 times: at least one is called a gain in about 5 %."""
+    """Six null gains over the same trained arm, 300 times: at least one is called a gain in about 5 %."""
     rng = np.random.default_rng(5)
     wrong = 0
     for repeat in range(300):
@@ -144,6 +146,6 @@ def test_a_family_is_wrong_in_one_of_twenty() -> None:
 def test_memory_stays_bounded_for_many_questions() -> None:
     values = np.random.default_rng(0).random(100_000).tolist()
     tracemalloc.start()
-    mean_interval(values, resamples=400, seed=0)  # all at once would be 100,000 * 400 * 16 bytes = 640 MB
+    mean_interval(values, resamples=400, seed=0)  # at once it would be 100,000 * 400 * 16 bytes = 640 MB
     assert tracemalloc.get_traced_memory()[1] < 250_000_000
     tracemalloc.stop()

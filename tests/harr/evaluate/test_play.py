@@ -18,7 +18,7 @@ def test_a_game_plays_in_batches_and_keeps_the_order() -> None:
 
 
 def test_pass_at_k_against_counting(setup: Setup) -> None:
-    """From 4 samples with 2 right: any 2 of them hold a right one in 5 of 6 cases."""
+    """From 4 samples with 2 right, any 2 include a right one in 5 of 6 cases."""
     assert pass_at(4, 2, 2) == pytest.approx(5 / 6)
     assert pass_at(4, 0, 4) == 0.0
     questions = list(setup.questions[:3])

@@ -1,4 +1,4 @@
-"""The data of the question table: all questions, each passage once, and no more bytes than it may have."""
+"""The question table's data: all questions, each passage once, within the allowed bytes."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ ARMS = ("frozen", "history", "trained")
 
 
 def played(count: int, text: str = "Words of a passage. " * 60) -> dict[str, list[Episode]]:
-    """Questions of two searches, which share passages; their arms differ in nothing but the answer."""
+    """Make questions of two searches that share passages; the arms differ only in their answers."""
     games: dict[str, list[Episode]] = {}
     for arm in ARMS:
         games[arm] = []

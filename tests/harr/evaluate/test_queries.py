@@ -1,4 +1,4 @@
-"""Figures of queries: asked again, and answers that were known beforehand, worked by hand."""
+"""Metrics of queries, worked by hand: repeated queries, and answers known beforehand."""
 
 import pytest
 
@@ -9,7 +9,7 @@ ASKED = "Where was the maker of Acme born?"
 
 
 def episode(*steps: tuple[str, str], answers: tuple[str, ...] = ("East Ham",), text: str = ASKED) -> Episode:
-    """Steps are a query and the text of the passage that it found; "tool: query" asks another source."""
+    """Make an episode of steps: a query and its passage's text; "tool: query" asks another source."""
     question, played = Question("q", text, answers), []
     for number, (query, passage) in enumerate(steps):
         tool, _, words = query.rpartition(": ")

@@ -105,7 +105,7 @@ def test_summary_has_exactly_the_common_shape() -> None:
 
 
 def many(shift: float, seed: int, kinds: int = 1, settings: int = 1) -> list[Row]:
-    """Sixty questions with a recall of their own; of several kinds and settings, in turn."""
+    """Return sixty questions, each with its own recall; kinds and settings take turns."""
     values = np.clip(np.random.default_rng(seed).normal(0.5 + shift, 0.2, 60), 0.0, 1.0)
     return [
         {
@@ -133,7 +133,7 @@ def test_a_comparison_with_an_arm_that_was_trained_once_has_no_p() -> None:
 
 
 def test_trained_arms_are_compared_seed_by_seed() -> None:
-    """Both arms are better with one seed than with another: the gain is the same with all."""
+    """Both arms are better with one seed than with the other: the gain is the same for each."""
     runs = {"infonce": [many(s, 1) for s in (-0.1, 0.0, 0.1)], "trained": [many(s + 0.05, 1) for s in (-0.1, 0.0, 0.1)]}
     gain = summarise(runs, resamples=999, seed=0)["contrasts"]["trained-infonce"]["recall"]
     assert gain["seeds"] == pytest.approx([0.05] * 3, abs=0.01) and 0.03 < gain["low"] < gain["high"] < 0.07

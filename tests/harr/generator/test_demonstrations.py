@@ -1,4 +1,4 @@
-"""Demonstrations become tokens of which only the model's own are learnt; what is wrong with a file is one line."""
+"""Demonstrations become tokens, of which only the model's own are learnt; a faulty file gives one line."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ STRICT = "{{ raise_exception('roles must alternate') }}"
 
 
 def talk(*turns: str) -> dict[str, Any]:
-    """A conversation: user, assistant, user, ..."""
+    """Return a conversation: user, assistant, user, ..."""
     return {"messages": [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(turns)]}
 
 
@@ -40,7 +40,7 @@ def written(rows: list[Any], tmp_path: Path) -> Path:
 
 
 def read(rows: list[Any], tmp_path: Path, language_model: LanguageModel) -> list[tuple[str, str]]:
-    """Each row's text, and its learnt letters with a dot for the others."""
+    """Return each row's text, and its learnt letters with dots for the others."""
     found = []
     for ids, own in read_demonstrations(written(rows, tmp_path), language_model):
         letters = [language_model.tokenizer.decode([token]).replace("<eos>", "!") for token in ids]
@@ -56,7 +56,7 @@ def test_pieces_marked_true_and_the_assistants_turns_are_learnt_with_their_ends(
     assert read([row], tmp_path, language_model) == [("qabsxyzct", ".abs...ct")]
     monkeypatch.setattr(language_model.tokenizer, "chat_template", TURNS)
     assert read([talk("q", "bc", "r", "de")], tmp_path, language_model) == [("uq!zabc!zur!zade!", ".....bc!......de!")]
-    monkeypatch.setattr(language_model.tokenizer, "chat_template", NO_ENDS)  # or it would never learn to stop
+    monkeypatch.setattr(language_model.tokenizer, "chat_template", NO_ENDS)  # otherwise it would never learn to stop
     assert read([talk("q", "bc")], tmp_path, language_model) == [("uqabc!", "...bc!")]
 
 

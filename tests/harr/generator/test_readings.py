@@ -1,4 +1,4 @@
-"""Examples of reading: which passages are shown, and what should be answered from them."""
+"""Examples of reading: which passages are shown, and what to answer from them."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def asked(number: int, *gold: str, answer: str = "Bath", given: tuple[str, ...] 
 
 
 def shown(row: dict[str, list[dict[str, str]]]) -> tuple[set[str], str]:
-    """Return the ids of the passages of an example, and its answer."""
+    """Return the ids of an example's passages, and its answer."""
     _, user, assistant = row["messages"]
     assert user["role"] == "user" and assistant["role"] == "assistant"
     return {passage.id for passage in SHELF if passage.text in user["content"]}, assistant["content"]

@@ -1,4 +1,4 @@
-"""A warm start by TRL: it learns, from the model's own tokens only, resumes bit for bit, and gives a whole model."""
+"""A warm start by TRL: it learns only from the model's own tokens, resumes bit for bit, and gives a whole model."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ ROWS: list[Any] = [
 
 
 def settings(tmp_path: Path, rows: list[Any] = ROWS, **changes: Any) -> LocalParams:
-    """The letters model and a file of demonstrations, learnt in seconds."""
+    """Return settings with the letters model and a file of demonstrations, learnt in seconds."""
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     if not (tmp_path / "letters").exists():
         save_letters(tmp_path / "letters", spread=0.5)
@@ -42,7 +42,7 @@ def settings(tmp_path: Path, rows: list[Any] = ROWS, **changes: Any) -> LocalPar
 
 
 def says(folder: Path | str, prompt: str) -> str:
-    """What a model goes on with."""
+    """Return the model's continuation of a prompt."""
     generator = LocalGenerator(str(folder), temperature=0.0, max_tokens=4, batch_size=1, seed=0)
     return generator.complete([Generate(prompt=prompt)])[0]
 
@@ -67,7 +67,6 @@ def test_the_model_learns_to_say_what_was_shown(tmp_path: Path, lora: LoraParams
 
 
 def test_what_the_environment_said_has_no_loss(tmp_path: Path) -> None:
-    """The first loss is that of the model's own tokens alone."""
     params = settings(tmp_path, rows=ROWS[:2], steps=1, rows_per_step=2)
     losses: list[Any] = []
     train_warmstart(params, tmp_path / "out", tmp_path / "work", lambda step, row: losses.append(row["loss"]), 0)

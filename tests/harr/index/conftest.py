@@ -1,4 +1,4 @@
-"""The Milvus servers that these tests use."""
+"""The Milvus servers used by these tests."""
 
 from milvus_servers import lite_uri, milvus_server, milvus_uri, uri
 

@@ -1,4 +1,4 @@
-"""Kinds of index: what Milvus is asked for, what they find, and what is refused, on Milvus Lite and real servers."""
+"""Kinds of index, on Milvus Lite and real servers: what Milvus is asked for, what they find, what is refused."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ from harr.types import Passage
 
 ROWS, WIDTH, POOL = 3_000, 16, 30
 BREADTH = {"hnsw": 0, "ivf_sq8": 60}
-"""Vectors that are drawn like these, each on its own, are hard to tell apart by cells: 60 of the 69 are read."""
+"""Independently drawn vectors like these form no clear cells: 60 of the 69 cells are read."""
 
 
 def unit(vectors_ND: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -47,7 +47,7 @@ def vectors() -> Vectors:
 
 
 def asked(params: IndexParams, passages: Passages, vectors: Vectors, folder: Path) -> dict[str, float]:
-    """Try the index with 100 queries, which stand in for questions."""
+    """Try the index with 100 queries in place of questions."""
     texts = [str(number) for number in range(len(QUERIES))]
     return check_recall(
         passages, vectors, params, folder, texts, lambda texts: QUERIES[[int(text) for text in texts]], POOL
@@ -90,7 +90,7 @@ def test_a_kind_finds_what_its_recall_says(kind: str, passages: Passages, vector
 
 
 def test_passages_with_one_vector_count_as_one(passages: Passages, tmp_path: Path) -> None:
-    """Any of them is right; without that, a flat index would not reach 1."""
+    """Any of them is right; otherwise a flat index would not reach 1."""
     twins = Vectors({"identity": "feed", "rows": ROWS, "width": WIDTH}, [np.repeat(unit(DRAWN[:30]), 100, axis=0)])
     params = IndexParams(full_text=False)
     build_index(passages, twins, params, tmp_path / "out", tmp_path / "work")

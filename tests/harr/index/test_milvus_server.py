@@ -1,6 +1,6 @@
-"""The index on Milvus 2.3.5: it finds what a folder of Milvus Lite finds, and outlasts a server that goes away.
+"""The index on Milvus 2.3.5: it finds what a folder of Milvus Lite finds, and survives a server's absence.
 
-What any address has, and Milvus Lite's in a thread as well, is in test_passage_index.py.
+What holds for any address, including Milvus Lite's in a thread, is in test_passage_index.py.
 """
 
 import os
@@ -49,7 +49,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def params(milvus_server: tuple[Server, str]) -> Iterator[IndexParams]:
-    """Parameters of an index on it."""
+    """Parameters of an index on the server."""
     server, token = milvus_server
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MILVUS_TOKEN", token)
@@ -58,7 +58,7 @@ def params(milvus_server: tuple[Server, str]) -> Iterator[IndexParams]:
 
 @pytest.fixture(scope="module")
 def built(params: IndexParams, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The 40 passages on the server: a build is killed after two of its four batches, and taken up."""
+    """The 40 passages on the server: a build is killed after two of its four batches, and resumed."""
     folder = tmp_path_factory.mktemp("served")
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         stop_inserting(patch, 2)
@@ -69,7 +69,7 @@ def built(params: IndexParams, corpus: Path, tmp_path_factory: pytest.TempPathFa
 
 
 def build(corpus: Path, params: IndexParams, folder: Path) -> dict[str, float]:
-    """Build what is missing of the index."""
+    """Build what the index lacks."""
     passages, vectors = Passages.open(corpus / "corpus"), Vectors.open(corpus / "vectors")
     return build_index(passages, vectors, params, folder / "index", folder / "work")
 
@@ -94,7 +94,7 @@ def test_a_build_that_was_killed_is_whole_and_finds_what_milvus_lite_finds(
             np.testing.assert_array_equal(rows_QN, expected_rows_QN)
             np.testing.assert_allclose(scores_QN, expected_scores_QN, atol=1e-5)
     assert not (built / "index/milvus.db").exists()
-    assert build(corpus, params, built)["inserted"] == 0  # what is complete on a server stays
+    assert build(corpus, params, built)["inserted"] == 0  # a complete collection on a server stays
 
 
 def test_a_server_without_bm25_is_refused(params: IndexParams, corpus: Path, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_wrong_token_is_one_line(built: Path, params: IndexParams, monkeypatch
     began = time.monotonic()
     with pytest.raises(ServiceUnavailable, match=r"^[^\n]*the token in \$MILVUS_TOKEN$"):
         opened(built, params)
-    assert time.monotonic() - began < milvus_client.CONNECT_SECONDS / 2  # it does not wait for another answer
+    assert time.monotonic() - began < milvus_client.CONNECT_SECONDS / 2  # it does not wait for a second answer
 
 
 @pytest.mark.fault(8)

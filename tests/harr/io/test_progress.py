@@ -1,4 +1,4 @@
-"""A bar moves and ends as text; a loop that is asked to stop ends its unit and begins no other."""
+"""A bar moves and ends as text; a loop asked to stop finishes its unit and begins no other."""
 
 import re
 import time
@@ -29,7 +29,7 @@ def test_a_stop_waits_for_the_end_of_the_unit() -> None:
             begun.append(unit)
             if unit == 2:
                 assert progress.ask_to_stop(leave) and progress.should_stop()
-                assert not progress.ask_to_stop(leave)  # a second wish does not wait
+                assert not progress.ask_to_stop(leave)  # a second request does not wait
             ended.append(unit)
     assert begun == ended == [0, 1, 2]
 
@@ -40,7 +40,7 @@ def test_a_loop_that_an_exception_ends_is_no_loop() -> None:
             assert progress._Stop.loops == 1
             raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError) as kept:  # the error keeps the frame of the loop
+    with pytest.raises(ZeroDivisionError) as kept:  # the error keeps the loop's frame
         work()
     assert kept.traceback and progress._Stop.loops == 0
     with pytest.raises(ZeroDivisionError), closing(progress.stoppable(range(5))) as steps:
@@ -50,7 +50,7 @@ def test_a_loop_that_an_exception_ends_is_no_loop() -> None:
 
 
 class Screen(StringIO):
-    """A stderr that is a terminal, or none."""
+    """A stderr that is or is not a terminal."""
 
     def __init__(self, terminal: bool) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Screen(StringIO):
 
 
 def watched(monkeypatch: pytest.MonkeyPatch, terminal: bool, moved: Callable[[str], bool]) -> str:
-    """Return what a bar over two steps shows, the first of which lasts until ``moved``, and no longer than 20 s."""
+    """Return what a bar over two steps shows; the first lasts until ``moved``, at most 20 s."""
     screen = Screen(terminal)
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setattr(progress, "BEAT_SECONDS", 0.01)

@@ -1,4 +1,4 @@
-"""The code of a model card writes the state that the card shows."""
+"""The code on a model card writes the state that the card shows."""
 
 import re
 from types import SimpleNamespace

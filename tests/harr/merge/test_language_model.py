@@ -1,4 +1,4 @@
-"""A language model is merged so that its logits stay, or not at all."""
+"""A language model is merged only if its logits stay the same."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from harr.types import Generate
 
 @pytest.fixture
 def adapter(tmp_path: Path) -> Path:
-    """An adapter that changes what the letters model says."""
+    """An adapter that changes the letters model's output."""
     base = save_letters(tmp_path / "letters", spread=0.5)
     torch.manual_seed(1)
     config = LoraConfig(r=4, lora_alpha=64, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
@@ -30,7 +30,7 @@ def adapter(tmp_path: Path) -> Path:
 
 
 def says(folder: Path) -> str:
-    """What a model goes on with after a q."""
+    """Return the model's continuation of a q."""
     generator = LocalGenerator(str(folder), temperature=0.0, max_tokens=12, batch_size=1, seed=0)
     return generator.complete([Generate(prompt="q")])[0]
 
@@ -55,7 +55,7 @@ def test_a_whole_model_is_copied(tmp_path: Path) -> None:
 def test_on_a_cpu_a_base_in_bfloat16_is_merged_in_32_bits(
     adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By products in 16 bits its logits would differ by more than may be."""
+    """With 16-bit products its logits would differ by more than allowed."""
     monkeypatch.setattr(local_model, "is_fast_bfloat16", lambda dtype: dtype == torch.bfloat16)
     load_model(str(tmp_path / "letters"))[0].to(torch.bfloat16).save_pretrained(tmp_path / "letters")
     known = read_json(adapter / "harr.json")
@@ -73,7 +73,7 @@ def test_a_model_that_differs_is_not_written(adapter: Path, tmp_path: Path, monk
 
 
 def test_an_adapter_without_its_base_or_on_another_is_refused(adapter: Path, tmp_path: Path) -> None:
-    """The other model has the same shape, so that nothing else would show it."""
+    """The other model has the same shape, so nothing else would reveal it."""
     save_letters(tmp_path / "letters", spread=0.4)
     with pytest.raises(ModelError, match=r"trained on another model than .*letters now is \(fingerprint \w+, found"):
         load_model(str(adapter))

@@ -28,7 +28,7 @@ def encoder(prompt: str = "", passage_prompt: str = "", model: str = "") -> Enco
 
 
 def save_moved(base: Encoder, folder: Path, seed: int, std: float = 0.5) -> Path:
-    """An adapter that moves the encoder a lot."""
+    """Save an adapter that moves the encoder a lot."""
     handle = add_adapter(base, rank=4, alpha=8, seed=0)
     with torch.no_grad():
         for name, weight in handle.named_parameters():
@@ -78,7 +78,7 @@ def test_both_towers_load_as_one_model_and_each_alone(adapter: Path, tmp_path: P
 
 
 def test_what_version_6_alone_reads_is_not_written(adapter: Path, tmp_path: Path) -> None:
-    """Version 5, vLLM and text-embeddings-inference fail at these names, or take another pooling (docs/usage.md)."""
+    """Version 5, vLLM and text-embeddings-inference fail at these names or use another pooling (docs/usage.md)."""
     out = tmp_path / "retriever"
     publish(adapter, out, ExportedTower(encoder(), ""))
     router = read_json(out / "router_config.json")
@@ -114,7 +114,6 @@ def test_code_of_another_repository_is_not_named(tmp_path: Path) -> None:
 
 
 def test_queries_alone_are_one_plain_folder(tmp_path: Path) -> None:
-    """Of an encoder that is used, too."""
     out = tmp_path / "retriever"
     trained = encoder("ask: ", model=PACKAGED)
     adapter = save_moved(trained, tmp_path / "adapter", 1, std=0.05)

@@ -1,4 +1,4 @@
-"""params.yaml: what is wrong is said in one line with the key and what was meant."""
+"""params.yaml: an error is one line with the key and what was probably meant."""
 
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,11 @@ BASES: dict[str, tuple[str, dict[str, Any]]] = {
     "pqn": ("train", {"method": "pqn"}),
     "agent": ("train", {"method": "agent"}),
 }
-"""Sections to change that the recipe has not: its name, and what else is in it."""
+"""Sections to change that the recipe lacks: its name, and its other contents."""
 
 
 def changed(key: str, value: Any) -> dict[str, Any]:
-    """The smoke recipe with one value of a section, or a section, changed."""
+    """Return the smoke recipe with one value of a section, or a section, changed."""
     section, _, name = key.partition(".")
     section, base = BASES.get(section, (section, GOOD.get(section, {})))
     return {**GOOD, section: {**base, name: value} if name else value}
@@ -73,7 +73,7 @@ def changed(key: str, value: Any) -> dict[str, Any]:
             ["bm26"],
             f"evaluate.arms.0: should be {', '.join(map(repr, [*ARMS][:-1]))} or 'trained' (found 'bm26')",
         ),
-        # what would end in a traceback hours later
+        # these would end in a traceback hours later
         ("jsonl.seed", -5, "download.seed: should be greater than or equal to 0 (found -5)"),
         ("tracking.registered_model", "a/b:c", NAMED),
         ("tracking.registered_model", "", NAMED),
@@ -166,7 +166,7 @@ def test_a_wrong_value_is_one_line(key: str, value: Any, line: str, tmp_path: Pa
     ],
 )
 def test_what_may_be_a_key_is_refused_and_not_printed(key: str, value: Any, line: str, tmp_path: Path) -> None:
-    """Sections are copied into dvc.lock as they stand."""
+    """dvc.lock copies sections as they stand."""
     with pytest.raises(ParamsError) as refused:
         load(changed(key, value), tmp_path)
     assert line in str(refused.value) and KEY not in str(refused.value) and "\n" not in str(refused.value)
@@ -218,7 +218,7 @@ def test_only_the_address_of_mlflow_may_hold_a_password_since_no_stage_names_it(
 
 
 def test_params_yaml_says_to_us_what_it_says_to_dvc(tmp_path: Path) -> None:
-    """In YAML 1.2 `1e-2` is a number, `no` a word and `010` ten; dvc.lock notes them so, and a server must get them."""
+    """In YAML 1.2 `1e-2` is a number, `no` a word and `010` ten; dvc.lock records that, and servers must get it."""
     from dvc.utils.serialize import load_yaml
 
     text = (ROOT / "params.yaml").read_text().replace(" oracle_query,", "")

@@ -1,4 +1,4 @@
-"""What fits with what among the sections: one line says what does not."""
+"""Which sections go together: one line names what does not."""
 
 import re
 from pathlib import Path
@@ -195,7 +195,7 @@ CASES = [
     for base, table in TABLES
     for case in re.sub(r"\n +", " ", table.strip()).splitlines()
 ]
-"""What is changed in a file that is right -> a pattern of what is said."""
+"""Changes to a valid file -> a pattern of the message."""
 
 
 @pytest.mark.fault(20)
@@ -242,7 +242,7 @@ def test_what_can_be_scored_is_taken(tmp_path: Path) -> None:
 
 
 class SixthParams(LoopParams):
-    """A method that only its own class knows."""
+    """A method known only to its own class."""
 
     learns: ClassVar[str] = "language_model"
     arms: ClassVar[tuple[str, ...]] = ("base", "trained")

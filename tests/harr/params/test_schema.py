@@ -1,4 +1,4 @@
-"""params.schema.json: what an editor shows of every parameter; and the page of them all."""
+"""params.schema.json, which tells an editor about every parameter, and the page of all parameters."""
 
 import json
 import re

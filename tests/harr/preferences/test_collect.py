@@ -1,4 +1,4 @@
-"""Queries are tried hop by hop: what is kept, what survives a kill, and what is said of bad input."""
+"""Queries are tried hop by hop: what is kept, what survives a kill, and what bad input gives."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,14 +52,14 @@ def by_split(folder: Path) -> dict[str, set[str]]:
 
 
 def again(world: Reader, first: Path, out: Path, seed: int, generator: Any = Styled) -> dict[str, float]:
-    """Another sampling of what ``first`` holds, as the next iteration of training makes it."""
+    """Sample again what ``first`` holds, as the next iteration of training does."""
     setup = setup_of(world, questions=read_questions(first / "questions.jsonl"))
     return collect.sample_again(first, setup, generator, out, out.with_name("again"), nothing, seed)
 
 
 @pytest.fixture(scope="module")
 def first(world: Reader, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sampling, whole; its figures, with the number of searches and of hops, and its work are beside it."""
+    """A complete sampling; its figures, with the number of searches and hops, and its work are next to it."""
     folder, searched, hops = tmp_path_factory.mktemp("first"), Words(world), set()
 
     def log(step: int, row: Any) -> None:
@@ -187,19 +187,18 @@ class Nothing:
     """A corpus in which nothing is found."""
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """No passage."""
         return [Retrieval(()) for _ in searches]
 
 
 class Parrot(Styled):
-    """Repeats the question whatever it is shown."""
+    """Repeats the question, whatever the prompt."""
 
     def _query(self, prompt: str) -> str:
         return self._read(prompt.split("\n\n")[-1])[0]
 
 
 class HalfParrot(Styled):
-    """Repeats the question, but for one of them."""
+    """Repeats the question, except one."""
 
     different = ""
 
@@ -266,7 +265,7 @@ def test_arms_are_shown_what_was_found(first: Path, tmp_path: Path) -> None:
 
 
 def test_a_server_of_the_model_writes_what_the_process_would(world: Reader, first: Path, tmp_path: Path) -> None:
-    """Queries come by HTTP, at the temperature that each part asks for; files are the same bytes, at any address."""
+    """Queries come by HTTP, at the temperature that each part asks for; the files are the same at any address."""
 
     def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
         (text,) = Styled(body["temperature"]).complete([Generate(prompt=body["prompt"], stop=tuple(body["stop"]))])

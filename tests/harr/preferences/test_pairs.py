@@ -1,4 +1,4 @@
-"""Which query is preferred: the published example, and what holds for any scores."""
+"""Which query is preferred: the published example, and properties that hold for any scores."""
 
 import random
 from collections import Counter
@@ -17,7 +17,7 @@ TRIES = st.lists(
 
 
 def test_the_published_example() -> None:
-    """methods: q1 beats q0, q3 beats q1, q3 and q0 are not compared; the best is imitated."""
+    """q1 beats q0 and q3 beats q1, while q3 and q0 are not compared; the best is imitated."""
     found = preferences(["q0", "q1", "q1", "q3"], [0.0, 0.5, 0.5, 1.0])
     assert found is not None and found.target == "q3"
     pairs = [(found.responses[chosen], found.responses[rejected]) for chosen, rejected in found.pairs]

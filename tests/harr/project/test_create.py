@@ -1,4 +1,4 @@
-"""`harr init` makes a project from what the wheel carries, and the command `harr` runs that project's code."""
+"""`harr init` makes a project from the wheel's files, and the command `harr` runs that project's code."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def test_the_wheel_has_one_package_and_carries_what_a_project_is_made_of() -> No
 
 @pytest.mark.services
 def test_a_project_is_made_and_its_commands_run(tmp_path: Path) -> None:
-    """By what the wheel installs, by the table of pyproject.toml: no flows or tasks can be imported from elsewhere."""
+    """Only what the wheel installs, by pyproject.toml's table, is there: flows and tasks cannot come from elsewhere."""
     site, script, mine = tmp_path / "site", tmp_path / "command", tmp_path / "mine"
     for source, target in {**{name: name for name in WHEEL["packages"]}, **WHEEL["force-include"]}.items():
         (site / target).parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def test_a_project_is_made_and_its_commands_run(tmp_path: Path) -> None:
 
 @pytest.mark.services
 def test_another_version_makes_stale_what_it_computes_otherwise(tmp_path: Path) -> None:
-    """Wheels that differ in a docstring and a plot, and in a default; DVC compares the files of inputs."""
+    """Wheels that differ in a docstring, a plot or a default; DVC compares the files of inputs."""
     site, mine = tmp_path / "site", tmp_path / "mine"
     shutil.copytree(ROOT / "harr", site / "harr", ignore=shutil.ignore_patterns("__pycache__"))
     create_project(mine)

@@ -13,7 +13,7 @@ from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retri
 
 
 class CountingRetriever:
-    """Returns passage p<number of hops>; remembers the size of every batch."""
+    """Returns passage p<number of hops>; records every batch's size."""
 
     def __init__(self) -> None:
         self.batches: list[int] = []
@@ -59,7 +59,7 @@ def test_a_round_is_one_batch_of_each_kind_and_early_writers_wait_for_those_who_
 
 
 def fan(question: Question) -> PyGenerator[Request, Any, Outcome]:
-    """As many searches at once as the question says, then one alone."""
+    """Search as often at once as the question says, then once alone."""
     found = yield tuple(Search(question, f"{question.id}.{number}") for number in range(int(question.text)))
     last = yield Search(question, "".join(retrieval.passages[0].text for retrieval in found))
     return Outcome(last.passages[0].text)

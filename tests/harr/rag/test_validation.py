@@ -1,4 +1,4 @@
-"""Validation while a retriever learns: it changes nothing that is learnt, misses no point, and chooses the weights."""
+"""Validation during a retriever's training: it changes nothing learnt, misses no point, and chooses the weights."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,12 +41,12 @@ PARAMS: dict[str, PolicyParams | PQNParams] = {
     "ppo": PPOParams(method="ppo", **COMMON),
     "pqn": PQNParams(method="pqn", **COMMON),
 }
-"""Methods that differ in what learns: an encoder, a head beside it, two towers."""
+"""Methods by what learns: an encoder, a head next to it, two towers."""
 
 
 @pytest.fixture
 def game(setup: Setup, corpus, tiny: str) -> Callable[[str], Setup]:  # type: ignore[no-untyped-def]
-    """The corpus game of a method with fresh weights: twelve towns to learn from, eight to validate with."""
+    """A function that makes a method's untrained corpus game: twelve towns to learn from, eight to validate with."""
 
     def make(method: str) -> Setup:
         encoder = partial(Encoder, tiny, max_tokens=64)
@@ -78,7 +78,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A history without what a clock says."""
+    """Return a history without clock times."""
 
     def drop_seconds(values: dict[str, Any]) -> dict[str, Any]:
         kept = {name: value for name, value in values.items() if not name.endswith("seconds")}
@@ -133,7 +133,7 @@ def test_the_last_point_is_what_the_exported_weights_are_evaluated_at(
 def test_the_best_weights_are_kept_where_they_are_asked_for(
     method: str, game: Callable[[str], Setup], tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Validation is best after step 4, and is looked at again by a run that was killed after step 6."""
+    """Validation is best after step 4; a run killed after step 6 resumes and still finds that."""
     found = {0: 0.95, 2: 0.5, 4: 0.9, 6: 0.7, 8: 0.6}
 
     def kill(step: int, values: Any) -> None:
@@ -160,7 +160,7 @@ def test_the_best_weights_are_kept_where_they_are_asked_for(
 
 
 def test_points_are_compared_by_the_metric_that_leads_in_evaluation(setup: Setup) -> None:
-    """Answers count where the pipeline gives them."""
+    """Answers count if the pipeline gives them."""
     assert [name for name in HEADLINES if name in LEADING] == [name for name in LEADING if name != "reward"]
     question = Question("q", "Who?", answers=("Ada",))
     answered = figures([Episode(question, (), Outcome("Ada")), Episode(question)], setup.reward)

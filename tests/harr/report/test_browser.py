@@ -1,4 +1,4 @@
-"""The report in a real browser: nothing wider than the screen, the table filters, and two arms open side by side."""
+"""The report in a real browser: nothing is wider than the screen, the table filters, two arms open side by side."""
 
 import html
 import re
@@ -36,7 +36,7 @@ document.getElementById("page").onload = (event) => {{
 
 
 def played(right: int) -> list[Episode]:
-    """Questions of two hops with ten passages each; the first ``right`` of them solved, the first of all hostile."""
+    """Make two-hop questions with ten passages each; the first ``right`` are solved, and the first is hostile."""
     found = []
     for number in range(COUNT):
         words = f"Where did guardian number {number} of the historian live?" if number else f"Where? {HOSTILE}"
@@ -52,7 +52,7 @@ def played(right: int) -> list[Episode]:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report like that of the quick start."""
+    """A report like the quick start's."""
     games = {arm: played(right) for arm, right in ARMS.items()}
     rows = {arm: question_rows(own) for arm, own in games.items()}
     figures = {"entropy": 2.0, "kl": 0.1, "clip_share": 0.05, "grad_norm": 3.0, "loss": 0.4, "zero_std_share": 0.3}
@@ -76,7 +76,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def look(*flags: str) -> str:
-    """What the browser prints, without a network."""
+    """Return the browser's output, without a network."""
     command = [chromium(), *CHROMIUM, *flags]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=180).stdout
 

@@ -1,4 +1,4 @@
-"""The report: one file, nothing loaded from elsewhere, texts escaped, claims that follow the figures."""
+"""The report: one file, nothing loaded from elsewhere, escaped texts, claims that follow the figures."""
 
 import base64
 import hashlib
@@ -23,7 +23,7 @@ FILTER = [{"id": "q", "reward_mean": 0.5, "reward_std": 0.5, "kept": True, "reas
 
 
 def episodes(right: int, hostile: str = "Ada") -> list[Episode]:
-    """Thirty one-hop questions, the first ``right`` of them solved."""
+    """Make thirty one-hop questions, the first ``right`` of them solved."""
     found = []
     for number in range(30):
         question = Question(f"q{number}", f"Who is {hostile} {number}?", ("Ada",), (f"gold{number}",))
@@ -35,12 +35,12 @@ def episodes(right: int, hostile: str = "Ada") -> list[Episode]:
 
 
 def runs(of: str = "Bob", **right: int) -> dict[str, Runs]:
-    """One run of each arm, with so many questions solved."""
+    """Make one run of each arm, with this many questions solved."""
     return {arm: [question_rows(episodes(solved, of))] for arm, solved in right.items()}
 
 
 def figures(rows: dict[str, Runs], **changes: Any) -> Summary:
-    """Figures of these arms, of 200 draws."""
+    """Return these arms' figures from 200 draws."""
     return summarise(rows, resamples=200, seed=0, **changes)
 
 
@@ -62,12 +62,12 @@ def report(out: Path, frozen: int = 3, trained: int = 27, hostile: str = "Bob", 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The page of a run without anything special."""
+    """The page of an ordinary run."""
     return report(tmp_path_factory.mktemp("plain") / "index.html")
 
 
 def words(text: str) -> str:
-    """The page's text without mark-up, style and scripts."""
+    """Return the page's text without mark-up, style and scripts."""
     body = re.sub(r"<script.*?</script>", " ", text.split("</style>", 1)[1], flags=re.DOTALL)
     return " ".join(re.sub(r"<[^>]+>", " ", body).replace("&nbsp;", " ").split())
 

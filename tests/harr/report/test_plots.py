@@ -1,4 +1,4 @@
-"""Figures: the same bytes every time, a CSV beside each, n in the title, and no fault on odd rows."""
+"""Figures: the same bytes every time, each with a CSV, n in the title, and no failure on odd rows."""
 
 import csv
 from pathlib import Path

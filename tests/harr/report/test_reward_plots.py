@@ -14,7 +14,7 @@ from harr.train.record import term_figures
 
 
 def run(steps: int, *, late: bool = False) -> list[dict[str, Any]]:
-    """A run of two terms whose second half is another phase; with ``late`` the second term begins there."""
+    """Make a run of two terms whose second half is another phase; with ``late`` the second term begins there."""
     random = np.random.default_rng(0)
     rows = []
     for step in range(steps):
@@ -45,7 +45,7 @@ def test_the_progress_of_every_term_stands_in_the_table_and_in_the_figure(tmp_pa
 
 
 def test_a_phase_is_smoothed_by_itself_and_a_term_may_be_called_a_mean(tmp_path: Path) -> None:
-    """Its deviation is found beside its mean, whatever is in its name."""
+    """A term's deviation is found with its mean, whatever its name contains."""
     rows = [{"step": step, "phase": float(step >= 30), "reward_mean": float(step >= 30)} for step in range(60)]
     _, means, smoothed = curve(rows, "total")
     assert (means == smoothed).all()

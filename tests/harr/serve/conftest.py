@@ -29,7 +29,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def within(project: Path) -> Callable[..., list[list[str]]]:
-    """What harr itself finds in the project, by ids."""
+    """A function that returns what harr itself finds in the project, by ids."""
 
     def found(searches: list[Search], model: str = "champion") -> list[list[str]]:
         with pytest.MonkeyPatch.context() as patch:

@@ -1,5 +1,4 @@
-"""What the server answers, to whom, and what it refuses; what it says when something behind it fails, and when a
-client never ends its request."""
+"""What the server answers, to whom, and what it refuses; failures behind it, and clients that never finish."""
 
 import asyncio
 import json
@@ -84,7 +83,7 @@ def test_search_r1_verl_and_skyrl_are_answered_in_their_shapes(server: TestClien
             title, _, text = hit["document"]["contents"].partition("\n")  # as verl's _passages2string reads it
             assert title == f'"{hit["document"]["title"]}"' and text == hit["document"]["text"]
             assert isinstance(hit["score"], float) and hit["document"]["id"]
-    # Search-R1 may leave scores out, and then sends documents alone
+    # Search-R1 may omit scores, and then sends only documents
     plain = server.post("/retrieve", json={"queries": texts, "topk": 3})
     assert plain.json() == {"result": [[hit["document"] for hit in hits] for hits in answer["result"]]}
     # SkyRL's server (examples/train/search/retriever/retrieval_server.py) takes one query

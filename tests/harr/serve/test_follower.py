@@ -1,4 +1,4 @@
-"""Who follows a name: an alias that moves is taken over, whatever goes wrong is said, and the model of before stays."""
+"""Following a name: a moved alias is loaded, any failure is reported, and the previous model stays."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ CHAMPION = f"models:/{NAME}@champion"
 
 
 def model(text: str) -> Path:
-    """A model folder as stage merge publishes one."""
+    """Publish a model folder as stage merge does."""
     write_json(Path("work/model/query/config.json"), {"text": text})
     publish(Path("work/model"), Path("models/retriever"))
     return Path("models/retriever")
@@ -31,15 +31,15 @@ def client(stored: Path) -> Any:
 
 
 class Following:
-    """Begins followers, and keeps what they loaded."""
+    """Starts followers and records what they load."""
 
     def __init__(self) -> None:
         self.loaded: list[tuple[str, str]] = []
-        """Versions that were loaded, each with what its folder says."""
+        """Loaded versions, each with its folder's text."""
         self.refused: list[str] = []
         """Versions that did not fit."""
         self.renewed: list[bool] = []
-        """What the next looks find of the corpus: whether it is another one."""
+        """What the next checks of the corpus say: whether it has changed."""
         self.begun: list[Follower] = []
 
     def load(self, folder: Path, version: str) -> None:
@@ -96,7 +96,7 @@ def test_an_alias_that_moves_is_taken_over_and_back_and_loaded_again_over_anothe
 def test_another_model_of_the_same_number_is_taken_over(client: Any, follow: Following) -> None:
     first = register(client, model("first"))
     follow()
-    client.delete_registered_model(NAME)  # or mlflow.db went back to a copy of before: numbers are given again
+    client.delete_registered_model(NAME)  # or mlflow.db was restored from a backup: numbers are reused
     register(client, model("another, for another index"))
     wait_for(lambda: follow.refused == [first])
     client.delete_registered_model(NAME)

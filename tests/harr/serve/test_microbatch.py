@@ -1,4 +1,4 @@
-"""What comes in together is answered together, in order; one failure spoils no other; what is too much is refused."""
+"""Requests that arrive together are answered together, in order; a failure affects no other; an excess is refused."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from harr.serve.microbatch import MicroBatcher, Overloaded
 
 
 class Slow:
-    """Answers n by 2 n, once it may; keeps the sizes of batches."""
+    """Answers n with 2 n once allowed; records batch sizes."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
@@ -34,7 +34,7 @@ async def asked(batches: MicroBatcher[int, int], *requests: list[int]) -> list[l
 
 
 async def behind(batches: MicroBatcher[int, int], slow: Slow, *requests: list[int]) -> list[list[int] | BaseException]:
-    """Ask while the worker stands still with another request."""
+    """Send requests while the worker is busy with another one."""
     first = asyncio.ensure_future(batches.ask([0]))
     while batches.waiting or not slow.begun:
         await asyncio.sleep(0.01)
@@ -67,7 +67,7 @@ def test_who_asks_alone_waits_for_nobody_and_clients_of_a_batch_stay_together() 
         await asyncio.wait_for(asked(batches, [1, 2, 3]), 30)
         waiting = asyncio.ensure_future(batches.ask([1, 2]))
         await asyncio.sleep(0.2)
-        assert not waiting.done()  # the third of the batch before may come
+        assert not waiting.done()  # the third of the previous batch may still come
         assert await asyncio.wait_for(batches.ask([3]), 30) == [6] and await waiting == [2, 4]
 
     asyncio.run(play())
@@ -80,7 +80,7 @@ def test_while_a_server_behind_is_away_all_that_wait_get_the_error_at_once() -> 
     batches = MicroBatcher(slow, most=2, window_seconds=0.0)
     errors = asyncio.run(behind(batches, slow, [17], [1], [2], [3]))
     assert [str(one) for one in errors] == ["Milvus is away"] * 4
-    assert slow.sizes == [1, 2] and batches.waiting == 0  # nobody was asked for alone
+    assert slow.sizes == [1, 2] and batches.waiting == 0  # none was asked alone
     assert asyncio.run(batches.ask([4])) == [8]
     batches.close()
 
@@ -101,7 +101,7 @@ def test_what_finds_no_room_is_refused_and_what_waits_is_answered_at_the_end() -
 
     async def play() -> tuple[list[list[int]], Overloaded]:
         waiting = [asyncio.ensure_future(batches.ask([0]))]
-        await asyncio.sleep(0.2)  # the worker has taken it, and stands still
+        await asyncio.sleep(0.2)  # the worker has taken it, and waits
         waiting += [asyncio.ensure_future(batches.ask([n])) for n in range(1, 5)]
         await asyncio.sleep(0)
         assert batches.waiting == 4

@@ -1,4 +1,4 @@
-"""A corpus that the stages made anew is opened with the next load, and what is half made is left alone."""
+"""A corpus that the stages remade is opened at the next load; a half-made one is left alone."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""The real server on loopback: how it is spoken to, is full, changes its model and ends (answers: test_application)."""
+"""The real server on loopback: protocol, overload, model changes, shutdown (for answers: test_application)."""
 
 import asyncio
 import os
@@ -42,7 +42,7 @@ HOPS = (Hop("Who founded it?", "Ada Brown", "FOUND"),)
 
 @dataclass
 class Running:
-    """A server that a test started."""
+    """A server started by a test."""
 
     process: "subprocess.Popen[str]"
     first_line: str
@@ -77,7 +77,7 @@ def started(project: Path, *options: str, **more: str) -> Iterator[Running]:
 
 
 def ended(project: Path, *options: str) -> str:
-    """What a server says that does not come up."""
+    """Return what a server prints that fails to start."""
     done = subprocess.run(
         [*COMMAND, *options], cwd=project, env=ENVIRONMENT, capture_output=True, text=True, timeout=180
     )
@@ -138,7 +138,7 @@ def test_a_token_is_asked_and_a_full_queue_is_a_clear_503(project: Path) -> None
 
 
 class Load:
-    """Clients that search until they are stopped; every answer that is no answer is kept."""
+    """Clients that search until stopped; failures are recorded."""
 
     def __init__(self, server: Running, clients: int) -> None:
         self.failures: list[Any] = []
@@ -178,7 +178,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 def test_a_champion_of_every_kind_is_followed_without_a_failed_request_and_outlives_a_kill(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is promoted over the one before, and taken back."""
+    """Each is promoted over the previous one, and rolled back."""
     monkeypatch.chdir(project)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")
     client, champion = open_registry(registry_address(Path())), f"models:/{NAME}@champion"
@@ -213,12 +213,12 @@ def test_a_champion_of_every_kind_is_followed_without_a_failed_request_and_outli
         assert server.ids() == found["2"]
         with Load(server, 8) as load:
             wait_for(lambda: len(load.versions) > 20)
-            half = socket.create_connection(("127.0.0.1", server.port))  # its body never comes, and keeps no server
+            half = socket.create_connection(("127.0.0.1", server.port))  # its body never comes; the server ends anyway
             half.sendall(b"POST /search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
             server.process.send_signal(signal.SIGTERM)
             assert server.process.wait(120) == 0
         half.close()
-    # What was asked is answered; a client that asks a server that is gone is told so by its machine.
+    # Pending requests were answered; later clients get an error from their own machine.
     assert all(isinstance(one, httpx.NetworkError | httpx.RemoteProtocolError) for one in load.failures), load.failures
 
 

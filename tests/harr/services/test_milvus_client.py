@@ -1,4 +1,4 @@
-"""The way to Milvus Lite, a folder or a server, outlasts a build that says nothing for long."""
+"""The connection to Milvus Lite, as a folder or a server, survives a build that is silent for long."""
 
 import time
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from harr.params.index import IndexParams
 from harr.services.milvus_client import connect
 
 SILENCE_SECONDS = 7
-"""Length of the build; at a tenth of its intervals pymilvus was hung up on after 4.5 seconds."""
+"""Length of the build; at a tenth of its intervals pymilvus was disconnected after 4.5 seconds."""
 
 
 @pytest.fixture(params=["folder", "server"])

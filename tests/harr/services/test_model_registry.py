@@ -1,4 +1,4 @@
-"""A version of the registry becomes a folder: the one that was registered, whole, or a line that says why not."""
+"""A registry version becomes a folder: the registered one, whole, or a line says why not."""
 
 import shutil
 from pathlib import Path
@@ -15,14 +15,14 @@ NAME = "harr-smoke"
 
 
 def model(text: str) -> Path:
-    """A model folder as stage merge publishes one."""
+    """Publish a model folder as stage merge does."""
     write_json(Path("work/model/query/config.json"), {"text": text})
     publish(Path("work/model"), Path("models/retriever"))
     return Path("models/retriever")
 
 
 def register(client: Any, folder: Path, path: str = f"retriever/{LOADABLE}") -> str:
-    """Keep a folder with a run and make a version of it, the champion; returns its number."""
+    """Store a folder with a run, and register it as the champion version; return its number."""
     known = client.get_experiment_by_name("harr")
     place = known.experiment_id if known else client.create_experiment("harr", str(Path("mlruns/1").resolve()))
     run = client.create_run(place).info
@@ -45,7 +45,7 @@ def test_an_alias_is_followed_and_a_version_is_fetched_once(client: Any, monkeyp
     first = register(client, model("first"))
     was = resolve(client, f"models:/{NAME}@champion")
     assert (was.name, was.number, was.uri) == (NAME, first, f"models:/{NAME}/{first}")
-    register(client, model("second"), "retriever")  # as versions were kept before they had an MLmodel
+    register(client, model("second"), "retriever")  # as versions were stored before they had an MLmodel
     now = resolve(client, f"models:/{NAME}@champion")
     assert resolve(client, was.uri) == was != now
     folders = [fetch(client, one, Path("cache")) for one in (was, now)]
@@ -54,7 +54,7 @@ def test_an_alias_is_followed_and_a_version_is_fetched_once(client: Any, monkeyp
         patch.setattr(model_registry, "download", None)
         assert [fetch(client, one, Path("cache")) for one in (was, now)] == folders
     assert not list(Path("cache").glob(".*"))
-    (folders[1] / "query/config.json").write_text("{}")  # a damaged copy is fetched again
+    (folders[1] / "query/config.json").write_text("{}")  # a damaged copy is downloaded again
     assert digest_of(fetch(client, now, Path("cache"))) == now.digest
 
 
@@ -82,7 +82,7 @@ def test_what_is_damaged_in_the_artifact_store_is_refused_and_what_was_there_sta
 
 @pytest.mark.fault(42)
 def test_code_in_the_artifact_store_and_a_model_that_it_lost_are_refused(client: Any) -> None:
-    """Of the latter MLflow says what it says of one that was never there, and of a disk here that is full."""
+    """MLflow says the same of a lost model, of one that never existed, and of a full disk here."""
     register(client, model("first"))
     version = resolve(client, f"models:/{NAME}@champion")
     kept = Path(client.get_run(version.run).info.artifact_uri) / "retriever" / LOADABLE

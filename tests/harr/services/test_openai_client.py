@@ -1,4 +1,4 @@
-"""A server that redirects, is busy or is sent a key: what it says is acted on, and nothing else."""
+"""A server that redirects, is busy or is sent a key: harr acts on what it says, and on nothing else."""
 
 import time
 from http.server import BaseHTTPRequestHandler

@@ -1,4 +1,4 @@
-"""Games of the tiny corpus for what learns: an encoder before training, and two towers that pick."""
+"""Games of the tiny corpus for learners: an untrained encoder, and two towers that pick."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,13 +17,13 @@ from harr.rag.setup import Setup
 
 @pytest.fixture
 def fresh(setup: Setup, tiny: str) -> Callable[[], Setup]:
-    """The game of ``setup``, every time with an untrained encoder."""
+    """A function that makes the game of ``setup`` with an untrained encoder."""
     return lambda: replace(setup, retriever=replace(setup.retriever, encoder=Encoder(tiny, max_tokens=64)))
 
 
 @pytest.fixture
 def towers(corpus, tiny: str) -> Callable[..., Setup]:
-    """A game of two towers: pick the winter passage among the four that are given with a town's question."""
+    """A function that makes a game of two towers: pick the winter passage among a town question's four given ones."""
 
     def game(mode: str = "none", picks: int = 1, model: str = "", normalize: bool = True) -> Setup:
         policy = TwoTowerPolicy(

@@ -1,4 +1,4 @@
-"""GRPO of a language model by TRL: it learns, from its own tokens only, and rewards are counted as they should be."""
+"""GRPO of a language model by TRL: it learns only from its own tokens, and rewards are counted correctly."""
 
 import math
 from collections.abc import Generator as PyGenerator, Sequence
@@ -38,7 +38,7 @@ def setup(tmp_path: Path) -> Setup:
 
 
 def rollouts(setup: Setup, names: Sequence[str]) -> tuple[dict[str, Any], RolloutFunction]:
-    """What TRL is given for these questions, and who played them."""
+    """Return TRL's inputs for these questions, and the game that played them."""
     model, tokenizer = load_model(setup.language_model)
     game = RolloutFunction(AGENT, setup, LanguageModel(model, tokenizer, name="letters"), seed=0)
     return game([name for name in names for _ in range(8)], SimpleNamespace(model=model)), game
@@ -81,7 +81,7 @@ def test_trl_gives_the_environments_tokens_no_loss_and_attends_to_them(
     rows = RolloutFunction.rows
 
     def watch(module: Any, args: Any, kwargs: Any, output: Any) -> None:
-        if kwargs.get("fused_lm_head"):  # TRL asks for log-probabilities in place of logits
+        if kwargs.get("fused_lm_head"):  # TRL asks for log-probabilities instead of logits
             ids, mask = kwargs["input_ids"].tolist(), kwargs["attention_mask"].tolist()
             output.log_probs.register_hook(lambda grad: seen.append((ids, mask, grad.ne(0).tolist())))
 
@@ -97,7 +97,7 @@ def test_trl_gives_the_environments_tokens_no_loss_and_attends_to_them(
     found, attended = set(), set()
     for ids, mask, moved in (row for batch in seen for row in zip(*batch, strict=True)):
         row = max((row for row, text in enumerate(texts) if ids[: len(text)] == text), key=lambda row: len(texts[row]))
-        first = len(step_rows["prompt_ids"][row]) - len(ids)  # the last value is that of the last token
+        first = len(step_rows["prompt_ids"][row]) - len(ids)  # the last value belongs to the last token
         found |= {(mine, moved[first + place]) for place, mine in enumerate(step_rows["env_mask"][row])}
         attended |= {(mine, mask[first + place]) for place, mine in enumerate(step_rows["env_mask"][row])}
     assert {(1, True), (0, False)} <= found and (0, True) not in found
@@ -107,7 +107,7 @@ def test_trl_gives_the_environments_tokens_no_loss_and_attends_to_them(
 def test_what_has_no_effect_is_left_out_and_the_gradient_stays(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first gradient of TRL's own trainer and of ours, for every loss; a group of equal rewards is in the step."""
+    """The first gradient of TRL's own trainer equals ours for every loss; one group has equal rewards."""
     gradient: list[torch.Tensor] = []
     tokens = {GRPOTrainer: 0, AgentTrainer: 0}
 
@@ -141,7 +141,7 @@ def test_what_has_no_effect_is_left_out_and_the_gradient_stays(
 
 
 def test_bug_2_the_reference_is_that_of_the_question_whatever_its_place(setup: Setup) -> None:
-    """Ids that look like row numbers, in another order: the judge reads each answer beside its own reference."""
+    """Ids look like row numbers in another order: the judge sees each answer with its own reference."""
     numbered = [replace(q, id=str(3 - i), answers=(f"gold of {q.text}",)) for i, q in enumerate(QUESTIONS)]
     seen: list[tuple[str, str]] = []
 
@@ -164,7 +164,7 @@ def test_the_order_of_questions_follows_from_seed_and_step(setup: Setup) -> None
 
 
 def test_rewards_are_mixed_and_filtered_as_asked(setup: Setup) -> None:
-    """Two terms that contradict one another: their plain mean is one half, and no episode is better in both."""
+    """Two contradictory terms: their plain mean is one half, and no episode is better in both."""
     terms = {"letters:share_of_a": 1.0, "letters:share_without_a": 3.0}
     learnt = {}
     for mix, filtered in (("weighted", False), ("uniform", False), ("weighted", True)):
@@ -177,7 +177,7 @@ def test_rewards_are_mixed_and_filtered_as_asked(setup: Setup) -> None:
 
 
 def test_bad_episodes_are_counted_and_survived(setup: Setup, tmp_path: Path) -> None:
-    """A question without a reward, questions without gold, completions that the limit cut: training goes on."""
+    """A question without a reward, questions without gold, truncated completions: training continues."""
     reward = Reward({"letters:share_of_a_unless_q": 1.0})
     cut = ONE.model_copy(update={"max_tokens": 1})
     (row,) = train(cut, replace(setup, reward=reward), tmp_path / "out", tmp_path / "work", nothing, 0)

@@ -1,4 +1,4 @@
-"""Runs of the agent that are stopped, collapse, break, or outgrow their model; and of two processes, as of one."""
+"""Agent runs that are stopped, collapse, break, or outgrow their model; and runs of two processes, as of one."""
 
 import sys
 from collections.abc import Generator as PyGenerator, Sequence
@@ -41,7 +41,7 @@ def setup(tmp_path: Path) -> Setup:
 def test_a_stopped_run_that_collapses_later_keeps_its_best_weights(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Step 7 is the best, and is saved because the run was stopped there; the reward falls after it went on."""
+    """Step 7 is the best, and is saved because the run was stopped there; the reward falls after it resumes."""
     rewards = [0.5, 0.5, 0.6, 0.6, 0.9, 0.95, 0.99, 0.3, 0.1, 0.1, 0.05, 0.05]
     figures = agent.reward_figures
     monkeypatch.setattr(agent, "reward_figures", lambda *given: figures(*given) | {"reward_mean": rewards[given[-1]]})
@@ -76,7 +76,7 @@ def test_a_run_in_which_no_group_differs_stops(
 def test_a_killed_run_of_several_passes_ends_with_the_same_weights(
     setup: Setup, tmp_path: Path, lora: LoraParams | None
 ) -> None:
-    """GRPO with a batch used more than once: what TRL keeps between two passes is made anew."""
+    """GRPO that uses a batch more than once: what TRL keeps between two passes is rebuilt."""
     params = PARAMS.model_copy(
         update={
             "steps": 5,
@@ -98,7 +98,7 @@ def test_a_killed_run_of_several_passes_ends_with_the_same_weights(
 def test_validation_changes_nothing_and_chooses_the_weights(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that ends where a point cannot be played, and then is killed, has every point once."""
+    """A run that stops where a point cannot be played, and is then killed, has every point once."""
     logged: list[int] = []
 
     def log(step: int, values: Any) -> None:
@@ -118,7 +118,7 @@ def test_validation_changes_nothing_and_chooses_the_weights(
     assert [row["loss"] for row in whole] == [row["loss"] for row in plain]
     found = points(whole)
     assert [point["step"] for point in found] == logged == [0, 2, 4, 5]
-    assert len({point["reward"] for point in found}) > 1  # other weights play otherwise
+    assert len({point["reward"] for point in found}) > 1  # other weights play differently
     with monkeypatch.context() as broken, pytest.raises(ServiceUnavailable):
         broken.setattr(Validation, "_validate", fails)
         train(watched, asked, tmp_path / "parts", tmp_path / "c", nothing, 0)
@@ -140,7 +140,7 @@ def test_validation_changes_nothing_and_chooses_the_weights(
 
 
 def broken_in(steps: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Lets the gradient of these steps overflow; returns the log that says which step it is."""
+    """Let these steps' gradients overflow; return the log that notes the current step."""
     now = [0]
 
     def load(*given: Any, **settings: Any) -> tuple[Any, Any]:
@@ -170,7 +170,7 @@ def test_a_gradient_that_is_not_finite_is_left_out_and_counted_and_three_in_a_ro
 
 
 def wordy(question: Question) -> PyGenerator[Request, Any, Outcome]:
-    """Two turns; a short question is shown more in between than the model can read."""
+    """Take two turns; a short question is followed by more text than the model can read."""
     first: str = yield Generate(prompt=question.text, stop=("s",))
     result = "b" * (40 if len(question.text) < 3 else 3)
     answer: str = yield Generate(prompt=f"{question.text}{first}{result}", stop=("t",))
@@ -180,9 +180,9 @@ def wordy(question: Question) -> PyGenerator[Request, Any, Outcome]:
 def test_an_episode_that_outgrows_learnt_positions_is_survived(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """GPT-2's shape with room for 32 tokens: a second turn without room, a prompt alone too long, and two that fit.
+    """GPT-2's shape with room for 32 tokens: a second turn without room, a prompt too long by itself, and two that fit.
 
-    A batch of them is wider than 32; TRL must read every text at the positions at which it was sampled.
+    Their batch is wider than 32; TRL must read every text at the positions at which it was sampled.
     """
     tokenizer = AutoTokenizer.from_pretrained(setup.language_model)
     shape = {"n_positions": 32, "n_embd": 16, "n_layer": 1, "n_head": 2, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
@@ -209,7 +209,7 @@ def test_an_episode_that_outgrows_learnt_positions_is_survived(
         pipeline=wordy,
         language_model=str(tmp_path / "gpt2"),
     )
-    # of the loss dapo, episodes without advantage would not be read
+    # with loss dapo, episodes without advantage would not be read
     one = PARAMS.model_copy(update={"steps": 1, "questions_per_step": 4, "episodes_per_pass": 16, "loss": "grpo"})
     (row,) = train(one, game, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert row["without_room"] >= 4 + 2 * 4 and row["skipped_updates"] == 0.0
@@ -226,13 +226,12 @@ def test_an_episode_that_outgrows_learnt_positions_is_survived(
 
 
 class Leaves(OnePassage):
-    """A corpus whose server is gone after so many calls."""
+    """A corpus whose server is gone after ``calls`` calls."""
 
     def __init__(self, calls: int) -> None:
         self.calls = calls
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """The same for all, or none for any."""
         self.calls -= 1
         if self.calls < 0:
             raise ServiceUnavailable("Milvus at http://127.0.0.1:9 does not answer; start it")
@@ -240,7 +239,7 @@ class Leaves(OnePassage):
 
 
 def test_a_source_that_goes_away_ends_the_run_in_a_line_and_costs_no_step(setup: Setup, tmp_path: Path) -> None:
-    """An index that cannot be reached is no observation: the run ends, keeps all its steps, and goes on from there."""
+    """An unreachable index is no observation: the run ends, keeps all its steps, and can resume there."""
     params = PARAMS.model_copy(update={"steps": 4, "checkpoints": CheckpointParams(**NEVER)})
 
     def run(name: str, calls: int) -> list[dict[str, Any]]:
@@ -261,7 +260,7 @@ def test_a_source_that_goes_away_ends_the_run_in_a_line_and_costs_no_step(setup:
 SHARED = AgentParams(
     method="agent",
     steps=2,
-    questions_per_step=3,  # a group is dealt out to both processes
+    questions_per_step=3,  # a group is split between both processes
     group_size=4,
     optimizer=OptimizerParams(learning_rate=2e-2),
     kl_weight=1e-3,
@@ -294,7 +293,7 @@ def test_two_processes_train_what_one_trains_and_resume_after_a_kill(
     rows, expected = history(Path("two"), "0"), history(Path("one"), "alone")
     assert rows == history(Path("two"), "1"), "every figure is that of the whole step"
     assert len(rows) == SHARED.steps and rows[-1]["reward_std"] > 0
-    check_alike(rows, expected, ("kl", "entropy"), 1e-4)  # TRL reports the mean of its passes, and these are others
+    check_alike(rows, expected, ("kl", "entropy"), 1e-4)  # TRL reports the mean over passes, and these differ
     one, two = weights(Path("one/adapter")), weights(Path("two/adapter"))
     apart = torch.cat([(one[name] - two[name]).abs().flatten() for name in one])
     assert apart.mean() < 1e-5

@@ -1,6 +1,6 @@
-"""Advantages, losses and guards against numbers worked by hand, and against those of the authors' own code of HARR.
+"""Advantages, losses and guards against numbers worked by hand and those of HARR's own code.
 
-``python -m benchmarks.peers.harr_code FOLDER`` computed the latter; the file says from which commit.
+``python -m benchmarks.peers.harr_code FOLDER`` computed the latter; the file names the commit.
 """
 
 import ast
@@ -78,7 +78,7 @@ def test_gae_between_its_ends() -> None:
 
 
 def test_the_value_loss_takes_the_worse_of_free_and_clipped() -> None:
-    """Clipped to .2: half of (.2 - 1)^2; nearer to the target than the clip allows is not rewarded."""
+    """Clipped to .2: half of (.2 - 1)^2; being nearer to the target than the clip allows is not rewarded."""
     loss = clipped_value(torch.tensor([0.9, 0.1]), torch.zeros(2), torch.ones(2), 0.2)
     assert loss.tolist() == pytest.approx([0.32, 0.405])
 
@@ -115,7 +115,7 @@ def test_the_guard_stops_a_run_whose_groups_all_agree() -> None:
 
 
 def first(logits_BN: torch.Tensor, orders: list[list[int]]) -> torch.Tensor:
-    """Put the chosen candidates of each row before the others, as ours wants them."""
+    """Put each row's chosen candidates first, as our functions expect."""
     count = logits_BN.shape[-1]
     return torch.stack(
         [row[[*order, *(set(range(count)) - set(order))]] for row, order in zip(logits_BN, orders, strict=True)]
@@ -149,7 +149,7 @@ def test_their_advantages_of_a_group(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", THEIRS["losses"]["losses"], ids=lambda case: f"{case['kind']}-{case['beta']}")
 def test_their_losses_and_their_gradient(case: dict[str, Any]) -> None:
-    """Theirs adds 1e-7 to the temperature, and ``dr_grpo`` of theirs divides by the longest episode's steps as well."""
+    """Theirs adds 1e-7 to the temperature, and their ``dr_grpo`` also divides by the steps of the longest episode."""
     game = THEIRS["losses"]
     tensors = {name: torch.tensor(game[name], dtype=torch.float64) for name in ("passages", "old", "reference")}
     states_SD = torch.tensor(game["states"], dtype=torch.float64, requires_grad=True)

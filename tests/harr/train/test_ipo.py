@@ -1,4 +1,4 @@
-"""IPO by sums over tokens: worked by hand for queries of unequal length; pairs are counted one by one."""
+"""IPO by sums over tokens, worked by hand for queries of unequal length; pairs are counted one by one."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ ROWS = [
 
 @pytest.fixture
 def trainer(tmp_path: Path) -> IPOTrainer:
-    """A trainer of a model that has moved away from its reference."""
+    """A trainer whose model has moved away from its reference."""
     folder = str(save_letters(tmp_path / "model", spread=0.3, room=96, printable=True))
     (model, tokenizer), (reference, _) = load_model(folder), load_model(folder)
     torch.manual_seed(0)
@@ -41,7 +41,7 @@ def trainer(tmp_path: Path) -> IPOTrainer:
 
 
 def worked(trainer: IPOTrainer) -> list[float]:
-    """By how much more the better query of every row gained, a sequence at a time."""
+    """Return each row's gain of the better query over the worse, one sequence at a time."""
 
     def gain(row: dict[str, list[int]], name: str) -> float:
         now, then = (sum(logprobs(m, row["prompt_ids"], row[name])) for m in (trainer.model, trainer.ref_model))
@@ -51,7 +51,7 @@ def worked(trainer: IPOTrainer) -> list[float]:
 
 
 def test_the_loss_is_of_sums_over_the_tokens_also_of_queries_of_unequal_length(trainer: IPOTrainer) -> None:
-    """TRL's own averages them, and asks a query of seven tokens for seven times the margin (review F8)."""
+    """TRL's own loss averages them, and so asks a query of seven tokens for seven times the margin."""
     trainer.model.eval()
     inputs = trainer._prepare_inputs(trainer.data_collator(ROWS))
     gains = worked(trainer)
@@ -65,6 +65,6 @@ def test_the_loss_is_of_sums_over_the_tokens_also_of_queries_of_unequal_length(t
 
 
 def test_pairs_are_counted_one_by_one(trainer: IPOTrainer) -> None:
-    """Of batches of two and one the mean of means weighs the last pair twice."""
+    """With batches of two and one, the mean of means would weigh the last pair twice."""
     assert trainer.rank_pairs(ROWS) == [gain > 0 for gain in worked(trainer)]
     assert trainer.rank_pairs([]) == []

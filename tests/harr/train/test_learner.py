@@ -1,7 +1,7 @@
 """Methods that train a retriever: a run resumes bit for bit, is guarded, keeps its best, learns, and counts honestly.
 
-What a Learner does is shown by three methods that differ in what learns beside the encoder: nothing (GRPO), a head
-(PPO), a second tower (PQN).
+A Learner is shown by three methods that differ in what learns next to the encoder: nothing (GRPO), a head (PPO), a
+second tower (PQN).
 """
 
 from collections.abc import Callable, Iterator
@@ -65,7 +65,7 @@ KINDS = {
 
 @pytest.fixture
 def game(fresh: Fresh, towers: Callable[..., Setup]) -> Callable[[str], Setup]:
-    """The untrained game of a kind."""
+    """A function that makes the untrained game of a kind."""
 
     def make(kind: str) -> Setup:
         if kind.startswith("pqn"):
@@ -137,7 +137,7 @@ def test_a_run_with_other_parameters_leaves_the_unfinished_one(
 def test_a_collapsed_run_stops_and_keeps_its_best_checkpoint(
     fresh: Fresh, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A huge learning rate ruins the policy; what is exported is the adapter of the best step."""
+    """A huge learning rate ruins the policy; the best step's adapter is exported."""
     optimizer = OptimizerParams(learning_rate=3.0, warmup_steps=0)
     changes = {"steps": 12, "optimizer": optimizer, "checkpoints": CheckpointParams(every=1, window=1)}
     wild = GRPO.model_copy(update=changes)
@@ -155,7 +155,7 @@ def test_a_collapsed_run_stops_and_keeps_its_best_checkpoint(
 def test_a_run_in_which_no_group_differs_stops_and_says_so(
     fresh: Fresh, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The reward is the same whatever is found; a run that was killed on the way comes to the same verdict."""
+    """The reward is the same whatever is found; a run that was killed midway reaches the same verdict."""
     params = GRPO.model_copy(update={"checkpoints": CheckpointParams(every=2, window=3)})
 
     def run(log: Any) -> list[dict[str, Any]]:
@@ -192,7 +192,7 @@ def test_gradient_checkpointing_changes_no_gradient(kind: str, game: Callable[[s
 def test_a_warm_start_is_infonce_and_resumes_before_and_after(
     kind: str, game: Callable[[str], Setup], tmp_path: Path
 ) -> None:
-    """The same weights as the arm trained so long, kept beside what the rewards made of them."""
+    """It has the weights of the arm trained as long, kept next to the result of training by reward."""
     contrast = InfoNCEParams(learning_rate=2e-3, hard_negatives=5)
     more = {"steps": 2, "warm_start": 3, "infonce": contrast, "checkpoints": CheckpointParams(every=1)}
     params = KINDS[kind].model_copy(update=more)
@@ -213,7 +213,7 @@ def test_a_warm_start_is_infonce_and_resumes_before_and_after(
 def test_ppo_takes_what_a_step_strayed_off_its_reward_and_whitens_the_rest(
     setup: Setup, tmp_path: Path, estimator: str
 ) -> None:
-    """Of one search an episode: its return is its reward less half its KL, and its advantage that less V."""
+    """With one search per episode, the return is the reward less half the KL, and the advantage is that less V."""
     params = KINDS["ppo"].model_copy(update={"kl_weight": 0.5, "kl_estimator": estimator})
     head = ppo.value_head(setup.policy.vectors.width, 0)
     torch.nn.init.constant_(head[-1].bias, 0.25)
@@ -346,7 +346,7 @@ def test_infonce_still_wants_what_came_along_with_the_gold_of_an_earlier_search(
 
 
 def asks_without_gold(setup: Setup, *answers: str) -> Setup:
-    """The game on questions that lack gold passages and have these answers."""
+    """Return the game on questions that lack gold passages and have these answers."""
     bare = [replace(question, gold_ids=(), answers=answers) for question in setup.questions]
     return replace(setup, questions=bare, reward=Reward({"letters:half": 1.0}))
 
@@ -379,7 +379,7 @@ def test_infonce_refuses_what_it_could_not_learn_from(setup: Setup, tmp_path: Pa
 
 
 def test_infonce_is_drawn_away_from_what_its_own_search_found(fresh: Fresh, tmp_path: Path) -> None:
-    """One question a step has no gold passages of others: without near misses it has nothing to tell apart."""
+    """With one question a step there are no other gold passages: without near misses nothing can be told apart."""
     losses = {}
     for hard in (0, 3, 30):
         contrast = InfoNCEParams(hard_negatives=hard, learning_rate=1e-2, temperature=0.1)

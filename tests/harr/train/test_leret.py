@@ -1,4 +1,4 @@
-"""LeReT's training by TRL: it prefers what was better, whole, resumes bit for bit, and keeps the model after SFT."""
+"""LeReT's training by TRL: it prefers whole, better queries, resumes bit for bit, and keeps the model after SFT."""
 
 import json
 import string
@@ -38,7 +38,7 @@ LORA = LoraParams(rank=4, alpha=16)
 
 @pytest.fixture
 def game(tmp_path: Path) -> Setup:
-    """Ten prompts to learn and two that are held out."""
+    """Ten prompts to learn and two held out."""
     return preferred_game(tmp_path)
 
 
@@ -47,7 +47,7 @@ Run = Callable[..., list[dict[str, Any]]]
 
 @pytest.fixture
 def run(game: Setup, tmp_path: Path) -> Run:
-    """Train into the folder of a name."""
+    """A function that trains into a named folder."""
 
     def train(name: str, params: LeReTParams, log: Any = nothing, setup: Setup = game) -> list[dict[str, Any]]:
         assert not (tmp_path / name).exists() and progress._Stop.loops == 0
@@ -57,7 +57,7 @@ def run(game: Setup, tmp_path: Path) -> Run:
 
 
 def margin(folder: str, prompt: str, better: str, worse: str) -> float:
-    """By how much more likely (nats) a model finds one query than another."""
+    """Return how much more likely (nats) a model finds one query than another."""
     model, tokenizer = load_model(folder)
     ids = [tokenizer(text)["input_ids"] for text in (prompt, f" {better}\n", f" {worse}\n")]
     return sum(logprobs(model, ids[0], ids[1])) - sum(logprobs(model, ids[0], ids[2]))
@@ -160,17 +160,16 @@ def test_another_index_or_no_preferences_is_one_clear_line(game: Setup, run: Run
 
 
 class Even:
-    """Finds the gold where a query begins with every other character."""
+    """Finds the gold if a query's first character has an odd code."""
 
     def retrieve(self, searches: Any) -> list[Retrieval]:
-        """The gold or something else."""
         names = ["gold" if ord(search.query[0]) % 2 else "other" for search in searches]
         return [Retrieval((Passage(name, "text", "Title"),)) for name in names]
 
 
 @pytest.fixture
 def again(game: Setup, tmp_path: Path) -> Setup:
-    """A game whose questions can be tried anew, fewer than the first prompts took."""
+    """A game with fewer questions to try again than the first prompts used."""
     assert game.data
     folder = save_letters(tmp_path / "roomy", spread=0.3, room=256, printable=True)
     tried = PreferencesParams(pool=60, validation=20, candidates=4, prompts=2, temperature=1.0)
@@ -206,7 +205,7 @@ def test_what_a_second_iteration_needs_is_looked_for_before_the_first(again: Set
 
 
 def test_the_second_iteration_learns_from_what_the_first_one_wrote(again: Setup, run: Run, tmp_path: Path) -> None:
-    """It samples with the merged model, and a run that was killed between goes on to the same weights."""
+    """It samples with the merged model; a run killed between iterations resumes to the same weights."""
     rows = run("whole", TWICE, setup=again)
     assert {row["phase"] for row in rows} == {0.0, 1.0, 2.0, 3.0}
     (second,) = (tmp_path / "whole-work").glob("*/1/data/preferences.jsonl")
@@ -233,7 +232,7 @@ QUERIES = st.lists(TEXT.map(query_of).filter(bool), min_size=2, max_size=4, uniq
 
 @pytest.fixture(scope="module")
 def language_model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
-    """A model that has a token for every character."""
+    """A model with a token for every character."""
     folder = save_letters(tmp_path_factory.mktemp("whole") / "letters", spread=0.3, printable=True)
     return LanguageModel(*load_model(str(folder)), name="letters")
 
@@ -256,7 +255,7 @@ def test_no_query_is_cut_and_a_prompt_loses_its_last_passages_only(
     limit: int,
     room: int,
 ) -> None:
-    """And it is learnt as the tokens that are played, every token as it stands."""
+    """Training uses the tokens that are played, each as it stands."""
 
     def text_of(ids: list[int]) -> str:
         return "".join(language_model.tokenizer.convert_ids_to_tokens(ids))
@@ -277,7 +276,7 @@ def test_no_query_is_cut_and_a_prompt_loses_its_last_passages_only(
     completions = [f" {query}\n" if line else f"{query}<eos>" for query in queries]
     tokens = len(read) + max(map(len, queries)) + (2 if line else 1)
     language_model.room = room
-    if tokens > room:  # an error, rather than less
+    if tokens > room:  # an error, rather than a cut
         with pytest.raises(
             CorpusError, match=rf"q/1 and its query have \d+ tokens, the model reads {room}; lower pipeline"
         ):

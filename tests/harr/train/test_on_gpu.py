@@ -1,6 +1,6 @@
-"""Every method trains on a pretended GPU: nothing is left on the CPU, and what it waits for does not grow with a step.
+"""Every method trains on a pretended GPU: nothing stays on the CPU, and waits do not grow with a step's size.
 
-What is learnt is what a CPU learns; a fault of the pretended GPU would show there, too.
+The results equal a CPU's; a fault of the pretended GPU would show there, too.
 """
 
 from collections import Counter
@@ -36,11 +36,11 @@ KINDS = {
     "pqn": PQNParams(method="pqn", **{name: value for name, value in COMMON.items() if name != "infonce"}),
 }
 WAITS = {"grpo": 6, "full": 5, "infonce": 5, "ppo": 9, "critic": 11, "pqn": 14}
-"""Most waits of a step: a library's own for each pass of an encoder, the vectors of a search, the figures of a pass."""
+"""Most waits in a step: a library's own per encoder pass, the vectors of a search, the figures of a pass."""
 
 
 def nearly_equal(one: Path, two: Path) -> bool:
-    """Whether two trainings ended with the same weights, but for the order of sums."""
+    """Return whether two trainings ended with the same weights, up to the order of sums."""
     first, second = weights(one), weights(two)
     return first.keys() == second.keys() and all(
         first[name].allclose(second[name], atol=1e-5, rtol=1e-3) for name in first
@@ -75,7 +75,7 @@ def test_a_retriever_learns_as_on_a_cpu_and_waits_no_oftener_for_more_rows(
     kind: str, fresh: Callable[[], Setup], towers: Callable[..., Setup], tmp_path: Path
 ) -> None:
     def run(name: str, gpu: Any, questions: int) -> Counter[str]:
-        """The waits of a step, after the first, by line."""
+        """Return the second step's waits by line."""
         seen: list[Counter[str]] = []
         setup = towers("relative", picks=2) if kind == "pqn" else fresh()
         params = KINDS[kind].model_copy(update={"questions_per_step": questions})

@@ -1,4 +1,4 @@
-"""PQN: a table with a known optimum, learning on a tiny corpus, and what its targets are."""
+"""PQN: a table with a known optimum, learning on a tiny corpus, and its targets."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -71,7 +71,7 @@ def test_a_table_reaches_its_known_optimum() -> None:
 
 
 def solved(setup: Setup) -> float:
-    """Share of questions whose gold is picked greedily."""
+    """Return the share of questions whose gold is picked greedily."""
     policy = replace(setup.retriever, sampling=None)
     episodes = play(setup.questions, setup.pipeline, policy, None)
     return sum(all_gold(episode) or 0.0 for episode in episodes) / len(episodes)
@@ -81,7 +81,7 @@ FULL = QUICK.model_copy(update={"lora": None, "optimizer": OptimizerParams(learn
 
 
 def with_adapters(setup: Setup, adapters: Path) -> Setup:
-    """The game with trained towers, loaded as evaluation loads them."""
+    """Return the game with trained towers, loaded as in evaluation."""
     load_adapter(setup.retriever.states, adapters)
     load_adapter(setup.retriever.actions, adapters / "action")
     return setup
@@ -107,7 +107,7 @@ def test_the_towers_learn_and_the_export_plays_as_well(
 
 
 def test_as_published_it_learns_by_means_over_ten_and_says_so(towers: Towers, tmp_path: Path) -> None:
-    """Mean vectors / 10 on both sides are raw means with value_scale .01; the rate falls by a cosine, and cools."""
+    """Mean vectors / 10 on both sides are raw means with value_scale .01; the rate decays by a cosine, and cools."""
     setup = towers(normalize=False)
     policy = replace(setup.retriever, scale=0.01, pick_order="picked")
     setup = replace(setup, retriever=policy, reward=Reward({"completion": 1.0}))
@@ -159,7 +159,7 @@ def test_random_positions_change_with_every_step_and_not_between(towers: Towers)
 
 
 def test_the_loss_moves_each_critic_towards_half_the_return() -> None:
-    """Critics are the products of the halves of two vectors, times the scale; picks share states and actions."""
+    """A critic is the product of one half of both vectors, times the scale; picks share states and actions."""
     states = {"s": torch.tensor([1.0, 0.0, 0.0, 0.5]), "t": torch.tensor([0.0, 2.0, 1.0, 0.0], requires_grad=True)}
     actions = {"a": torch.tensor([0.5, 1.0, 0.0, 1.0]), "b": torch.tensor([-1.0, 0.0, 2.0, 1.0])}
 
@@ -201,7 +201,7 @@ def test_targets_follow_slowly(tiny: str, lora: LoraParams | None) -> None:
 
 
 def played(*found: str, gold: tuple[str, ...] = ("a", "b"), answer: str | None = None) -> Episode:
-    """An episode of one pick a step."""
+    """Make an episode of one pick per step."""
     question = Question("q", "Who?", ("Ada",), gold, ("a", "b", "x"))
     steps = [
         Step(Search(question, "Who?"), Retrieval((Passage(name, name),), state=f"s{n}")) for n, name in enumerate(found)
@@ -225,7 +225,7 @@ def test_an_episode_ends_with_its_gold_unless_it_was_played_to_an_answer(towers:
 
 
 def test_states_are_valued_by_the_copies_and_their_soft_value(towers: Towers) -> None:
-    """What comes before a pick is worth the soft value of all open sentences under the target weights."""
+    """A state is worth the soft value of all open sentences under the target weights."""
     setup = towers(picks=2)
     tower = pqn.Tower(setup.retriever.states, QUICK, seed=0)
     (episode,) = play(setup.questions[:1], setup.pipeline, setup.retriever, None)

@@ -1,4 +1,4 @@
-"""A linear map of the query's vector: it learns alone, and every loader of the merged folder has it."""
+"""A linear map of the query's vector: it is all that learns, and every loader of the merged folder applies it."""
 
 from collections.abc import Callable
 from pathlib import Path

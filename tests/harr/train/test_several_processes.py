@@ -1,4 +1,4 @@
-"""Two real processes on CPU train as one: same rewards, same weights, same resume, and one error for both."""
+"""Two real processes on a CPU train as one: same rewards, weights and resume, and one error for both."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ COMMON = {
     "questions_per_step": 5,
     "group_size": 4,
     "optimizer": {"learning_rate": 5e-4},
-    "states_per_pass": 4,  # a last pass of one state leaves a process without any
+    "states_per_pass": 4,  # a last pass of one state leaves one process without any
     "checkpoints": {"every": 1},
     "validation": {"every": 1},
     "lora": LoraParams(rank=4, alpha=8),
@@ -52,11 +52,11 @@ ALL: dict[str, PolicyParams] = {
 
 
 HEARD: set[str] = set()
-"""By the backends of which groups this process heard objects; none: by that of the gradients."""
+"""Backends of the groups by which this process heard objects; none: the gradients' group."""
 
 
 def listen() -> None:
-    """Note them from now on."""
+    """Record the backends from now on."""
 
     def heard(ask: Callable[..., None], *given: Any, group: Any = None) -> None:
         HEARD.add(torch.distributed.get_backend(group) if group else "none")
@@ -77,7 +77,7 @@ def learn(method: str, out: Path, kill_at: int = -1) -> None:
 
 @pytest.fixture
 def game(corpus, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
-    """A folder with the stages' data of the tiny corpus, and params.yaml; what that says of the game."""
+    """The sections of a game whose data and params.yaml are in the current folder."""
     monkeypatch.chdir(tmp_path)
     Path("data").mkdir()
     for name in ("corpus", "vectors", "index"):
@@ -104,7 +104,7 @@ def test_two_processes_learn_what_one_learns_and_resume_after_a_kill(game: dict[
     for method in ALL:
         alone, two = (weights(Path(one, method, "adapter")) for one in ("one", "two"))
         apart = torch.cat([(alone[name] - two[name]).abs().flatten() for name in alone])
-        # Adam makes a whole update of a gradient that is nothing but rounding: a weight in ten thousand may be one.
+        # Adam turns a gradient of pure rounding into a full update: this may be one weight in ten thousand.
         assert apart.mean() < 1e-8 and (apart > 1e-5).float().mean() < 1e-4
         rows = history(Path("two", method), "0")
         assert rows == history(Path("two", method), "1"), "every figure is that of the whole batch"

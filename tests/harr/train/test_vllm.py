@@ -1,7 +1,7 @@
-"""``train.server``: a LoRA goes to servers as files; what they wrote, and how likely it was, is trained.
+"""``train.server``: a LoRA goes to servers as files; their texts and log-probabilities are trained on.
 
-The servers are stand-ins, with vLLM 0.32's addresses, fields and refusals, as recorded from one, that sample with the
-LoRA that they read; ``tests/test_vllm.py`` has the same run on a real vLLM.
+The servers are stand-ins that sample with the LoRA they read, with vLLM 0.32's addresses, fields and refusals as
+recorded; ``tests/test_vllm.py`` has the same run on a real vLLM.
 """
 
 import json
@@ -26,11 +26,13 @@ from harr.train.agent import check_processes, train
 
 
 class Vllm:
-    """A server of one base model; ``forgets_at``: number of the completion at which it was restarted;
-    ``doubts``: nats by which the first tokens of completions are said to be less likely than they were.
+    """A server of one base model.
 
-    What it has read by a LoRA's name and path it goes on to sample with, whatever is loaded there later: vLLM's cache of
-    prefixes does that to the tokens that prompts share.
+    ``forgets_at``: number of the completion at which it was restarted; ``doubts``: nats by which it understates the
+    probability of the first token of completions.
+
+    It keeps sampling with what it first read under a LoRA's name and path, whatever is loaded there later, as vLLM's
+    prefix cache does for shared prompt tokens.
     """
 
     def __init__(self, base: str, forgets_at: int = -1, doubts: Sequence[float] = ()) -> None:
@@ -48,7 +50,7 @@ class Vllm:
                 return 400, {"error": {"message": said, "type": "InvalidUserInput", "param": None, "code": 400}}
             model, tokenizer = load_model(self.base)
             read = LanguageModel(PeftModel.from_pretrained(model, path), tokenizer, name="stand-in")
-            self.loras[name] = self.cached.setdefault((name, path), read)  # as the cache of prefixes has it
+            self.loras[name] = self.cached.setdefault((name, path), read)  # like the prefix cache
             self.loads += 1
             return 200, f"Success: LoRA adapter '{name}' added successfully."
         if path == "/v1/unload_lora_adapter":

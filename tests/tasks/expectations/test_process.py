@@ -1,4 +1,4 @@
-"""Great Expectations, in its process, stops bad tables with the rule and the first offending rows."""
+"""Great Expectations, in its own process, stops bad tables with the rule and the first offending rows."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,7 +49,7 @@ TABLES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One folder and one process of Great Expectations for the whole file."""
+    """One folder and one Great Expectations process for the whole file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("checks"))
         patch.setenv("PYTHONPATH", str(ROOT))

@@ -1,4 +1,4 @@
-"""`dvc repro` says why a stage is stale: parameters, defaults, and local files that params.yaml names."""
+"""`dvc repro` says why a stage is stale: parameters, defaults, and local files named in params.yaml."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ DOWNLOAD = Path("data/inputs/download.json")
 
 @pytest.fixture
 def project(workplace: Path) -> Path:
-    """The first entry of dvc.yaml, and a stage that depends on what it writes, as download does."""
+    """The first entry of dvc.yaml, and a stage that depends on its output, as download does."""
     Path("mine").mkdir()
     for name in ("a.jsonl", "b.jsonl", ".hidden"):
         Path("mine", name).write_text("{}\n")
@@ -35,7 +35,7 @@ def project(workplace: Path) -> Path:
 
 
 def edited(**sections: object) -> None:
-    """params.yaml with other sections."""
+    """Write params.yaml with other sections."""
     Path("params.yaml").write_text(yaml.safe_dump(yaml.safe_load(Path("params.yaml").read_text()) | sections))
 
 
@@ -46,7 +46,7 @@ def dvc(*words: str) -> str:
 
 
 def runs() -> int:
-    """How often stage download ran."""
+    """Return how often stage download ran."""
     return len(Path("runs").read_text().split())
 
 

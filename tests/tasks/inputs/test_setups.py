@@ -1,4 +1,4 @@
-"""DVC as people set it up: kinds of links, an emptied cache, experiments in folders of their own, and git worktrees."""
+"""DVC as people set it up: link types, an emptied cache, experiments in their own folders, git worktrees."""
 
 import hashlib
 import subprocess
@@ -22,12 +22,12 @@ with open({log!r}, "a") as log:
     print(params.train.optimizer.learning_rate, address_of(params), file=log)
 print(params.train.optimizer.learning_rate)
 """
-"""A stage that notes with which rate it ran, and where its run would be recorded."""
+"""A stage that records its learning rate, and where its run would be recorded."""
 
 
 @pytest.fixture
 def project(workplace: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A git repository with the first entry of dvc.yaml, and a stage that depends on the parameters of training."""
+    """A git repository with the first entry of dvc.yaml, and a stage that depends on training's parameters."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     log = tmp_path_factory.mktemp("log") / "runs"
     Path("stage.py").write_text(STAGE.format(log=str(log)))

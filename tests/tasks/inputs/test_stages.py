@@ -1,4 +1,4 @@
-"""Which edit of parameters, code and packages makes which stage stale."""
+"""Which stages become stale with an edit of parameters, code or packages."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ SEARCHING = {"filter", "train", "arms", "evaluate", "report", "merge"}
 
 
 class Edited(Code):
-    """The code with one text in one file replaced."""
+    """The code with one text replaced in one file."""
 
     def __init__(self, file: str, before: str, after: str) -> None:
         self.file, self.before, self.after = ROOT / file, before.encode(), after.encode()
@@ -47,7 +47,7 @@ def stale(before: dict[str, Any], now: dict[str, Any]) -> set[str]:
 
 
 def changed(**sections: Any) -> Params:
-    """The smoke recipe with other values."""
+    """Return the smoke recipe with other values."""
     own = {name: SMOKE[name] | values if isinstance(values, dict) else values for name, values in sections.items()}
     return Params.model_validate(SMOKE | own)
 
@@ -174,7 +174,7 @@ def test_the_code_of_a_package_that_params_yaml_names_is_watched(
 
 
 def test_a_plug_in_that_another_imports_counts_too() -> None:
-    """RULER's stories are made by the plug-in of lengths, which no parameter names."""
+    """RULER's stories come from the plug-in of lengths, which no parameter names."""
     values = yaml.safe_load((ROOT / "recipes/qrag_ruler.yaml").read_text(encoding="utf-8"))
     files = all_inputs(Params.model_validate(values), {})["download"]["code"]
     assert {"harr_ruler/needles.py", "harr_lengths/stories.py"} <= files.keys()

@@ -1,4 +1,4 @@
-"""The gate judges by what was registered: neither params.yaml of today nor edited rows nor many tries get past it."""
+"""The gate judges what was registered: today's params.yaml, edited rows and repeated attempts cannot get past it."""
 
 import json
 import re
@@ -21,10 +21,10 @@ EXPECTATIONS = json.dumps({"corpus": 5})
 
 
 class Store(Registry):
-    """A registry in a folder, to which versions are added as tests need them."""
+    """A registry in a folder to which tests add versions."""
 
     def add(self, number: str, rows: dict[str, list[dict[str, Any]]], **tags: str) -> Any:
-        """Register a version with the rows of its arms."""
+        """Register a version with its arms' rows."""
         run = self.run()
         folder = self.kept(run) / "evaluation"
         folder.mkdir(parents=True)
@@ -38,7 +38,7 @@ class Store(Registry):
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """An empty one."""
+    """An empty registry."""
     monkeypatch.setattr("tasks.registry.gate.read_vectors_manifest", lambda: {"identity": "i"})
     made = Store(tmp_path)
     made.create_registered_model("m")
@@ -46,12 +46,12 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def answered(recall: float, f1: float, count: int = 32) -> list[dict[str, Any]]:
-    """Rows of questions that differ a little."""
+    """Return rows of questions that differ a little."""
     return [{"id": f"q{i}", "recall": recall - (i % 4) / 20, "answer_f1": f1 - (i % 4) / 20} for i in range(count)]
 
 
 def refusal(store: Store, candidate: Any, champion: Any = None, replay: Any = None) -> str:
-    """Why not."""
+    """Return the reason for a refusal."""
     past = [champion.version] if champion else []
     return judge(store, candidate, champion, past, replay).refusal
 
@@ -129,7 +129,7 @@ def test_an_evaluation_is_copied_once_whatever_number_of_arms_is_asked(
 
 
 def test_a_candidate_that_a_rule_beats_is_refused_with_the_rule_s_name_and_lead(store: Store) -> None:
-    """It beats the champion, or its own frozen arm, and full-text search beats it; a ceiling may do so."""
+    """It beats the champion or its own frozen arm but loses to full-text search; losing to a ceiling is allowed."""
     rules = json.dumps(RULES | {"untrained": ["frozen", "bm25", "hybrid"]})
     arms = BETTER | {"bm25": answered(1.0, 0.2), "hybrid": answered(0.5, 0.5), "oracle_query": answered(1.0, 1.0)}
     behind = "best untrained arm: found bm25: recall -10.0 [-10.0, -10.0] points, needed a gain that is not below 0"
@@ -155,7 +155,7 @@ def test_rows_that_are_not_those_that_were_registered_are_refused(store: Store) 
 
 @pytest.mark.fault(28)
 def test_every_candidate_on_the_same_questions_is_held_to_a_stricter_level(store: Store) -> None:
-    """A gain that passes once does not pass as the twelfth try; after twenty the questions are used up."""
+    """A gain that passes once fails as the twelfth attempt; after twenty the questions are used up."""
     rows = answered(0.5, 0.5)
     lucky = [row | {"recall": row["recall"] + (0.5 if number % 6 == 0 else 0.0)} for number, row in enumerate(rows)]
     before = store.add("0", {"trained": rows})

@@ -1,7 +1,7 @@
-"""Whatever is edited, swapped, restored, promoted, rolled back or killed: the champion is what was measured.
+"""Whatever is edited, swapped, restored, promoted, rolled back or killed, the champion is what was measured.
 
-A state machine: hypothesis draws sequences of what people and machines do to a project, and after each the invariant is
-looked at. Folders are a few bytes, the registry stands in memory; what decides is the real thing: the record beside the
+In a state machine hypothesis draws sequences of what people and machines do to a project, and checks the invariants
+after each. Folders hold a few bytes and the registry is in memory; what decides is real: the record next to the
 evaluation, registration, the gate, promotion, rollback and the notes of champions.
 
 200 steps in every test run; ``HARR_STEPS=10000 pytest -o timeout=0`` for a long one.
@@ -35,7 +35,7 @@ NAME = "harr-smoke"
 
 
 class Reported:
-    """A run that keeps its files at once."""
+    """A run that stores its files at once."""
 
     def __init__(self, client: Registry) -> None:
         self.client, self.run_id = client, client.run()
@@ -51,12 +51,12 @@ class Reported:
 
 
 def level_of(model: str) -> float:
-    """How good a model is: it follows from its bytes, so that figures can be told from those of another."""
+    """Return a model's quality, derived from its bytes so that figures of different models differ."""
     return int(json.loads(model).split()[1]) / 40
 
 
 class Project(RuleBasedStateMachine):
-    """A project in a folder of its own."""
+    """A project in its own folder."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Project(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.patched = pytest.MonkeyPatch()
         self.measured: dict[str, set[tuple[str, str]]] = {}
-        """By the bytes of a merged model: with what (corpus, parameters) its adapter was really played."""
+        """By a merged model's bytes: the (corpus, parameters) with which its adapter was really played."""
 
     @initialize()
     def start(self) -> None:
@@ -105,11 +105,11 @@ class Project(RuleBasedStateMachine):
         self.merged()
         self.registered()
 
-    # What stages do: as they would, tiny.
+    # What stages do, in miniature.
 
     @rule(number=st.integers(0, 2))
     def corpus_is(self, number: int) -> None:
-        """Another corpus, with its vectors and questions."""
+        """Replace the corpus, with its vectors and questions."""
         for folder in ("corpus", "vectors"):
             manifest = {"identity": f"{folder}-{number}", "corpus": f"corpus-{number}", "rows": 4, "dtype": "float32"}
             write_json(Path(f"work/{folder}/manifest.json"), manifest)
@@ -118,13 +118,13 @@ class Project(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 40))
     def trained(self, number: int) -> None:
-        """Another adapter, whether by stage train or by hand."""
+        """Replace the adapter, as stage train or a person might."""
         write_json(Path("work/adapter/weights.json"), f"model {number}")
         publish(Path("work/adapter"), Path("models/adapter"))
 
     @rule()
     def evaluated(self) -> None:
-        """Stage evaluate: rows of the adapter that is here; of vectors of another corpus it refuses."""
+        """Write rows of the current adapter; like stage evaluate, refuse another corpus's vectors."""
         params, model = Params.load(), Path("models/adapter/weights.json").read_text()
         try:
             record = evaluation_record.record_game(params)
@@ -140,18 +140,18 @@ class Project(RuleBasedStateMachine):
 
     @rule()
     def merged(self) -> None:
-        """The first half of stage merge: a folder from the adapter."""
+        """Do the first half of stage merge: a folder from the adapter."""
         write_json(Path("work/model/harr.json"), {"adapter": evaluation_record.content_of(Path("models/adapter"))})
         publish(Path("work/model"), Path("models/retriever"))
 
     @rule(kill=st.integers(-1, 12))
     def registered(self, kill: int = -1) -> None:
-        """`harr record --register`, which `harr run` and `harr promote` do first; it may be killed."""
+        """Do `harr record --register`, as `harr run` and `harr promote` first do; it may be killed."""
         self.step(lambda: candidate.keep_candidate(Params.load(), by_hand=True), kill)
 
     @rule(number=st.integers(0, 40), kill=st.integers(-1, 24), skipped=st.sampled_from(["", "evaluated", "merged"]))
     def ran(self, number: int, kill: int, skipped: str) -> None:
-        """`harr run --promote` on what is here; or the stages one by one without DVC, of which one was forgotten."""
+        """Do `harr run --promote` on the current state, or the stages without DVC, with one forgotten."""
         self.trained(number)
         for stage in ("evaluated", "merged"):
             if stage != skipped:
@@ -160,52 +160,52 @@ class Project(RuleBasedStateMachine):
 
     @rule(number=st.integers(10, 40))
     def ran_to_its_end(self, number: int) -> None:
-        """The same with a model that is not bad, no kill, and nothing forgotten."""
+        """Do the same with a decent model, no kill, and nothing forgotten."""
         self.ran(number=number, kill=-1, skipped="")
 
     # What people do.
 
     @rule(seed=st.integers(0, 2))
     def params_are(self, seed: int) -> None:
-        """Another seed in params.yaml."""
+        """Write another seed to params.yaml."""
         lines = Path("params.yaml").read_text().splitlines()
         kept = [f"seed: {seed}" if line.startswith("seed:") else line for line in lines]
         Path("params.yaml").write_text("\n".join(kept) + "\n")
 
     @rule()
     def thresholds_are_lowered(self) -> None:
-        """An attempt to get past the gate by params.yaml."""
+        """Try to get past the gate by params.yaml."""
         text = Path("params.yaml").read_text().replace("min_questions: 30", "min_questions: 1")
         Path("params.yaml").write_text(text)
 
     @rule()
     def kept_aside(self) -> None:
-        """A copy of the state, as `dvc push` or a person makes it."""
+        """Copy the state, as `dvc push` or a person does."""
         shutil.rmtree("aside", ignore_errors=True)
         for name in ("data", "models"):
             shutil.copytree(name, f"aside/{name}")
 
     @rule(what=st.sampled_from(FOLDERS))
     def restored(self, what: str) -> None:
-        """One folder of the copy comes back, and the others do not."""
+        """Restore one folder of the copy, but not the others."""
         if Path("aside", what).exists():
             shutil.rmtree(what)
             shutil.copytree(f"aside/{what}", what)
 
     @rule(arm=st.sampled_from(["trained", "frozen"]))
     def rows_are_edited(self, arm: str) -> None:
-        """Somebody mends the figures in the project."""
+        """Improve the figures in the project by hand."""
         write_text(Path(f"data/evaluation/{arm}.jsonl"), "".join(json.dumps(row) + "\n" for row in self.rows(1.0)))
 
     @rule()
     def kept_rows_are_edited(self) -> None:
-        """Somebody mends those in the artifact store."""
+        """Improve the figures in the artifact store by hand."""
         for path in sorted(Path("kept").glob("*/evaluation/trained.jsonl"))[-1:]:
             write_text(path, "".join(json.dumps(row) + "\n" for row in self.rows(1.0)))
 
     @rule(number=st.integers(1, 6), alias=st.sampled_from(["champion", "candidate", "previous_champion"]))
     def alias_is_moved(self, number: int, alias: str) -> None:
-        """With MLflow's page; of ``champion`` this is what nobody can hinder, so that it is put back after a look."""
+        """Move an alias in MLflow's page; nobody can prevent that for ``champion``, so it is put back after a check."""
         if str(number) not in self.client.versions:
             return
         before = dict(self.client.aliases)
@@ -218,7 +218,7 @@ class Project(RuleBasedStateMachine):
 
     @rule()
     def champion_is_deleted(self) -> None:
-        """The version of the champion; where no champion of before is left, the next one is the first again."""
+        """Delete the champion's version; if no earlier champion is left, the next one is the first again."""
         if "champion" in self.client.aliases:
             self.client.delete_version(self.client.aliases["champion"])
             params = Params.load()
@@ -228,19 +228,18 @@ class Project(RuleBasedStateMachine):
 
     @rule(kill=st.integers(-1, 8), again=st.booleans())
     def promoted(self, kill: int, again: bool) -> None:
-        """`harr promote`."""
         self.step(lambda: promotion.promote(Params.load(), again=again), kill)
 
     @rule(kill=st.integers(-1, 6), to=st.sampled_from(["", "1", "2", "3"]))
     def rolled_back(self, kill: int, to: str) -> None:
-        """`harr rollback`, also to a version that was never champion."""
+        """Do `harr rollback`, also to a version that was never champion."""
         self.step(lambda: promotion.rollback(Params.load(), to=to), kill)
 
     # What must hold.
 
     @invariant()
     def the_champion_is_what_was_measured(self) -> None:
-        """Its registered rows and record are of this very model, corpus and parameters, and a promotion made it."""
+        """Its registered rows and record belong to this very model, corpus and parameters, and a promotion made it."""
         if not hasattr(self, "client"):
             return
         version = look_up(self.client.get_model_version_by_alias, NAME, "champion")
@@ -264,7 +263,7 @@ class Project(RuleBasedStateMachine):
 
     @invariant()
     def every_version_is_whole(self) -> None:
-        """No version's record is of another model than its files: that would be promoted one day."""
+        """No version's record belongs to a model other than its files: it would be promoted one day."""
         for version in self.client.versions.values() if hasattr(self, "client") else ():
             kept = self.client.kept(version.run_id)
             names = {path.name: sha256(path) for path in (kept / "evaluation").iterdir()}
@@ -282,7 +281,7 @@ class Project(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def step(self, call: Any, kill: int) -> None:
-        """Do what may end in a line, or be killed before its ``kill``-th write."""
+        """Do what may end with an error message, or with a kill before its ``kill``-th write."""
         self.client.left = kill
         try:
             call()
@@ -292,7 +291,7 @@ class Project(RuleBasedStateMachine):
             self.client.left = -1
 
     def here(self) -> tuple[str, str]:
-        """The corpus and the parameters of the game here."""
+        """Return the current corpus and the parameters of the game."""
         record = evaluation_record.record_game(Params.load())
         return str(record["corpus"]), self.params_of(record)
 
@@ -308,7 +307,7 @@ class Project(RuleBasedStateMachine):
         return Path("kept") / version.run / registration.place_of("retriever")
 
     def played_again(self, params: Params, asked: Any, log: Any, *, model: Path) -> Any:
-        """The champion's rows on this game: as good as it is."""
+        """Return the champion's rows on this game, by its quality."""
         return {"trained": [self.rows(0.5)]}, {}
 
 

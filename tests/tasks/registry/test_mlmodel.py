@@ -1,4 +1,4 @@
-"""A registered retriever is a model to MLflow: it finds passages, also behind MLflow's server, and its encoder loads."""
+"""A registered retriever is a model to MLflow: it finds passages, also behind MLflow's server; its encoder loads."""
 
 import json
 import os
@@ -23,18 +23,18 @@ from harr.services.model_registry import LOADABLE
 from tasks.merge import export_arm
 from tasks.registry.mlmodel import write_mlmodel
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # mlflow.pyfunc warns of its own types
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # mlflow.pyfunc warns about its own types
 TEXTS = ["Query: Where was she born?", "Acme was founded by Ada Brown."]
 
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Path:
-    """What the registry keeps of a retriever with a moved encoder and prompts."""
+    """The registry's copy of a retriever with a moved encoder and prompts."""
     return keep(tmp_path_factory, tiny, "both")
 
 
 def keep(made: pytest.TempPathFactory, tiny: str, towers: str) -> Path:
-    """One of both towers, or of queries alone (``query``)."""
+    """Write one with both towers, or only that of queries (``query``)."""
     folder = made.mktemp("kept")
     export_moved(folder / LOADABLE, made.mktemp("work"), towers, tiny)
     write_mlmodel(folder, folder / LOADABLE)
@@ -42,7 +42,7 @@ def keep(made: pytest.TempPathFactory, tiny: str, towers: str) -> Path:
 
 
 def cosine(found: Any, wanted: Any) -> float:
-    """The lowest cosine of rows."""
+    """Return the lowest cosine of rows."""
     one, other = (np.asarray(each, dtype=np.float64) for each in (found, wanted))
     return float(((one * other).sum(-1) / np.linalg.norm(one, axis=-1) / np.linalg.norm(other, axis=-1)).min())
 

@@ -1,4 +1,4 @@
-"""The alias champion moves only when every condition of the gate holds, and one promotion at a time."""
+"""The alias champion moves only if all conditions of the gate hold, and by one promotion at a time."""
 
 import json
 import re
@@ -43,18 +43,18 @@ def params(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
 
 
 def dump_rules(params: Params, **other: Any) -> str:
-    """The tag by which a version says how it is compared."""
+    """Return the tag that says how a version is compared."""
     kept = params.tracking.model_dump(mode="json", include={"min_questions"})
     return json.dumps(rules(params) | {"metric": "answer_f1"} | kept | other)
 
 
 def with_conditions(params: Params, conditions: dict[str, Any]) -> Params:
-    """Parameters whose promotion asks these functions, too."""
+    """Return parameters whose promotion also calls these functions."""
     return params.model_copy(update={"tracking": params.tracking.model_copy(update={"conditions": conditions})})
 
 
 def add(params: Params, right: int, *, frozen: int | None = 4, **tags: str) -> str:
-    """Register a version that answers the first ``right`` of 40 questions; returns its number."""
+    """Register a version that answers the first ``right`` of 40 questions; return its number."""
     tags = {
         "evaluation": "same",
         "index": "index-1",
@@ -79,12 +79,12 @@ def add(params: Params, right: int, *, frozen: int | None = 4, **tags: str) -> s
 
 
 def champion(params: Params, alias: str = CHAMPION) -> str:
-    """Number of the version that holds the alias."""
+    """Return the number of the version with the alias."""
     return str(open_client(params).get_model_version_by_alias("harr-smoke", alias).version)
 
 
 def page_of(params: Params, version: str) -> str:
-    """promotion.html of a version's run."""
+    """Return promotion.html of a version's run."""
     client = open_client(params)
     run = client.get_model_version("harr-smoke", version).run_id
     return Path(client.download_artifacts(run, "promotion.html")).read_text(encoding="utf-8")
@@ -181,7 +181,7 @@ def test_missing_rows_or_metrics_are_named(params: Params) -> None:
 def test_a_function_of_another_package_is_asked_as_the_version_was_registered(
     params: Params, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Its name stands in params.yaml, too: what the registry alone names is not run."""
+    """Its name must also be in params.yaml: what only the registry names is not run."""
     (tmp_path / "mine_gate.py").write_text(
         "from harr.report.promotion import Condition\n"
         "def ask(client, candidate, gains, *, least):\n"
@@ -246,7 +246,7 @@ for child in children:
 @pytest.mark.fault(28)
 @pytest.mark.services
 def test_promotions_at_once_keep_the_previous_champion(params: Params) -> None:
-    """Of three processes that promote the same candidate one does; the others see that it is the champion."""
+    """Of three processes that promote one candidate, one succeeds; the others find that it is the champion."""
     first = add(params, right=12)
     promote(params)
     second = add(params, right=36)
@@ -261,7 +261,7 @@ def test_promotions_at_once_keep_the_previous_champion(params: Params) -> None:
 def test_a_promotion_that_took_too_long_moves_nothing_once_another_champion_is_there(
     params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its comparison was with the champion of before; its mark was taken for that of a dead process meanwhile."""
+    """It compared with the previous champion; meanwhile its mark was mistaken for a dead process's."""
     first = add(params, right=12)
     promote(params)
     second = add(params, right=24)
@@ -293,7 +293,7 @@ def test_the_mark_of_a_dead_promotion_is_put_aside_an_own_one_taken_and_a_live_o
     assert promote(params).startswith("promoted")
     assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
     broken = registry.lock_promotion(client, "harr-smoke")
-    broken.__enter__()  # and never left, as where the server went away: its mark stays, and is this process's own
+    broken.__enter__()  # never left, as if the server went away: the mark stays, and belongs to this process
     monkeypatch.setattr(registry, "LEASE_SECONDS", 600.0)
     with pytest.raises(PromotionRefused, match="no previous champion"):
         rollback(params)
@@ -303,7 +303,7 @@ def test_the_mark_of_a_dead_promotion_is_put_aside_an_own_one_taken_and_a_live_o
 
 @pytest.mark.services
 def test_a_promotion_that_was_killed_here_keeps_nobody_waiting(params: Params) -> None:
-    """Its process is gone: the next one neither waits nor is refused, and no mark stays."""
+    """Its process is gone: the next promotion neither waits nor is refused, and no mark stays."""
     add(params, right=24)
     code = (
         "import os, time\n"
@@ -324,8 +324,8 @@ def test_a_promotion_that_was_killed_here_keeps_nobody_waiting(params: Params) -
 def test_a_server_on_postgresql_with_its_files_in_s3(
     params: Params, mlflow_server: Any, bucket: Any, postgresql: str
 ) -> None:
-    """Register and promote as a person would; the lock of a promotion rests on what PostgreSQL makes only once."""
-    destination, environment = bucket  # of an option that stands twice the last one counts
+    """Register and promote as a person would; the promotion lock relies on what PostgreSQL makes only once."""
+    destination, environment = bucket  # the last occurrence of an option counts
     mlflow_server.command += ["--artifacts-destination", destination, "--backend-store-uri", postgresql]
     mlflow_server.environment |= environment
     mlflow_server.start()

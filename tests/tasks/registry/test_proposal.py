@@ -1,4 +1,4 @@
-"""Any arm of the table can be champion: the best one, or another by name; without training, too."""
+"""Any arm of the table can be champion: the best one, or a named one, trained or not."""
 
 import asyncio
 import shutil
@@ -33,7 +33,7 @@ from tasks.registry.replay import replay_of
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import look_up
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # mlflow.pyfunc warns of its own types
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # mlflow.pyfunc warns about its own types
 NAME = "harr-smoke"
 ARMS = ["bm25", "frozen", "last_answer", "hybrid", "oracle_query", "infonce", "trained"]
 SUITES = {"download": ("corpus", "questions"), "embed": ("vectors",), "index": ("index",)}
@@ -41,7 +41,7 @@ SUITES = {"download": ("corpus", "questions"), "embed": ("vectors",), "index": (
 
 @pytest.fixture
 def params(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
-    """A corpus with its index, of which nothing was trained or evaluated, in an empty store."""
+    """An indexed corpus with nothing trained or evaluated, in an empty store."""
     monkeypatch.setenv("HARR_EXECUTION", "one")
     make_project(links=False)
     settings: Any = yaml.safe_load(Path("params.yaml").read_text())
@@ -54,7 +54,7 @@ def params(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
 
 
 def asking(params: Params, arm: str) -> Params:
-    """Parameters by which the gate asks this arm."""
+    """Return parameters that make the gate compare with this arm."""
     return params.model_copy(update={"tracking": params.tracking.model_copy(update={"baseline": arm})})
 
 
@@ -114,7 +114,7 @@ def _attempts() -> list[str]:
 
 
 def rollback_and_again(params: Params, best: str) -> None:
-    """The nightly run does not promote again what was taken back; a person does, by its name."""
+    """The nightly run does not promote again what was rolled back; a person does, by its name."""
     client = open_client(params)
     client.set_registered_model_alias(NAME, "previous_champion", "1")
     assert rollback(params).startswith("rolled back") and version().tags["arm"] == "frozen"
@@ -144,7 +144,7 @@ def test_an_arm_without_training_is_played_again_after_a_change(params: Params) 
 
 @pytest.mark.parametrize("arm", ["bm25", "hybrid", "last_answer"])
 def test_a_champion_of_another_corpus_is_played_as_the_arm_that_it_is(params: Params, arm: str) -> None:
-    """In place of `trained`, by what its folder says: its weights are not those of today."""
+    """It is played as its folder says, not as `trained`: its weights are not today's."""
     params = asking(params, "frozen")
     promote(params, arm="frozen")
     export_arm(params, arm, Path("kept"))

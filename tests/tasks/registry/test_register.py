@@ -38,20 +38,20 @@ SUITES = {
 
 
 def indexed(number: str) -> None:
-    """A corpus and its vectors."""
+    """Write a corpus and its vectors."""
     for folder, identity in (("corpus", f"corpus-{number}"), ("vectors", f"index-{number}")):
         manifest = {"identity": identity, "corpus": f"corpus-{number}", "rows": 4, "dtype": "float32"}
         written(folder, f"data/{folder}", "manifest.json", manifest)
 
 
 def written(draft: str, place: str, name: str, value: Any) -> None:
-    """Publish a folder with a file, in place of what was there."""
+    """Publish a folder with one file, replacing the previous one."""
     write_json(Path("work", draft, name), value)
     publish(Path("work", draft), Path(place))
 
 
 def finished(right: int, text: str = "first") -> None:
-    """What the stages leave of a run that answers the first ``right`` of 40 questions, and what DVC notes of it."""
+    """Write what the stages and DVC leave of a run that answers the first ``right`` of 40 questions."""
     indexed("1")
     write_json(Path("data/questions/test.jsonl"), {"id": "q0"})
     arms = {
@@ -85,13 +85,13 @@ def finished(right: int, text: str = "first") -> None:
 
 @pytest.fixture
 def params(stored: Path) -> Params:
-    """The smoke recipe, run, in an empty store."""
+    """The smoke recipe, after a run, in an empty store."""
     finished(right=24)
     return Params.load()
 
 
 def merged(params: Params, execution: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Register as stage merge does."""
+    """Register as stage merge does, and return the number."""
     monkeypatch.setenv("HARR_EXECUTION", execution)
     with tracked_run("merge", params) as run:
         return str(register_model(run, params))
@@ -179,7 +179,7 @@ def test_a_try_out_is_a_version_and_no_candidate_until_it_is_asked_for(
 
 @pytest.mark.fault(43)
 def test_a_model_that_no_stage_made_here_becomes_the_candidate(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DVC pulled it, or took it from its cache: the registry has it not, or under another alias."""
+    """DVC pulled it or took it from its cache: the registry lacks it, or has it under another alias."""
     assert has_model(params)
     assert keep_candidate(params) == "registered harr-smoke version 1 (alias candidate): the model in models/retriever"
     assert keep_candidate(params) == ""
@@ -212,7 +212,7 @@ def test_what_was_rolled_back_becomes_the_candidate_only_by_hand(params: Params,
 
 @pytest.mark.fault(28)
 def test_where_all_champions_were_deleted_the_next_one_is_the_first_again(params: Params) -> None:
-    """There is none that `harr rollback` could name; where one is left, the gate asks for that."""
+    """`harr rollback` could name none; while one is left, the gate asks for a rollback to it."""
     keep_candidate(params)
     promote(params)
     open_client(params).delete_model_version(NAME, "1")
@@ -247,13 +247,13 @@ def test_a_model_is_pulled_whole_and_nothing_else_is_replaced(params: Params) ->
 
 
 def edited(section: str, **values: Any) -> None:
-    """Other values of a section in params.yaml."""
+    """Write other values of a section to params.yaml."""
     used = yaml.safe_load(Path("params.yaml").read_text())
     Path("params.yaml").write_text(yaml.safe_dump(used | {section: used[section] | values}))
 
 
 def noted(stages: Any) -> None:
-    """A dvc.lock that lost a stage of dvc.yaml: it cannot tell that params.yaml has another learning rate."""
+    """Write a dvc.lock without a stage of dvc.yaml: it cannot show that params.yaml has another learning rate."""
     Path("dvc.lock").write_text(yaml.safe_dump(stages))
 
 
@@ -264,7 +264,7 @@ def replaced(path: str, before: str, after: str) -> None:
 
 
 def rows_of_another_arm() -> None:
-    """Rows were put in place of others, and the list that would show it was removed."""
+    """Replace rows by another arm's, and remove the list that would show it."""
     shutil.copy("data/evaluation/frozen.jsonl", "data/evaluation/trained.jsonl")
     Path("data/evaluation/sha256sums.txt").unlink()
 
@@ -277,7 +277,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[HarrError], str]] = {
         HarrError,
         r"params\.yaml is not what (stage train ran with|data/inputs/merge\.json says) \(retriever\.k: 3 -> 7\)",
     ),
-    "training": (  # neither stage evaluate nor merge reads it; the version would say that it learnt with it
+    "training": (  # neither evaluate nor merge reads it, but the version would claim to have learnt with it
         lambda: edited("train", optimizer={"learning_rate": 0.9}),
         ParamsError,
         r"params\.yaml is not what stage train ran with \(train\.optimizer\.learning_rate: 0\.0005 -> 0\.9\)",
@@ -291,7 +291,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[HarrError], str]] = {
         r"trained\.jsonl is damaged .*; run `dvc",
     ),
     "hashes": (rows_of_another_arm, DamagedFile, r"sha256sums\.txt is missing, which tells rows that were played"),
-    "figures": (  # they would stand on the version's page, though the gate goes by the rows
+    "figures": (  # they would be on the version's page, although the gate uses the rows
         lambda: replaced("metrics/evaluate.json", "0.6", "0.9"),
         DamagedFile,
         FIGURE.format("evaluate.json"),
@@ -321,7 +321,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[HarrError], str]] = {
 
 @pytest.mark.fault(43)
 def test_what_is_not_as_the_stages_left_it_is_not_registered(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by `harr record` nor by `tasks.merge`, which meets it where a folder was swapped without DVC."""
+    """Neither by `harr record` nor by `tasks.merge`, which meets it if a folder was swapped without DVC."""
     for name, (change, kind, message) in WRONG.items():
         shutil.copy("recipes/smoke.yaml", "params.yaml")
         finished(right=24)

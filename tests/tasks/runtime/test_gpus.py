@@ -1,4 +1,4 @@
-"""The GPUs that a stage gets: one of its own, in real processes; a program stands where nvidia-smi would."""
+"""Stages get GPUs, one each, in real processes; a program stands in for nvidia-smi."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with these cards, and a home of its own."""
+    """A machine with these cards, and its own home."""
     program = tmp_path / "bin/nvidia-smi"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{CARDS}END\n")
@@ -42,7 +42,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def start(machine: None) -> Iterator[Start]:
-    """Start processes that lease GPUs, print them, and keep them until they end."""
+    """A function that starts processes which lease GPUs, print them, and keep them until they end."""
     with ExitStack() as stack:
 
         def start(count: int = 1) -> "subprocess.Popen[str]":

@@ -1,4 +1,4 @@
-"""What a run prints: a line before and after every stage, bars, no noise, and at the end what it means."""
+"""What a run prints: a line before and after every stage, bars, no noise, and finally its meaning."""
 
 import gc
 import re
@@ -36,7 +36,7 @@ class Screen(StringIO):
 
 @pytest.fixture
 def only_bar() -> None:
-    """Close the bars of loops that earlier tests left in the middle: a bar of this test would stand below them."""
+    """Close bars that earlier tests left unfinished: this test's bar would appear below them."""
     for one in gc.get_objects():
         if issubclass(type(one), tqdm):
             one.close()
@@ -59,7 +59,7 @@ def test_a_stage_is_a_block_on_a_terminal_and_in_a_log(
         progress.update(400)
     text = screen.getvalue()
     assert ("\r" in text) == bool(columns)
-    seen = "\n".join(line.split("\r")[-1] for line in text.split("\n"))  # what a terminal has at the end
+    seen = "\n".join(line.split("\r")[-1] for line in text.split("\n"))  # what a terminal shows at the end
     assert re.sub(r"[\d,]+/s", "N/s", re.sub(r"\d\d:\d\d", "00:00", seen)) == shown
 
 

@@ -26,7 +26,7 @@ run_command(lambda: print(server.complete(requests)))
 @pytest.mark.services
 @pytest.mark.parametrize("status", [200, 503], ids=["hangs", "refuses"])
 def test_a_command_that_waits_for_a_server_ends_at_ctrl_c(status: int) -> None:
-    """Of the threads that asked, each waited for its own deadline, five minutes."""
+    """Each waiting thread would otherwise use its own deadline, five minutes."""
     over = threading.Event()
 
     def reply(body: object, number: int) -> tuple[int, object]:
@@ -40,7 +40,7 @@ def test_a_command_that_waits_for_a_server_ends_at_ctrl_c(status: int) -> None:
                 time.sleep(0.05)
             process.send_signal(signal.SIGINT)
             try:
-                said = process.communicate(timeout=30)[1]  # 5 s on a machine with nothing else to do
+                said = process.communicate(timeout=30)[1]  # 5 s on an idle machine
             finally:
                 process.kill()
         over.set()

@@ -1,4 +1,4 @@
-"""What a server's no, or not now, does to a stage: a real MLflow client against a server that answers as told."""
+"""What a server's refusal or delay does to a stage: a real MLflow client against a server with set answers."""
 
 import http.server
 import sqlite3
@@ -40,12 +40,12 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def store(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Answers]]:
-    """A database in a file whose runs keep their artifacts at an ``Answers``."""
+    """A database file whose runs keep their artifacts at an ``Answers``."""
     handler = type("StoreAnswers", (Answers,), {})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    monkeypatch.delenv("_MLFLOW_SERVER_ARTIFACT_ROOT", raising=False)  # a server that ran in this process leaves it
+    monkeypatch.delenv("_MLFLOW_SERVER_ARTIFACT_ROOT", raising=False)  # left by a server that ran in this process
     root = f"http://127.0.0.1:{server.server_port}/api/2.0/mlflow-artifacts/artifacts"
     MlflowClient().create_experiment("harr", artifact_location=root)
     Path("curve.svg").write_text("<svg/>")
@@ -103,7 +103,7 @@ def test_no_version_is_registered_without_its_files(store: type[Answers]) -> Non
 
 @pytest.mark.fault(24, 31)
 def test_a_store_that_cannot_be_written_or_read_is_one_line(stored: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """As in a project on a disk that is mounted to be read; MLflow logs a traceback of each such error."""
+    """As in a project on a read-only disk; MLflow logs a traceback of each such error."""
     client = client_of("sqlite:///file:mlflow.db?mode=ro&uri=true")
     message = (
         r"the MLflow store, mlflow.db or what tracking.uri names, cannot be used \(.*readonly database.*\); mend it"
@@ -133,7 +133,7 @@ def test_a_store_that_cannot_be_written_or_read_is_one_line(stored: Path, capfd:
     ],
 )
 def test_a_store_of_another_version_or_program_is_one_line(change: str, said: str, stored: Path) -> None:
-    """Optuna, say, keeps the version of its tables in a table of the same name."""
+    """Optuna, for one, keeps its version in a table of the same name."""
     with closing(sqlite3.connect("mlflow.db")) as store:
         store.executescript(change)
     with pytest.raises(ServiceUnavailable, match=said) as caught, service():
@@ -164,7 +164,7 @@ def test_a_store_of_another_version_or_program_is_one_line(change: str, said: st
 def test_what_mlflow_s_client_says_is_handed_on(
     answer: Any, variable: str, kind: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that answers is not away, and a variable is not blamed on params.yaml."""
+    """A server that answers is not reported as away, and a wrong variable is not blamed on params.yaml."""
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -180,7 +180,7 @@ def test_what_mlflow_s_client_says_is_handed_on(
         if answer:
             with pytest.raises(kind, match=said), service():
                 client_of(address).search_experiments()
-    if not answer:  # nobody is there any more
+    if not answer:  # the server is gone
         monkeypatch.setenv("MLFLOW_TRACKING_URI", variable.format(address=address))
         with pytest.raises(kind, match=said), service():
             client_of(address).search_experiments()

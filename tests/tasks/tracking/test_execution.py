@@ -1,4 +1,4 @@
-"""Stage processes of one run find the same owner; a process is told from every other."""
+"""Stage processes of one run find the same owner, and every process is distinguished from others."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ for _ in range(2):
 
 @pytest.mark.services
 def test_stages_of_one_repro_share_an_execution_and_two_repros_do_not(workplace: Path) -> None:
-    """Two stage processes under a program called dvc."""
+    """Run two stage processes under a program called dvc."""
     program, environment = workplace / "dvc", {**os.environ, "PYTHONPATH": str(workplace)}
     program.write_text(RUNNER)
     command = [sys.executable, str(program), "repro"]

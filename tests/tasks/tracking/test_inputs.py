@@ -1,4 +1,4 @@
-"""DVC certifies what was used: a stage begins with the parameters that stand in its inputs, and they stay as they are."""
+"""DVC certifies what was used: a stage starts with the parameters in its inputs, which stay unchanged."""
 
 import hashlib
 from pathlib import Path
@@ -30,18 +30,18 @@ def place(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def written() -> None:
-    """The inputs of stage train, by params.yaml as it stands."""
+    """Write the inputs of stage train from the current params.yaml."""
     write_json(INPUTS, {"parameters": dict(parameters("train", Params.load()))})
 
 
 def published(text: str) -> None:
-    """The folder data/filtered, as a stage leaves it."""
+    """Publish the folder data/filtered, as a stage does."""
     write_text(Path("work/filtered/questions.jsonl"), text)
     publish(Path("work/filtered"), Path("data/filtered"))
 
 
 def edited(before: str, after: str) -> None:
-    """params.yaml with another text in it."""
+    """Replace a text in params.yaml."""
     text = Path("params.yaml").read_text()
     assert before in text
     Path("params.yaml").write_text(text.replace(before, after))
@@ -76,7 +76,7 @@ def test_params_yaml_may_change_while_a_stage_runs_and_what_ran_stays_noted(plac
 
 @pytest.mark.fault(21)
 def test_a_stage_begins_with_no_other_parameters_than_dvc_will_note(place: Path) -> None:
-    edited("registered_model: harr-smoke", "registered_model: other")  # no parameter of train
+    edited("registered_model: harr-smoke", "registered_model: other")  # not a parameter of train
     edited("learning_rate: 5.0e-4", "learning_rate: 0.0005")  # the same number
     with tracked_run("train", Params.load()):
         pass

@@ -1,4 +1,4 @@
-"""A checkout that was copied or moved keeps its artifacts beside its own mlflow.db, and writes into no other one."""
+"""A copied or moved checkout keeps its artifacts next to its own mlflow.db, and writes to no other one."""
 
 import shutil
 import sqlite3
@@ -16,7 +16,7 @@ from tasks.tracking.run import tracked_run
 
 
 def reported(params: Params, name: str) -> str:
-    """Keep a file with a run; returns the folder where MLflow has it."""
+    """Store a file with a run; return the folder where MLflow has it."""
     Path(name).write_text(name)
     with tracked_run("train", params) as run:
         run.artifact(Path(name))
@@ -73,7 +73,7 @@ def test_artifacts_go_where_the_checkout_is(
 
 
 def test_a_place_that_a_person_chose_stays(old: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Another disk for artifacts: it is there, and no checkout lies beside it."""
+    """Another disk for artifacts: it exists, and no checkout lies next to it."""
     disk = tmp_path / "disk/mlruns"
     disk.mkdir(parents=True)
     MlflowClient().create_experiment("mine", artifact_location=f"{disk}/7")
@@ -81,7 +81,7 @@ def test_a_place_that_a_person_chose_stays(old: Path, monkeypatch: pytest.Monkey
     client_of(f"sqlite:///{old}/mlflow.db")
     assert MlflowClient().get_experiment_by_name("mine").artifact_location == f"{disk}/7"
     assert foreign_roots(old / "mlflow.db") == []
-    monkeypatch.chdir(tmp_path)  # a store elsewhere, whose artifacts go below the current folder
+    monkeypatch.chdir(tmp_path)  # a store elsewhere, with artifacts below the current folder
     moved = old.with_name("new")
     old.rename(moved)
     client_of(f"sqlite:///{moved}/mlflow.db")

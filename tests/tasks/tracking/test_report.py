@@ -1,4 +1,4 @@
-"""A server that goes away loses nothing that lies on disk: reports left behind, kills, and a server that stops."""
+"""A server's absence loses nothing that is on disk: reports left behind, kills, and a server that stops."""
 
 import contextlib
 import shutil
@@ -27,7 +27,7 @@ DEAD = {"host": "elsewhere", "process": "no process"}
 
 
 def left(address: str, stage: str = "train", **values: Any) -> Report:
-    """The report that a stage left on disk."""
+    """Leave a stage's report on disk and return it."""
     ended = {"status": "FINISHED", "ended": 2000, "points": [["loss", 3.0, 1000, 0]]}
     named = {"name": f"1-{stage}-1", "address": address, "stage": stage, "experiment": "harr", "execution": "one"}
     report = Report(**{**named, **DEAD, "begun": 1000, "revisions": {}, "params": {"seed": "0"}, **ended, **values})
@@ -36,18 +36,18 @@ def left(address: str, stage: str = "train", **values: Any) -> Report:
 
 
 def stage_runs(client: MlflowClient) -> list[Any]:
-    """The runs of stages, the newest first."""
+    """Return the runs of stages, newest first."""
     return [run for run in client.search_runs(["1"]) if "harr.stage" in run.data.tags]
 
 
 def send_here() -> list[str]:
-    """Send what was left for the store of this test."""
+    """Send what was left for this test's store."""
     client = MlflowClient()
     return send_left(lambda address: client if address == client.tracking_uri else None)
 
 
 def dump(database: Path) -> list[str]:
-    """All rows of a store."""
+    """Return all rows of a store."""
     with contextlib.closing(sqlite3.connect(database)) as base:
         return sorted(base.iterdump())
 
@@ -88,8 +88,8 @@ def test_a_damaged_note_is_put_aside_and_keeps_no_other_waiting(damage: str, sto
 
 def test_what_a_living_stage_or_another_process_has_in_hand_is_left_to_it(stored: Path) -> None:
     client = MlflowClient()
-    left(client.tracking_uri, status="RUNNING")  # on another machine
-    left("http://127.0.0.1:9", stage="embed")  # another server's
+    left(client.tracking_uri, status="RUNNING")  # of another machine
+    left("http://127.0.0.1:9", stage="embed")  # for another server
     with tracked_run("filter", Params.load()) as run:
         assert send_here() == [] and len(list(NOTES.glob("*.json"))) == 3
         run.report.write()
@@ -142,7 +142,7 @@ def test_a_server_that_is_away_costs_a_stage_one_line(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@127.0.0.1:9")
     away = pytest.raises(ServiceUnavailable, match="the MLflow server does not answer")
     with tracked_run("merge", Params.load()) as run, away:
-        run.send()  # as a registration wants it
+        run.send()  # as a registration does
     warning = capsys.readouterr().err
     assert warning.startswith("warning: the MLflow server does not answer (") and warning.count("\n") == 1
     assert warning.endswith("stage merge is reported later: `harr record`\n")
@@ -169,7 +169,7 @@ def test_a_long_stage_shows_its_points_while_it_computes(stored: Path, monkeypat
 def test_what_waits_is_named_by_the_status_and_sent_by_the_command_they_name(
     workplace: Path, empty_store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The server is a database that is not there at first; one report waits here, one in the folder of a recipe."""
+    """The server is a database that does not exist at first; one report waits here, one in a recipe's folder."""
 
     def said(*words: str) -> str:
         with pytest.raises(SystemExit) as end:
@@ -205,7 +205,7 @@ def test_what_waits_is_named_by_the_status_and_sent_by_the_command_they_name(
 def test_a_server_that_stops_mid_run_gets_everything_later(
     stored: Path, mlflow_server: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It stops while train runs, is down for the whole of arms, and comes back while evaluate runs."""
+    """It stops during train, is down throughout arms, and comes back during evaluate."""
     params = Params.load()
     write_text(Path("curve.svg"), "<svg/>")
     write_text(Path("plots/a.txt"), "a")

@@ -19,13 +19,13 @@ from tasks.tracking.run import tracked_run
 
 @pytest.fixture
 def client(stored: Path, monkeypatch: pytest.MonkeyPatch) -> MlflowClient:
-    """The store that the stages of this test write to."""
+    """The store to which this test's stages write."""
     monkeypatch.setenv("HARR_EXECUTION", "one")
     return MlflowClient(f"sqlite:///{stored}/mlflow.db")
 
 
 def runs(client: MlflowClient) -> dict[str, Any]:
-    """All runs by stage; the parent is under 'pipeline'."""
+    """Return all runs by stage, with the parent under 'pipeline'."""
     experiment = client.get_experiment_by_name("harr")
     return {r.data.tags.get("harr.stage", "pipeline"): r for r in client.search_runs([experiment.experiment_id])}
 
@@ -44,7 +44,7 @@ def test_stages_are_children_of_one_run_with_params_figures_and_inputs(client: M
     for stage in ("download", "train"):
         assert found[stage].data.tags["mlflow.parentRunId"] == found["pipeline"].info.run_id
         assert found[stage].info.status == "FINISHED"
-    read = {name.split(".")[0] for name in found["train"].data.params}  # what the stage reads; its parent has all
+    read = {name.split(".")[0] for name in found["train"].data.params}  # the stage's parameters; its parent has all
     assert {"seed", "train"} <= read and not {"download", "evaluate"} & read
     assert {name.split(".")[0] for name in found["download"].data.params} == {"download"}
     assert found["pipeline"].data.params["train.optimizer.learning_rate"] == "0.0005"
@@ -81,7 +81,7 @@ def test_a_run_that_breaks_says_so(client: MlflowClient, error: BaseException, s
 
 @pytest.mark.services
 def test_the_thread_that_shows_points_and_the_end_of_the_stage_do_not_ask_mlflow_at_once(client: MlflowClient) -> None:
-    """A long stage that logs at its end only starts the thread there: both load MLflow and open the run, one by one."""
+    """A stage that logs only at its end starts the thread there: both load MLflow and open the run, one at a time."""
     code = (
         "from harr.params import Params\nfrom tasks.tracking import run as tracking\n"
         "tracking.LIVE_SECONDS = -1.0\n"
@@ -100,7 +100,7 @@ def test_the_thread_that_shows_points_and_the_end_of_the_stage_do_not_ask_mlflow
 def test_a_run_that_a_kill_left_open_is_closed_by_the_next_stage(
     client: MlflowClient, stored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The killed stage's run and its parent end KILLED; a run whose process lives stays open."""
+    """The killed stage's run and its parent end as KILLED; a run whose process is alive stays open."""
     code = (
         "import os\nfrom harr.params import Params\nfrom tasks.tracking.run import tracked_run\n"
         "with tracked_run('train', Params.load()) as run:\n"

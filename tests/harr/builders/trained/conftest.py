@@ -1,4 +1,4 @@
-"""The project that these tests use."""
+"""The project used by these tests."""
 
 from trained import here, project
 

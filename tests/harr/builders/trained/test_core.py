@@ -1,4 +1,4 @@
-"""An application installs the core alone: its packages are few, and a retriever is loaded and asked with them."""
+"""An application installs only the core: it has few packages, and they suffice to load a retriever and search."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 
 
 def resolved(lines: list[str]) -> set[str]:
-    """Names of everything that requirements bring, as far as it is installed here."""
+    """Return the names of everything that the requirements bring, as installed here."""
     found: set[str] = set()
     todo = [Requirement(line) for line in lines]
     while todo:
@@ -51,7 +51,7 @@ except MissingExtra as error:
 
 
 def site_of(names: set[str], folder: Path) -> Path:
-    """A folder of packages that holds these alone, by links to where they are installed."""
+    """Return a folder with only these packages, linked to where they are installed."""
     folder.mkdir()
     for one in map(distribution, names):
         for top in {path.parts[0] for path in one.files or ()} - {".."}:
@@ -71,7 +71,7 @@ def site_of(names: set[str], folder: Path) -> Path:
 def test_a_retriever_is_loaded_and_asked_with_the_core_alone(
     project: Path, tmp_path: Path, extras: list[str], output: str
 ) -> None:
-    """The index is of Milvus Lite, and the retriever weighs the links of a plug-in; without Lite it is a line."""
+    """The index is Milvus Lite's, and the retriever weighs a plug-in's links; without Lite there is one line."""
     brought = [line for extra in extras for line in EXTRAS[extra]]
     site = site_of(resolved([*PROJECT["dependencies"], *brought, "ahocorasick-rs"]), tmp_path / "site")
     (site / "harr_links").symlink_to(ROOT / "plugins/links/harr_links")

@@ -1,4 +1,4 @@
-"""A trained retriever in an application finds what it finds within harr, from any folder; and what docs print runs."""
+"""A trained retriever in an application finds what it finds within harr, from any folder; and the docs' code runs."""
 
 import asyncio
 import re
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[4]
 
 
 def searches(number: int) -> list[Search]:
-    """First and second searches of questions."""
+    """Return first and second searches of questions."""
     from harr.corpus.passages import read_questions
 
     asked = read_questions(QUESTIONS / "test.jsonl")[:number]
@@ -65,7 +65,7 @@ def test_it_finds_what_it_finds_within_harr_from_any_folder(
 
 
 def test_an_agent_searches_by_a_trained_folder(here: Path) -> None:
-    """It finds what the folder's retriever finds, with the history, where the arm alone would search for the query."""
+    """It finds what the folder's retriever finds, history included; the arm alone would search only for the query."""
     asked, params = searches(6), Params.load()
     function = {"function": "harr.builders.trained:search_by_folder", "settings": {"folder": str(here / RETRIEVER)}}
     section = params.retriever.model_copy(update=function)
@@ -79,7 +79,7 @@ def test_an_agent_searches_by_a_trained_folder(here: Path) -> None:
 
 
 def test_every_kind_of_arm_finds_what_it_finds_within_harr(here: Path) -> None:
-    """And each something else: its folder holds a model where an encoder reads for it, and texts alone where not."""
+    """Each finds something different; a folder holds a model if its arm encodes, and only texts if not."""
     asked, found = searches(6), set()
     for kind, folder in export_kinds().items():
         params = Params.load()
@@ -114,7 +114,7 @@ def test_a_session_remembers_what_was_asked_and_learnt(here: Path) -> None:
 
 
 def test_the_export_alone_ranks_as_harr_does(here: Path) -> None:
-    """encode_query of a state and encode_document of passages: the same nearest passages, without a word of harr's."""
+    """encode_query of a state and encode_document of passages give the same nearest passages."""
     model = SentenceTransformer(str(RETRIEVER), device="cpu")
     passages = Passages.open(CORPUS)
     documents = model.encode_document(passages.contents(0, len(passages)), normalize_embeddings=True)
@@ -137,7 +137,7 @@ def blocks(page: str, kind: str = "python") -> list[str]:
 
 @pytest.fixture
 def champion(here: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The project's retriever in the registry of the project, as ``register`` keeps one."""
+    """The project's retriever, registered as ``register`` does."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     if not (here / "mlflow.db").exists():
         shutil.copy(empty_store, here / "mlflow.db")
@@ -160,7 +160,7 @@ def test_a_champion_finds_what_the_folder_finds(
     with harr.Retriever.load(RETRIEVER) as retriever:
         wanted = ids(retriever.search(asked))
     monkeypatch.chdir(tmp_path)
-    for _ in range(2):  # downloaded, and as it lies there
+    for _ in range(2):  # first by download, then from the local copy
         with harr.Retriever.load("models:/harr-retriever@champion", index=champion) as retriever:
             assert ids(retriever.search(asked)) == wanted
     (kept,) = (champion / ".harr/registry").iterdir()
@@ -169,11 +169,11 @@ def test_a_champion_finds_what_the_folder_finds(
         harr.Retriever.load("models:/harr-retriever@candidate", index=champion)
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # mlflow.pyfunc warns of its own types
+@pytest.mark.filterwarnings("ignore::UserWarning")  # mlflow.pyfunc warns about its own types
 def test_the_code_of_the_page_runs(
     champion: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # the page sets MLflow's address for the process; the tests after this one have addresses of their own
+    # the page sets MLflow's address for the whole process; later tests have their own
     monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
     names: dict[str, object] = {"__name__": "page"}
     for block in blocks("docs/usage.md"):

@@ -1,4 +1,4 @@
-"""The tie between an adapter and its base, and bases of 4 bits: their published values, and who has none."""
+"""The tie between an adapter and its base, and 4-bit bases: their published values, and who cannot have them."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +19,7 @@ from harr.rag.generation.adapter import base_identity
 
 @pytest.mark.parametrize("block", [adapter.BLOCK, 64])
 def test_a_copy_is_the_same_base_and_a_sibling_is_not(tmp_path: Path, block: int, monkeypatch: Any) -> None:
-    """With blocks of 64 bytes, parts of the file are read: enough to notice one training step."""
+    """With blocks of 64 bytes only parts of the file are read: enough to notice one training step."""
     monkeypatch.setattr(adapter, "BLOCK", block)
     base = save_letters(tmp_path / "base", spread=0.5)
     shutil.copytree(base, tmp_path / "copy")
@@ -44,7 +44,7 @@ def test_a_model_by_its_hub_name_is_identified_by_what_is_cached_of_it(tmp_path:
 
 
 def test_what_learns_is_in_32_bits(tmp_path: Path) -> None:
-    """An update of a thousandth is kept, whatever the type of the files; in bfloat16 it would be rounded away."""
+    """An update of a thousandth is kept, whatever the files' type; bfloat16 would round it away."""
     folder = str(save_letters(tmp_path / "base", spread=0.5))
     for lora in (None, LoraParams(rank=2, alpha=2)):
         model = adapter.begin(local.load_model(folder)[0].to(torch.bfloat16), lora, 0)

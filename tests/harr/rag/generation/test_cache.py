@@ -1,4 +1,4 @@
-"""Completions that are remembered: nothing is asked twice, by no stage and after no kill."""
+"""Cached completions: nothing is asked twice, by any stage or after any kill."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from harr.types import Generate, TruncatedCompletion
 
 
 class Clerk:
-    """Numbers its answers, so that an answer given twice was remembered; may die at one of them."""
+    """Numbers its answers, so a repeated one must be cached; may die at one of them."""
 
     def __init__(self, dies_at: int = -1) -> None:
         self.asked, self.dies_at = 0, dies_at

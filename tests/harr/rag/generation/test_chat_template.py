@@ -1,4 +1,4 @@
-"""Chat templates, those that TRL ships: what is trained is what was sampled, or one clear line says why not."""
+"""TRL's chat templates: what is trained is what was sampled, or one clear line says why not."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -25,7 +25,7 @@ from harr.types import Episode, Generate, Pipeline, Question
 
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"
 REFUSED = {"gemma": "System role not supported", "deepseek_r1_distill": "does not keep earlier turns"}
-"""Templates whose conversations cannot be trained on, and what is said of it."""
+"""Templates whose conversations cannot be trained on, and the message."""
 CHAT = (
     *("qwen2_5", "qwen3", "qwen3_instruct_2507", "qwen3_5_think", "qwen3_5_nothink"),
     *("llama3", "llama3_1", "llama3_2", "gemma3", "phi3_5", *REFUSED),
@@ -36,7 +36,7 @@ CALL = '<tool_call>{"name": "search", "arguments": {"query": "xyz"}}</tool_call>
 
 
 def bytes_tokenizer(template: str, *, begins: bool = True) -> Any:
-    """A tokenizer of single bytes, which reads and writes any text."""
+    """Return a tokenizer of single bytes, which reads and writes any text."""
     words = {"<eos>": 0, "<bos>": 1} | {
         b: n for n, b in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()), start=2)
     }
@@ -51,14 +51,14 @@ def bytes_tokenizer(template: str, *, begins: bool = True) -> Any:
 
 
 def writer_of(tokenizer: Any) -> LanguageModel:
-    """A model of which only the tokenizer is asked."""
+    """Return a model that only lends its tokenizer."""
     generation = SimpleNamespace(eos_token_id=tokenizer.eos_token_id)
     model = SimpleNamespace(generation_config=generation, config=SimpleNamespace(max_position_embeddings=100_000))
     return LanguageModel(model, tokenizer, name="tiny")
 
 
 def played(tokenizer: Any, pipeline: Pipeline, replies: Sequence[str], most: int = 4000) -> tuple[Episode, Trace]:
-    """An episode in which the model writes these replies, of each ``most`` tokens; its trace, of what was sampled."""
+    """Play an episode in which the model writes these replies, ``most`` tokens of each; return it and its trace."""
     left, sampled = list(replies), list[int]()
 
     def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
@@ -84,7 +84,7 @@ def test_a_growing_text_stands_in_any_template(name: str, begins: bool) -> None:
     instructions = prompt[prompt.index("Answer the question") : prompt.rindex(ASKED.text) + len(ASKED.text)]
     turn = [{"role": "user", "content": instructions}]
     written = tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=False)
-    if begins and 1 not in written:  # a tokenizer that begins every text, which its template leaves out
+    if begins and 1 not in written:  # the tokenizer begins every text with it, and the template leaves it out
         written = [1, *written]
     assert trace.prompt == written and trace.prompt.count(1) <= 1
     text = tokenizer.decode(trace.ids)
@@ -93,7 +93,7 @@ def test_a_growing_text_stands_in_any_template(name: str, begins: bool) -> None:
 
 @pytest.mark.parametrize("name", CHAT)
 def test_a_plan_stands_in_any_template(name: str) -> None:
-    """Also in one that begins the thoughts itself. What a node found is learnt, too; no result is."""
+    """Even in a template that begins the thoughts itself. What a node found is learnt, results are not."""
     tokenizer = bytes_tokenizer(name)
     plan = "so</think><search>\nNodes:\nA: xyz (General)\nB: of $A (General)\nEdges:\nA -> B\n</search>"
     replies = [plan, "<found>A is Clara</found>", "<answer>Bath</answer>"]
@@ -130,13 +130,13 @@ def test_a_conversation_is_trained_as_sampled_or_refused_in_a_line(name: str) ->
     first, last = (writer_of(tokenizer).render(turn.request) for turn in episode.turns)
     assert tokenizer.decode(trace.prompt) == first
     assert tokenizer.decode(trace.prompt + trace.ids) == f"{last}Final answer: xyz<eos>", "as evaluation reads it"
-    untidy = f"{begun and 'hm </think>'}   hm  <eos>"  # a template would tidy it up
+    untidy = f"{begun and 'hm </think>'}   hm  <eos>"  # a template would tidy this up
     episode, trace = played(tokenizer, partial(react_passages, max_searches=1), [untidy, "Final answer: xyz<eos>"])
     assert tokenizer.decode(trace.ids).startswith(untidy) and episode.outcome.faults[0] == "no action"
 
 
 def test_settings_are_set_in_the_template_for_good() -> None:
-    """Qwen3 is told not to think: an empty thought stands before its turns, of whoever loads the tokenizer later."""
+    """Qwen3 is told not to think: an empty thought precedes its turns, whoever loads the tokenizer later."""
     tokenizer = bytes_tokenizer("qwen3")
     plain = turn_frame(tokenizer, "tiny")
     silent = add_settings(tokenizer, {"enable_thinking": False})
@@ -168,13 +168,13 @@ DROPPING = KEEPING.replace("{{ m.content }}", "{{ m.content.split('</think>')[-1
 BEGINNING = KEEPING.replace("<|assistant|>\n{% endif", "<|assistant|>\n<think>\n{% endif").replace(
     "{{ m.content }}", "{{ ('<think>\n' if m.role == 'assistant' else '') + m.content }}"
 )
-"""Prompts with the beginning of a thought."""
+"""Its prompts end with the beginning of a thought."""
 TIDYING = KEEPING.replace(
     "{{ m.content }}",
     "{% if '</think>' in m.content %}<think>\n{{ m.content.split('</think>')[0].split('<think>')[-1].strip() }}\n"
     "</think>\n\n{{ m.content.split('</think>')[1].strip() }}{% else %}{{ m.content }}{% endif %}",
 )
-"""Keeps well-formed thoughts, and writes others as it likes them."""
+"""Keeps well-formed thoughts and rewrites others."""
 
 
 def test_whether_a_template_keeps_turns_and_one_that_trl_has_no_other_for_stays() -> None:
@@ -186,7 +186,7 @@ def test_whether_a_template_keeps_turns_and_one_that_trl_has_no_other_for_stays(
 
 
 def test_a_loaded_model_has_the_kept_template_and_saves_it(tmp_path: Path) -> None:
-    """And what it is to be told: a model that thinks cannot be told not to by a program that loads it (review F5)."""
+    """Settings are saved too: a program that loads a thinking model could not tell it not to think."""
     model, tokenizer = load_model(str(save_letters(tmp_path / "letters", spread=0.3, printable=True)))
     tokenizer.chat_template = chat_template_utils.qwen3_chat_template
     for saved in (model, tokenizer):

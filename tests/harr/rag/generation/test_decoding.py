@@ -1,4 +1,4 @@
-"""What is drawn follows the model's chances, and what ends a text is found however its tokens cut it."""
+"""Samples follow the model's probabilities, and the end of a text is found however its tokens split it."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def test_draws_have_the_chances_of_the_model(temperature: float, monkeypatch: py
 
 
 def bytewise(text: str) -> PreTrainedTokenizerFast:
-    """A byte-level tokenizer, which cuts letters other than ASCII into several tokens, trained on a text."""
+    """Train a byte-level tokenizer on a text; it splits non-ASCII letters into several tokens."""
     learnt = ByteLevelBPETokenizer()
     learnt.train_from_iterator([text] * 3, vocab_size=300, min_frequency=2)
     return PreTrainedTokenizerFast(tokenizer_object=learnt._tokenizer)

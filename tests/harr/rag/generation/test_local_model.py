@@ -35,7 +35,7 @@ def test_neither_batch_nor_order_changes_a_completion(letters: Path, temperature
 
 
 def test_rows_that_end_make_room_for_others(letters: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows of several batches that have not ended go on together: fewer are computed, and all say the same."""
+    """Unfinished rows of several batches continue together: fewer are computed, and the texts are the same."""
     prompts = [Generate(prompt=chr(97 + n % 26) * (1 + n % 7), stop=("s", "x", "e")) for n in range(24)]
     texts: dict[int, list[str]] = {}
     rows: dict[int, int] = {}

@@ -1,5 +1,4 @@
-"""The pipelines of a language model against `transformers serve`: a real program on loopback with a small random
-model."""
+"""The language model's pipelines against `transformers serve`: a real server on loopback with a small random model."""
 
 import os
 import threading
@@ -31,7 +30,7 @@ SHELF = Fixed(Passage("p", "Ada was born in Bath.", "Ada"))
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A running server with a random model of printable characters in its folder."""
+    """A running server; its folder holds a random model of printable characters."""
     folder, port = tmp_path_factory.mktemp("served"), free_port()
     save_letters(folder / "letters", spread=0.3, room=8192, printable=True)
     (folder / "home" / "hub").mkdir(parents=True)
@@ -61,7 +60,7 @@ def test_a_model_that_writes_nonsense_ends_every_episode(name: str, program: Ser
 
 
 def test_a_server_killed_and_restarted_in_the_middle(program: Server) -> None:
-    """The rollout waits, asks again, and ends as it would have."""
+    """The rollout waits, asks again, and ends as it would have ended."""
     expected = play(QUESTIONS, PIPELINES["search_r1"], SHELF, ServerGenerator(section(program)))
     rounds: list[int] = []
 

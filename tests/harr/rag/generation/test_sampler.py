@@ -1,4 +1,4 @@
-"""Tokens of episodes: what was sampled is what is kept, and what the environment said is told apart."""
+"""Tokens of episodes: sampled tokens are kept, and the environment's are told apart."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["s", "t
 
 
 class Recorder:
-    """Samples, and writes down every token that was sampled."""
+    """Samples, and records every sampled token."""
 
     def __init__(self, language_model: LanguageModel, max_tokens: int = 6) -> None:
         self.language_model, self.max_tokens = language_model, max_tokens

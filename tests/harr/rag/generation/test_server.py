@@ -32,7 +32,7 @@ VLLM = (
     "You passed 4900 input tokens and requested 112 output tokens. However, the model's context length is only 4096 "
     "tokens, resulting in a maximum input length of 3984 tokens. (parameter=input_tokens, value=4900)",
     "The decoder prompt (length 4900) is longer than the maximum model length of 4096.",
-    "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)",  # 0.32 to a prompt of exactly its length
+    "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)",  # 0.32, prompt of exactly its length
 )
 WORDS = [
     {"error": OPENAI},
@@ -140,7 +140,7 @@ def test_an_unreachable_server_is_one_clear_line() -> None:
 def test_a_server_that_never_answered_is_given_seconds_and_one_that_did_its_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Once(BaseHTTPRequestHandler):  # HTTP/1.0: no connection outlives its answer
+    class Once(BaseHTTPRequestHandler):  # HTTP/1.0: one connection per answer
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             send_json(self, 200, completion("yes"))
@@ -219,7 +219,7 @@ def test_what_is_no_completion_is_one_line_and_an_empty_one_is_data() -> None:
 
 @pytest.mark.fault(11)
 def test_a_reply_that_was_all_thought_is_counted() -> None:
-    """A model that thinks aloud up to its limit: content is null, and only the tokens tell it from a terse one."""
+    """A model may think up to its limit: content is null, and only the tokens distinguish it from a terse one."""
     thought = chat(None) | {"usage": {"prompt_tokens": 9, "completion_tokens": 64}}
     terse = chat("") | {"usage": {"prompt_tokens": 9, "completion_tokens": 1}}
     with serving(lambda body, number: (200, thought if number == 1 else terse)) as served:

@@ -1,4 +1,4 @@
-"""Prompts that are longer than a server's model reads, in a whole game: data, unless they are the rule."""
+"""Prompts longer than a server's model reads, in a whole game: they are data unless they are the rule."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -20,7 +20,7 @@ from tests.serving import asking
 
 
 def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
-    """A model that reads no prompt with the word long."""
+    """Answer as a model that cannot read a prompt with the word long."""
     refusal = {"message": "This model's maximum context length is 4096 tokens.", "code": "context_length_exceeded"}
     return (400, {"error": refusal}) if "long" in body["prompt"] else written("<answer>Ada</answer>")
 
@@ -36,7 +36,7 @@ def remembering(base_url: str, path: Path) -> CachedGenerator:
 
 
 def played(generator: CachedGenerator, long: int, of: int) -> Sequence[Episode]:
-    """Questions, the first of which are too long to be read; each may be asked for three turns."""
+    """Play questions, the first ``long`` of which are too long; each may take three turns."""
     texts = [f"Who is {'long' if number < long else 'it'} {number}?" for number in range(of)]
     questions = [Question(f"q{number}", text, ("Ada",)) for number, text in enumerate(texts)]
     return play(questions, partial(search_r1, max_searches=2), OnePassage(), generator)
@@ -50,7 +50,7 @@ def test_they_score_nothing_and_are_counted_and_asked_again_later(tmp_path: Path
         assert [answer_f1(episode) for episode in episodes] == [0.0] * 4 + [1.0] * 4
         assert [episode.outcome.malformed for episode in episodes] == [3] * 4 + [0] * 4
         assert first.usage()["too_long"] == 4 * 3 and first.usage()["requests"] == 4 * 3 + 4
-        # A later stage finds the others remembered: its server sees long prompts alone, and yet they are not the rule.
+        # A later stage finds the others cached: its server sees only long prompts, yet they are not the rule.
         later = remembering(served.base_url, tmp_path)
         assert [answer_f1(episode) for episode in played(later, 4, of=8)] == [0.0] * 4 + [1.0] * 4
         assert later.usage() == first.usage() | {"requests": 12.0, "cached": 4.0}
@@ -80,7 +80,7 @@ def test_where_they_are_the_rule_the_stage_ends_in_a_line_and_keeps_the_others(t
 
 @pytest.mark.fault(11)
 def test_an_answer_cut_for_want_of_room_is_asked_again_later(tmp_path: Path) -> None:
-    """vLLM 0.32 lowers max_tokens in silence where the prompt leaves less: only its count of tokens shows it."""
+    """vLLM 0.32 silently lowers max_tokens if the prompt leaves less: only its token count shows it."""
     cut = written("<answer>A", "length", 6)
     with serving(lambda body, number: cut if "long" in body["prompt"] else written("<answer>Ada</answer>")) as served:
         first = remembering(served.base_url, tmp_path)

@@ -1,4 +1,4 @@
-"""Search graphs: what is one, why a text is none, and that no text breaks the parser."""
+"""Search graphs: what is one, why a text is not, and that no text breaks the parser."""
 
 import random
 
@@ -37,7 +37,7 @@ NONE = [
     (graph("A: q (general)"), ["unknown tool: general"]),
     (graph("A: q ()"), ["unknown tool: "]),
     (graph("A: q (News)", "A -> B"), ["undeclared node: B"]),
-    (graph("A: q (News)\nB: q (News)", "a -> B"), ["undeclared node: a"]),  # letters are not folded
+    (graph("A: q (News)\nB: q (News)", "a -> B"), ["undeclared node: a"]),  # case matters
     (graph("A: q (News)", "A -> A"), ["self-loop: A"]),
     (graph("A: q (News)\nB: q (News)", "A -> B; B -> A"), ["cycle: A -> B -> A"]),
     (graph("\n".join(f"{label}: q (News)" for label in "ABCDEFGHI")), ["too many nodes: 9"]),
@@ -80,7 +80,7 @@ def test_a_reference_may_skip_a_generation_and_limits_are_parameters() -> None:
 
 
 def test_random_and_changed_blocks() -> None:
-    """As ``python -m benchmarks.fuzz_graph``, but fewer; both verdicts come often enough to say something."""
+    """Like ``python -m benchmarks.fuzz_graph`` with fewer cases; both verdicts are frequent enough."""
     source = random.Random(0)
     accepted = sum(not check(random_text(source)) for _ in range(2000))
     assert 200 < accepted < 1800

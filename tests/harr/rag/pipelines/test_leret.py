@@ -1,4 +1,4 @@
-"""LeReT's program by hand: one renderer, passages in order, prompts that fit."""
+"""LeReT's program, driven by hand: one renderer, passages in order, prompts that fit."""
 
 from typing import Any
 
@@ -98,7 +98,7 @@ def test_demonstrations_take_no_room_from_passages(context: list[Passage], count
 @settings(max_examples=30)
 @given(PASSAGES, st.sampled_from(["bare", "plain", "chatml"]), st.integers(60, 400))
 def test_what_is_learnt_from_is_what_is_played(context: list[Passage], template: str, limit: int) -> None:
-    """The prompt that sampling keeps is, to the letter, what evaluation asks in the same situation."""
+    """The prompt that sampling keeps is, to the letter, the one that evaluation uses in the same situation."""
     program = LeReT(2, template=template, fits=lambda text: len(text) <= limit)
     played, tried = Script(" Eva Gray", " Eva Gray"), Script(" Eva Gray")
     play([QUESTION], program, Fixed(*context), played)

@@ -17,7 +17,7 @@ STOP = '{"action": "STOP", "sub_query": "", "strategy": "s"}'
 
 
 def drive(*replies: Any, **settings: Any) -> tuple[list[Any], Outcome]:
-    """Send the replies one after the other; the requests that came before each, and the outcome."""
+    """Send the replies one after another; return the requests before each, and the outcome."""
     game = multistep(QUESTION, **{"max_hops": 5} | settings)
     requests = [next(game)]
     for reply in replies[:-1]:

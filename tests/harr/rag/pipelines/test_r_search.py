@@ -1,4 +1,4 @@
-"""R-Search driven by hand, and by a tiny model; the known faults of the published programs each have a test here."""
+"""R-Search driven by hand and by a tiny model; each known fault of the published programs has a test here."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -39,7 +39,7 @@ def start(**limits: Any) -> tuple[Any, Generate]:
 
 
 class Named:
-    """Finds what a query's text is the key of; anything else fails."""
+    """Finds the passages whose key is the query's text; anything else fails."""
 
     def __init__(self, **found: Retrieval) -> None:
         self.found = {query.replace("_", " "): retrieval for query, retrieval in found.items()}
@@ -51,7 +51,7 @@ class Named:
 
 
 def known() -> Named:
-    """What both nodes of the plan find."""
+    """Return what both nodes of the plan find."""
     return Named(mother_of_Ada_Brown=Retrieval((MOTHER,)), birthplace_of_Clara=Retrieval((TOWN,)))
 
 
@@ -220,7 +220,7 @@ def test_an_answer_that_was_cut_off_is_read_but_is_not_well_formed(ending: str) 
 
 
 def test_bugs_1_4_5_and_11_what_the_prompt_begins_counts_as_written_and_is_continued() -> None:
-    """There is one turn of the assistant, and a stop string in the instructions stops nothing."""
+    """The assistant has one turn, and a stop string in the instructions stops nothing."""
     game, first = start(template="chatml")
     assert first.prompt.endswith("<think>") and "</search>" in first.prompt and "</answer>" in first.prompt
     assert first.cut(PLAN) == PLAN and first.cut(f"{PLAN}</search> and more") == PLAN

@@ -14,7 +14,7 @@ QUESTION = Question("q", "Where was the mother of Ada Brown born?")
 
 
 def call(query: str) -> str:
-    """A reply as a server gives it: the stop string is cut off."""
+    """Return a reply as a server gives it, with the stop string cut off."""
     return f"<tool_call>{json.dumps({'name': 'search', 'arguments': {'query': query}})}"
 
 
@@ -81,7 +81,7 @@ def test_a_thought_neither_calls_nor_answers(thought: str) -> None:
     ("reply", "malformed"), [("I do not know.", 2), ("<think>Final answer: Bath", 2), (call("Who else?"), 1)]
 )
 def test_the_last_turn_is_announced_and_ends_the_episode(reply: str, malformed: int) -> None:
-    """A call is well-formed there, too, and is not made."""
+    """A call is well-formed there, too, but is not made."""
     game = react(QUESTION, max_searches=1)
     next(game)
     game.send("hm")
@@ -102,7 +102,7 @@ SHOWN = Retrieval(
 
 
 def reading(max_searches: int = 2) -> Any:
-    """An agent that reads passages, after its first request."""
+    """Return an agent that reads passages, after its first request."""
     game = react_passages(QUESTION, max_searches=max_searches)
     first = next(game)
     assert isinstance(first, Generate) and first.stop == ("</tool_call>",)

@@ -1,4 +1,4 @@
-"""The growing text driven by hand: no model, no retriever."""
+"""The growing text, driven by hand: no model, no retriever."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ def test_after_the_last_search_only_an_answer_counts() -> None:
     ],
 )
 def test_a_turn_is_thoughts_and_one_action_and_no_passage_of_its_own(turn: str, fault: str) -> None:
-    """The form of the first two faults was full marks, which a model that learns would find (review F10)."""
+    """The first two faults would otherwise get full marks for form, which a learning model would exploit."""
     game: Any = search_r1(QUESTION, max_searches=2, template="bare")
     next(game)
     assert isinstance(game.send("<think>The town.</think><search>town of Ada"), Search)

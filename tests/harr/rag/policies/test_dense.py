@@ -50,7 +50,7 @@ def test_a_search_finds_in_a_batch_what_it_finds_alone_and_nothing_that_is_exclu
 
 
 def test_an_arm_without_history_has_a_prompt_of_its_own(setup: Setup, tiny: str) -> None:
-    """What is encoded is what the policy says: the prompt of the history only before a state that holds it."""
+    """The prompt for histories precedes only a state with a history; the vector is that of prompt and state."""
     prompts = {"query_prompt": "Instruct: with history\n", "plain_prompt": "Instruct: alone\n"}
     encoder = Encoder(tiny, max_tokens=64, **prompts)
     search = Search(setup.questions[0], "Where is it?", (Hop("Who?", "Ada"),), thought="I look.")
@@ -92,7 +92,7 @@ def test_a_sample_stores_its_action_and_its_probability(setup: Setup) -> None:
 
 
 def test_it_reports_which_gold_passages_it_could_have_chosen(setup: Setup) -> None:
-    """The gold among the nearest of the pool, whichever were taken; a rollout that samples does not look."""
+    """The gold among the nearest of the pool, taken or not; a sampling rollout does not look."""
     searches = [Search(question, question.text, k=1) for question in setup.questions]
     for pool in (1, 4):
         nearest = greedy(setup, pool=pool).retrieve([Search(one.question, one.query, k=pool) for one in searches])

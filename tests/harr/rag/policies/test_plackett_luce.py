@@ -11,7 +11,7 @@ from harr.train.advantages import group_advantages
 
 
 def orders(n: int, k: int) -> torch.Tensor:
-    """Every ordered K-subset of N, each followed by the rest in ascending order."""
+    """Return every ordered K-subset of N, each followed by the rest in ascending order."""
     rows = [(*head, *[i for i in range(n) if i not in head]) for head in permutations(range(n), k)]
     return torch.tensor(rows)
 
@@ -34,7 +34,7 @@ def test_log_prob_is_invariant_to_a_shift_and_to_padding_and_of_one_choice_log_s
     ("n", "k", "kept"), [(5, 1, 0), (4, 2, 0), (5, 3, 0), (5, 3, 1), (5, 3, 2), (5, 3, 3), (4, 4, 1)]
 )
 def test_ranks_after_those_kept_are_a_choice_among_the_rest(n: int, k: int, kept: int) -> None:
-    """Enumerated: given the best first ranks, the others are Plackett-Luce over what remains, and sampled so."""
+    """By enumeration: given the first ranks, the others are Plackett-Luce over the rest, and sampled so."""
     logits_N = torch.randn(n, dtype=torch.float64, generator=torch.Generator().manual_seed(6)).sort(descending=True)[0]
     table_PN = orders(n, k)
     own_PN = table_PN[(table_PN[:, :kept] == torch.arange(kept)).all(-1)]
@@ -67,7 +67,7 @@ def test_padding_is_never_drawn_and_has_no_part_in_the_entropy() -> None:
     drawn = sample(logits_BN, torch.Generator().manual_seed(3))[:, :2]
     assert set(drawn.flatten().tolist()) == {1, 3}
     found = entropy(torch.tensor([[50.0, 0.0, MASKED], [0.0, math.log(3.0), MASKED]]))
-    by_hand = [0.0, 0.75 * math.log(4 / 3) + 0.25 * math.log(4)]  # of a certain choice, and of chances .25 and .75
+    by_hand = [0.0, 0.75 * math.log(4 / 3) + 0.25 * math.log(4)]  # a certain choice, and probabilities .25 and .75
     assert found.tolist() == pytest.approx(by_hand, abs=1e-6)
 
 
@@ -75,7 +75,7 @@ REWARDS_P = torch.rand(12, dtype=torch.float64, generator=torch.Generator().manu
 
 
 def enumerated(reward_P: torch.Tensor, group: int, estimator: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """The true gradient of the expected reward, and the estimator's mean over all groups of rollouts."""
+    """Return the true gradient of the expected reward, and the estimator's mean over all groups of rollouts."""
     logits_N = torch.tensor([0.2, -0.4, 1.1, 0.0], dtype=torch.float64, requires_grad=True)
     logs_P = all_log_probs(logits_N, orders(4, 2), 2)
     p_P = logs_P.exp().detach()
@@ -90,7 +90,7 @@ def enumerated(reward_P: torch.Tensor, group: int, estimator: str) -> tuple[torc
 @pytest.mark.parametrize("group", [2, 3])
 @pytest.mark.parametrize("estimator", ["rloo", "dr_grpo"])
 def test_rloo_is_unbiased_and_dr_grpo_up_to_its_known_factor(estimator: str, group: int) -> None:
-    """Over all groups: RLOO gives the true gradient, a group mean that includes the rollout (G-1)/G of it."""
+    """Over all groups: RLOO gives the true gradient; a group mean that includes the rollout gives (G-1)/G of it."""
     exact_N, estimate_N = enumerated(REWARDS_P, group, estimator)
     factor = (group - 1) / group if estimator == "dr_grpo" else 1.0
     assert torch.allclose(estimate_N, factor * exact_N, rtol=1e-6)
@@ -98,7 +98,7 @@ def test_rloo_is_unbiased_and_dr_grpo_up_to_its_known_factor(estimator: str, gro
 
 @pytest.mark.parametrize("estimator", ["grpo", "bnpo"])
 def test_dividing_by_the_deviation_keeps_the_direction_for_two_rewards_only(estimator: str) -> None:
-    """With rewards 0 and 1 the mean is the true gradient times a number; with more values it turns away."""
+    """With rewards 0 and 1 the mean is a multiple of the true gradient; with more values its direction differs."""
     exact_N, estimate_N = enumerated((REWARDS_P > 0.5).double(), 3, estimator)
     assert torch.cosine_similarity(estimate_N, exact_N, dim=0).item() == pytest.approx(1.0, abs=1e-9)
     exact_N, estimate_N = enumerated(REWARDS_P, 3, estimator)

@@ -1,4 +1,4 @@
-"""The golden checks of Q-RAG's value function: positions, rotation, soft values, acting."""
+"""Golden checks of Q-RAG's value function: positions, rotation, soft values, acting."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_the_two_critics_sum_to_the_inner_product() -> None:
 def test_a_soft_value_looks_at_the_best_open_actions_only() -> None:
     critics = torch.linspace(0, 1, 12).expand(2, 1, 12)
     open_ = torch.ones(1, 12, dtype=torch.bool)
-    open_[0, -1] = False  # the best one is taken: the next five count, not four
+    open_[0, -1] = False  # the best is taken: the next five count, not four
     by_hand = 0.1 * torch.logsumexp(critics[0, 0, 11 - TOP : 11] / 0.1, dim=-1)
     torch.testing.assert_close(soft_value(critics, open_, 0.1), 2 * by_hand[None])
     torch.testing.assert_close(soft_value(critics, open_, 1e-5), 2 * critics[0, :, 10], atol=1e-4, rtol=0)
@@ -76,7 +76,7 @@ def test_acting_prefers_the_best_and_never_takes_a_closed_action() -> None:
 
 
 def test_lambda_returns_bootstrap_from_the_next_state() -> None:
-    """The published code takes the value of the state after the next one; by hand, eq. 9 of PQN."""
+    """The published code uses the value of the state after the next one; here eq. 9 of PQN, by hand."""
     rewards, before, discount, mix = [0.0, 0.5, 0.0, 1.0], [0.1, 0.4, 0.2, 0.8], 0.9, 0.65
     last = 1.0
     third = discount * (0.35 * 0.8 + mix * last)

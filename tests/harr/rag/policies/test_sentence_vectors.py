@@ -1,4 +1,4 @@
-"""Rows of sentences: encoded once, stale after an update, and the same values as by turning every vector."""
+"""Rows of sentences: encoded once, stale after an update, with the same values as from turning every vector."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from harr.types import Passage, Question
 
 
 class Tower:
-    """Vectors that hold the text and how often the tower has changed; notes what it was asked."""
+    """Encodes a text as its length and the number of updates; records what it was asked."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -35,7 +35,7 @@ def test_each_sentence_is_encoded_once_and_stale_ones_once_more() -> None:
     assert tower.asked == ["x", "yy", "zzz"]
     tower.version = 1.0
     sentences.invalidate(["yy", "never seen"])
-    sentences.prepare(sentences.document("a", list), tower.encode)  # its rows are known: no text is asked for
+    sentences.prepare(sentences.document("a", list), tower.encode)  # its rows are known: no text is requested
     assert tower.asked[3:] == ["yy"]
     assert sentences.gather(first).tolist() == [[1, 0], [2, 1], [1, 0]], "rows stay valid"
     assert sentences.gather(second).tolist() == [[3, 0], [2, 1]]

@@ -1,4 +1,4 @@
-"""State texts: both styles, the published format, and the budget of tokens that nothing takes from the query."""
+"""State texts: all styles, the published format, and a token budget that never cuts the query."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ def encoder(tiny: str) -> Encoder:
 
 
 def read(encoder: Encoder, text: str, limit: int = 64) -> str:
-    """What the model reads of a state, token by token, as text."""
+    """Return what the model reads of a state, token by token, as text."""
     encoder.limit(limit)
     (ids,) = encoder.token_ids([text], prompt=PROMPT)
     return str(encoder.model.tokenizer.decode(ids, skip_special_tokens=False))
@@ -37,7 +37,7 @@ def test_sep_style_joins_question_and_picks() -> None:
 
 
 def test_sep_style_keeps_the_topic_of_a_conversation(encoder: Encoder) -> None:
-    """A follow-up shows the question before it and the short reply; nothing stands there twice."""
+    """A follow-up shows the previous question and the short reply; nothing appears twice."""
     question, past = conversation(
         [("user", "Does broccoli protect?"), ("assistant", "Yes."), ("user", "And what about coffee?")]
     )
@@ -81,7 +81,7 @@ def test_a_thought_stands_between_question_and_query_and_no_hop_does() -> None:
 
 
 def test_of_a_long_thought_the_end_is_read_then_none_then_less_of_the_question(encoder: Encoder) -> None:
-    """By token ids, at every limit: the query is whole, and the question as long as anything of the thought is left."""
+    """By token ids, at every limit: the query is whole, and so is the question while any of the thought is left."""
     search = Search(QUESTION, "Where was she born?", HOPS, thought=THOUGHT)
     full = state_text(search, style="thought", history=True)
     bare = state_text(replace(search, thought=""), style="thought", history=True)
@@ -116,7 +116,7 @@ def test_the_oldest_hop_goes_first_and_the_query_stays(encoder: Encoder) -> None
 def test_a_long_history_is_not_read_again_for_every_hop_that_goes(
     encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One chat of hundreds of hops would keep a server from answering anybody else for minutes."""
+    """One chat of hundreds of hops would otherwise block a server for minutes."""
     hops = tuple(Hop(f"where is {number}", "here " * (number % 5), "FOUND") for number in range(100))
     kept = [state_text(Search(QUESTION, "Who?", hops[dropped:]), style="json", history=True) for dropped in range(101)]
     fits = [length <= 200 for length in encoder.token_counts(kept, prompt=PROMPT)]
@@ -131,7 +131,7 @@ def test_a_long_history_is_not_read_again_for_every_hop_that_goes(
 
 @pytest.mark.parametrize("limit", [24, 30, 64])
 def test_the_current_query_is_read_whole_whatever_is_cut(encoder: Encoder, limit: int) -> None:
-    """By token ids: with the prompt the state may be over the limit, and the encoder cuts what is over."""
+    """By token ids: prompt and state may exceed the limit, and the encoder cuts the excess."""
     for question in (QUESTION.text, LONG, "mill-" * 400):
         asked = [Search(Question("q", question), query, HOPS) for query in ("Where was she born?", "Who is her son?")]
         texts, lost = StateFormat("json", True, limit, PROMPT).texts(asked, encoder)
@@ -174,7 +174,7 @@ PLAIN = "Given a web search query, retrieve relevant passages that answer the qu
 
 
 def test_arms_with_and_without_history_read_the_published_format(tiny: str) -> None:
-    """Whole strings of HARR (arXiv 2602.03645): "Instruct: {}\\n{}", three labelled lines, or the query alone."""
+    """Whole strings of HARR (arXiv 2602.03645): "Instruct: {}\\n{}", three labelled lines, or only the query."""
     search = Search(QUESTION, "Where was she born?", (Hop("Who founded Acme?", "Ada Brown", "FOUND"),))
     for recipe in ("harr_wiki18_0.6b", "harr_search_r1"):
         params = Params.load(RECIPES / f"{recipe}.yaml")

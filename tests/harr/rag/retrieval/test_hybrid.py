@@ -30,7 +30,7 @@ def test_the_published_example_keeps_its_order_to_the_end() -> None:
 
 
 def test_fusion_by_hand() -> None:
-    """Reciprocal rank: b has 1/62 + 1/61, a 1/61, d 1/62, c 1/63. Then ties, which go by number: .8 / 4 = .2 / 1."""
+    """Reciprocal rank: b has 1/62 + 1/61, a 1/61, d 1/62, c 1/63. Ties go by number: .8 / 4 = .2 / 1."""
     rrf = fusion_of("hybrid", "rrf", (0.8, 0.2))
     rows, scores = fuse([(np.array([[0, 1, 2]]), rrf.dense), (np.array([[1, 3]]), rrf.sparse)], 9, offset=rrf.offset)
     assert rows.tolist() == [[1, 0, 3, 2, -1, -1, -1, -1, -1]]
@@ -63,7 +63,7 @@ def test_fusion_is_that_of_a_slow_twin(dense: list[list[int]], sparse: list[list
 
 @pytest.mark.parametrize("fusion", [DENSE, Fusion(0.0, 1.0), HYBRID], ids=["dense", "sparse", "hybrid"])
 def test_a_policy_draws_its_pool_from_the_search(setup: Setup, fusion: Fusion, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pool is that of the search; chosen and learnt is by vectors."""
+    """The search draws the pool; choice and learning use vectors."""
     policy = replace(setup.policy, fusion=fusion, history=False)
     index, calls = policy.index, list[str]()
     for name in ("search", "search_text"):
@@ -91,7 +91,7 @@ def test_a_query_that_shares_no_word_has_an_empty_pool(setup: Setup) -> None:
 
 
 def test_whatever_an_agent_may_ask_is_searched(setup: Setup) -> None:
-    """What react lets through: any text of one line, at most 2,000 characters."""
+    """As react lets through: any text of one line, at most 2,000 characters."""
     dense = setup.policy.greedy()
     sparse = BM25Retriever(dense.index, dense.passages, k=1, candidates="corpus")
     hybrid = HybridRetriever(dense, sparse, HYBRID, k=2, depth=8)

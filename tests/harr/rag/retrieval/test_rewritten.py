@@ -1,4 +1,4 @@
-"""Queries that a rule writes."""
+"""Queries written by a rule."""
 
 from dataclasses import replace
 

@@ -36,7 +36,7 @@ def reward(base_url: str, **changes: Any) -> Reward:
     assert params.reward.judge
     there = params.reward.judge.model_copy(
         update={"server": JUDGE.model_copy(update={"urls": (base_url,)})}
-    )  # params.yaml takes no password in it
+    )  # params.yaml allows no password in it
     section = params.reward.model_copy(update={"judge": there})
     return build_reward(section, params.encoder, params.seed, PLACES)
 
@@ -52,7 +52,7 @@ def half(body: dict[str, Any], number: int) -> tuple[int, Any]:
 
 @pytest.mark.fault(11)
 def test_bug_14_a_failure_is_never_kept_and_a_verdict_is_kept_for_later_stages(place: Path) -> None:
-    """Nor is what the judge mumbles, or an answer that is too long for it."""
+    """Unreadable verdicts and answers too long for the judge are not kept, either."""
     refusal = {"error": {"message": "...", "code": "context_length_exceeded"}}
     odd = {"is 0?": (200, chat("fine")), "is 1?": (400, refusal)}
 

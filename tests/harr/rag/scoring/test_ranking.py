@@ -37,7 +37,7 @@ def test_measures() -> None:
 
 
 def ranked(gold: tuple[str, ...], *ids: str, k: int = 0) -> Episode:
-    """One search that asked for ``k`` passages and got ``ids``."""
+    """Make an episode of one search that asked for ``k`` passages and got ``ids``."""
     question = Question("q", "Who?", gold_ids=gold)
     return Episode(question, (Step(Search(question, "Who?", k=k), Retrieval(tuple(Passage(pid, "") for pid in ids))),))
 
@@ -50,7 +50,7 @@ def test_chunks_of_one_document_count_once() -> None:
     assert recall(played) == all_gold(played) == hop_recall(played, 1) == 1.0
     assert hop_recall(played, 2) is None
     assert recall_at(played, 1) == 0.0 and recall_at(played, 2) == 1.0
-    assert gold_f1(played) == pytest.approx(0.5)  # one of three documents, and all the gold
+    assert gold_f1(played) == pytest.approx(0.5)  # one of three documents, but all the gold
 
 
 def test_ndcg_by_hand() -> None:
@@ -63,7 +63,7 @@ def test_ndcg_by_hand() -> None:
 
 
 def test_a_ranking_that_ends_early_has_misses() -> None:
-    """Ten passages were asked for and two matched: the question counts, as it does for the other arms."""
+    """Ten passages were asked for and two matched: the question counts, as for the other arms."""
     assert ndcg_at(ranked(("x",), "a", "b", k=10), 10) == 0.0
     assert recall_at(ranked(("b",), "a", "b", k=10), 10) == 1.0
     assert (depth(ranked((), "a", "b", k=10)), depth(ranked((), "a", "b"))) == (10, 2)

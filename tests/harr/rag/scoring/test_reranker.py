@@ -1,4 +1,4 @@
-"""The term relevance: a real HTTP server that speaks /rerank, or a cross-encoder that is loaded here."""
+"""The term relevance: a real HTTP server that speaks /rerank, or a cross-encoder loaded here."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def reward(base_url: str, **terms: float) -> Reward:
 
 
 def played(*found: tuple[str, tuple[str, ...]]) -> Episode:
-    """One step per query, with the passages of these contents."""
+    """Make an episode of one step per query, with passages of these contents."""
     steps = [
         Step(Search(QUESTION, query), Retrieval(tuple(Passage(text, text) for text in texts))) for query, texts in found
     ]
@@ -40,7 +40,7 @@ def played(*found: tuple[str, tuple[str, ...]]) -> Episode:
 
 
 def ranked(body: dict[str, Any], number: int) -> tuple[int, Any]:
-    """The scores of the documents, best first, as vLLM sends them."""
+    """Return the documents' scores, best first, as vLLM sends them."""
     rows = [{"index": i, "relevance_score": SCORES[text]} for i, text in enumerate(body["documents"])]
     return 200, {"id": "r", "results": sorted(rows, key=lambda row: -row["relevance_score"])}
 
@@ -88,7 +88,7 @@ def test_a_reranker_and_its_term_need_each_other() -> None:
 
 @pytest.fixture(scope="module")
 def cross_encoder(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny encoder with a head of one label, drawn by a seed."""
+    """The tiny encoder with a seeded head of one label."""
     torch.manual_seed(0)
     out = tmp_path_factory.mktemp("cross") / "model"
     CrossEncoder(tiny, num_labels=1, device="cpu").save_pretrained(str(out))

@@ -1,4 +1,4 @@
-"""Mixing of rewards: worked values, ten thousand random groups, and what breaks the published schemes."""
+"""Mixing rewards: worked values, ten thousand random groups, and what breaks the published schemes."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ NAN = float("nan")
 
 
 def correlation(one_BG: np.ndarray, other_BG: np.ndarray) -> np.ndarray:
-    """Per group; NaN where one of the two is constant."""
+    """Return the correlation per group; NaN where either side is constant."""
     one = one_BG - one_BG.mean(1, keepdims=True)
     other = other_BG - other_BG.mean(1, keepdims=True)
     with np.errstate(invalid="ignore"):
@@ -26,7 +26,7 @@ def correlation(one_BG: np.ndarray, other_BG: np.ndarray) -> np.ndarray:
 
 
 def test_the_schemes_by_hand() -> None:
-    """Terms (0, 1) and (.5, .5): deviations .5 and 0, so that std gives all weight to the first."""
+    """Terms (0, 1) and (.5, .5) deviate by .5 and 0, so std gives the first all weight."""
     rewards, weights = np.array([[[0.0, 0.5], [1.0, 0.5]]]), np.array([1.0, 2.0])
     assert combine(rewards, weights, "sum") == pytest.approx(np.array([[1.0, 2.0]]))
     assert combine(rewards, weights, "uniform") == pytest.approx(np.array([[0.25, 0.75]]))
@@ -38,7 +38,7 @@ def test_the_schemes_by_hand() -> None:
 
 
 def test_pca_never_goes_against_the_weighted_sum() -> None:
-    """10,000 groups of 8 rollouts: independent, opposed and alike terms, of several sizes, some constant."""
+    """10,000 groups of 8 rollouts: independent, opposed and similar terms of several scales, some constant."""
     chance = np.random.default_rng(0)
     worst, inverted = 1.0, 0
     for _ in range(10):
@@ -55,7 +55,7 @@ def test_pca_never_goes_against_the_weighted_sum() -> None:
         component = np.linalg.svd(plain, full_matrices=False)[2][:, 0]
         inverted += int((correlation(np.einsum("bgk,bk->bg", plain, component), straight) < -0.01).sum())
     assert worst >= -1e-9
-    assert inverted > 1000  # the plain component would have, so the groups can show it
+    assert inverted > 1000  # as the plain component would: the groups can show it
     rewards = chance.uniform(size=(2000, 6, 3))
     rewards[:, 1] = rewards[:, 0] + chance.uniform(size=(2000, 3))
     score = combine(rewards, ONES, "pca")
@@ -98,7 +98,7 @@ def test_l2_refuses_negative_rewards() -> None:
 
 
 def test_rollouts_that_are_better_here_and_worse_there_have_no_advantage() -> None:
-    """Means .5 and .5, in both: of the episodes, the second and third are above in one and below in the other."""
+    """Both terms have mean .5; the second and third episode are above it in one term and below in the other."""
     rewards = np.array([[[1.0, 0.5], [0.0, 0.0], [1.0, 0.5], [0.0, 1.0]]])
     assert consistent(rewards, np.ones(2)).tolist() == [[True, True, True, False]]
     assert consistent(rewards, np.array([1.0, -1.0])).tolist() == [[True, False, True, True]]
@@ -117,7 +117,7 @@ def advantages(**options: object) -> list[list[float]]:
 
 
 def test_weighted_is_what_grpo_does_without_a_mix() -> None:
-    """Every term normalised in its group, then weighed and summed: to the last bit the loop over terms."""
+    """Each term is normalised in its group, then weighted and summed: exactly the loop over terms."""
     by_hand = [0.0] * 4
     for column, weight in (([0.5, 1.0, 0.0, 0.5], 1.0), ([1.0, 0.0, 1.0, 0.0], 0.5)):
         part = group_advantages(torch.tensor([column], dtype=torch.float64), "grpo").flatten().tolist()
@@ -130,7 +130,7 @@ def test_weighted_is_what_grpo_does_without_a_mix() -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES[1:])
 def test_grpo_learns_from_the_mixed_reward(scheme: str) -> None:
-    """The reward of an episode is mixed, then compared with its group; all its steps share the advantage."""
+    """Rewards are mixed per episode, then compared within the group; all steps of an episode share its advantage."""
     rewards = np.array([[[0.5, 1.0], [1.0, 0.0], [0.0, 1.0], [0.5, 0.0]]])
     mixed = torch.from_numpy(combine(rewards, np.array([1.0, 0.5]), scheme))
     expected = group_advantages(mixed, "grpo").flatten().tolist()

@@ -1,4 +1,4 @@
-"""Reward terms, their per-step gains and their weighted sum."""
+"""Reward terms, their gains per step and their weighted sum."""
 
 import math
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def test_terms() -> None:
 def test_prefix_gains_of_each_step() -> None:
     played = episode("Ada", "ax", "xx", "yb")
     for name, expected in (
-        ("answer_f1", [0.0, 0.0, 2 / 3]),  # the answer is there only at the end
+        ("answer_f1", [0.0, 0.0, 2 / 3]),  # the answer comes only at the end
         ("recall", [0.5, 0.0, 0.5]),
         ("all_gold", [0.0, 0.0, 1.0]),
     ):
@@ -54,7 +54,7 @@ def test_prefix_gains_of_each_step() -> None:
 
 
 def found(*searches: str, gold: str = "d", answer: str | None = None, **outcome: object) -> Episode:
-    """Every search is a line of chunk ids ``<document><number>``."""
+    """Make an episode: every search is a line of chunk ids ``<document><number>``."""
     gold_ids = tuple(f"{gold}_chunk_{number}" for number in range(9))
     question = Question("q", "Who?", answers=("Ada Brown",), gold_ids=gold_ids)
     ids = [[f"{name[0]}_chunk_{name[1]}" for name in search.split()] for search in searches]
@@ -71,12 +71,12 @@ def test_mrr_counts_documents_and_takes_the_best_search() -> None:
 
 
 def test_format_is_the_share_of_well_formed_turns_and_independent_of_the_graph() -> None:
-    """An episode of a graph pipeline that searched nothing may be well-formed (R-Search: D = 0, F = 1)."""
+    """A graph episode without a search may be well-formed (R-Search: D = 0, F = 1)."""
     for one, graph, share in (
         (found("a0", turns=3, faults=("no end of thoughts",)), None, 2 / 3),
         (found("a0", turns=2), None, 1.0),
         (found(turns=2), None, 0.0),  # it never searched
-        (found("a0"), None, None),  # the pipeline does not look at turns
+        (found("a0"), None, None),  # the pipeline does not count turns
         (found(turns=1, graph=("cycle: A -> B -> A",)), 0.0, 1.0),
         (found("a0", turns=2, graph=(), faults=("no answer",)), 1.0, 0.5),
     ):
@@ -96,7 +96,7 @@ def test_prices_are_negative() -> None:
 
 
 def angles(texts: Sequence[str], calls: list[Sequence[str]]) -> np.ndarray:
-    """Unit vectors at an angle that the text names, in degrees."""
+    """Return unit vectors at the angles, in degrees, that the texts name."""
     calls.append(texts)
     turns = [math.radians(float(text)) for text in texts]
     return np.array([[math.cos(turn), math.sin(turn)] for turn in turns], dtype=np.float32)

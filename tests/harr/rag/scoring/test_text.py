@@ -27,7 +27,7 @@ SCORES = [  # answer, golds, exact match, F1
     ("yes", ["yes"], 1.0, 1.0),
     ("Yes, it is", ["yes"], 0.0, 0.5),  # SQuAD has no special case for yes and no
     ("no", ["yes"], 0.0, 0.0),
-    ("new new york", ["new york york"], 0.0, 2 / 3),  # words count as often as they occur on both sides
+    ("new new york", ["new york york"], 0.0, 2 / 3),  # words count as often as both sides have them
     ("“Emma”", ["Emma"], 0.0, 0.0),  # curly quotes stay part of the word
     ('"Emma"', ["Emma"], 1.0, 1.0),
     ("", ["Emma"], 0.0, 0.0),

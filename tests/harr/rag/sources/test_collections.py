@@ -1,4 +1,4 @@
-"""A corpus whose passages name their sources: a collection a source, and players that search them."""
+"""A corpus whose passages name their sources: one collection per source, and players that search them."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -35,7 +35,7 @@ OWN = {"General": {"kind": "milvus"}, "News": {"kind": "milvus"}, "All": {"kind"
 
 @pytest.fixture(scope="module")
 def place(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A world of 200 passages with sources: downloaded, embedded and indexed in a folder that is the current one."""
+    """The current folder with a world of 200 passages that name sources: downloaded, embedded and indexed."""
     folder = tmp_path_factory.mktemp("sourced")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -106,6 +106,6 @@ def test_a_source_that_the_corpus_lacks_or_lost_is_named(tiny: str) -> None:
     name = read_json(INDEX / "manifest.json")["sources"]["News"]["collection"]
     with closing(connect(IndexParams(), str(INDEX / "milvus.db"))) as client:
         client.drop_collection(name)
-    (INDEX / SUMS).unlink()  # as after a server lost it: no hash of a file shows it
+    (INDEX / SUMS).unlink()  # as after a server lost it: no file's hash shows it
     with pytest.raises(IndexMismatch, match=f"has no collection {name}"):
         PassageIndex.open(INDEX, IndexParams(), identity=identity)

@@ -1,4 +1,4 @@
-"""Sources of the web against real functions and a real server; our own collections by source."""
+"""Web sources against real functions and a real server; our own collections by source."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ def searches(queries: Sequence[str], tool: str = "General", **more: Any) -> list
 
 
 class Upper:
-    """A source that answers in capitals; ``meet`` queries must be under way at once before any is answered."""
+    """A source that answers in capitals; ``meet`` queries must be in flight at once before any is answered."""
 
     def __init__(self, meet: int = 0) -> None:
         self.asked: list[str] = []
@@ -59,12 +59,12 @@ def test_two_sources_are_asked_at_once_and_a_third_is_not_there() -> None:
 def test_equal_queries_are_asked_once_and_what_is_excluded_is_left_out() -> None:
     ask = Upper()
     found = source(ask).retrieve([*searches("aa"), *searches("a", exclude_ids=frozenset({"a-0"})), *searches("a", k=1)])
-    assert ask.asked == ["a", "a"]  # two of them want two passages, one wants one
+    assert ask.asked == ["a", "a"]  # two searches need two passages, one needs one
     assert [[p.id for p in r.passages] for r in found] == [["a-0", "a-1"], ["a-0", "a-1"], ["a-1"], ["a-0"]]
 
 
 def test_a_hanging_source_costs_its_deadline_once() -> None:
-    """Forty queries, four at a time: the first four wait, the others are not sent."""
+    """Forty queries, four at a time: the first four time out, the others are not sent."""
     hung, asked = threading.Event(), []
 
     def ask(query: str, k: int) -> list[Passage]:
@@ -77,11 +77,11 @@ def test_a_hanging_source_costs_its_deadline_once() -> None:
     found = slow.retrieve(searches([str(n) for n in range(40)]))
     took = time.monotonic() - began
     hung.set()
-    assert len(asked) == 4 and 0.5 <= took < 5.0  # in turn it would be 5 s
+    assert len(asked) == 4 and 0.5 <= took < 5.0  # in sequence it would be 5 s
     assert slow.usage() == {"asked": 4.0, "cached": 0.0, "failed": 40.0, "timed_out": 4.0}
     assert found[0].error == "no answer within 0.5 s" and not found[0].passages
     assert found[39].error == "not asked, since others had: no answer within 0.5 s"
-    (later,) = slow.retrieve(searches("b"))  # the next level of a graph does not wait again
+    (later,) = slow.retrieve(searches("b"))  # a graph's next level does not wait again
     assert later.error == "not asked, since it had not answered before" and len(asked) == 4
 
 
@@ -91,7 +91,7 @@ def test_one_slow_query_does_not_stop_the_others() -> None:
     def ask(query: str, k: int) -> list[Passage]:
         if query == "0":
             hung.wait(60)
-        time.sleep(0.02)  # 19 of these by one worker outlast the deadline of the slow one
+        time.sleep(0.02)  # 19 of these in one worker exceed the slow query's deadline
         return [Passage(query, query)]
 
     found = source(ask, concurrency=2, deadline_seconds=0.3).retrieve(searches([str(n) for n in range(20)]))
@@ -132,7 +132,7 @@ def test_answers_are_remembered_and_failures_are_not(tmp_path: Path) -> None:
 
 
 def test_half_a_character_of_the_web_is_kept_and_no_text_is_an_error(tmp_path: Path) -> None:
-    """A service that cuts a page within a pair of surrogates sends half of one; no file and no tokenizer takes it."""
+    """A service that cuts a page within a surrogate pair sends half of it, which no file and no tokenizer accepts."""
 
     def ask(query: str, k: int) -> list[Passage]:
         return [Passage("u", "A smile \ud83d" if query == "cut" else None)]  # type: ignore[arg-type]
@@ -178,7 +178,7 @@ def test_exa_through_its_own_client(monkeypatch: pytest.MonkeyPatch) -> None:
         fine, busy, bad, locked = web.retrieve(searches(["fine", "busy", "bad", "locked"]))
     assert [p.id for p in fine.passages] == ["https://x.example/0", "https://x.example/1"]
     assert fine.passages[0].title == "Page 0" and len(fine.passages[0].text) == 40
-    assert busy.passages == fine.passages  # tried again until it was answered
+    assert busy.passages == fine.passages  # retried until it was answered
     assert "Exa refuses the query" in bad.error and "Exa refuses the key in $MY_EXA_KEY" in locked.error
     assert "secret-of-mine" not in bad.error + locked.error
     assert served.paths == {"/v1/search"} and served.keys == {"secret-of-mine"}
