@@ -1,6 +1,6 @@
-"""params.yaml as types: one class per section, closed, so that a typo is an error and not a default.
+"""params.yaml as types: one closed class per section, so that a typo is an error and not a default.
 
-A file holds a section (``harr/params/train.py``: section ``train``). Only flows, tasks and ``harr.builders`` see
+Each file defines a section (``harr/params/train.py``: section ``train``). Only flows, tasks and ``harr.builders`` see
 :class:`Params`; the rest of the library takes the section it needs or plain values. Nothing else imports pydantic.
 """
 
@@ -31,10 +31,10 @@ from harr.params.train import TrainParams
 
 
 class Params(Section):
-    """All parameters of params.yaml, a section each."""
+    """All parameters of params.yaml, one field per section."""
 
     seed: Seed = 0
-    """Seed of everything that is drawn by chance, but for the data set's own."""
+    """Seed of all random draws, except those of the data set."""
     download: DatasetParams
     """Data set, with its corpus and questions."""
     encoder: EncoderParams = EncoderParams()
@@ -42,21 +42,21 @@ class Params(Section):
     embed: EmbedParams = EmbedParams()
     """Computation of the passage vectors."""
     index: IndexParams = IndexParams()
-    """Index that the vectors are searched in."""
+    """Index in which the vectors are searched."""
     retriever: RetrieverParams = RetrieverParams()
     """Player that finds passages."""
     servers: dict[str, ServerParams] = Field({})
     """Servers of language models, embeddings, rerankers and passages by name; other sections name them."""
     sources: dict[str, SourceParams] = Field({})
-    """Sources that are searched in place of the index, by name: where searches name a tool, by the name of the tool."""
+    """Sources that are searched instead of the index, by name: where searches name a tool, by the name of the tool."""
     pipeline: PipelineParams
-    """Way to play a question."""
+    """RAG pipeline that plays a question."""
     generator: GeneratorParams
     """Language model that writes queries and answers."""
     reward: RewardParams = RewardParams()
     """Reward of an episode, from which the player learns."""
     filter: FilterParams = FilterParams()
-    """Choice of the training questions that are worth learning from."""
+    """Choice of training questions worth learning from."""
     train: TrainParams
     """Method by which the player learns."""
     evaluate: EvaluateParams = EvaluateParams()
@@ -64,9 +64,9 @@ class Params(Section):
     merge: MergeParams = MergeParams()
     """Folding of the adapter into the model."""
     tracking: TrackingParams = TrackingParams()
-    """Record of runs, and what a promotion takes."""
+    """Record of runs, and what a promotion requires."""
     plugins: dict[str, dict[str, Any]] = Field({})
-    """Sections of plug-ins by their names, each read by its plug-in; no stage reads them."""
+    """Sections of plug-ins by their names, each read only by its plug-in, not by stages."""
 
     @model_validator(mode="before")
     @classmethod
@@ -82,12 +82,12 @@ class Params(Section):
 
     @property
     def language_model_learns(self) -> bool:
-        """Return whether the language model is what learns, and the retriever stays as it is."""
+        """Return whether the language model learns, not the retriever."""
         return self.train.learns == LANGUAGE_MODEL
 
     @property
     def proposals(self) -> list[str]:
-        """Return the arms that can be champion: those that search the corpus without a server, and no ceiling."""
+        """Return the arms that can be champion: those that search the corpus without a server and are no ceiling."""
         if self.language_model_learns or self.sources or self.train.positions:
             return ["trained"]
         return [name for name, arm in self.evaluate.arm_table.items() if arm.can_be_served]
@@ -100,10 +100,10 @@ class Params(Section):
         return "warmstart" if self.generator.taught and "warmstart" in self.train.arms else "base"
 
     def of_plugin(self, name: str, section: type[SomeSection]) -> SomeSection:
-        """Return the section of a plug-in, ``plugins.<name>``, as its type; where it is missing, of defaults.
+        """Return the section of a plug-in, ``plugins.<name>``, as its type; with defaults if it is missing.
 
         Raises:
-            ParamsError: it holds a wrong key or value; one line per fault.
+            ParamsError: the section has a wrong key or value; one line per fault.
 
         >>> class Count(Section):
         ...     most: int = 10
@@ -117,7 +117,7 @@ class Params(Section):
         """Read and check a parameter file.
 
         Raises:
-            ParamsError: the file is missing, is not YAML, or holds a wrong key or value; one line
+            ParamsError: the file is missing, is not YAML, or has a wrong key or value; one line
                 per fault with the key's full name and, for an unknown key, the nearest known one.
         """
         values = read_yaml(path, mend="copy one of recipes/*.yaml there")

@@ -10,23 +10,23 @@ from harr.params.generator import FunctionGeneratorParams, LocalParams, ServedPa
 
 if TYPE_CHECKING:
     ArmName: TypeAlias = str
-else:  # so that an editor offers what there is
+else:  # so that an editor offers the names
     ArmName = Literal[tuple(ARMS)]
 
 
 class ForeignArmParams(Section):
-    """An arm that another package brings (docs/arms.md): one of retriever, method and player."""
+    """An arm from another package (docs/arms.md): one of retriever, method and player."""
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
     """Name of the arm in tables and plots: letters, digits and _."""
     retriever: Dotted | None = None
     """Class or function that makes its retriever, as ``package.module:name``."""
     method: Dotted | None = None
-    """Method that trains it, as train.function names one."""
+    """Method that trains it, named as in train.function."""
     player: Dotted | None = None
-    """Function that makes what plays ``trained``, where a language model learns."""
+    """Function that makes the player of ``trained``, if a language model learns."""
     settings: Plain = Field({})
-    """Settings that any of them is handed as they stand here."""
+    """Settings passed to it unchanged."""
 
     @property
     def arm(self) -> Arm:
@@ -56,35 +56,34 @@ class EvaluateParams(Section):
     """Greedy play of every arm on the same questions."""
 
     max_questions: int = Field(0, ge=0)
-    """Maximum number of test questions, drawn by the run's seed, as large a share of every setting and type as of all;
-    0 means all."""
+    """Maximum number of test questions, drawn with the run's seed and stratified by setting and type; 0 means all."""
     arms: NonEmpty[ArmParams] = ("bm25", "frozen", "history", "trained")
-    """Players that are compared: names of ``harr/arms.py``, or retrievers, methods and players of another
-    package with a name."""
+    """Players that are compared: names from ``harr/arms.py``, or named retrievers, methods and players of another
+    package."""
     seeds: Positive = 3
-    """Number of times that every trained arm is trained, each time with another seed."""
+    """Number of times that every trained arm is trained, each with another seed."""
     candidates: NonEmpty[Literal["corpus", "question"]] = ("corpus",)
-    """Passages that are searched, the whole corpus or those given with the question; metrics of the latter carry the
+    """Passages that are searched: the whole corpus or those given with the question; metrics of the latter have the
     prefix ``given_``."""
     pass_at: tuple[Positive, ...] = ()
-    """Numbers k of samples of a retriever that learns, of each of which the share of questions is reported that at least
-    one of k samples solves."""
+    """Numbers k of samples of a retriever that learns; for each, the share of questions that at least one of k samples
+    solves is reported."""
     samples: Positive = 8
-    """Number of samples of a question for ``pass_at`` and the arms of a player."""
+    """Number of samples per question for ``pass_at`` and the arms of a player."""
     sample_temperature: float | None = Field(None, gt=0)
-    """Divisor of the scores of a retriever that is sampled for ``pass_at``; null means retriever.temperature."""
+    """Divisor of the scores when a retriever is sampled for ``pass_at``; null means retriever.temperature."""
     batch_size: Positive = 512
     """Number of questions that are played together."""
     reader: (
         Annotated[ServedParams | LocalParams | FunctionGeneratorParams, Field(discriminator="kind"), Untaught] | None
     ) = None
     """Model that answers from what a pipeline without answers (leret) has found, so that answers are scored; with null
-    none are."""
+    they are not."""
     audits: dict[Dotted, Plain] = Field({})
-    """Functions of other packages that look for what speaks against ``trained`` in what was played, each with its
-    settings (docs/extend.md)."""
+    """Functions of other packages that look for evidence against ``trained`` in the episodes, each with its settings
+    (docs/extend.md)."""
     resamples: Positive = 10_000
-    """Number of draws of the bootstrap that intervals and p values come from."""
+    """Number of bootstrap draws for intervals and p values."""
 
     @property
     def arm_table(self) -> dict[str, Arm]:

@@ -16,7 +16,7 @@ SomeSection = TypeVar("SomeSection", bound=Section)
 
 class _Repr(reprlib.Repr):
     def repr_str(self, value: str, level: int) -> str:
-        """Show what was found, without what may be a password in an address, however it is written."""
+        """Return what was found, without what may be a password in an address."""
         return super().repr_str(re.sub(r".*:.*@", "***@", value, flags=re.DOTALL), level)
 
 
@@ -25,7 +25,7 @@ _REPR.maxstring = _REPR.maxother = 100
 
 
 def read_section(section: type[SomeSection], values: Mapping[str, Any], place: str) -> SomeSection:
-    """Return values of params.yaml as the class of a section; ``place`` says where they stand.
+    """Return values of params.yaml as the class of a section; ``place`` says where they are.
 
     Raises:
         ParamsError: there is a wrong key or value; one line per fault.
@@ -38,7 +38,7 @@ def read_section(section: type[SomeSection], values: Mapping[str, Any], place: s
 
 
 def describe_fault(fault: Any, root: type[Any]) -> str:
-    """Put one fault of pydantic into the user's words: dotted key, what is wrong, what was meant."""
+    """Return one fault of pydantic in the user's words: dotted key, what is wrong, what was meant."""
     keys: list[str] = []
     options: list[type[Any]] = [root]
     loc = [part for part in fault["loc"] if not str(part).startswith("(")]  # tags, such as those of evaluate.arms
@@ -50,7 +50,7 @@ def describe_fault(fault: Any, root: type[Any]) -> str:
             options = tagged
             continue
         keys.append(str(part))
-        if holders and not last:  # else it is a name that the user gave
+        if holders and not last:  # otherwise the user gave the name
             options = [cls for holder in holders for cls in _sections(holder.model_fields[str(part)].annotation)]
     name = ".".join(keys)
     if fault["type"] == "extra_forbidden":
@@ -67,7 +67,7 @@ def describe_fault(fault: Any, root: type[Any]) -> str:
 
 
 def _shorten(text: str) -> str:
-    """Return one line, in which no name or value of a user takes more than its share.
+    """Return a text on one line, with long names and values of the user cut.
 
     >>> _shorten("unknown parameter a\\nb"), len(_shorten("a" * 5000)), len(_shorten("a " * 5000))
     ('unknown parameter a b', 103, 803)

@@ -16,7 +16,7 @@ CREDENTIAL = re.compile(
     r"(?i)(api|access|secret|private|auth|bearer|hf|x)[-_]?(key|token)|^(token|auth|bearer|pwd)$"
     r"|secret|passw|credential|authorization|cookie"
 )
-"""Names of what belongs into the environment; ``max_tokens`` and ``eos_token`` are none."""
+"""Field names whose values belong in the environment; ``max_tokens`` and ``eos_token`` are not among them."""
 BEARER = re.compile(r"(?i)bearer \S{8}")
 """What a header says before a key, whatever the field is called."""
 
@@ -35,7 +35,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 def _no_user(value: str) -> str:
-    """Refuse a user name or password in an address: DVC copies params.yaml into dvc.lock, and stages print it."""
+    """Reject a user name or password in an address: DVC copies params.yaml into dvc.lock, and stages print it."""
     if bare(value) != value:
         raise ValueError(
             "an address takes no user name and no password; leave them out, and put a key or token into the "
@@ -45,18 +45,18 @@ def _no_user(value: str) -> str:
 
 
 def _store(value: str) -> str:
-    """Check the address of an MLflow store: a password may stand there, but no query or fragment of a server's."""
+    """Check the address of an MLflow store: a password is allowed, but no query or fragment in a server's address."""
     if value.startswith(("http:", "https:")) and {"?", "#"} & {*value}:
         raise PydanticCustomError(SECRET, "an address takes no query and no fragment, which may hold a key; " + STORE)
     return value
 
 
 def _address(value: str) -> str:
-    """Check a server's address as a client takes it: http:// or https://, a host, and a port that can be."""
+    """Check a server's address: http:// or https://, a host, and a valid port."""
     try:
         parts = urlsplit(value)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:  # a bracket that is not closed, or a port above 65535
+    except ValueError:  # an unclosed bracket, or a port above 65535
         fits = False
     if not fits or not value.isprintable() or " " in value:
         raise ValueError("should be an address with http:// or https://, such as http://127.0.0.1:8000/v1")
@@ -74,9 +74,9 @@ def _variable(value: str) -> str:
 
 
 def _no_credentials(values: dict[str, Any]) -> dict[str, Any]:
-    """Refuse fields that are named like a key or password, at any depth: their value would be written down.
+    """Reject fields that are named like a key or password, at any depth: their values would be written down.
 
-    Numbers and truth values are taken: they count or switch something.
+    Numbers and booleans are accepted: they count or switch something.
     """
     pending: list[tuple[str, Any]] = list(values.items())
     while pending:
@@ -107,7 +107,7 @@ def _several(values: tuple[Item, ...]) -> tuple[Item, ...]:
 
 
 def _registered(value: str) -> str:
-    """Check a name for MLflow's registry, which keeps 256 characters; a promotion makes a longer name of it."""
+    """Check a name for MLflow's registry, which keeps 256 characters; a promotion makes a longer name from it."""
     if value.strip(" .") == "" or {"/", ":"} & {*value} or not value.isprintable() or len(value) > 200:
         raise ValueError("should be a name of 1 to 200 characters, without / and :")
     return value
@@ -120,7 +120,7 @@ def _experiment(value: str) -> str:
 
 
 def is_dotted(name: str) -> bool:
-    """Tell whether a name has the shape ``package.module:function``; nothing is imported.
+    """Return whether a name has the shape ``package.module:function``; nothing is imported.
 
     >>> is_dotted("mine.agent:play"), is_dotted("mine.agent"), is_dotted("mine/agent.py:play")
     (True, False, False)
@@ -148,11 +148,11 @@ Variable = Annotated[str, AfterValidator(_variable)]
 
 
 Plain = Annotated[dict[str, Any], AfterValidator(_no_credentials)]
-"""Fields that are handed on as they stand, none of them a key or password."""
+"""Fields passed on unchanged, none of them a key or password."""
 
 
 Uri = Annotated[str, AfterValidator(_no_user)]
-"""An address of another kind than http."""
+"""An address other than http."""
 
 
 MaybePathOrName = Annotated[str, AfterValidator(_place)]
@@ -170,7 +170,7 @@ RegistryName = Annotated[str, AfterValidator(_registered)]
 
 ExperimentName = Annotated[str, AfterValidator(_experiment)]
 Dotted = Annotated[str, AfterValidator(_dotted)]
-"""A function or class of another package, ``package.module:function``; it is imported when it is needed."""
+"""A function or class of another package, ``package.module:function``; it is imported when needed."""
 
 
 class Section(BaseModel):

@@ -1,7 +1,7 @@
-"""What other packages bring, named in params.yaml as ``package.module:name``.
+"""Code of other packages, named in params.yaml as ``package.module:name``.
 
-Reward terms, sources, arms, pipelines, data sets and methods are named so. It is code: who can write params.yaml
-can run anything that is importable, with the rights of the stage. Run recipes of people you trust only.
+Reward terms, sources, arms, pipelines, data sets and methods can be named so. Anyone who can write params.yaml can run
+anything importable, with the rights of the stage: run only recipes of people you trust.
 """
 
 import difflib
@@ -19,7 +19,7 @@ def import_named(name: str, *, key: str) -> Any:
     """Import what ``key`` of params.yaml names.
 
     Raises:
-        ParamsError: there is no such module, nothing of that name in it, or the module fails as it is imported.
+        ParamsError: there is no such module, nothing of that name in it, or importing it fails.
 
     >>> import_named("harr_none.of:such", key="evaluate.arms")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -29,7 +29,7 @@ def import_named(name: str, *, key: str) -> Any:
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # the module is somebody's code, which may raise anything
+    except Exception as error:  # the module may raise anything
         lost = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
         extra = module.partition(".")[0].removeprefix("harr_")
         ours = extra.replace("_", "-") in (metadata("harr").get_all("Provides-Extra") or ())
@@ -50,8 +50,8 @@ def function_of(
         name: ``package.module:function``.
         key: the parameter that names it.
         shape: what it takes and returns, for the message.
-        takes: number of arguments that it is called with.
-        settings: what it is called with by name.
+        takes: number of its positional arguments.
+        settings: its keyword arguments.
 
     Raises:
         ParamsError: there is no such module, or no such function in it, or it takes other arguments.
@@ -64,7 +64,7 @@ def function_of(
         raise ParamsError(f"{key}: {name} is no function; give one that {shape}")
     try:
         inspect.signature(function).bind(*[None] * takes, **(settings or {}))
-    except ValueError:  # a function of C may not say what it takes
+    except ValueError:  # a C function may have no signature
         pass
     except TypeError as error:
         raise ParamsError(f"{key}: {name} cannot be called so ({error}); give one that {shape}") from None

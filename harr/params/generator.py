@@ -21,7 +21,7 @@ TemplateSettings = dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")
 
 
 class GeneratorFacts(Section):
-    """What the rules in ``harr/params/rules.py`` know of a kind of language model."""
+    """What the rules in ``harr/params/rules.py`` know about a kind of language model."""
 
     trainable: ClassVar[bool] = False
     """Whether its weights are here, so that it can learn."""
@@ -47,7 +47,7 @@ class ServedParams(GeneratorFacts):
     kind: Literal["server"]
     """Selects an OpenAI-compatible server."""
     server: ServerName
-    """Server that is asked, by its name in section servers."""
+    """Server, by its name in section servers."""
     model: PathOrName
     """Name of the model, as the server knows it."""
     temperature: float = Field(0.7, ge=0)
@@ -61,7 +61,7 @@ class ServedParams(GeneratorFacts):
 
 
 class SampledParams(GeneratorFacts):
-    """What every causal language model in this process has."""
+    """Parameters of all causal language models in this process."""
 
     trainable: ClassVar[bool] = True
     temperature: float = Field(0.0, ge=0)
@@ -69,25 +69,25 @@ class SampledParams(GeneratorFacts):
     max_tokens: Positive = 256
     """Maximum length of a completion in tokens."""
     batch_size: Positive = 64
-    """Number of completions that are written together; halved where the GPU is full."""
+    """Number of completions that are written together; halved if the GPU is full."""
 
 
 GOLD = "gold"
-"""The demonstrations that are made of the gold of training questions."""
+"""The demonstrations made from the gold of training questions."""
 
 
 class WarmstartParams(Section):
-    """Demonstrations that stage ``generator`` teaches the model before it plays (supervised, TRL)."""
+    """Demonstrations on which stage ``generator`` trains the model before it plays (supervised, TRL)."""
 
     demonstrations: PathOrName
     """File of demonstrations: JSON lines ``{"messages": [...]}`` or ``{"pieces": [[text, learnt], ...]}``
     (``harr/generator/demonstrations.py``); the word ``gold``: what the reader of pipeline pick should answer to the
-    training questions from their gold passages and from wrong ones; or a function ``package.module:name`` that makes traces of search_r1, e.g.
-    ``harr_encyclopaedia.traces:make_traces``."""
+    training questions from their gold passages and from wrong ones; or a function ``package.module:name`` that makes
+    traces of search_r1, e.g. ``harr_encyclopaedia.traces:make_traces``."""
     traces: Positive = 2000
     """Number of traces that the function makes."""
     template: Literal["plain", "chatml", "chat", "bare"] = "plain"
-    """Template of the traces that the function makes; that of the pipeline."""
+    """Template of the traces that the function makes, the same as the pipeline's."""
     epochs: Positive = 3
     """Number of passes over the demonstrations."""
     steps: int = Field(0, ge=0)
@@ -95,13 +95,13 @@ class WarmstartParams(Section):
     learning_rate: float = Field(1e-4, gt=0)
     """Learning rate of AdamW."""
     rows_per_step: Positive = 16
-    """Number of demonstrations of an update."""
+    """Number of demonstrations per update."""
     rows_per_pass: Positive = 4
     """Number of demonstrations per forward pass; gradients accumulate over an update."""
     max_length: int = Field(2560, ge=8)
     """Maximum length of a demonstration in tokens; longer ones are left out and counted."""
     gradient_checkpointing: bool = False
-    """Whether activations are computed again in the backward pass, which takes less memory and more time."""
+    """Whether activations are recomputed in the backward pass, which takes less memory and more time."""
     lora: LoraParams | None = LoraParams(rank=16, alpha=16)
     """Adapter that learns and is merged at the end; with null all weights are trained."""
 
@@ -124,9 +124,9 @@ class LocalParams(SampledParams):
     model: PathOrName
     """Folder or hub name of the model."""
     chat_template_kwargs: TemplateSettings = Field({})
-    """Variables of the model's chat template, e.g. ``{enable_thinking: false}``; a model that is trained keeps them."""
+    """Variables of the model's chat template, e.g. ``{enable_thinking: false}``; a trained model keeps them."""
     warmstart: WarmstartParams | None = None
-    """Demonstrations that it is taught by before it plays; with null it plays as it is."""
+    """Demonstrations that it learns before it plays; with null it plays untaught."""
 
     @property
     def taught(self) -> bool:
@@ -135,13 +135,13 @@ class LocalParams(SampledParams):
 
     @property
     def traces_of(self) -> tuple[str, str]:
-        """Return Search-R1 and the template, where a function makes the demonstrations."""
+        """Return Search-R1 and the template, if a function makes the demonstrations."""
         made = self.warmstart and is_dotted(self.warmstart.demonstrations)
         return ("search_r1", self.warmstart.template) if self.warmstart and made else ("", "")
 
 
 class FunctionGeneratorParams(GeneratorFacts):
-    """A player of another package that writes in a language model's place."""
+    """A player from another package that writes instead of a language model."""
 
     resolves: ClassVar[bool] = True
     kind: Literal["function"]
@@ -149,7 +149,7 @@ class FunctionGeneratorParams(GeneratorFacts):
     function: Dotted
     """Function or class that returns the player (``harr.types.Generator``), as ``package.module:name``."""
     settings: Plain = Field({})
-    """Keyword arguments that it is called with."""
+    """Its keyword arguments."""
 
 
 class TrainedParams(SampledParams):
@@ -160,11 +160,11 @@ class TrainedParams(SampledParams):
     function: Dotted
     """Function that trains it, ``train(params, out, work, log)``, as ``package.module:name``."""
     settings: Plain = Field({})
-    """Parameters of the function's own, which it reads there."""
+    """The function's own parameters."""
     max_tokens: Positive = 64
     """Maximum length of a completion in tokens."""
     batch_size: Positive = 32
-    """Number of completions that are written together; halved where the GPU is full."""
+    """Number of completions that are written together; halved if the GPU is full."""
 
     @property
     def taught(self) -> bool:
@@ -179,7 +179,7 @@ def _is_untaught(section: Any) -> Any:
 
 
 Untaught = AfterValidator(_is_untaught)
-"""A language model that grades or reads, which no stage teaches."""
+"""A language model that grades or reads, which no stage trains."""
 
 
 class NoGeneratorParams(GeneratorFacts):

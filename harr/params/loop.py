@@ -11,17 +11,17 @@ Momentum = Annotated[float, Field(ge=0, lt=1)]
 
 
 class OptimizerParams(Section):
-    """AdamW, how its learning rate rises and falls, and how the gradients are computed."""
+    """AdamW, its learning-rate schedule, and how gradients are computed."""
 
     learning_rate: float = Field(5e-4, gt=0)
     """Learning rate of AdamW after the warm-up."""
     warmup_steps: int = Field(2, ge=0)
-    """Number of steps over which the learning rate rises evenly."""
+    """Number of steps over which the learning rate rises linearly."""
     final_rate: Fraction = 1.0
-    """Share of the learning rate that it falls to."""
+    """Share of the learning rate to which it falls."""
     decay: Literal["even", "linear", "cosine"] = "even"
-    """How the learning rate falls: evenly over all steps, or after the warm-up evenly or by a quarter of a cosine, as
-    Q-RAG's two runs do."""
+    """How the learning rate falls: linearly over all steps, or after the warm-up linearly or by a quarter of a cosine,
+    as in Q-RAG's two runs."""
     weight_decay: float = Field(0.0, ge=0)
     """Weight decay of AdamW."""
     betas: tuple[Momentum, Momentum] = (0.9, 0.999)
@@ -29,29 +29,30 @@ class OptimizerParams(Section):
     epsilon: float = Field(1e-8, gt=0)
     """Number that AdamW adds to the root of the squared gradient."""
     max_grad_norm: float = Field(1.0, gt=0)
-    """Norm that the gradient of an update is clipped to."""
+    """Norm to which the gradient of an update is clipped."""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "float32"
-    """Number format of the forward pass; the weights that learn stay in float32. With auto it is bfloat16 where the
-    processor or GPU multiplies it (AVX512_BF16, AMX), and float32 elsewhere, where bfloat16 takes 20 times as long."""
+    """Number format of the forward pass; the weights that learn stay in float32. With auto it is bfloat16 if the
+    processor or GPU multiplies it natively (AVX512_BF16, AMX), and float32 elsewhere, where bfloat16 takes 20 times as
+    long."""
     gradient_checkpointing: bool = False
-    """Whether activations are computed again in the backward pass, which takes less memory and more time."""
+    """Whether activations are recomputed in the backward pass, which takes less memory and more time."""
 
     @property
     def adamw(self) -> dict[str, Any]:
-        """Return what AdamW is made with."""
+        """Return the arguments of AdamW."""
         return {"lr": self.learning_rate, "betas": self.betas, "eps": self.epsilon, "weight_decay": self.weight_decay}
 
 
 class CheckpointParams(Section):
-    """Checkpoints, and the average reward that finds the best of them and a collapse."""
+    """Checkpoints, and the average reward that detects the best of them and a collapse."""
 
     every: Positive = 5
-    """Number of steps between two checkpoints; as often PQN re-encodes all sentences (those just learnt from at every
+    """Number of steps between two checkpoints; PQN re-encodes all sentences as often (those just learnt from at every
     step)."""
     window: Positive = 10
-    """Number of steps of an average; after as many steps in which no group's rewards differ (GRPO), the run stops."""
+    """Number of steps in an average; after as many steps in which no group's rewards differ (GRPO), the run stops."""
     drop: Fraction = 0.5
-    """Share of the best average reward below which the average reward stops the run; 0 means never."""
+    """Share of the best average reward below which the average reward ends the run; 0 means never."""
 
 
 class LoopParams(ValidatedParams):
@@ -60,9 +61,9 @@ class LoopParams(ValidatedParams):
     steps: Positive = 40
     """Number of training steps."""
     questions_per_step: Positive = 16
-    """Number of questions of a step."""
+    """Number of questions per step."""
     group_size: int = Field(8, ge=2)
-    """Number of rollouts of every question."""
+    """Number of rollouts per question."""
     optimizer: OptimizerParams = OptimizerParams()
     """Settings of AdamW and of the gradients."""
     checkpoints: CheckpointParams = CheckpointParams()
@@ -72,17 +73,17 @@ class LoopParams(ValidatedParams):
 
     @property
     def warm_steps(self) -> int:
-        """Return the number of steps of supervision before those by reward."""
+        """Return the number of supervised steps before those by reward."""
         return 0
 
     @property
     def warm_rate(self) -> float:
-        """Return the learning rate of these."""
+        """Return the learning rate of the supervised steps."""
         return self.optimizer.learning_rate
 
     @property
     def total_steps(self) -> int:
-        """Return the number of steps of both."""
+        """Return the number of all steps, supervised and by reward."""
         return self.warm_steps + self.steps
 
     @model_validator(mode="after")
@@ -96,14 +97,14 @@ class LoopParams(ValidatedParams):
 
 
 class UpdateParams(Section):
-    """Clipped policy gradient, with several updates per batch of rollouts, held near the model it began from."""
+    """Clipped policy gradient, with several updates per batch of rollouts, kept near the initial model."""
 
     num_iterations: Positive = 1
     """Number of updates per batch of rollouts."""
     clip: tuple[Fraction, Annotated[float, Field(ge=0)]] = (0.2, 0.2)
     """Distances below and above 1 at which the ratio of probabilities is clipped."""
     kl_weight: float = Field(0.0, ge=0)
-    """Weight of the KL divergence from the base model (adapter off): a term of the loss, with PPO a cost of every
+    """Weight of the KL divergence from the base model (adapter off): a term of the loss; with PPO, a cost of every
     step."""
 
     @model_validator(mode="after")

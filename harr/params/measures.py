@@ -1,4 +1,4 @@
-"""Measures of a ranking: how trec_eval and ir-measures name them, and how the rows of an evaluation do."""
+"""Names of ranking measures: those of trec_eval and ir-measures, and those in the rows of an evaluation."""
 
 from typing import Annotated, TypeVar
 
@@ -13,14 +13,14 @@ MEASURES = {
     "ndcg_at_10": "nDCG@10",
     "reciprocal_rank": "RR",
 }
-"""The names that other tools show, by the names of metrics; the mean of RR over questions is the MRR."""
+"""The names in other tools, by the names of our metrics; the mean of RR over questions is the MRR."""
 
 
 def metric_of(name: str) -> str:
-    """Return the name of a metric that a user named, maybe as ir-measures does.
+    """Return our name of a metric, given that name or the one in ir-measures.
 
     Raises:
-        ValueError: it looks like a measure of ir-measures, and is none that is computed.
+        ValueError: the name looks like a measure of ir-measures, but none that is computed.
 
     >>> metric_of("nDCG@10"), metric_of("recall"), metric_of("RR")
     ('ndcg_at_10', 'recall', 'reciprocal_rank')
@@ -32,10 +32,10 @@ def metric_of(name: str) -> str:
 
 
 def of_metrics(values: dict[str, Given]) -> dict[str, Given]:
-    """Return the values by the names of metrics.
+    """Return the values by our metric names.
 
     Raises:
-        ValueError: a measure is not computed, or is there twice.
+        ValueError: a measure is not computed, or is given twice.
 
     >>> of_metrics({"R@5": -0.01})
     {'recall_at_5': -0.01}

@@ -9,16 +9,16 @@ from harr.params.fields import Dotted, Plain, Positive, Section
 
 
 class PipelineFacts(Section):
-    """What the rules in ``harr/params/rules.py`` know of a pipeline."""
+    """What the rules in ``harr/params/rules.py`` know about a pipeline."""
 
     foreign: ClassVar[bool] = False
-    """Whether another package brings it, and nothing is known of what it needs."""
+    """Whether it comes from another package, so that nothing is known about what it needs."""
     methods: ClassVar[tuple[str, ...]] = ()
     """The only training methods that play it; empty: any."""
     read_later: ClassVar[bool] = False
     """Whether it gives no answer, and evaluate.reader answers from what it found."""
     writes_queries: ClassVar[bool] = True
-    """Whether every hop has a query of its own and an answer; if not, all searches ask the question."""
+    """Whether every hop has its own query and an answer; if not, all searches ask the question."""
     thinks: ClassVar[bool] = True
     """Whether a search comes with what the agent wrote before it (``Search.thought``)."""
     resolves: ClassVar[bool] = False
@@ -52,14 +52,14 @@ class MultistepParams(PipelineFacts):
     name: Literal["multistep"]
     """Selects the planner with a reader."""
     max_hops: Positive = 5
-    """Maximum number of sub-queries of a question."""
+    """Maximum number of sub-queries per question."""
     reader_sees: ReaderSees = "sub_query"
     """What the reader sees besides the passages: the sub-query alone, as published, or also the question and the
-    history, by which it can tell whom "she" means."""
+    history, which tell it whom "she" means."""
 
     @property
     def tells_status(self) -> bool:
-        """Return True: the reader always says."""
+        """Return True: the reader always does."""
         return True
 
 
@@ -69,7 +69,7 @@ class ReactParams(PipelineFacts):
     name: Literal["react"]
     """Selects the tool-calling agent."""
     max_searches: Positive = 5
-    """Maximum number of searches of a question."""
+    """Maximum number of searches per question."""
     shows: Literal["answer", "passages"] = "answer"
     """What the tool returns: a reader's short answer, or the passages, so that the conversation is one growing text."""
     reader_sees: ReaderSees = "sub_query"
@@ -93,9 +93,9 @@ class SearchR1Params(PipelineFacts):
     name: Literal["search_r1"]
     """Selects Search-R1's format."""
     max_searches: Positive = 4
-    """Maximum number of searches of a question."""
+    """Maximum number of searches per question."""
     template: Literal["plain", "chatml", "chat", "bare"] = "plain"
-    """Form of the prompt: instructions as they are, in Qwen's chat markup, in the model's own chat template, or none
+    """Form of the prompt: instructions in plain text, in Qwen's chat markup, in the model's own chat template, or none
     (for a model that knows the format)."""
 
 
@@ -109,9 +109,9 @@ class RSearchParams(PipelineFacts):
     max_nodes: int = Field(8, ge=1, le=26)
     """Maximum number of searches in a graph, whose labels are single letters."""
     max_words: Positive = 10
-    """Maximum number of words of a query, as the model writes it."""
+    """Maximum number of words in a query, as the model writes it."""
     template: Literal["plain", "chatml", "chat", "bare"] = "plain"
-    """Form of the prompt: instructions as they are, in Qwen's chat markup, in the model's own chat template, or none
+    """Form of the prompt: instructions in plain text, in Qwen's chat markup, in the model's own chat template, or none
     (for a model that knows the format)."""
 
     @model_validator(mode="after")
@@ -123,36 +123,36 @@ class RSearchParams(PipelineFacts):
 
 
 class LeReTPipelineParams(PipelineFacts):
-    """A query a hop, written by a model that sees what was found so far; no answer (LeReT, arXiv 2410.23214)."""
+    """One query per hop, written by a model that sees what was found so far; no answer (LeReT, arXiv 2410.23214)."""
 
     methods: ClassVar[tuple[str, ...]] = ("leret",)
     read_later: ClassVar[bool] = True
     name: Literal["leret"]
     """Selects LeReT's queries."""
     hops: Positive = 2
-    """Number of queries of a question, one per hop."""
+    """Number of hops, each with one query."""
     order: Literal["rank", "score"] = "rank"
     """Order of all passages found: by their rank in their own search, or by the retriever's score, as published."""
     template: Literal["plain", "chatml", "chat", "bare"] = "plain"
-    """Form of the prompt: instructions as they are, in Qwen's chat markup, in the model's own chat template, or none
+    """Form of the prompt: instructions in plain text, in Qwen's chat markup, in the model's own chat template, or none
     (for a model that knows the format)."""
     max_tokens: int = Field(2048, ge=16)
-    """Maximum length, in tokens, of a prompt without instructions and demonstrations; a longer one loses its last
-    passages, whole ones."""
+    """Maximum length in tokens of a prompt without instructions and demonstrations; a longer one loses whole passages
+    at its end."""
     few_shot_tokens: int = Field(0, ge=0)
-    """Maximum length, in tokens, of a prompt with demonstrations, which are dropped from the end until it fits; 0 means
+    """Maximum length in tokens of a prompt with demonstrations, which are dropped from the end until it fits; 0 means
     max_tokens."""
 
 
 class PickParams(PipelineFacts):
-    """Passages are picked one after the other; no language model, unless one reads them at the end."""
+    """Passages are picked one by one; no language model, unless one reads them at the end."""
 
     writes_queries: ClassVar[bool] = False
     thinks: ClassVar[bool] = False
     name: Literal["pick"]
     """Selects picking without queries."""
     picks: Positive = 2
-    """Number of passages that are picked for a question."""
+    """Number of passages picked per question."""
     depth: int = Field(0, ge=0)
     """Length of the final ranking, which the last pick fills up; 0 means as many as picks."""
     reader: bool = False
@@ -160,12 +160,12 @@ class PickParams(PipelineFacts):
 
     @property
     def needs_generator(self) -> bool:
-        """Return whether somebody reads the picks."""
+        """Return whether a reader answers from the picks."""
         return self.reader
 
 
 class FunctionPipelineParams(PipelineFacts):
-    """A pipeline that another package brings."""
+    """A pipeline from another package."""
 
     foreign: ClassVar[bool] = True
     name: Literal["function"]
@@ -173,7 +173,7 @@ class FunctionPipelineParams(PipelineFacts):
     function: Dotted
     """Generator function that plays a question, as ``package.module:function``."""
     settings: Plain = Field({})
-    """Keyword arguments that the function is called with."""
+    """Keyword arguments of the function."""
 
 
 PipelineParams = Annotated[

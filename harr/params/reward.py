@@ -19,7 +19,7 @@ class WeightParams(Section):
     start: int = Field(0, ge=0)
     """First training step in which the weight counts."""
     end: int | None = Field(None, ge=1)
-    """Training step from which on the weight counts no more; with null it counts to the end."""
+    """Training step from which the weight no longer counts; with null it counts to the end."""
 
     @model_validator(mode="after")
     def _ends_after_its_start(self) -> "WeightParams":
@@ -29,19 +29,17 @@ class WeightParams(Section):
 
 
 class RerankerParams(Section):
-    """A reranker: any server of ``/rerank`` in Cohere's form, such as vLLM, or a cross-encoder of
-    sentence-transformers."""
+    """A reranker: a server with Cohere's ``/rerank``, such as vLLM, or a cross-encoder of sentence-transformers."""
 
     server: ServerName | None = None
-    """Server that is asked at its address + /rerank, by its name in section servers; with null the model is loaded
-    here."""
+    """Server, asked at its address + /rerank, by its name in section servers; with null the model is loaded here."""
     model: PathOrName
-    """Name of the model, as the server knows it; published: Qwen/Qwen3-Reranker-4B. Of one that is loaded here, folder
-    or hub name of a cross-encoder."""
+    """Name of the model on the server (published: Qwen/Qwen3-Reranker-4B); if it is loaded here, folder or hub name of
+    a cross-encoder."""
 
 
 SEMANTIC, UNJUDGED = "semantic", "semantic_f1"
-"""A term that a judge grades, and the term that stands in for it where there is none."""
+"""A term that a judge grades, and its substitute without a judge."""
 
 
 Weight = Annotated[
@@ -59,7 +57,7 @@ Terms = dict[str, Weight]
 
 
 def _one_at_a_time(terms: Terms) -> Terms:
-    """Check that no two weights of a term count in the same step, and return the terms by the names of metrics.
+    """Check that no two weights of a term count in the same step, and return the terms by metric name.
 
     >>> _one_at_a_time({"nDCG@10": 1.0})
     {'ndcg_at_10': 1.0}
@@ -80,7 +78,7 @@ def _one_at_a_time(terms: Terms) -> Terms:
 
 
 TERM_SHAPE = "takes an Episode and returns a finite number, a list of one per step, or None where it does not apply"
-"""What a term of another package is."""
+"""What a term from another package does."""
 RELEVANCE = "relevance"
 """The term that a reranker scores."""
 
@@ -90,7 +88,7 @@ TERM_NAMES = (
     *MEASURES, "graph", "length", "search_cost", "context_length", UNJUDGED, "reader_status", "novelty", "misses",
     "hop_gold", "completion", "judge", SEMANTIC, "answer_similarity", RELEVANCE,
 )  # fmt: skip
-"""The names that ``reward.terms`` may have, besides functions (``harr/rag/scoring/reward.py``)."""
+"""The names allowed in ``reward.terms``, besides functions (``harr/rag/scoring/reward.py``)."""
 
 
 OF_ANSWERS = (
@@ -104,15 +102,15 @@ OF_GOLD = ("recall", "all_gold", "mrr", *MEASURES, "misses", "hop_gold", "comple
 
 
 COSTS = ("length", "search_cost", "context_length")
-"""The terms whose values are 0 at most."""
+"""The terms whose values are at most 0."""
 
 
 def check_terms(terms: Terms, mix: str, *, judged: bool) -> None:
-    """Check that a reward can be made of terms.
+    """Check that terms can form a reward.
 
     Raises:
-        ValueError: a term is unknown, or there twice; no weight counts; a judge is missing, or has nothing to judge; or
-            ``mix`` l2 would meet a negative reward.
+        ValueError: a term is unknown, or given twice; all weights are 0; a judge is missing, or has nothing to judge;
+            or ``mix`` l2 would meet a negative reward.
     """
     weights = {
         name: [w if isinstance(w, float) else w.weight for w in _several(given)] for name, given in terms.items()
@@ -144,7 +142,7 @@ def _several(weights: float | WeightParams | tuple[WeightParams, ...]) -> tuple[
 
 
 def metric_name(term: str, *, judged: bool) -> str:
-    """Return the name of a term in metrics: without a judge ``semantic`` is answer F1, and says so.
+    """Return the metric name of a term: without a judge ``semantic`` is answer F1, and named so.
 
     >>> metric_name("semantic", judged=True), metric_name("semantic", judged=False), metric_name("graph", judged=False)
     ('semantic', 'semantic_f1', 'graph')
@@ -156,18 +154,18 @@ class RewardParams(Section):
     """Weighted terms by name (``harr/rag/scoring/terms.py``) or as ``package.module:function``, and how they mix."""
 
     terms: Annotated[Terms, AfterValidator(_one_at_a_time)] = Field({"answer_f1": 1.0}, min_length=1)
-    """Weights of the terms by name, measures of a ranking maybe as ir-measures names them (``nDCG@10``); a list of
-    weights gives each its own training steps."""
+    """Weights of the terms by name; ranking measures may have their ir-measures names (``nDCG@10``); a list of weights
+    gives each its own training steps."""
     judge: Annotated[ServedParams | LocalParams, Field(discriminator="kind"), Untaught] | None = None
     """Model that grades answers for the terms ``judge`` and ``semantic``; without one ``semantic`` is answer F1, and
     named so."""
     reranker: RerankerParams | None = None
     """Model that scores passages for the term ``relevance``."""
     mix: Literal["weighted", "sum", "uniform", "std", "pca", "l2"] = "weighted"
-    """How groups make one reward of several: each normalised in its group, then weighed and summed (weighted), or
-    mixed first and then normalised (``harr/rag/scoring/scalarize.py``)."""
+    """How groups combine several rewards into one: each normalised in its group, then weighted and summed (weighted),
+    or mixed first and then normalised (``harr/rag/scoring/scalarize.py``)."""
     filter_by_mean: bool = False
-    """Whether only rollouts count that are on one side of their group's mean in every term."""
+    """Whether only rollouts count that are on the same side of their group's mean in every term."""
 
     @model_validator(mode="after")
     def _can_be_scored(self) -> "RewardParams":

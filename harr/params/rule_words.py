@@ -1,4 +1,4 @@
-"""Words of the rules in ``harr/params/rules*.py``: which methods, pipelines and kinds a fact holds of."""
+"""Words for the rules in ``harr/params/rules*.py``: the methods, pipelines and kinds for which a fact holds."""
 
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -9,7 +9,7 @@ LANGUAGE_MODEL = "language_model"
 
 
 def either(names: Sequence[str]) -> str:
-    """Name several things as a sentence does.
+    """Return several names as one phrase.
 
     >>> either(["base"]), either(["base", "sft", "trained"])
     ('base', 'base, sft or trained')
@@ -18,7 +18,7 @@ def either(names: Sequence[str]) -> str:
 
 
 def methods(**facts: object) -> str:
-    """Name the methods of which some facts hold.
+    """Return the names of the methods for which some facts hold.
 
     >>> methods(positions=True), methods(learns="language_model")
     ('pqn', 'agent or leret')

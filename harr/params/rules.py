@@ -1,7 +1,7 @@
-"""What fits with what among the sections of params.yaml: short rules, which read facts of the sections.
+"""Rules on what fits together among the sections of params.yaml; they read facts of the sections.
 
-A rule takes all parameters and raises a ValueError with the message of what does not fit. Rules ask for no
-method, pipeline or arm by its name; what is true of one of them stands in its own class or record.
+A rule takes all parameters and raises a ValueError that says what does not fit. Rules name no method, pipeline or arm;
+what is true of one is in its own class or record.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def _tools(pipeline: PipelineFacts) -> tuple[str, ...]:
 
 
 def generator_is_needed(params: "Params") -> None:
-    """A pipeline has a language model exactly where it needs one."""
+    """Check that a pipeline has a language model exactly if it needs one."""
     pipeline, kind = params.pipeline, params.generator.kind
     if not pipeline.foreign and pipeline.needs_generator == (kind == "none"):
         raise ValueError(
@@ -33,7 +33,7 @@ def generator_is_needed(params: "Params") -> None:
 
 
 def traces_are_of_the_pipeline(params: "Params") -> None:
-    """A model that is taught by traces plays the pipeline that they are made of."""
+    """Check that a model taught by traces plays the pipeline for which they are made."""
     pipeline, (traced, template) = params.pipeline, params.generator.traces_of
     if traced and not pipeline.foreign and (pipeline.name, getattr(pipeline, "template", "")) != (traced, template):
         raise ValueError(
@@ -43,7 +43,7 @@ def traces_are_of_the_pipeline(params: "Params") -> None:
 
 
 def readings_are_for_a_reader(params: "Params") -> None:
-    """Examples of reading teach what reads."""
+    """Check that examples of reading teach a reader."""
     warmstart = getattr(params.generator, "warmstart", None)
     if warmstart and warmstart.demonstrations == GOLD and not getattr(params.pipeline, "reader", False):
         raise ValueError(
@@ -53,7 +53,7 @@ def readings_are_for_a_reader(params: "Params") -> None:
 
 
 def a_state_has_one_query(params: "Params") -> None:
-    """The prompt before a state does not end with the label that the state begins its query with."""
+    """Check that the prompt before a state does not end with the label that begins the state's query."""
     if params.retriever.state != "sep" and (params.encoder.query_prompt or "").rstrip().endswith("Query:"):
         raise ValueError(
             f"encoder.query_prompt ends with Query:, which retriever.state {params.retriever.state} writes itself; "
@@ -62,7 +62,7 @@ def a_state_has_one_query(params: "Params") -> None:
 
 
 def sources_are_asked(params: "Params") -> None:
-    """Every tool has a source and every source is asked; sources are searched as they are."""
+    """Check that every tool has a source, every source is asked, and sources are searched unchanged."""
     sources, tools = set(params.sources), set(_tools(params.pipeline))
     if not sources:
         return
@@ -80,7 +80,7 @@ def sources_are_asked(params: "Params") -> None:
 
 
 def method_plays_the_pipeline(params: "Params") -> None:
-    """A method trains by a pipeline that it plays."""
+    """Check that the method plays the pipeline."""
     pipeline, train = params.pipeline, params.train
     if train.foreign or pipeline.foreign:
         return
@@ -98,7 +98,7 @@ def method_plays_the_pipeline(params: "Params") -> None:
 
 
 def validation_has_questions(params: "Params") -> None:
-    """Where training is validated, there is something to play."""
+    """Check that there are questions to play if training is validated."""
     if params.train.validation.every and not params.download.validates:
         raise ValueError(
             f"train.validation.every {params.train.validation.every} plays validation questions, and there are none; set "
@@ -107,7 +107,7 @@ def validation_has_questions(params: "Params") -> None:
 
 
 def language_model_can_learn(params: "Params") -> None:
-    """A language model that learns is here, and writes as it learns."""
+    """Check that a language model that learns has its weights here."""
     train, generator = params.train, params.generator
     if train.learns != LANGUAGE_MODEL:
         return
@@ -119,7 +119,7 @@ def language_model_can_learn(params: "Params") -> None:
 
 
 def arms_go_with_the_method(params: "Params") -> None:
-    """What is compared is there after such a training."""
+    """Check that the compared arms exist after such a training."""
     train, evaluate, kind = params.train, params.evaluate, params.generator.kind
     fitting = [name for name in train.arms if params.generator.taught or not ARMS[name].taught]
     ours = [name for name in evaluate.arm_table if name in ARMS]
@@ -159,14 +159,14 @@ def arms_go_with_the_method(params: "Params") -> None:
 
 
 def the_arm_that_is_asked_is_played(params: "Params") -> None:
-    """The gate asks an arm that has rows."""
+    """Check that the arm that the gate asks is played."""
     asked, arms = params.tracking.baseline, params.evaluate.arm_table
     if asked and asked not in arms:
         raise ValueError(f"tracking.baseline {asked} is not in evaluate.arms ({', '.join(arms)}); add it there")
 
 
 def queries_are_there_to_rewrite(params: "Params") -> None:
-    """Arms that rewrite queries play where there are queries, and an oracle where somebody resolves them."""
+    """Check that arms that rewrite queries have queries to rewrite, and an oracle resolved ones."""
     pipeline, generator = params.pipeline, params.generator
     rewriting = {name: arm for name, arm in params.evaluate.arm_table.items() if arm.query}
     if not rewriting or pipeline.foreign:
@@ -185,7 +185,7 @@ def queries_are_there_to_rewrite(params: "Params") -> None:
 
 
 def thoughts_are_there_to_read(params: "Params") -> None:
-    """A state tells thoughts where a pipeline writes some and a retriever reads states."""
+    """Check that a state shows thoughts only if a pipeline writes them and a retriever reads states."""
     pipeline, train, table = params.pipeline, params.train, params.evaluate.arm_table
     reads = params.retriever.state == "thought"
     arms = [f"evaluate.arms {name}" for name, arm in table.items() if arm.overrides.get("state") == "thought"]
@@ -210,7 +210,7 @@ def thoughts_are_there_to_read(params: "Params") -> None:
 
 
 def filter_plays_as_training_does(params: "Params") -> None:
-    """Queries are tried where they are learnt, and else whole rollouts are."""
+    """Check that the filter tries queries if queries are learnt, and whole rollouts otherwise."""
     train, section = params.train, params.filter
     if train.prefers and (unread := {"keep", "group_size"} & section.model_fields_set):
         raise ValueError(f"train.method {train.method} does not read filter.{min(unread)}; see filter.preferences")
@@ -219,7 +219,7 @@ def filter_plays_as_training_does(params: "Params") -> None:
 
 
 def groups_can_be_mixed(params: "Params") -> None:
-    """Rewards are mixed where rollouts of a group are compared, and of whole episodes."""
+    """Check that rewards are mixed only if a group's rollouts are compared, and only for whole episodes."""
     mix, train = params.reward.mix, params.train
     if (mix != "weighted" or params.reward.filter_by_mean) and not train.compares_groups:
         what = "reward.filter_by_mean" if mix == "weighted" else f"reward.mix {mix}"
@@ -232,7 +232,7 @@ def groups_can_be_mixed(params: "Params") -> None:
 
 
 def a_chat_template_can_be_read(params: "Params") -> None:
-    """A growing text stands in a model's own chat template where that is here."""
+    """Check that the chat template of a growing text can be read here."""
     pipeline, generator = params.pipeline, params.generator
     if getattr(pipeline, "template", "") != "chat" or pipeline.read_later:
         return
@@ -262,4 +262,4 @@ RULES: tuple[Callable[["Params"], None], ...] = (
     groups_can_be_mixed,
     a_chat_template_can_be_read,
 )
-"""All rules, in the order in which they are asked."""
+"""All rules, in the order in which they are checked."""

@@ -1,4 +1,4 @@
-"""What fits with what, of the retriever and its index: further rules of :mod:`harr.params.rules`."""
+"""Rules on the retriever and its index: further rules of :mod:`harr.params.rules`."""
 
 from typing import TYPE_CHECKING
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from harr.params import Params
 
 OF_VALUES = ("positions", "pick_order", "value_scale")
-"""The parameters of a retriever that goes by values."""
+"""The parameters of a retriever that learns values."""
 
 
 def index_has_what_is_searched(params: "Params") -> None:
-    """The BM25 index exists where it is searched, and the settings of a search are read."""
+    """Check that the BM25 index exists if it is searched, and that the settings of a search are read."""
     retriever, search = params.retriever, params.retriever.search
     arms = params.evaluate.arm_table.items()
     by_words = {name: arm.search for name, arm in arms if arm.reads_words}
@@ -28,7 +28,7 @@ def index_has_what_is_searched(params: "Params") -> None:
 
 
 def retriever_ranks_as_it_learns(params: "Params") -> None:
-    """Parameters of the retriever are those that the method reads."""
+    """Check that the method reads the retriever's parameters."""
     train, retriever = params.train, params.retriever
     given_only = {retriever.candidates, *params.evaluate.candidates} == {"question"}
     if train.given_only and (params.pipeline.name not in train.plays or not given_only):

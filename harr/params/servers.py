@@ -1,4 +1,4 @@
-"""Section ``servers`` of params.yaml: where each server is, and how patiently it is asked. Others name one of them."""
+"""Section ``servers`` of params.yaml: address and time limits of each server. Other sections name one of them."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -13,19 +13,19 @@ class ServerParams(Section):
     """A server, or several that serve the same."""
 
     name: SkipJsonSchema[str] = ""
-    """Its name in section ``servers``, which is filled in."""
+    """Its name in section ``servers``, filled in automatically."""
     urls: NonEmpty[Address]
-    """Addresses with their path, e.g. http://127.0.0.1:8000/v1. Of several the least loaded is asked, and one that does
-    not answer is left alone for a while."""
+    """Addresses with their path, e.g. http://127.0.0.1:8000/v1. If there are several, the least loaded is asked, and
+    one that does not answer is skipped for a while."""
     key_variable: Variable = "OPENAI_API_KEY"
     """Name of the environment variable with the key, which may be unset for a local server."""
     concurrency: Positive = 128
-    """Maximum number of requests that are sent at a time; with vLLM as many as there are episodes in a batch."""
+    """Maximum number of concurrent requests; with vLLM, as many as there are episodes in a batch."""
     timeout_seconds: float = Field(60.0, gt=0)
-    """Number of seconds after which one attempt is given up."""
+    """Number of seconds after which an attempt is abandoned."""
     deadline_seconds: float = Field(300.0, gt=0)
-    """Number of seconds after which a request is given up, with all its attempts; a server may restart meanwhile. One
-    that never answered, and where nobody listens, is given up after 5."""
+    """Number of seconds after which a request is abandoned, with all its attempts; a server may restart meanwhile. A
+    server that never answered, and at whose address nothing listens, is abandoned after 5."""
 
     @model_validator(mode="before")
     @classmethod
@@ -36,7 +36,7 @@ class ServerParams(Section):
 
     @property
     def place(self) -> str:
-        """Return where params.yaml describes it.
+        """Return its place in params.yaml.
 
         >>> ServerParams(name="qwen", urls=["http://127.0.0.1:8000/v1"]).place
         'servers.qwen'
@@ -45,7 +45,7 @@ class ServerParams(Section):
 
 
 ServerName = Annotated[ServerParams, WithJsonSchema({"type": "string"})]
-"""A server by its name; :class:`harr.params.Params` puts its entry in place of the name."""
+"""A server by its name, which :class:`harr.params.Params` replaces with the entry."""
 
 
 def _has_one_address(server: ServerParams) -> ServerParams:
@@ -55,7 +55,7 @@ def _has_one_address(server: ServerParams) -> ServerParams:
 
 
 OneServer = Annotated[ServerName, AfterValidator(_has_one_address)]
-"""A server of one address."""
+"""A server with one address."""
 
 
 def resolve_servers(values: Any, servers: Mapping[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from harr.params.servers import OneServer
 
 
 class MilvusParams(Section):
-    """Our own passages; searched as ``retriever.search`` says, ``retriever.k`` of them."""
+    """Our own passages: the best ``retriever.k``, searched as ``retriever.search`` says."""
 
     kind: Literal["milvus"]
     """Selects our own index."""
@@ -18,7 +18,7 @@ class MilvusParams(Section):
 
 
 class WebParams(Section):
-    """What every source has that is asked while episodes are played."""
+    """Parameters of all sources that are asked during play, other than our own."""
 
     num_results: Positive = 2
     """Number of passages that a search returns."""
@@ -30,25 +30,25 @@ class ExaParams(WebParams):
     kind: Literal["exa"]
     """Selects Exa's search."""
     server: OneServer | None = None
-    """Another address or key of the service, by its name in section servers; with null Exa's own, and the key in
-    EXA_API_KEY."""
+    """Another address or key of the service, by its name in section servers; with null, Exa's own address, and the key
+    in EXA_API_KEY."""
     category: str = ""
-    """Category of pages, such as ``news`` or ``publication``; if empty, all of the web is searched."""
+    """Category of pages, such as ``news`` or ``publication``; if empty, the whole web is searched."""
     max_characters: Positive = 500
     """Maximum length of a page's text in characters."""
 
 
 class FunctionSourceParams(WebParams):
-    """A source that another package brings: ``function(query, k)`` returns at most k passages (docs/sources.md)."""
+    """A source from another package: ``function(query, k)`` returns at most k passages (docs/sources.md)."""
 
     kind: Literal["function"]
     """Selects a function of another package."""
     function: Dotted
     """Function that takes a query and k and returns passages, as ``package.module:function``."""
     concurrency: Positive = 16
-    """Maximum number of queries that are asked at a time."""
+    """Maximum number of concurrent queries."""
     deadline_seconds: float = Field(15.0, gt=0)
-    """Number of seconds after which a query is given up, with all its attempts."""
+    """Number of seconds after which a query is abandoned, with all its attempts."""
 
 
 SourceParams = Annotated[MilvusParams | ExaParams | FunctionSourceParams, Field(discriminator="kind")]

@@ -1,6 +1,6 @@
 """Section ``train`` of params.yaml: one class per method, composed of the parameters that it reads.
 
-The class attributes are facts: what goes with a method stands here, and ``harr/params/rules.py`` reads it.
+The class attributes are facts about a method, which ``harr/params/rules.py`` reads.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from harr.params.servers import ServerName
 from harr.params.train_facts import LoraParams, ValidatedParams
 
 UNTRAINED = tuple(name for name, arm in ARMS.items() if arm.learner == "retriever" and not arm.trained)
-"""The arms of a retriever that nothing trains."""
+"""The arms of a retriever that are not trained."""
 RETRIEVERS = (*UNTRAINED, *"rl_no_history infonce warm_start links_alone query_adapter trained".split())
 """The arms that a retriever is compared with after training."""
 
@@ -28,42 +28,43 @@ class InfoNCEParams(Section):
     temperature: float | None = Field(None, gt=0)
     """Divisor of the scores in the loss; null means retriever.temperature."""
     hard_negatives: int = Field(30, ge=0)
-    """Maximum number of passages of a search's pool, none of them a positive, that a state is drawn away from; 0 means
-    the positives of other questions only."""
+    """Maximum number of passages in a search's pool, none of them positive, from which a state is pushed away; 0 means
+    only the positives of other questions."""
 
 
 class PolicyParams(StatesParams, UpdateParams, LoopParams):
-    """What the policy gradients of a retriever and their baselines share."""
+    """What a retriever's policy gradients and their baselines share."""
 
     learns: ClassVar[str] = "retriever"
     arms: ClassVar[tuple[str, ...]] = RETRIEVERS
     link_rate: ClassVar[float] = 0.3
-    """Learning rate of the term besides the vector (retriever.link_features)."""
+    """Learning rate of the link term (retriever.link_features)."""
     credit: Literal["episode", "step"] = "episode"
     """What a step is rewarded with: the final reward of its episode, or what the step itself added to it."""
     warm_start: int = Field(0, ge=0)
-    """Number of steps of InfoNCE before the ``steps`` by reward, with the settings of ``infonce``; the arm warm_start
-    is what they leave."""
+    """Number of InfoNCE steps before the ``steps`` by reward, with the settings of ``infonce``; the arm warm_start is
+    their result."""
     infonce: InfoNCEParams = InfoNCEParams()
     """Settings of the arm infonce and of the warm start."""
 
     @property
     def warm_steps(self) -> int:
-        """Return the number of steps of supervision before those by reward."""
+        """Return the number of supervised steps before those by reward."""
         return self.warm_start
 
     @property
     def warm_rate(self) -> float:
-        """Return the learning rate of these."""
+        """Return the learning rate of the supervised steps."""
         return self.infonce.learning_rate or self.optimizer.learning_rate
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """Return the warm start, where there is one."""
+        """Return the warm start, if there is one."""
         return ("warm_start",) if self.warm_start else ()
 
     def of_infonce(self) -> Self:
-        """Return the parameters of the arm infonce: its own rate, and as many steps as warm start and rewards have."""
+        """Return the parameters of the arm infonce: its own rate, and as many steps as warm start and reward
+        together."""
         optimizer = self.optimizer.model_copy(update={"learning_rate": self.warm_rate})
         return self.model_copy(update={"optimizer": optimizer, "steps": self.total_steps, "warm_start": 0})
 
@@ -92,10 +93,10 @@ class PPOParams(PolicyParams):
     method: Literal["ppo"]
     """Selects PPO of the retriever."""
     group_size: Positive = 8
-    """Number of rollouts of every question."""
+    """Number of rollouts per question."""
     critic: Literal["head", "encoder"] = "head"
-    """What tells the value of a state: a small network on the vector of the encoder that learns, or a second encoder,
-    all of whose layers learn, as HARR's code has it."""
+    """What estimates the value of a state: a small network on the vector of the encoder that learns, or a second
+    encoder, all of whose layers learn, as in HARR's code."""
     kl_estimator: Literal["k1", "k3"] = "k1"
     """Estimate of the KL divergence that a step costs: the log-ratio to the base, or exp(r) - 1 - r of its negative r,
     which is never below 0."""
@@ -121,20 +122,20 @@ class PQNParams(StatesParams, LoopParams):
     method: Literal["pqn"]
     """Selects PQN of two towers."""
     group_size: Positive = 1
-    """Number of episodes of every question in a step."""
+    """Number of episodes per question in a step."""
     discount: Fraction = 0.99
     """Factor by which a reward counts less for every step before it."""
     return_mix: Fraction = 0.65
     """Lambda of the returns: 1 gives Monte-Carlo returns, 0 one-step targets."""
     cooling: Literal["even", "rate"] = "even"
-    """How the temperature falls: evenly to a tenth of retriever.temperature, or in proportion to the learning rate, warm-up included, as
-    published."""
+    """How the temperature falls: evenly to a tenth of retriever.temperature, or in proportion to the learning rate,
+    warm-up included, as published."""
     target_rate: float = Field(0.1, gt=0, le=1)
-    """Share of the way that the target copies go after every update."""
+    """Share of the way that the target copies move towards the weights after every update."""
     random_steps: int = Field(0, ge=0)
-    """Number of first steps in which all passages are equally likely to be picked."""
+    """Number of initial steps in which all passages are equally likely to be picked."""
     stop_at_gold: bool = True
-    """Whether an episode of training ends when all its gold is picked; in evaluation gold never ends one."""
+    """Whether a training episode ends when all its gold is picked; in evaluation gold never ends one."""
 
 
 class AgentParams(UpdateParams, LoopParams):
@@ -150,7 +151,7 @@ class AgentParams(UpdateParams, LoopParams):
     loss: Literal["dapo", "grpo", "bnpo", "dr_grpo"] = "dapo"
     """How tokens are averaged: over the batch, within an episode first, over a pass, or by a constant."""
     scale: Literal["group", "batch", "none"] = "group"
-    """Standard deviation that a reward's distance from its group's mean is divided by: the group's, the batch's, or
+    """Standard deviation by which a reward's distance from its group's mean is divided: the group's, the batch's, or
     none."""
     temperature: float = Field(1.0, gt=0)
     """Sampling temperature of the rollouts."""
@@ -159,13 +160,13 @@ class AgentParams(UpdateParams, LoopParams):
     episodes_per_pass: Positive = 16
     """Number of episodes per forward pass; gradients accumulate over a batch."""
     sampled_at_once: Positive = 128
-    """Number of completions that are sampled together."""
+    """Number of completions sampled together."""
     quantization: Literal["none", "nf4"] = "none"
-    """Number format of the base: as it is, or nf4, 4 bits under a LoRA (QLoRA, arXiv 2305.14314), which needs a CUDA
+    """Number format of the base: unchanged, or nf4, 4 bits under a LoRA (QLoRA, arXiv 2305.14314), which needs a CUDA
     GPU and the extra ``qlora``."""
     server: ServerName | None = None
     """vLLM servers that read the LoRA and sample the completions, by their name in section servers, addresses without
-    /v1; with null they are sampled in this process."""
+    /v1; with null, this process samples."""
 
     @model_validator(mode="after")
     def _servers_read_a_lora(self) -> "AgentParams":
@@ -205,7 +206,7 @@ class AgentParams(UpdateParams, LoopParams):
 
 
 class LeReTParams(ValidatedParams):
-    """Preferences between queries that were tried: SFT, then IPO, by TRL (LeReT, arXiv 2410.23214)."""
+    """Preferences between tried queries: SFT, then IPO, by TRL (LeReT, arXiv 2410.23214)."""
 
     learns: ClassVar[str] = "language_model"
     arms: ClassVar[tuple[str, ...]] = ("base", "few_shot", "few_shot_all", "sft", "trained")
@@ -218,25 +219,25 @@ class LeReTParams(ValidatedParams):
     sft_epochs: Positive = 1
     """Number of passes over the best queries in SFT."""
     sft_batch: Positive = 8
-    """Number of prompts of an update in SFT."""
+    """Number of prompts per update in SFT."""
     sft_learning_rate: float = Field(1e-7, gt=0)
     """Learning rate of SFT after the warm-up."""
     ipo_epochs: Positive = 2
     """Number of passes over the pairs in IPO."""
     ipo_batch: Positive = 4
-    """Number of pairs of an update in IPO."""
+    """Number of pairs per update in IPO."""
     ipo_learning_rate: float = Field(1e-7, gt=0)
     """Learning rate of IPO after the warm-up."""
     ipo_target_margin_nats: float = Field(10.0, gt=0)
     """Margin, in nats of the whole query, by which the better query should gain log-probability over the worse one."""
     warmup_steps: int = Field(150, ge=0)
-    """Number of updates over which the learning rate rises evenly, in SFT and in IPO; then it stays."""
+    """Number of updates over which the learning rate rises linearly, in SFT and in IPO; then it stays constant."""
     max_grad_norm: float = Field(10.0, gt=0)
-    """Norm that the gradient of an update is clipped to."""
+    """Norm to which the gradient of an update is clipped."""
     rows_per_pass: Positive = 4
     """Number of prompts or pairs per forward pass; gradients accumulate over an update."""
     gradient_checkpointing: bool = False
-    """Whether activations are computed again in the backward pass, which takes less memory and more time."""
+    """Whether activations are recomputed in the backward pass, which takes less memory and more time."""
     max_tokens: Positive = 64
     """Maximum length of a query in tokens."""
     lora: LoraParams | None = LoraParams()
@@ -259,7 +260,7 @@ class LeReTParams(ValidatedParams):
 
 
 class FunctionTrainParams(LoopParams):
-    """A method that another package brings."""
+    """A method from another package."""
 
     foreign: ClassVar[bool] = True
     method: Literal["function"]
@@ -273,7 +274,7 @@ class FunctionTrainParams(LoopParams):
     max_tokens: Positive = 64
     """Maximum length, in tokens, of the completions of a language model that learns."""
     settings: Plain = Field({})
-    """Parameters of the method's own."""
+    """The method's own parameters."""
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -286,14 +287,14 @@ class FunctionTrainParams(LoopParams):
 
 
 class ArmTrainParams(FunctionTrainParams):
-    """Section ``train`` of an arm that such a method trains: the loop of the run's own, and the settings of the arm."""
+    """Section ``train`` of an arm that such a method trains: the run's own loop, and the arm's settings."""
 
     run: ValidatedParams
     """Section ``train`` of the run, whose ``trained`` the arm is compared with."""
 
     @classmethod
     def of(cls, run: ValidatedParams, function: str, settings: Mapping[str, Any]) -> Self:
-        """Return the section that the method ``function`` trains an arm of a run by."""
+        """Return the section by which the method ``function`` trains an arm of a run."""
         loop = {name: getattr(run, name) for name in LoopParams.model_fields}
         return cls(method="function", function=function, learns="retriever", settings=settings, run=run, **loop)
 

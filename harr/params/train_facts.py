@@ -1,4 +1,4 @@
-"""What is common to every method of section ``train``: facts that the rules read, and validation."""
+"""What all methods of section ``train`` share: facts that the rules read, and validation."""
 
 from typing import ClassVar, Literal
 
@@ -8,16 +8,16 @@ from harr.params.fields import Positive, Section
 
 
 class TrainFacts(Section):
-    """What the rules know of a method, besides ``learns`` and the ``arms`` that it is compared by."""
+    """What the rules know about a method, besides what ``learns`` and the ``arms`` to compare."""
 
     foreign: ClassVar[bool] = False
-    """Whether another package brings it, and nothing is known of what it needs."""
+    """Whether it comes from another package, so that nothing is known about what it needs."""
     plays: ClassVar[tuple[str, ...]] = ()
-    """The pipelines that it plays; empty: all that are not another method's own."""
+    """The pipelines that it plays; empty: all except other methods' own."""
     one_text: ClassVar[bool] = False
-    """Whether what the model reads must be one growing text: what a tool shows, the passages, becomes a part of it."""
+    """Whether the model must read one growing text, in which the passages that a tool shows are included."""
     sources: ClassVar[bool] = False
-    """Whether it learns from what other sources find, too."""
+    """Whether it also learns from what other sources find."""
     positions: ClassVar[bool] = False
     """Whether its retriever may use positions of passages."""
     given_only: ClassVar[bool] = False
@@ -29,16 +29,16 @@ class TrainFacts(Section):
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """Return the models that its training passes through and leaves in folders within its own."""
+        """Return the intermediate models that its training leaves in subfolders of its own."""
         return ()
 
 
 class ValidationParams(Section):
-    """Validation questions (download.validation_questions), which are played while a method trains."""
+    """Validation questions (download.validation_questions), played during training."""
 
     every: int = Field(0, ge=0)
     """Number of steps between two plays of all validation questions, which are also played before the first step and
-    after the last; where there is train.checkpoints.every, a multiple of it. 0 means never."""
+    after the last; a multiple of train.checkpoints.every, if the method has it. 0 means never."""
     keep: Literal["last", "best"] = "last"
     """Weights that are exported: those of the last step, or of the step after which validation was best."""
 
@@ -50,10 +50,10 @@ class ValidationParams(Section):
 
 
 class ValidatedParams(TrainFacts):
-    """Every method can be validated."""
+    """A method that can be validated."""
 
     validation: ValidationParams = ValidationParams()
-    """Validation questions, which are played while it trains."""
+    """Validation questions, played during training."""
 
 
 class LoraParams(Section):
@@ -62,4 +62,4 @@ class LoraParams(Section):
     rank: Positive = 32
     """Rank of the two matrices that are added to a linear layer."""
     alpha: Positive = 64
-    """Scale of the adapter; what it adds is multiplied by alpha / rank."""
+    """Scale of the adapter; its output is multiplied by alpha / rank."""

@@ -1,1 +1,1 @@
-"""What plays: pipelines, the players they ask, and the reward of an episode."""
+"""Playing: pipelines, the players they ask, and an episode's reward."""

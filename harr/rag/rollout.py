@@ -37,7 +37,7 @@ class _Game:
         """Send an answer (None starts the pipeline) and store the next request; None at the end.
 
         Raises:
-            ParamsError: the pipeline, of another package, yields or returns what no pipeline does.
+            ParamsError: an external pipeline yields or returns the wrong type.
         """
         if isinstance(self.request, Search):
             self.steps.append(Step(self.request, answer))
@@ -70,9 +70,8 @@ def play(
 ) -> list[Episode]:
     """Play every question to its end and return one episode per question, in order.
 
-    All pending searches are one ``retrieve`` call and all pending texts one ``complete`` call, whatever the
-    number of questions. ``ended`` is called with the number of episodes that just ended. To sample a group,
-    repeat the question.
+    All pending searches form one ``retrieve`` call and all pending texts one ``complete`` call, whatever the number of
+    questions. ``ended`` is called with the number of episodes that just ended. To sample a group, repeat the question.
 
     Raises:
         RuntimeError: the pipeline asks for text and there is no ``generator``.
@@ -92,8 +91,7 @@ def play(
 def _answer(games: Sequence[_Game], retriever: Retriever, generator: Generator | None) -> None:
     """Answer all pending searches in one batch or, where there are none, all requests for text.
 
-    While some games search, requests for text wait: they join those about the results, which makes fewer
-    and larger batches of text.
+    While some games search, requests for text wait: they join those about the results, in fewer and larger batches.
     """
     searching = [(game, game.request) for game in games if isinstance(game.request, Search | tuple)]
     writing = [(game, game.request) for game in games if isinstance(game.request, Generate)]
@@ -108,7 +106,7 @@ def _answer(games: Sequence[_Game], retriever: Retriever, generator: Generator |
 
 
 def _search(searching: Sequence[tuple[_Game, Search | tuple[Search, ...]]], retriever: Retriever) -> None:
-    """Answer the searches of all games by one call; a game with several searches at once gets a list."""
+    """Answer the searches of all games in one call; a game with several searches at once gets a list."""
     batches = [request if isinstance(request, tuple) else (request,) for _, request in searching]
     pending = [search for searches in batches for search in searches]
     retrievals = retriever.retrieve(pending) if pending else []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from harr.rag.scoring.reward import Reward
 from harr.types import Generator, Pipeline, Question, Retriever
 
-if TYPE_CHECKING:  # they load transformers, which most that name a Setup do without
+if TYPE_CHECKING:  # they load transformers, which most users of Setup do not need
     from harr.rag.generation.sampler import Samplers
     from harr.rag.generation.server import ServerSamplers
     from harr.rag.policies.dense import DensePolicy
@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # they load transformers, which most that name a Setup do wit
 class Setup:
     """The game of one run: its questions, its pipeline, its two players, and its reward.
 
-    ``identity`` is a hash of the questions, the index and the parameters that shape an episode: it
-    names resumable work, so that a run never continues on another game.
+    ``identity`` is a hash of the questions, the index and the parameters that shape an episode: it names resumable
+    work, so a run never continues a different game.
     """
 
     questions: Sequence[Question]
@@ -32,7 +32,7 @@ class Setup:
     index: str = ""
     """Identity of the index, and of the multi-vector model that reranks its hits."""
     data: Path | None = None
-    """The folder that the questions are from; LeReT finds its preferences there."""
+    """The questions' folder, where LeReT finds its preferences."""
     language_model: str = ""
     """Folder or hub name of the language model if it learns; ``generator`` is None then."""
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Setup:
     validation: Sequence[Question] = ()
     """Questions that are played between steps and never learnt from."""
     validation_pipeline: Pipeline | None = None
-    """The pipeline of evaluation, for validation; None: that of training."""
+    """The evaluation pipeline, for validation; None: the training pipeline."""
 
     @property
     def policy(self) -> "DensePolicy | TwoTowerPolicy":

@@ -1,7 +1,7 @@
-"""Validation: questions that are played between the steps of a training and never learnt from.
+"""Validation: questions that are played between training steps and never learnt from.
 
 They are played as stage evaluate plays ``trained``: greedily, with the current weights. The results are part of the
-step's row, so that a resumed run has every point once.
+step's row, so a resumed run has every point once.
 """
 
 import time
@@ -20,7 +20,7 @@ from harr.rag.setup import Setup
 from harr.types import Episode, Generator, Log, Retriever
 
 BEFORE, AFTER = "validation_before", "validation"
-"""Keys, in a step's row, of the results before it (the first step alone) and after it."""
+"""Keys in a step's row of the results before it (first step only) and after it."""
 ANSWERS = {"answer_f1": answer_f1, "answer_em": answer_em}
 METRICS: dict[str, Callable[[Episode], float | None]] = {
     "ndcg_at_10": partial(ndcg_at, k=10),
@@ -28,12 +28,12 @@ METRICS: dict[str, Callable[[Episode], float | None]] = {
     "recall": recall,
 }
 LEADING = (*(name for name in ANSWERS if name != "answer_em"), *METRICS, "reward")
-"""Metrics by which the best step is chosen: the first that was measured, as in the tables of evaluation."""
+"""Metrics by which the best step is chosen: the first one measured, as in the tables of evaluation."""
 
 
 @dataclass
 class Validation:
-    """Play the validation questions of a run every so many steps; ``generator`` writes the text.
+    """Plays the validation questions of a run every ``every`` steps; ``generator`` writes the text.
 
     ``offset`` is the number of steps of earlier phases of the run.
     """
@@ -51,7 +51,7 @@ class Validation:
         return cls(setup, every, log, generator or setup.generator) if every and setup.validation else None
 
     def begin(self) -> None:
-        """Play before the first step of the run, and keep the results for its row."""
+        """Play before the first step of the run, and store the results for its row."""
         if not self.offset:
             self._before = self._validate(0)
 
@@ -76,13 +76,13 @@ class Validation:
 
 
 def make_greedy(retriever: Retriever) -> Retriever:
-    """Return a learning retriever in its greedy form, with the same weights; any other as it is."""
+    """Return a learning retriever in greedy form, with the same weights; any other unchanged."""
     result: Retriever = retriever.greedy() if hasattr(retriever, "greedy") else retriever
     return result
 
 
 def figures(episodes: Sequence[Episode], reward: Reward) -> dict[str, float]:
-    """Return the mean of every metric over the episodes that it applies to, and the mean reward.
+    """Return the mean of every metric over the episodes to which it applies, and the mean reward.
 
     As in evaluation, answers are scored if the pipeline gives any, or a reply was malformed.
     """
@@ -115,9 +115,9 @@ def leading_metric(metrics: Mapping[str, float]) -> str:
 
 
 def best_point(history: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the best point after a step: the highest in the leading metric, of equals the latest; {} without any.
+    """Return the best point after a step, the highest in the leading metric, the latest of equals; {} without any.
 
-    Steps of a warm start (``phase`` below 0) do not count: its weights are an arm of their own.
+    Steps of a warm start (``phase`` below 0) do not count: its weights are a separate arm.
 
     >>> rows = [{"step": step, "validation": {"recall": value}} for step, value in enumerate((0.4, 0.6, 0.5))]
     >>> best_point(rows), best_point([])

@@ -1,1 +1,1 @@
-"""Generators: who writes the text that a pipeline asks for."""
+"""Generators, which write the text that a pipeline asks for."""

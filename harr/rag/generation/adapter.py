@@ -1,4 +1,4 @@
-"""Fine-tuning of a language model: its LoRA, and the link between an adapter and its base."""
+"""Fine-tuning a language model: its LoRA, and the link between an adapter and its base."""
 
 import hashlib
 from pathlib import Path
@@ -13,14 +13,14 @@ from harr.io.model_folder import language_model_path, settle_adapter
 from harr.params.train_facts import LoraParams
 
 BLOCKS, BLOCK = 256, 64 * 1024
-"""Number and size (bytes) of the evenly spread blocks of a large file that are hashed: 16 MiB of gigabytes."""
+"""Number and size (bytes) of the evenly spaced blocks of a large file that are hashed: 16 MiB in all."""
 
 
 def begin(model: Any, lora: LoraParams | None, seed: int) -> Any:
-    """Return the model to train: with a fresh LoRA on all linear layers but the output's, or with all its weights.
+    """Return the model to train: with a fresh LoRA on all linear layers but the output layer, or with all its weights.
 
-    On a base of 4 bits the LoRA is in bfloat16 as published (arXiv 2305.14314); else trained weights are in 32 bits,
-    since a weight in bfloat16 loses updates smaller than 1/256 of itself.
+    On a 4-bit base the LoRA is in bfloat16, as published (arXiv 2305.14314); otherwise trained weights are in 32 bits,
+    since a bfloat16 weight loses updates smaller than 1/256 of itself.
     """
     from peft import LoraConfig, get_peft_model  # takes a second to import; only training needs it
 
@@ -40,7 +40,7 @@ def begin(model: Any, lora: LoraParams | None, seed: int) -> Any:
 def save_language_model(model: Any, tokenizer: Any, folder: Path, base: str = "") -> None:
     """Write an adapter as PEFT saves it, or a whole model as transformers does, with its tokenizer.
 
-    Where ``base`` names the model that was trained, harr.json says so.
+    If ``base`` names the model that was trained, harr.json records it.
     """
     from peft import PeftModel
 
@@ -55,8 +55,8 @@ def save_language_model(model: Any, tokenizer: Any, folder: Path, base: str = ""
 def base_identity(name: str) -> str:
     """Return a hash of a model's configuration and weights: equal for a copy, different for a fine-tuned sibling.
 
-    ``name`` is a folder or a cached hub name; "" if neither exists. Files of up to 16 MiB are read whole, of larger
-    ones the size, the header and evenly spread blocks, which takes milliseconds a file.
+    ``name`` is a folder or a cached hub name; "" if neither exists. Files up to 16 MiB are read whole; of larger ones
+    only the size, the header and evenly spaced blocks, which takes milliseconds per file.
     """
     folder = language_model_path(name)
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""A cache of completions on disk, which later stages and resumed runs share."""
+"""An on-disk cache of completions, shared by later stages and resumed runs."""
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -10,19 +10,18 @@ from harr.io.shared_table import SharedTable
 from harr.types import ContextFull, Generate, Generator, TruncatedCompletion
 
 BATCH = 512
-"""Number of new completions per write: a kill or a dead server loses no more."""
+"""Number of new completions per write: the most that a kill or a dead server loses."""
 TABLE = "completions"
 MANY = 8
-"""Minimum number of prompts before the check that at most half leave too little room."""
+"""Minimum number of prompts before checking that at most half leave too little room."""
 
 
 class CachedGenerator:
     """A generator with a cache; ``path`` belongs to one model with one seed and one set of sampling parameters.
 
-    The key is the whole request, the state and the passages, so equal requests have equal answers, as with a seeded
-    generator. Delete the file to clear the cache. Failures raise and are not cached; neither are answers that
-    ``keep(request, text)`` refuses, nor those to a prompt that left too little room, since a server may get a longer
-    context.
+    The key is the whole request, state and passages included, so equal requests get equal answers, as with a seeded
+    generator. Delete the file to clear the cache. Failures raise and are not cached; nor are answers that
+    ``keep(request, text)`` rejects, or those to prompts that left too little room, since a server's context may grow.
 
     >>> import tempfile
     >>> class Echo:
@@ -52,8 +51,8 @@ class CachedGenerator:
         """Return one completion per request, in order; only distinct requests outside the cache are sent.
 
         Raises:
-            ParamsError: of all prompts so far, ``MANY`` at least, more than half left too little room to answer.
-                And whatever the generator raises.
+            ParamsError: more than half of all prompts so far, at least ``MANY``, left too little room to answer.
+            Also whatever the generator raises.
         """
         keys = [fingerprint([r.messages, r.prompt, r.stop]) for r in requests]
         distinct = dict(zip(keys, requests, strict=True))
@@ -71,8 +70,10 @@ class CachedGenerator:
         return [texts[key] for key in keys]
 
     def _check_lengths(self, requests: Mapping[str, Generate], texts: Mapping[str, str]) -> None:
-        """Stop if most prompts leave too little room; an episode counts until its first such prompt, since later ones
-        are longer still."""
+        """Raise if most prompts leave too little room.
+
+        An episode counts up to its first such prompt, since later ones are longer still.
+        """
         counted = [
             key
             for key, request in requests.items()
@@ -87,11 +88,11 @@ class CachedGenerator:
             )
 
     def usage(self) -> Mapping[str, float]:
-        """Return generator's counts, and ``cached`` (requests not sent)."""
+        """Return the generator's counts, and ``cached`` (requests not sent)."""
         return {**self.generator.usage(), "cached": float(self._cached)}
 
     def _look_up(self, store: sqlite3.Connection, keys: list[str]) -> dict[str, str]:
-        """Return the completions of the cache."""
+        """Return the cached completions by key."""
         texts: dict[str, str] = {}
         for start in range(0, len(keys), BATCH):
             batch = keys[start : start + BATCH]

@@ -1,8 +1,8 @@
 """Chat templates: keeping earlier turns, fixed variables, and the text around a first turn.
 
 Training needs a conversation to be one growing text. Templates of thinking models (Qwen3's) drop the thoughts of all
-turns but the last, so that the next turn would continue another text than the sampled one. TRL ships such templates in
-a form that keeps them.
+turns but the last, so the next turn would continue a different text from the sampled one. TRL ships versions of such
+templates that keep the thoughts.
 """
 
 import json
@@ -19,11 +19,11 @@ _MARK = "\ue000turn\ue000"
 _UNREADABLE = (TemplateError, TypeError, ValueError)
 _LITERALS = {"true": "true", "false": "false", "null": "none"}
 FIXED = {"date_string": "26 Jul 2024"}
-"""The default date of Llama's templates, in place of today's: a text that changes by the day is not the trained one."""
+"""The default date of Llama's templates, instead of today's: text that changes daily would differ from training."""
 
 
 def keeps_turns(tokenizer: Any) -> bool:
-    """Return whether the text of a conversation continues what the model read and wrote, thoughts included."""
+    """Return whether a conversation's text continues what the model read and wrote, thoughts included."""
     if not tokenizer.chat_template:
         return False
     try:
@@ -34,7 +34,7 @@ def keeps_turns(tokenizer: Any) -> bool:
 
 def _continues(tokenizer: Any, messages: list[dict[str, str]]) -> bool:
     opening = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    begins_thoughts = opening.rstrip().endswith(_THOUGHT.rstrip())  # the template itself begins the thoughts
+    begins_thoughts = opening.rstrip().endswith(_THOUGHT.rstrip())  # the template itself opens the thoughts
     reply = _REPLY if begins_thoughts else f"{_THOUGHT}{_REPLY}"
     reply = "two" if opening.rstrip().endswith("</think>") else reply  # thinking is switched off
     conversation = [*messages, {"role": "assistant", "content": reply}, {"role": "user", "content": "three"}]
@@ -57,10 +57,10 @@ def keep_turns(tokenizer: Any) -> Any:
 
 
 def check_conversations(tokenizer: Any, model: str) -> None:
-    """Refuse a model whose conversations of system, user and assistant cannot be trained on as sampled.
+    """Raise if conversations of system, user and assistant cannot be trained on as sampled.
 
     Raises:
-        ModelError: it has no chat template, or one that takes no such messages or rewrites earlier turns.
+        ModelError: the model has no chat template, or one that rejects such messages or rewrites earlier turns.
     """
     remedy = "use pipeline search_r1 or r_search with template: chat, or another model"
     if not tokenizer.chat_template:
@@ -81,9 +81,9 @@ def check_conversations(tokenizer: Any, model: str) -> None:
 
 
 def add_settings(tokenizer: Any, settings: Mapping[str, Any]) -> Any:
-    """Set variables of a chat template in the template itself, so that they hold wherever it is loaded.
+    """Set variables of a chat template in the template itself, so that they apply wherever it is loaded.
 
-    A second call changes nothing; ``settings`` are values of JSON, such as ``{"enable_thinking": False}``.
+    A second call changes nothing; ``settings`` are JSON values, such as ``{"enable_thinking": False}``.
     """
     if not tokenizer.chat_template:
         return tokenizer
@@ -95,7 +95,7 @@ def add_settings(tokenizer: Any, settings: Mapping[str, Any]) -> Any:
 
 
 def _literal(value: Any) -> str:
-    """Return a value of JSON as Jinja writes it.
+    """Return a JSON value in Jinja's notation.
 
     >>> _literal(False), _literal({"a": [None, "true"]})
     ('false', '{"a": [none, "true"]}')
@@ -110,12 +110,12 @@ def _literal(value: Any) -> str:
 
 
 def turn_frame(tokenizer: Any, model: str) -> tuple[str, str]:
-    """Return a chat template's text before and after the first turn of a user, up to the start of the model's turn.
+    """Return a chat template's text before and after the first user turn, up to the start of the model's turn.
 
-    It lacks the token that the tokenizer itself puts before every text.
+    The token that the tokenizer itself puts before every text is left out.
 
     Raises:
-        ModelError: the model has no chat template, or one that does not show that turn as it is.
+        ModelError: the model has no chat template, or one that alters that turn.
     """
     if not tokenizer.chat_template:
         raise ModelError(

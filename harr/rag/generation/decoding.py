@@ -1,4 +1,4 @@
-"""Sampling of tokens and stop strings for a language model in this process."""
+"""Token sampling and stop strings for an in-process language model."""
 
 import hashlib
 import sys
@@ -10,21 +10,21 @@ import torch
 from transformers import LogitsProcessor, StoppingCriteria
 
 MANY_ROWS = 8
-"""Minimum number of rows of a batch that ends when half its rows have, so that the others join new batches."""
+"""Minimum number of rows of a batch that may end once half of them have; the others join new batches."""
 
 
 class Draw(LogitsProcessor):
     """Draws every row's next token from softmax(logits / temperature) by inverse transform sampling.
 
-    One uniform number per row and token is looked up in the cumulative distribution, on the model's device; the
-    numbers of a row follow from its key. The drawn token gets a score of 0 and all others minus infinity, so that the
-    largest score is the sample. Everything is in place: a copy of 152,000 scores costs more than the draw.
+    One uniform number per row and token is looked up in the cumulative distribution, on the model's device; a row's
+    numbers depend on its key. The drawn token gets a score of 0 and all others minus infinity, so the largest score is
+    the sample. Everything is computed in place: copying 152,000 scores costs more than the draw.
 
     Args:
         temperature: above 0.
         keys: one text per row; equal keys give equal numbers.
         max_tokens: maximum number of tokens.
-        written: number of tokens that each row has already; empty: none.
+        written: number of tokens that each row already has; empty: none.
 
     >>> draw = Draw(1.0, ["a", "b"], max_tokens=4)
     >>> draw(torch.zeros(2, 3, dtype=torch.long), torch.tensor([[0.0, 99.0], [99.0, 0.0]])).argmax(dim=1).tolist()
@@ -38,7 +38,7 @@ class Draw(LogitsProcessor):
         self._step = 0
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Return the scores (rows, vocabulary), overwritten, with the drawn tokens only."""
+        """Overwrite the scores (rows, vocabulary), so that only the drawn tokens are finite, and return them."""
         self._uniform_TB = self._uniform_TB.to(scores.device)
         cumulative_BV = scores.div_(self._temperature).sub_(scores.amax(dim=-1, keepdim=True)).exp_().cumsum_(dim=-1)
         sought_B1 = self._uniform_TB[self._step, :, None] * cumulative_BV[:, -1:]
@@ -48,13 +48,13 @@ class Draw(LogitsProcessor):
 
 
 def _uniform(key: str, count: int) -> torch.Tensor:
-    """Return float32 numbers in [0, 1) that follow from a key; none is so near 1 that a product rounds to 1."""
+    """Return float32 numbers in [0, 1), seeded by a key; none is so near 1 that a product rounds to 1."""
     seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "little") >> 1
     return torch.rand(count, generator=torch.Generator().manual_seed(seed)) * (1 - 2**-22)
 
 
 class TokenTexts:
-    """The texts of a tokenizer's tokens: which tokens may complete a stop string."""
+    """The texts of a tokenizer's tokens, to tell which tokens may complete a stop string."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -71,10 +71,10 @@ class TokenTexts:
         return self.decode([[token] for token in range(len(self.tokenizer))])
 
     def may_complete(self, token: int, words: Sequence[str]) -> bool:
-        """Return whether ``token`` as the last one of a text may complete one of ``words``.
+        """Return whether ``token``, as the last one of a text, may complete one of ``words``.
 
-        Only tokens with a word's last character can complete it. A token may hold a part of a character outside
-        printable ASCII, or lose it when decoded alone; then any token may.
+        Only tokens with a word's last character can complete it. For a character outside printable ASCII any token may:
+        a token may contain only part of it, or lose it when decoded alone.
         """
         return any(
             not (last.isascii() and last.isprintable() and last != " ") or token in self._tokens_with(last)
@@ -88,22 +88,22 @@ class TokenTexts:
 
 
 class StopRows(StoppingCriteria):
-    """A stopping criterion: a row is done when its new text holds one of its stop strings, or has its length.
+    """A stopping criterion: a row is done once its new text contains a stop string or reaches its maximum length.
 
-    It ends a batch of many rows when half of them have ended: the others continue with rows of other batches, so that
-    no finished row is computed on while it waits for its neighbours. They are read again there, so that is done only
-    where they may yet write more than they have read.
+    It ends a batch of many rows once half of them have ended: the others continue with rows of other batches, so
+    finished rows are not computed while they wait. The others are read again there, so a batch ends early only if a row
+    may still write more than it has read.
 
     Args:
-        texts: of the model's tokenizer.
+        texts: token texts of the model's tokenizer.
         width: number of tokens in the given rows.
         stops: the stop strings of every row.
-        written: number of the given tokens that every row has written itself; empty: none.
+        written: number of the given tokens that each row wrote itself; empty: none.
         max_tokens: maximum number of tokens that a row writes in all.
         ends: tokens that end a text.
 
     Attributes:
-        done: for every row whether a stop string or its length has ended it.
+        done: whether a stop string or its length has ended each row.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class StopRows(StoppingCriteria):
         self._written, self._max_tokens = written or [0] * len(stops), max_tokens
         self.done = [False] * len(stops)
         self._ended = [False] * len(stops)
-        # a token is a character at least, or a part of one (at most four bytes)
+        # a token is at least one character, or part of one (at most four bytes)
         self._tail = 4 + 4 * max((len(word) for words in stops for word in words), default=0)
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:

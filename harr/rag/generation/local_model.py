@@ -1,4 +1,4 @@
-"""A generator in this process: any causal language model that transformers can load from safetensors."""
+"""An in-process generator: any causal language model that transformers can load from safetensors."""
 
 import json
 import sys
@@ -35,14 +35,14 @@ NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
 
 
 class LocalGenerator:
-    """A generator that runs ``model``, one that is loaded, or a folder or a cached hub name; nothing is downloaded.
+    """A generator that runs ``model``: a loaded model, a folder or a cached hub name; nothing is downloaded.
 
-    At temperature 0 the most likely token is taken. Else the random numbers of a request follow from
-    ``seed`` and its text, not from the batch: in 32 bits the same request always gets the same completion; in 16 bits
-    the shape of its batch may change one. A prompt that is too long loses its beginning.
+    Decoding is greedy at temperature 0. Otherwise a request's random numbers depend on ``seed`` and its text, not on
+    the batch: in 32 bits the same request always gets the same completion; in 16 bits the batch's shape may change it.
+    A prompt that is too long loses its beginning.
 
     Raises:
-        ModelError: the model is missing, holds no safetensors, or needs code of its own.
+        ModelError: the model is missing, has no safetensors, or needs custom code.
     """
 
     def __init__(
@@ -92,16 +92,16 @@ class LocalGenerator:
         return [completions[key] for key in keys]
 
     def usage(self) -> Mapping[str, float]:
-        """Return requests answered (equal ones of a call once), and their tokens, so far."""
+        """Return the counts so far: requests answered (equal ones of a call once) and their tokens."""
         return dict(self._usage)
 
 
 class LanguageModel:
-    """A causal language model with its tokenizer: texts to token ids, and ids to what the model writes next.
+    """A causal language model with its tokenizer, which encodes text and continues token ids.
 
     Attributes:
-        name: of the model, in messages. ends: ids of the tokens that end a text.
-        room: maximum number of tokens that the model reads and writes in all.
+        name: the model's name in messages. ends: ids of the tokens that end a text.
+        room: context length in tokens, prompt and completion together.
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, name: str) -> None:
@@ -137,16 +137,16 @@ class LanguageModel:
             ) from None
 
     def encode(self, request: Generate) -> list[int]:
-        """Return token ids of a request."""
+        """Return the token ids of a request."""
         return self.tokenizer(self.render(request), add_special_tokens=not request.messages)["input_ids"]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of written ids, without the end token."""
+        """Return the text of generated ids, without the end token."""
         ids_of_text = ids[:-1] if ids and ids[-1] in self.ends else ids
         return self.tokenizer.decode(ids_of_text, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def row_length(self, ids: Sequence[int], stop: tuple[str, ...]) -> int:
-        """Return how many ids of a row of another program :meth:`generate` would keep."""
+        """Return how many ids :meth:`generate` would keep of a row that another program wrote."""
         size = next((place for place, token in enumerate(ids) if token in self.ends), len(ids))
         if not any(word in self.decode(ids[:size]) for word in stop):
             return min(size + 1, len(ids))
@@ -166,10 +166,10 @@ class LanguageModel:
     ) -> list[list[int]]:
         """Continue every context, in batches, and return the new ids, in order.
 
-        A row ends with an end token, with the token that completes one of its ``stops``, or after ``max_tokens``.
-        Above temperature 0 its random numbers, one per token, follow from its key, not from the batch. A batch ends
-        when half of its rows have; the remaining rows of all batches form new ones. Batches become smaller once a GPU
-        runs out of memory.
+        A row ends with an end token, with the token that completes one of its ``stops``, or after ``max_tokens``. Above
+        temperature 0 its random numbers, one per token, depend on its key, not on the batch. A large batch may end once
+        half of its rows have; the remaining rows of all batches form new ones. Batches shrink once a GPU runs out of
+        memory.
 
         Raises:
             torch.OutOfMemoryError: a GPU has no room for one row.
@@ -204,7 +204,7 @@ class LanguageModel:
         counts: Sequence[int],
         max_tokens: int,
     ) -> tuple[list[list[int]], list[bool]]:
-        """Continue every context, as one left-padded batch; return the new ids, and whether a row is done."""
+        """Continue every context, as one left-padded batch; return the new ids, and whether each row is done."""
         width = max(len(ids) for ids in contexts)
         ids_BT = torch.tensor([[self.pad] * (width - len(ids)) + list(ids) for ids in contexts])
         mask_BT = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in contexts])
@@ -221,7 +221,7 @@ class LanguageModel:
         return output_BT[:, width:].tolist(), criterion.done
 
     def _trim_row(self, row: list[int], stop: tuple[str, ...]) -> list[int]:
-        """Return a row without padding, which may be the end token itself."""
+        """Return a row without padding; the padding token may be the end token."""
         end = next((place for place, token in enumerate(row) if token in self.ends or token == self.pad), len(row))
         has_stop = any(word in self.decode(row[:end]) for word in stop)
         return row[:end] if has_stop else row[: end + 1]
@@ -246,15 +246,15 @@ def load_model(
 ) -> tuple[Any, Any]:
     """Return the model and tokenizer of a folder or a cached hub name: safetensors only, no code, nothing downloaded.
 
-    The folder of an adapter (PEFT) gives its base with the adapter. ``quantization``: ``nf4`` has the linear layers of
-    the base in 4 bits, to train a LoRA on them. A chat template that rewrites earlier turns is replaced by TRL's
-    (:mod:`harr.rag.generation.chat_template`), before and after training alike, and ``chat_template_kwargs`` are set in
-    it permanently.
+    An adapter's folder (PEFT) gives its base with the adapter. ``quantization``: ``nf4`` loads the base's linear layers
+    in 4 bits, to train a LoRA on them. A chat template that rewrites earlier turns is replaced by TRL's
+    (:mod:`harr.rag.generation.chat_template`), before and after training alike, and ``chat_template_kwargs`` are
+    written into it.
 
     Raises:
-        ModelError: the model is missing, holds no safetensors, needs code of its own, or cannot be had in 4 bits here;
-            or an adapter's base is not the one that it was trained on.
-        DamagedFile: a file of a folder that harr wrote changed since.
+        ModelError: the model is missing, has no safetensors, needs custom code or cannot be quantized here; or an
+            adapter's base is not the one it was trained on.
+        DamagedFile: a file in a folder that harr wrote has changed since.
     """
     bits = {"quantization_config": nf4()} if quantization == "nf4" and _can_quantize() else {}
     folder = language_model_path(name)
@@ -276,7 +276,7 @@ def load_model(
         )
     place = str(folder) if folder.is_dir() else name
     cuda = torch.cuda.is_available()
-    device = distributed.device() or ("cuda" if cuda else "cpu")  # of several GPUs this process's own, from now on
+    device = distributed.device() or ("cuda" if cuda else "cpu")  # with several GPUs: this process's own, from now on
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         tokenizer = load_tokenizer(place, chat_template_kwargs)
@@ -295,14 +295,14 @@ def load_model(
 def load_tokenizer(place: str, chat_template_kwargs: Mapping[str, Any] = NO_SETTINGS) -> Any:
     """Return the tokenizer of a folder or a cached hub name, with a chat template that keeps earlier turns.
 
-    ``chat_template_kwargs`` are set in the template permanently (:func:`add_settings`).
+    ``chat_template_kwargs`` are written into the template (:func:`add_settings`).
     """
     tokenizer = AutoTokenizer.from_pretrained(place, local_files_only=True, trust_remote_code=False)
     return add_settings(keep_turns(tokenizer), chat_template_kwargs)
 
 
 def nf4() -> BitsAndBytesConfig:
-    """Return QLoRA's 4-bit configuration (arXiv 2305.14314): computed and stored in bfloat16, not quantized twice.
+    """Return QLoRA's 4-bit configuration (arXiv 2305.14314): bfloat16 compute and storage, no double quantization.
 
     >>> nf4().bnb_4bit_quant_type
     'nf4'
@@ -317,7 +317,7 @@ def nf4() -> BitsAndBytesConfig:
 
 
 def _can_quantize() -> bool:
-    """Return True, or raise with what is missing.
+    """Return True if NF4 is possible here.
 
     Raises:
         ModelError: there is no CUDA GPU, or bitsandbytes is not installed.
@@ -348,7 +348,7 @@ def _load_adapter(folder: Path, quantization: str, settings: Mapping[str, Any]) 
             "run `dvc repro -f -s train`"
         ) from None
     model, tokenizer = load_model(base, quantization, chat_template_kwargs=settings)
-    if (folder / "tokenizer_config.json").exists():  # with the chat template that it was trained with
+    if (folder / "tokenizer_config.json").exists():  # with the chat template of its training
         tokenizer = load_tokenizer(str(folder), settings)
     if (new := base_identity(base)) != old:
         raise ModelError(

@@ -1,4 +1,4 @@
-"""The language model that learns, as a generator that remembers tokens.
+"""The language model that learns, as a generator that keeps its tokens.
 
 Training needs exactly the sampled tokens. A completion therefore carries the ids that the model read and wrote, and the
 next turn of its episode continues those ids: text is never encoded a second time. The environment's text between two
@@ -25,9 +25,9 @@ _REPLY = "\ue000reply\ue000"
 
 
 class Scored(list[int]):
-    """Ids that another program sampled, with the log-probability (nats) of each in that program.
+    """Ids that another program sampled, each with its log-probability (nats) in that program, or None if not given.
 
-    None: it gave none. Importance sampling corrects for differences between that program and the trainer.
+    Importance sampling corrects for differences between that program and the trainer.
     """
 
     logprobs: list[float | None]
@@ -43,7 +43,7 @@ class Scored(list[int]):
 class Completion(str):
     """A completion with its tokens: ``context``, the ids that the model read, and ``ids``, those that it wrote.
 
-    ``ids`` may hold more than the text: ``ending``, a stop string or the end token. It is "" if a limit cut the
+    ``ids`` may include more than the text: ``ending``, a stop string or the end token, or "" if a limit cut the
     completion off.
     """
 
@@ -61,10 +61,10 @@ class Completion(str):
 
 @dataclass(frozen=True)
 class Trace:
-    """The tokens of an episode: those of its ``prompt``, and all that followed, ``ids``.
+    """The tokens of an episode: ``prompt``, and ``ids``, all that followed it.
 
-    ``own`` is 1 for tokens of the model, 0 for those of the environment. ``logprobs`` are those of :class:`Scored` ids,
-    else 0.0. ``whole``: the model ended its last turn itself.
+    ``own`` is 1 for the model's tokens, 0 for the environment's. ``logprobs`` are those of :class:`Scored` ids,
+    otherwise 0.0. ``whole``: the model ended its last turn itself.
     """
 
     prompt: list[int]
@@ -99,9 +99,9 @@ class Trace:
 
 
 def rollout_keys(seed: object, contexts: Sequence[Sequence[int]]) -> list[str]:
-    """Return keys for :meth:`LanguageModel.generate` that differ between repeats of a context, as of rollouts.
+    """Return keys for :meth:`LanguageModel.generate` that differ between repeats of a context, such as rollouts.
 
-    They follow from the seed, the context and its number of earlier repeats, not from the other contexts.
+    They depend on the seed, the context and its number of earlier repeats, not on the other contexts.
 
     >>> first, other, again = rollout_keys(0, [[5], [6], [5]])
     >>> first != again, rollout_keys(0, [[5], [5]]) == [first, again]
@@ -119,8 +119,8 @@ class Sampler:
     """A generator whose model learns; one call of ``generate`` answers all requests.
 
     Args:
-        language_model: encodes and decodes. generate: samples. max_tokens: of a completion.
-        grows: whether an episode is one growing text; else every request is a text of its own.
+        language_model: encodes and decodes. generate: samples. max_tokens: limit of a completion.
+        grows: whether an episode is one growing text; otherwise every request is a separate text.
 
     An episode without room for another completion gets an empty one, which is counted.
     """
@@ -137,7 +137,7 @@ class Sampler:
         """Return one completion per request, in order, each a :class:`Completion`.
 
         Raises:
-            ModelError: the pipeline changed what the model had said; its tokens are no longer those of the text.
+            ModelError: the pipeline changed what the model had said, so its tokens no longer match the text.
         """
         contexts = [self.context(request) for request in requests]
         rows = [row for row, ids in enumerate(contexts) if len(ids) + self._max_tokens <= self._language_model.room]
@@ -153,7 +153,7 @@ class Sampler:
         ]
 
     def usage(self) -> Mapping[str, float]:
-        """Return the number of requests, of their tokens, and of requests without room, so far."""
+        """Return the counts so far: requests, their tokens, and requests without room."""
         return dict(self._usage)
 
     def _completion(self, request: Generate, context: list[int], ids: list[int]) -> Completion:
@@ -205,14 +205,14 @@ class Sampler:
 
 
 class Samplers:
-    """Samplers of a language model that learns: a :class:`Sampler` per temperature, opened at its first use.
+    """Samplers of a language model that learns: a :class:`Sampler` per temperature, created at first use.
 
-    The model of a folder, or a cached hub name, is loaded once, with the first sampler. Rollouts of a question are
-    independent, and do not depend on other requests.
+    The model (a folder or a cached hub name) is loaded once, with the first sampler. Rollouts of a question are
+    independent of each other and of other requests.
 
     Args:
-        model: folder or name. max_tokens: of a completion. batch_size: completions that are sampled together.
-        grows: as for :class:`Sampler`; prompts of LeReT do not. chat_template_kwargs: as for :func:`load_model`.
+        model: folder or name. max_tokens: limit of a completion. batch_size: completions sampled together.
+        grows: as for :class:`Sampler`; false for LeReT's prompts. chat_template_kwargs: as for :func:`load_model`.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class Samplers:
         self._max_tokens, self._batch_size, self._seed, self._grows = max_tokens, batch_size, seed, grows
 
     def __call__(self, temperature: float) -> Sampler:
-        """Return the sampler of a temperature.
+        """Return the sampler for a temperature.
 
         Raises:
             ModelError: the model cannot be loaded.

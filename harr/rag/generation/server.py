@@ -15,15 +15,15 @@ from harr.types import ContextFull, Generate, PromptTooLong, TruncatedCompletion
 class ServerGenerator:
     """A generator that asks the server of ``params``, up to its ``concurrency`` requests at a time.
 
-    Failed attempts are tried again as :class:`harr.services.openai_client.Service` says. Every request carries the same
-    ``seed``, so equal requests of a batch are sent once. A prompt that is longer than the model reads gets an empty
-    completion (:class:`harr.types.PromptTooLong`), which is counted and ends no run. A prompt that leaves less room
-    than requested is counted as ``no_room``: vLLM then writes what fits, which only its count of tokens shows. A reply
-    of several tokens without text is counted as ``no_text``: a model that thought aloud to its limit.
+    Failed attempts are retried as :class:`harr.services.openai_client.Service` describes. Every request carries the
+    same ``seed``, so equal requests of a batch are sent once. A prompt longer than the model's context gets an empty
+    completion (:class:`harr.types.PromptTooLong`), which is counted and does not end the run. A prompt that leaves less
+    room than requested is counted as ``no_room``: vLLM then writes what fits, which shows only in its token count. A
+    reply of several tokens without text is counted as ``no_text``: the model thought until its limit.
     """
 
     def __init__(self, params: ServedParams, *, seed: int = 0, name: str = "generator") -> None:
-        """Connect to the server of ``params``; errors speak of the section ``name`` of params.yaml."""
+        """Connect to the server of ``params``; errors name the section ``name`` of params.yaml."""
         self._params = params
         self._seed = seed
         self._limited = bool({"max_tokens", "max_completion_tokens"} & params.extra_body.keys())
@@ -33,7 +33,7 @@ class ServerGenerator:
         self._lock = threading.Lock()
 
     def usage(self) -> dict[str, float]:
-        """Return requests, retries, time-outs, tokens and prompts that left no room, or too little."""
+        """Return counts of requests, retries, time-outs, tokens, and prompts that left no room or too little."""
         failures = {"retries": self._service.retries, "timeouts": self._service.timeouts}
         with self._lock:
             counts = {"requests": 0, **failures, **self._usage}
@@ -42,7 +42,7 @@ class ServerGenerator:
     def complete(self, requests: Sequence[Generate]) -> list[str]:
         """Return one completion per request, in order; an empty completion is ``""``.
 
-        The first failure that retries did not mend ends the batch; requests not yet sent are dropped.
+        The first failure that outlasts its retries ends the batch; requests not yet sent are dropped.
 
         Raises:
             ServiceUnavailable: no answer, or only 429 and 5xx answers, until the deadline.
@@ -78,7 +78,7 @@ class ServerGenerator:
         text = _text(reply, raw=bool(request.prompt))
         if text is None:
             remedy = f"{self._params.server.place}.urls must be an OpenAI-compatible address, usually ending in /v1"
-            if said := getattr(reply, "error", None):  # with the status of a success, as gateways send it
+            if said := getattr(reply, "error", None):  # gateways send it with a success status
                 remedy = f"it says {one_line(said)}"
             raise ParamsError(f"{self._service.where}: the answer is no completion; {remedy}")
         usage = getattr(reply, "usage", None)
@@ -96,18 +96,18 @@ class ServerGenerator:
 
 
 class ServerSamplers:
-    """Samplers of a language model behind a server: a generator per temperature, opened at its first use.
+    """Samplers of a language model behind a server: a generator per temperature, created at first use.
 
     Equal prompts of a batch get one text; those that LeReT compares differ by their demonstrations.
     """
 
     def __init__(self, params: ServedParams, *, max_tokens: int, seed: int, name: str) -> None:
-        """Note the server of ``params``; errors speak of the section ``name`` of params.yaml."""
+        """Store ``params`` of the server; errors name the section ``name`` of params.yaml."""
         self.opened: dict[float, ServerGenerator] = {}
         self._params, self._seed, self._name = params.model_copy(update={"max_tokens": max_tokens}), seed, name
 
     def __call__(self, temperature: float) -> ServerGenerator:
-        """Return the generator of a temperature."""
+        """Return the generator for a temperature."""
         if temperature not in self.opened:
             params = self._params.model_copy(update={"temperature": temperature})
             self.opened[temperature] = ServerGenerator(params, seed=self._seed, name=self._name)
@@ -115,15 +115,15 @@ class ServerSamplers:
 
 
 def _count(value: Any) -> int:
-    """Return a number of tokens; 0 for any other value of a server."""
+    """Return a token count; 0 for anything else that a server sends."""
     return value if type(value) is int and 0 <= value < 1 << 40 else 0
 
 
 def _text(reply: Any, *, raw: bool) -> str | None:
     """Return the text of an answer, null counting as empty; None for an answer without text.
 
-    It is a :class:`harr.types.TruncatedCompletion` if the server reached its limit. A lone surrogate, which no file can
-    hold, becomes "?".
+    The text is a :class:`harr.types.TruncatedCompletion` if the server reached its limit. Lone surrogates, which UTF-8
+    cannot encode, become "?".
     """
     try:
         choice = reply.choices[0]

@@ -1,7 +1,7 @@
-"""RAG pipelines: generators in the sense of Python, which yield searches and requests for text.
+"""RAG pipelines: Python generators that yield searches and requests for text.
 
-A new one is a module here, a section class in ``harr/params/pipeline.py`` and a line in :data:`PIPELINES`; the tags
-that its model acts by stand in ``harr/rag/pipelines/tags.py``. One of another package is named in params.yaml:
+A new one is a module here, a section class in ``harr/params/pipeline.py`` and a line in :data:`PIPELINES`; the tags by
+which its model acts go into ``harr/rag/pipelines/tags.py``. A pipeline of another package is named in params.yaml:
 ``pipeline: {name: function, function: "mine.agent:play"}``.
 """
 
@@ -24,9 +24,12 @@ from harr.types import Pipeline
 
 @dataclass(frozen=True, slots=True)
 class LanguageModelFacts:
-    """Facts about a language model: ``fits(limit)`` tests whether a text has at most so many tokens; ``frame()``
-    is its chat template's text before and after the first turn of a user; ``check()`` refuses a template whose
-    conversations cannot be trained on; ``tokens(text)`` is the length of a text."""
+    """Facts about a language model.
+
+    ``fits(limit)`` tests whether a text has at most ``limit`` tokens; ``frame()`` is its chat template's text before
+    and after the first user turn; ``check()`` raises if its conversations cannot be trained on; ``tokens(text)`` is a
+    text's length.
+    """
 
     fits: Callable[[int], Callable[[str], bool]]
     frame: Callable[[], tuple[str, str]]
@@ -35,7 +38,7 @@ class LanguageModelFacts:
 
 
 Build = Callable[[Any, LanguageModelFacts], Pipeline]
-"""Makes a pipeline of section ``pipeline``."""
+"""Builds a pipeline from section ``pipeline``."""
 
 
 def _build_by_keywords(play: Callable[..., Any]) -> Build:

@@ -1,6 +1,6 @@
 """Search graphs: which sub-queries a model asks of which tool, and which of them wait for others (arXiv 2506.08352).
 
-A graph is text, everything as it stands in this example::
+A graph is text in exactly this form::
 
     Nodes:
     A: mother of Ada Brown (General)
@@ -8,10 +8,10 @@ A graph is text, everything as it stands in this example::
     Edges:
     A -> B
 
-A node is a label (one capital letter), a query and a tool. Edges are divided by lines or semicolons; the first may
-stand in the line of the heading. ``$A`` in a query stands for what A finds. Letters are not folded and nothing is
-repaired: a label or tool in another case is another one, so that the model learns one form. An edge said twice is one.
-A reference does not make an edge: a query may only refer to a node that leads to it.
+A node is a label (one capital letter), a query and a tool. Edges are separated by lines or semicolons; the first may
+follow the heading on its line. ``$A`` in a query stands for what A finds. Case matters and nothing is repaired, so that
+the model learns one form. A repeated edge counts once. A reference does not make an edge: a query may only refer to a
+node that leads to it.
 """
 
 import re
@@ -35,19 +35,19 @@ REASONS = (
     "cycle",
     "reference to no ancestor",
 )
-"""Why a text is no graph; in a reason a colon and what it is about may follow."""
+"""Why a text is no graph; a colon and what the reason is about may follow."""
 _HEADINGS = ("Nodes", "Edges")
 _HEADING = re.compile(r"(Nodes|Edges)(?::(.*))?")
 _NODE = re.compile(r"([A-Z]):(.*)")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<\|[^<>]*\|>")
 _REFERENCE = re.compile(r"\$([A-Za-z])\b")
 _SHOWN = 40
-"""Maximum number of letters of a model's text that a reason repeats."""
+"""Maximum number of characters of the model's text quoted in a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One sub-query and the tool that is to answer it."""
+    """A sub-query and the tool that answers it."""
 
     label: str
     query: str
@@ -63,7 +63,7 @@ class Node:
         return tuple(dict.fromkeys(_REFERENCE.findall(self.query)))
 
     def fill_in(self, values: Mapping[str, str]) -> str:
-        """Replace every reference in the query by its value; values are not expanded again.
+        """Return the query with every reference replaced by its value; values are not expanded again.
 
         >>> Node("C", "birthplace of $A", "General").fill_in({"A": "$B"})
         'birthplace of $B'
@@ -73,14 +73,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes as they were written, and pairs of labels: the second waits for the first. There is no cycle."""
+    """Nodes in written order, and pairs of labels, of which the second waits for the first, without a cycle."""
 
     nodes: tuple[Node, ...]
     edges: tuple[tuple[str, str], ...] = ()
 
 
 def parse(text: str, tools: Sequence[str], *, max_nodes: int = 8, max_words: int = 10) -> Graph | tuple[str, ...]:
-    """Read a search graph; for a text that is none, all the reasons, each once (``REASONS``). Takes any text.
+    """Return the search graph in a text, which may be anything, or all reasons why it is none, each once (``REASONS``).
 
     A query has at most ``max_words`` words as the model wrote it; a reference is a word.
 
@@ -104,7 +104,7 @@ def parse(text: str, tools: Sequence[str], *, max_nodes: int = 8, max_words: int
 
 
 def levels(graph: Graph) -> list[tuple[Node, ...]]:
-    """Return the nodes, those first that wait for none; nodes of a level do not wait for each other.
+    """Return the nodes in levels, those that wait for none first; nodes of a level do not wait for each other.
 
     >>> a, b, c = (Node(label, "q", "General") for label in "ABC")
     >>> [[node.label for node in level] for level in levels(Graph((a, b, c), (("C", "A"),)))]
@@ -137,7 +137,7 @@ def ancestors(label: str, edges: Sequence[tuple[str, str]]) -> set[str]:
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """Yield what every line is: a heading ("Nodes" or "Edges"), a "node", an "edge" or "unreadable"; and its text."""
+    """Yield each line's kind (a heading: "Nodes" or "Edges", a "node", an "edge" or "unreadable") and its text."""
     section = ""
     for line in text.splitlines():
         rest = line.strip()
@@ -160,7 +160,7 @@ def _node(line: str) -> Node:
 
 
 def _edge(text: str) -> tuple[str, str]:
-    """Return both ends of an edge; ("", "") where the text is none."""
+    """Return both ends of an edge; ("", "") if the text is no edge."""
     left, arrow, right = (part.strip() for part in text.partition("->"))
     readable = left and right and arrow and "->" not in right and len(f"{left} {right}".split()) == 2
     return (left, right) if readable else ("", "")

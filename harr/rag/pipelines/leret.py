@@ -1,8 +1,8 @@
 """LeReT: a language model writes the query of one hop, again and again (arXiv 2410.23214, section 3).
 
-One hop: the model reads the question and the passages found so far, and writes a line, which is searched for. All
-hops are alike. Passages accumulate; their order is the ranking that is scored, and the order in which they are shown.
-:func:`render` writes every prompt, of sampling, training and evaluation alike.
+In each hop the model reads the question and the passages found so far, and writes a line, which is searched for.
+Passages accumulate in one ranking, which is scored and in whose order they are shown. :func:`render` writes every
+prompt, in sampling, training and evaluation alike.
 """
 
 from bisect import bisect_left
@@ -29,7 +29,7 @@ from harr.types import (
 )
 
 RAW = ("bare", "plain")
-"""Templates of raw text, in which a query ends with its line; in a conversation it ends with the turn."""
+"""Raw-text templates, in which a query ends with its line; in a conversation it ends with the turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class Demonstration:
 
 @dataclass(frozen=True, slots=True)
 class LeReT:
-    """The program as a pipeline: called with a question, it writes and searches ``hops`` queries. It gives no answer.
+    """LeReT as a pipeline: called with a question, it writes and searches ``hops`` queries. It gives no answer.
 
     Args:
-        hops: how many. order: of the passages (:func:`accumulated`).
-        template: ``bare`` shows what there is, ``plain`` puts instructions first, ``chatml`` wraps both in Qwen's chat
-            markup, ``chat`` in the model's own.
-        demonstrations: of a few-shot prompt; () is zero-shot.
+        hops: number of hops. order: order of the passages (:func:`accumulate`).
+        template: ``bare`` adds nothing, ``plain`` puts instructions first, ``chatml`` wraps both in Qwen's chat markup,
+            ``chat`` in the model's own.
+        demonstrations: examples of a few-shot prompt; () is zero-shot.
         fits: whether a prompt without demonstrations is short enough; a longer one loses its last passages. shows:
             whether a prompt with demonstrations is; a longer one loses its last demonstrations.
 
@@ -95,7 +95,7 @@ class LeReT:
         return retrieval, Outcome(None, (Hop(query, ""),), escaped=escaped, turns=1, faults=faults)
 
     def one_hop(self, context: Sequence[Passage]) -> Pipeline:
-        """Play one hop alone, as a pipeline."""
+        """Return a pipeline that plays one hop alone."""
 
         def play(question: Question) -> PyGenerator[Request, Any, Outcome]:
             _, outcome = yield from self.hop(question, context)
@@ -110,7 +110,7 @@ class LeReT:
     def prompt(self, question: Question, context: Sequence[Passage]) -> tuple[str, int]:
         """Return the prompt with as many of the first passages as fit, and how many control tags were escaped in it.
 
-        How many passages are shown does not depend on the demonstrations: with and without them it is one situation.
+        The number of passages shown does not depend on the demonstrations, so both prompts present the same situation.
         """
         text, examples = question.text, self.demonstrations
         n_passages = _find_largest(len(context), lambda count: self.fits(render(text, context[:count])[0]))
@@ -141,7 +141,7 @@ def by_hop(episode: Episode) -> Iterator[Retrieval]:
 def add_answers(
     episodes: Sequence[Episode], program: LeReT, reader: Generator, *, batch_size: int, desc: str
 ) -> list[Episode]:
-    """Return the episodes with answers of a ``reader``, which sees the question and all passages, ranked.
+    """Return the episodes with the answers of a ``reader``, which sees the question and all passages, ranked.
 
     An episode without passages is not read: its answer is "".
     """
@@ -165,8 +165,8 @@ def add_answers(
 def accumulate(retrievals: Sequence[Retrieval], order: str) -> tuple[Passage, ...]:
     """Return the passages of all hops as one ranking without repeats.
 
-    ``score``: by the retriever's score, as published; scores of different queries are compared. ``rank``: by the rank
-    within its own search, the earlier hop first for equal ranks.
+    ``score``: by the retriever's score, as published; scores of different queries are compared. ``rank``: by rank
+    within each search, the earlier hop first if ranks are equal.
 
     >>> first, second = (Retrieval(tuple(Passage(name, "") for name in names)) for names in ("ab", "ca"))
     >>> [passage.id for passage in accumulate([first, second], "rank")]
@@ -184,7 +184,7 @@ def accumulate(retrievals: Sequence[Retrieval], order: str) -> tuple[Passage, ..
 
 
 def render(question: str, context: Sequence[Passage], demonstrations: Sequence[Demonstration] = ()) -> tuple[str, int]:
-    """Return the prompt of a hop, and how many control tags were escaped; a passage is one line, so it cannot ask.
+    """Return a hop's prompt, and how many control tags were escaped; a passage, on one line, cannot fake a question.
 
     >>> found = (Passage("p", "Born in Bath.", "Ada Brown"),)
     >>> print(render("Who?", found, [Demonstration("When?", (), "year")])[0])

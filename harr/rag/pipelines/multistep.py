@@ -1,6 +1,6 @@
 """The multi-step pipeline: a planner asks sub-queries, a reader answers each from the passages found.
 
-After HARR's planner and reader pipeline (arXiv 2602.03645). What malformed replies do:
+After HARR's planner and reader pipeline (arXiv 2602.03645). Malformed replies:
 
 - a planner reply that is not the asked-for JSON ends the episode at once, with the answer "";
 - a reader reply that is not the asked-for JSON counts as AMBIGUOUS with an empty answer.
@@ -8,7 +8,7 @@ After HARR's planner and reader pipeline (arXiv 2602.03645). What malformed repl
 Both are counted in ``Outcome.malformed``. An answer of "unknown" becomes "", which scores 0.
 
 A planner may add the key ``resolved``: its sub-query with the pronoun replaced by the name. It is stored with the
-search (:class:`harr.types.Search`) and is in no state and no prompt.
+search (:class:`harr.types.Search`) and appears in no state or prompt.
 """
 
 from collections.abc import Generator as PyGenerator

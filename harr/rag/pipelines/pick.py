@@ -1,5 +1,4 @@
-"""Pick passages one after the other; a language model may read them at the end (the game of Q-RAG, arXiv
-2511.07328)."""
+"""Pick passages one by one; a language model may read them at the end (the game of Q-RAG, arXiv 2511.07328)."""
 
 from collections.abc import Generator, Sequence
 from typing import Any
@@ -11,9 +10,9 @@ from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Searc
 def pick(question: Question, *, picks: int, depth: int = 0, reader: bool = False) -> Generator[Request, Any, Outcome]:
     """Choose ``picks`` passages, each seen by the next search; never the same one twice.
 
-    The last pick asks for as many passages as a ranking of length ``depth`` still lacks, so that
-    recall_at_5 can be read after two picks. Gold never ends an episode. A ``reader`` is shown the picks, those
-    of the question's own document in its order, and answers; without one there is no answer.
+    The last pick asks for as many passages as a ranking of length ``depth`` still lacks, so that recall_at_5 can be
+    read after two picks. Finding gold never ends an episode. A ``reader`` sees the picks, those of the question's own
+    document in its order, and answers; without a reader there is no answer.
 
     >>> game = pick(Question("q", "Who?"), picks=2, depth=5)
     >>> next(game).k
@@ -25,7 +24,7 @@ def pick(question: Question, *, picks: int, depth: int = 0, reader: bool = False
     for number in range(1, picks + 1):
         count = max(1, depth - len(picked_ids)) if number == picks else 1
         retrieval = yield Search(question, question.text, hops, picked_ids, k=count)
-        if not retrieval.passages:  # none of the candidates is left
+        if not retrieval.passages:  # no candidate is left
             break
         hops += tuple(Hop("", passage.content) for passage in retrieval.passages)
         picked_ids |= {passage.id for passage in retrieval.passages}
@@ -39,6 +38,6 @@ def pick(question: Question, *, picks: int, depth: int = 0, reader: bool = False
 
 
 def reading_request(question: Question, passages: Sequence[Passage]) -> tuple[Generate, int]:
-    """Return what the reader is asked, and how many control tags were escaped in the passages."""
+    """Return the reader's request, and how many control tags were escaped in the passages."""
     text, escaped = passages_text(passages)
     return prompt("pick", question, (), passages=text), escaped

@@ -1,16 +1,16 @@
 """R-Search: the model plans all its searches as one graph, reads all results at once, and answers (arXiv 2506.08352).
 
-One growing text: thoughts, a search graph (``harr/rag/pipelines/graph.py``), results, an answer. The searches of a
-level of the graph are made together. Where later queries refer to a node, as ``$A`` does, the results so far are shown
-first, and the model writes what it found: ``<found> A is Ethel Price </found>`` (:func:`findings`). These words replace
+One growing text: thoughts, a search graph (``harr/rag/pipelines/graph.py``), results, an answer. Each level of the
+graph is searched at once. Where later queries refer to a node, as ``$A`` does, the results so far are shown first, and
+the model writes what the node found: ``<found> A is Ethel Price </found>`` (:func:`findings`). These words replace
 ``$A``, and are learnt like all of the model's text. The results show every query as it was searched. A node is skipped
-if a node that it refers to has no finding, which the results say, too. A node never gets a
-passage that a node before it already found.
+if a node that it refers to has no finding; the results say so. A node never gets a passage that one of its ancestors
+already found.
 
-A text that is no graph ends the episode with the answer "", as published: the reasons are in ``Outcome.graph``. So does
-a plan that was cut off. The form of the blocks is checked apart (``Outcome.faults``), including what the prompt began.
-A plan and an answer are two turns, and every block of findings is one more; an answer that was never requested is not
-well-formed.
+A text that is no graph, or a plan that was cut off, ends the episode with the answer "", as published; the reasons are
+in ``Outcome.graph``. The form of the blocks is checked separately (``Outcome.faults``), including what the prompt
+began. A plan and an answer are two turns, and every block of findings is one more; an answer that was never requested
+is not well-formed.
 """
 
 import re
@@ -25,11 +25,11 @@ from harr.rag.pipelines.tags import disorder, escape
 from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retrieval, Search
 
 FINDING_WORDS = 10
-"""Maximum number of words of a finding, which becomes a part of a query."""
+"""Maximum number of words in a finding, which becomes part of a query."""
 UNKNOWN = "unknown"
 """The finding of a node that found nothing; it is well-formed."""
 NO_FINDING = "no finding"
-"""The fault of a turn without a finding that a later query needs."""
+"""The fault of a turn that lacks a finding which a later query needs."""
 _BEGIN, _CUT = "<think>", "cut off"
 _FINDING = re.compile(r"([A-Z]) is (.+)")
 
@@ -96,7 +96,7 @@ def r_search(
 
 @dataclass(slots=True)
 class _Results:
-    """The results of a graph's nodes so far, by label: a search and its retrieval, or the reason why none was made.
+    """The results of a graph's nodes so far, by label: a search and its retrieval, or why none was made.
 
     ``thought``: the model's text right before the graph, or before the findings that allow the next searches.
     """
@@ -126,14 +126,14 @@ class _Results:
         self.retrievals |= zip(searches, retrievals, strict=True)
 
     def list_open_labels(self, level: Sequence[Node]) -> set[str]:
-        """Return the labels of a level that brought passages and that a later query refers to."""
+        """Return the labels of a level that found passages and that later queries refer to."""
         referenced = {name for node in self.graph.nodes for name in node.references}
         return {node.label for node in level if node.label in referenced and self._passages(node.label)}
 
     def insert(self, text: str) -> tuple[str, int]:
-        """Return a text with a block of the new results, and how many control tags were escaped in it.
+        """Return a text with a block of the new results, and how many control tags were escaped in the block.
 
-        For every node it shows label, tool and query, then passages or why there are none.
+        The block shows each node's label, tool and query, then its passages or why there are none.
         """
         lines = []
         for node in (node for level in levels(self.graph) for node in level):
@@ -183,7 +183,7 @@ def ask_for_findings(labels: Iterable[str]) -> str:
 
 
 def findings(text: str, wanted: Iterable[str]) -> dict[str, str]:
-    """Return the findings of the ``wanted`` nodes in a block, by label; lines or semicolons divide it.
+    """Return the findings of the ``wanted`` nodes in a block, by label; lines or semicolons separate them.
 
     Nothing is repaired: findings of more than ``FINDING_WORDS`` words, and of nodes named twice, are left out.
 
@@ -210,7 +210,7 @@ def _write_block(text: str, tag: str) -> PyGenerator[Request, Any, tuple[str, st
 
 
 def _block(text: str, tag: str) -> str | None:
-    """Return the content of the first such block after the thoughts, which may lack its end; None without one.
+    """Return the content of the first ``tag`` block after the thoughts, closed or not; None without one.
 
     >>> _block("<think>or <answer>Rome</answer>?</think><answer> Bath", "answer")
     ' Bath'

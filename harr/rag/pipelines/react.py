@@ -1,11 +1,11 @@
-"""ReAct: a tool-calling agent that searches by a tool (arXiv 2210.03629; HARR, arXiv 2602.03645).
+"""ReAct: an agent that searches by calling a tool (arXiv 2210.03629; HARR, arXiv 2602.03645).
 
-The call is plain text in the markup of Qwen and Hermes, so any chat server will do. In :func:`react` the tool asks a
+The call is plain text in the markup of Qwen and Hermes, so any chat server works. In :func:`react` the tool asks a
 reader for a short answer and a status; the agent and the history see only that. In :func:`react_passages` the tool
 shows the passages themselves: the conversation is one growing text, which can be trained on.
 
-Thoughts (``<think>...</think>``, also cut off) neither call nor answer. A reply that does neither, or an invalid call,
-is malformed: it is counted, and the agent gets a correction.
+Thoughts (``<think>...</think>``, even if cut off) neither call nor answer. A reply that does neither, or makes an
+invalid call, is malformed: it is counted, and the agent gets a correction.
 """
 
 import re
@@ -18,7 +18,7 @@ from harr.types import Generate, Hop, Outcome, Question, Request, Retrieval, Sea
 
 TOOL, STOP = "search", "</tool_call>"
 QUERY_CHARACTERS = 2000
-"""Length of the longest query that is searched: encoders cut a longer one, a search of words may refuse it."""
+"""Maximum number of characters of a query: encoders cut longer ones, and a word search may reject them."""
 CALL = '<tool_call>{"name": "search", "arguments": {"query": "..."}}</tool_call>'
 CORRECTION = f'Reply with one {CALL} or one line "Final answer: ...".'
 LAST_TURN = 'No more searches are possible. Reply with one line "Final answer: ...", as well as you can.'
@@ -127,7 +127,7 @@ def _call(reply: str) -> tuple[str, str]:
     call_text, _, after = rest.partition(STOP)
     call = last_json(call_text, "name")
     arguments = call.get("arguments")
-    if isinstance(arguments, str):  # as in the interface of OpenAI
+    if isinstance(arguments, str):  # as in OpenAI's API
         arguments = last_json(arguments, "query")
     query = line(arguments.get("query")) if isinstance(arguments, dict) else ""
     if not call:

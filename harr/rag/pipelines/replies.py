@@ -15,9 +15,9 @@ from harr.rag.pipelines.tags import escape, strip_tags
 from harr.types import Generate, Hop, Passage, Question, Request, Retrieval, Search
 
 JSON_CHARACTERS = 32_768
-"""Number of a reply's last characters that are searched for JSON: every bracket is tried, so long texts are slow."""
+"""Number of characters at a reply's end that are searched for JSON: every bracket is tried, so long texts are slow."""
 Framed = str | tuple[str, str]
-"""A template of a growing text: its name, or the text of the model's own before and after the turn of a user."""
+"""A template of a growing text: its name, or the model's own text before and after a user turn."""
 STATUSES = ("FOUND", "NOT_FOUND", "AMBIGUOUS")
 _THOUGHTS = re.compile(r"<think>.*?(</think>|$)", re.DOTALL)
 _DECODER = json.JSONDecoder()
@@ -57,15 +57,15 @@ def prompt_file(name: str) -> str:
 
 
 def chat(name: str, **values: str) -> Generate:
-    """Return the messages of a prompt file, of system and user, which a line of dashes divides.
+    """Return the system and user messages of a prompt file, which a line of dashes separates.
 
-    Values are put in once and never expanded again.
+    Values are inserted once and never expanded again.
     """
     return messages(prompt_file(name), **values)
 
 
 def messages(text: str, **values: str) -> Generate:
-    """Return the messages of a prompt's text, as :func:`chat` those of a file."""
+    """Return the messages of a prompt's text, as :func:`chat` does for a file."""
     system, _, user = text.partition("\n---\n")
     content = Template(user.strip()).substitute(values)
     return Generate(({"role": "system", "content": system.strip()}, {"role": "user", "content": content}))
@@ -95,12 +95,12 @@ def opening(name: str, question: Question, template: Framed, prefix: str = "", *
 
 
 def chatml(text: str) -> str:
-    """Return a text as the turn of a user in Qwen's chat markup, up to the start of the model's turn."""
+    """Return a text as a user turn in Qwen's chat markup, up to the start of the model's turn."""
     return f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
 
 
 def passages_text(passages: Sequence[Passage]) -> tuple[str, int]:
-    """Return two lines per passage, number and title, then text; and how many control tags were escaped.
+    """Return two lines per passage (number and title, then text), and how many control tags were escaped.
 
     >>> passages_text([Passage("p", "Born in Bath.", "Ada Brown")])
     ('[1] Ada Brown\\nBorn in Bath.', 0)
@@ -164,7 +164,7 @@ def short_answer(reply: str) -> str:
 
 
 def line(value: object) -> str:
-    """Return a value as one line of text, without what no encoding can write; "" for anything but text and numbers.
+    """Return a value as one line of text, without what UTF-8 cannot encode; "" for anything but text and numbers.
 
     >>> line("Bath\\nor \\ud800 Rome"), line(["Bath"])
     ('Bath or Rome', '')

@@ -1,9 +1,9 @@
 """Search-R1: the model writes one growing text and searches by tags in it (arXiv 2503.09516, section 3).
 
-A turn ends at ``</search>`` or ``</answer>``. After a search the passages are put into the text between
-information tags, and the model continues. A hop of the history is a search and the thought that followed
-its results. A turn with neither tag is malformed: it is counted, and the model gets a correction. Tags
-inside passages are escaped and counted; only the model's own text is read as an action.
+A turn ends at ``</search>`` or ``</answer>``. After a search the passages are inserted into the text between
+information tags, and the model continues. A hop of the history is a search and the thought that followed its results. A
+turn with neither tag is malformed: it is counted, and the model gets a correction. Tags inside passages are escaped and
+counted; only the model's own text is read as an action.
 """
 
 import re
@@ -28,7 +28,7 @@ def search_r1(
 ) -> PyGenerator[Request, Any, Outcome]:
     """Let the model search at most ``max_searches`` times; one more turn is for the answer.
 
-    It sees the error of a failed source, which is counted (``Outcome.tool_errors``).
+    The model sees the error of a failed source; these are counted (``Outcome.tool_errors``).
 
     ``template``: ``plain`` puts the instructions first, ``chatml`` wraps them in Qwen's chat markup, a frame in the
     model's own; ``bare`` shows the question only. An episode without an answer ends with the answer "".
@@ -71,7 +71,7 @@ def information(passages: Sequence[Passage], error: str = "") -> tuple[str, int]
 
 
 def documents(passages: Sequence[Passage]) -> list[str]:
-    """Return a line per passage: its rank, its title and its text; control tags are still in it."""
+    """Return a line per passage: its rank, its title and its text, with control tags."""
     return [
         f"Doc {n}(Title: {' '.join(p.title.split())}) {' '.join(p.text.split())}" for n, p in enumerate(passages, 1)
     ]

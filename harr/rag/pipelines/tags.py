@@ -8,7 +8,7 @@ TAGS = {
     "search_r1": ("think", "search", "information", "answer"),
     "r_search": ("think", "search", "result", "found", "answer"),
 }
-"""The blocks of a pipeline's text; no passage may bring their tags."""
+"""The blocks of each pipeline's text, whose tags are escaped in passages."""
 _CONTROL = re.compile(
     rf"<\s*(?:/\s*)?(?:{'|'.join({tag: 0 for tags in TAGS.values() for tag in tags})})\s*>"
     r"|<\|[^|<>]{1,40}\|>|<\uff5c[^\uff5c<>]{1,40}\uff5c>|</?s>|<(?:bos|eos|pad|unk)>|<(?:start|end)_of_turn>|\[/?(?:INST|SYSTEM_PROMPT|TOOL_RESULTS)\]",
@@ -24,7 +24,8 @@ _ENTITIES = str.maketrans({"<": "&lt;", ">": "&gt;", "[": "&#91;", "]": "&#93;"}
 def escape(text: str) -> tuple[str, int]:
     """Write the brackets of control tags as entities, so that a document cannot act for the model.
 
-    Tags of harr's pipelines, and marks of turns in the chat templates of Qwen, Llama, DeepSeek, Gemma and Mistral.
+    The tags are those of harr's pipelines and the turn markers in chat templates of Qwen, Llama, DeepSeek, Gemma and
+    Mistral.
 
     Returns: the text, and how many tags were changed.
 
@@ -35,7 +36,7 @@ def escape(text: str) -> tuple[str, int]:
 
 
 def strip_tags(text: str) -> str:
-    """Return a text without its control tags, a blank in place of each.
+    """Return a text with a blank instead of each control tag.
 
     >>> strip_tags("<think>The town.</think>")
     ' The town. '
@@ -56,8 +57,8 @@ def thoughts(turn: str) -> str:
 def fault(turn: str, *, acts: bool, block: str = "") -> str:
     """Return why a turn is not well-formed; "" if it is.
 
-    It should end its thoughts (a prompt may have begun them) and then act: search, or answer. With a ``block`` it is
-    thoughts and that block, each once, and nothing else. No model may write the environment's blocks.
+    A turn should end its thoughts (a prompt may have begun them) and then act: search, or answer. With a ``block`` it
+    is thoughts and that block, each once, and nothing else. The model may not write the environment's blocks.
 
     >>> fault("so it is Bath.</think><answer>Bath", acts=True), fault("It is Bath.", acts=False)
     ('', 'no action')
@@ -75,7 +76,7 @@ def fault(turn: str, *, acts: bool, block: str = "") -> str:
 
 
 def disorder(text: str, blocks: Sequence[str]) -> str:
-    """Return why a text is not just these blocks, each once, in order; "" if it is. No model may write a result.
+    """Return why a text is not just these blocks, each once, in order; "" if it is. The model may not write results.
 
     >>> disorder("<think>Bath?</think> <answer>Bath</answer>", ["think", "answer"])
     ''

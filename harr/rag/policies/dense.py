@@ -1,7 +1,7 @@
-"""The dense retriever as a policy: the encoder reads the state, K of the N nearest passages are chosen.
+"""The dense retriever as a policy: the encoder reads the state, and K of the N nearest passages are chosen.
 
-One class is the frozen, the learning and the exported retriever; they differ in their encoder and
-in whether they sample. The policy embeds its own queries, so what is rolled out is what is trained.
+One class is the frozen, the learning and the exported retriever; they differ in their encoder and in whether they
+sample. The policy embeds its own queries, so what is rolled out is what is trained.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
 from harr.types import Retrieval, Search, Shortened
 
 MAX_CACHED = 40_000_000
-"""Maximum size, in numbers, of the cache of state vectors of a frozen encoder."""
+"""Maximum number of values in the cache of a frozen encoder's state vectors."""
 
 
 @dataclass
@@ -43,10 +43,10 @@ class DensePolicy:
         style, history, max_tokens, pick_tokens: how a state is written (``harr/rag/policies/state.py``).
         sampling: random numbers for Plackett-Luce sampling; None takes the best K.
         keep: number of first ranks that are greedy while the others are sampled.
-        link_features: further sources of candidates, and what scores them: a small term that is added to the score of each, or the
-            scorer of another package.
-        frozen: whether the encoder never changes, so that states are encoded once.
-        query_adapter: a map of the vectors of states that learns over a frozen encoder.
+        link_features: further sources of candidates, and what scores them: a small term added to each score, or another
+            package's scorer.
+        frozen: whether the encoder never changes, so states are encoded once.
+        query_adapter: a map of state vectors that learns over a frozen encoder.
     """
 
     encoder: Encoder
@@ -86,7 +86,7 @@ class DensePolicy:
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Answer all searches: every distinct state is encoded once, one index call, one gather.
 
-        Of several processes each encodes its share of the states, and the main one chooses for all.
+        With several processes, each encodes its share of the states, and the main one chooses for all.
         """
         states, losses = self.write_states(searches)
         distinct, state_of = unique(states)
@@ -107,7 +107,7 @@ class DensePolicy:
         return [replace(retrieval, shortened=shortened) for retrieval, shortened in zip(chosen, losses, strict=True)]
 
     def write_states(self, searches: Sequence[Search]) -> tuple[list[str], list[Shortened]]:
-        """Write the state of every search; return the texts and what each lost to the limit of length."""
+        """Write the state of every search; return the texts and what each lost to the length limit."""
         between = separator_of(self.encoder.model.tokenizer)
         form = StateFormat(self.style, self.history, self.max_tokens, self.prompt, self.pick_tokens, between)
         return form.texts(searches, self.encoder)
@@ -143,7 +143,7 @@ class DensePolicy:
     def _pools(
         self, searches: Sequence[Search], states_UD: NDArray[np.float32], state_of: NDArray[np.int64]
     ) -> list[NDArray[np.int64]]:
-        """Return candidate rows of every search, without those it excludes."""
+        """Return the candidate rows of every search, without those it excludes."""
         ids = {pid for search in searches for pid in search.exclude_ids}
         if self.candidates == "question":
             ids |= {pid for search in searches for pid in search.question.candidate_ids}
@@ -168,12 +168,12 @@ class DensePolicy:
     ) -> list[NDArray[np.int64]]:
         """Return at least as many rows for each search as its depth, the same as for that search alone.
 
-        A deeper search by vector begins with the shallower one, so that one call answers all; a search by words does
+        A deeper vector search begins with the results of a shallower one, so one call answers all; a word search does
         not, since its fusion depends on the depth.
         """
         if not self.fusion.sparse:
             depths = [max(depths)] * len(depths)
-        # A state that was cut may stand for several queries, which differ as words.
+        # A cut state may stand for several queries, which differ as words.
         keys = list(zip(depths, state_of.tolist(), (search.query for search in searches), strict=True))
         ranked: dict[tuple[int, int, str], NDArray[np.int64]] = {}
         for depth in dict.fromkeys(depths):
@@ -199,7 +199,7 @@ class DensePolicy:
         scores_BN: NDArray[np.float32],
         features_BNF: NDArray[np.float32] | None,
     ) -> list[Retrieval]:
-        """Order every pool (best first, or sampled), cut it to N unless there are link features, and take its first K."""
+        """Order each pool (best first, or sampled), cut it to N without link features, and take its first K."""
         best_BN = np.lexsort((pool_BN, -scores_BN), axis=-1)
         if features_BNF is None:
             best_BN = best_BN[:, : max(self.pool, *(s.k for s in searches))]
@@ -272,7 +272,7 @@ class DensePolicy:
 
 
 def unique(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """Return distinct texts in order of first appearance, and for every text its position there.
+    """Return distinct texts in order of first appearance, and each text's position among them.
 
     >>> unique(["b", "a", "b"])
     (['b', 'a'], array([0, 1, 0]))

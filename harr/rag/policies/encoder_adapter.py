@@ -55,7 +55,7 @@ def begin(encoder: Encoder, lora: LoraParams | None, seed: int) -> torch.nn.Modu
     """Return the module to train: a fresh adapter, or without ``lora`` the encoder's own layers.
 
     Raises:
-        ParamsError: it has none.
+        ParamsError: the encoder has no weights here.
     """
     if not encoder.has_weights:
         raise ParamsError(
@@ -81,8 +81,8 @@ def _layers(encoder: Encoder) -> Any:
 def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> None:
     """Write the trained weights, and harr.json, which names their base.
 
-    An adapter is adapter_model.safetensors and adapter_config.json; trained layers are layers.safetensors, and a map of
-    the vector query_adapter.safetensors.
+    An adapter is saved as adapter_model.safetensors and adapter_config.json, trained layers as layers.safetensors, and
+    a map of the vector as query_adapter.safetensors.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "harr.json", {"base": encoder.identity, "base_model": encoder.name})
@@ -101,18 +101,18 @@ def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> No
 
 @cache
 def scorers() -> dict[str, EntryPoint]:
-    """Return what opens the scorers of candidates of installed packages (docs/extend.md), by the file that they read."""
+    """Return entry points of installed packages that open candidate scorers (docs/extend.md), by the file read."""
     return {point.name: point for point in entry_points(group="harr.scorers")}
 
 
 def load_adapter(encoder: Encoder, folder: Path) -> "PeftModel | None":
     """Load a saved adapter, layers or map into the encoder that it was trained from; return the adapter, if any.
 
-    With a scorer of candidates alone (:func:`scorers`) the encoder stays as it is.
+    If the folder holds only a candidate scorer (:func:`scorers`), the encoder is unchanged.
 
     Raises:
-        ModelError: the folder holds neither, or belongs to another base encoder.
-        DamagedFile: one of its files changed.
+        ModelError: the folder holds none of these, or belongs to another base encoder.
+        DamagedFile: one of its files has changed.
     """
     check_sums(folder, "dvc repro -f -s train")
     kinds = [name for name in ("adapter_model.safetensors", LAYERS, QUERY_ADAPTER) if (folder / name).exists()]

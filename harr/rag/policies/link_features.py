@@ -23,15 +23,15 @@ from harr.types import Search
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What competes in B searches for their places, padded to N candidates each."""
+    """The candidates of B searches, padded to N each."""
 
     searches: Sequence[Search]
     pool_BN: NDArray[np.int64]
     """Rows of the candidates; -1 is padding."""
     cosines_BN: NDArray[np.float32]
-    """Similarity of state and candidate; that of padding is minus infinity."""
+    """Similarity of state and candidate; minus infinity for padding."""
     features_BNF: NDArray[np.float32]
-    """Features of the candidates; those of padding are meaningless."""
+    """Features of the candidates; meaningless for padding."""
 
 
 class Links(Protocol):
@@ -56,14 +56,14 @@ class CandidateScorer(Protocol):
     links: Links
 
     def score(self, candidates: Candidates) -> NDArray[np.float32]:
-        """Return the scores, (B, N); that of padding is minus infinity, as its cosine."""
+        """Return the scores, (B, N); minus infinity for padding, like its cosine."""
         ...
 
 
 class LinkFeatures(torch.nn.Module):
     """The learnt term: a weight per feature, and the links that compute the features.
 
-    A cosine over the ``temperature`` is in nats, as the term is.
+    A cosine divided by ``temperature`` is in nats, like the term.
     """
 
     def __init__(self, links: Links, temperature: float) -> None:
@@ -77,7 +77,7 @@ class LinkFeatures(torch.nn.Module):
         return features_BNF @ self.weights
 
     def score(self, candidates: Candidates) -> NDArray[np.float32]:
-        """Return the scores by vector and term, (B, N), in units of the cosine, without gradient."""
+        """Return the scores from vector and term, (B, N), in units of the cosine, without gradient."""
         term_BN: NDArray[np.float32] = candidates.features_BNF @ self.weights.detach().cpu().numpy()
         return candidates.cosines_BN + self.temperature * term_BN
 
@@ -90,10 +90,10 @@ class LinkFeatures(torch.nn.Module):
         )
 
     def load(self, folder: Path) -> "LinkFeatures":
-        """Read the weights in the folder of an adapter or of a merged model; features without one get 0.
+        """Read the weights from an adapter's or a merged model's folder; features without one get 0.
 
         Raises:
-            ModelError: there are none, or one is of an unknown feature.
+            ModelError: there are no weights, or one belongs to an unknown feature.
         """
         if not (folder / LINK_FEATURES).exists():
             raise ModelError(
@@ -110,10 +110,10 @@ class LinkFeatures(torch.nn.Module):
 
 
 def open_scorer(folder: Path, term: LinkFeatures) -> CandidateScorer:
-    """Return what scores candidates by the folder of an adapter or of a merged model.
+    """Return the scorer of candidates in an adapter's or a merged model's folder.
 
-    That is the scorer of an installed package, where its file lies there (``harr.scorers``, docs/extend.md), else the
-    ``term`` with the weights of the folder.
+    It is an installed package's scorer if its file is there (``harr.scorers``, docs/extend.md), otherwise ``term`` with
+    the folder's weights.
 
     Raises:
         ModelError: the folder has neither.

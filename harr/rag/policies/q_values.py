@@ -1,7 +1,7 @@
 """Values of picking a sentence next: two towers, two critics, rotary positions (Q-RAG, arXiv 2511.07328).
 
-Q(s, a) = scale <state(s), rotate(action(a), position)>. The halves of the vectors are two critics; each
-stands for half of the return. Positions turn the action's vector only (RoFormer, arXiv 2104.09864).
+Q(s, a) = scale <state(s), rotate(action(a), position)>. The halves of the vectors are two critics; each stands for half
+of the return. Positions rotate the action's vector only (RoFormer, arXiv 2104.09864).
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 SCALE = 2.0
-"""Factor of the inner product, unless another is given: unit vectors at 60 degrees have the value 1."""
+"""Default factor of the inner product: unit vectors at 60 degrees have the value 1."""
 INTERVAL = 20.0
 """Distance between the positions of two intervals; inside an interval positions run to 0.9 of it."""
 BASE = 10_000.0
 TOP = 5
-"""Number of best actions that acting and soft values look at."""
+"""Number of best actions considered in acting and in soft values."""
 MODES = ("none", "absolute", "random", "relative", "relative_whole")
 RANDOM_BLOCKS, RANDOM_ROOM = 5, 2000
 """Number of blocks of a document for random positions, and the range of those positions."""
@@ -46,8 +46,8 @@ def positions(mode: str, length: int, picked: Sequence[int], rng: np.random.Gene
     """Return positions of all sentences of a document by ``mode`` (one of ``MODES``), shape (length,).
 
     ``absolute`` counts sentences; ``random`` counts them in five blocks of random lengths at random distances, so that
-    a longer document meets no position that training never saw (arXiv 2305.16843); ``relative_whole`` is ``relative``
-    in whole numbers, as published; ``none`` is all zero.
+    a longer document has no position unseen in training (arXiv 2305.16843); ``relative_whole`` is ``relative`` in whole
+    numbers, as published; ``none`` is all zero.
 
     >>> positions("relative_whole", 5, (), np.random.default_rng(0))
     array([ 0.,  4.,  9., 13., 18.], dtype=float32)
@@ -72,7 +72,7 @@ def positions(mode: str, length: int, picked: Sequence[int], rng: np.random.Gene
 
 
 def rotate(vectors_BD: Tensor, position_B: Tensor) -> Tensor:
-    """Turn each half of the vectors, taken as D/4 pairs, by its position; zero leaves it as it is.
+    """Rotate each half of the vectors, taken as D/4 pairs, by its position; zero leaves it unchanged.
 
     >>> vectors = torch.nn.functional.normalize(torch.ones(1, 8), dim=-1)
     >>> rotate(vectors, torch.tensor([3.0])).norm().item() > 0.9999
@@ -100,10 +100,10 @@ def values(states_BD: Tensor, actions_BND: Tensor, scale: float = SCALE) -> Tens
 
 
 def rotary_q_values(state_D: Tensor, actions_ND: Tensor, position_N: Tensor | None, scale: float = SCALE) -> Tensor:
-    """Return both critics of one state for actions that are turned by their positions (None: not at all), (2, N).
+    """Return both critics of one state for actions rotated by their positions (None: not rotated), (2, N).
 
-    The same as ``values`` after ``rotate``, but no turned vector is made: of a pair (a, b) the turned product with
-    (s, t) is (sa + tb) cos + (ta - sb) sin.
+    The same as ``values`` after ``rotate``, but without rotated vectors: with (s, t) a rotated pair (a, b) has the
+    product (sa + tb) cos + (ta - sb) sin.
 
     >>> state, actions, position = torch.ones(8) / 8**0.5, torch.eye(8)[:3], torch.tensor([0.0, 2.0, 5.0])
     >>> turned = values(state[None], rotate(actions, position)[None])[:, 0]
@@ -124,14 +124,14 @@ def rotary_q_values(state_D: Tensor, actions_ND: Tensor, position_N: Tensor | No
 
 
 def _rates(pairs: int, device: torch.device) -> Tensor:
-    """Return how fast each pair turns, (pairs,)."""
+    """Return how fast each pair rotates, (pairs,)."""
     return BASE ** (-torch.arange(pairs, device=device) / pairs)
 
 
 def soft_value(critics_CBN: Tensor, available_BN: Tensor, temperature: float) -> Tensor:
     """Return V(s): for each critic, temperature x logsumexp of its ``TOP`` best open actions; both summed, (B,).
 
-    A state without an open action is worth 0. As the temperature goes to 0 it becomes the maximum.
+    A state without an open action is worth 0. As the temperature goes to 0 the value becomes the maximum.
 
     >>> critics = torch.tensor([[[0.5, 0.2]], [[0.1, 0.3]]])
     >>> soft_value(critics, torch.tensor([[True, True]]), 1e-6)
@@ -144,7 +144,7 @@ def soft_value(critics_CBN: Tensor, available_BN: Tensor, temperature: float) ->
 
 
 def select_action(q_BN: Tensor, available_BN: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
-    """Choose one action a row: Boltzmann over the ``TOP`` best open ones, or the best where there is no generator.
+    """Choose one action per row: Boltzmann over the ``TOP`` best open ones, or the best without a generator.
 
     At an infinite temperature all open ones are equally likely.
 

@@ -1,7 +1,7 @@
-"""A linear map of the query's vector: the smallest thing that learns over vectors that stay.
+"""A linear map of the query's vector: the smallest part that can learn over fixed passage vectors.
 
-The query's vector v becomes W v / |W v|, where W, (D, D), begins as the identity. No layer of the encoder learns, so every
-state is encoded once. Applications apply it to vectors of any origin (docs/usage.md).
+The query's vector v becomes W v / |W v|, where W, (D, D), starts as the identity. No layer of the encoder learns, so
+every state is encoded once. Applications can apply it to vectors from any source (docs/usage.md).
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class QueryAdapter(torch.nn.Linear):
     """The map W while it learns."""
 
     def __init__(self, width: int) -> None:
-        """Begin with the identity."""
+        """Start with the identity."""
         super().__init__(width, width, bias=False)
         torch.nn.init.eye_(self.weight)
         self._on = True
@@ -40,7 +40,7 @@ class QueryAdapter(torch.nn.Linear):
 
     @contextmanager
     def disable_adapter(self) -> Iterator[None]:
-        """Leave vectors as they are for a while, as PEFT's adapters do."""
+        """Leave vectors unchanged within the context, as PEFT's adapters do."""
         self._on = False
         try:
             yield
@@ -53,10 +53,10 @@ class QueryAdapter(torch.nn.Linear):
 
 
 def put_on(encoder: Encoder, folder: Path) -> None:
-    """Add the map in ``folder`` to an encoder as a module of its own, before it normalises.
+    """Add the map in ``folder`` to an encoder as a separate module, before it normalises.
 
     Raises:
-        ModelError: the map is of another width.
+        ModelError: the map has another width.
     """
     weight_DD = load_file(folder / QUERY_ADAPTER)["weight"]
     if tuple(weight_DD.shape) != (encoder.width, encoder.width):

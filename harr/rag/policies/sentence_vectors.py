@@ -1,4 +1,4 @@
-"""Vectors of sentences by row number: a sentence is encoded once for all its documents."""
+"""Sentence vectors by row number: a sentence is encoded once for all its documents."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,13 +10,13 @@ from torch import Tensor
 from harr.corpus.vectors import Vectors
 
 RELEASE = 65_536
-"""Number of rows read after which the pages of vectors on disk are released: about 100 MB."""
+"""Number of rows read before the memory of vectors on disk is released: about 100 MB."""
 
 
 class Sentences:
     """A growing matrix of vectors, and the row numbers of documents in it.
 
-    Sentences of a haystack may come with their vectors on disk; those have the first rows and stay mapped.
+    A haystack's sentences may come with vectors on disk; these take the first rows and stay memory-mapped.
 
     >>> sentences = Sentences()
     >>> rows = sentences.rows(["It rained.", "It will rain.", "It rained."])
@@ -33,20 +33,20 @@ class Sentences:
         """Start empty, or with distinct sentences ``texts`` and their ``vectors``."""
         self._row_of = {text: row for row, text in enumerate(texts)}
         self._mapped, self._first = vectors, len(texts)
-        self._texts: list[str] = []  # of the rows from ``_first``, as all that follows
+        self._texts: list[str] = []  # these and all below: of the rows from ``_first``
         self._matrix = np.empty((0, 0), dtype=np.float32)
         self._fresh = np.zeros(0, dtype=bool)
         self._documents: dict[str, NDArray[np.int64]] = {}
         self._rows_read = 0
 
     def document(self, name: str, texts: Callable[[], Sequence[str]]) -> NDArray[np.int64]:
-        """Return rows of a document's sentences, (N,); ``texts`` is called once."""
+        """Return the rows of a document's sentences, (N,); ``texts`` is called once."""
         if name not in self._documents:
             self._documents[name] = self.rows(texts())
         return self._documents[name]
 
     def rows(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Return row numbers of sentences, (n,); they are valid until all is forgotten."""
+        """Return the row numbers of sentences, (n,), valid until :meth:`invalidate` empties everything."""
         new = [text for text in dict.fromkeys(texts) if text not in self._row_of]
         self._row_of |= {text: row for row, text in enumerate(new, self._first + len(self._texts))}
         self._texts += new
@@ -54,7 +54,7 @@ class Sentences:
         return np.fromiter(map(self._row_of.__getitem__, texts), dtype=np.int64, count=len(texts))
 
     def prepare(self, rows_N: NDArray[np.int64], encode: Callable[[Sequence[str]], NDArray[np.float32]]) -> None:
-        """Encode those of the rows that have no vector, or a stale one."""
+        """Encode the rows whose vector is missing or stale."""
         own_rows = rows_N[rows_N >= self._first] - self._first
         stale = np.unique(own_rows[~self._fresh[own_rows]])
         if not len(stale):
@@ -69,7 +69,7 @@ class Sentences:
         self._fresh[stale] = True
 
     def gather(self, rows_N: NDArray[np.int64]) -> Tensor:
-        """Return vectors of rows that were prepared, (N, D)."""
+        """Return the vectors of prepared rows, (N, D)."""
         if self._mapped is None:
             return torch.from_numpy(self._matrix).index_select(0, torch.from_numpy(rows_N))
         self._rows_read += len(rows_N)

@@ -1,8 +1,8 @@
 """The state that the retriever encodes: question, history or thought, and the current query.
 
-There are four styles: ``json`` is HARR's (three labelled lines, arXiv 2602.03645), ``lines`` is the same in about
-half the tokens (a line per hop, without its status), ``sep`` is Q-RAG's (question and picked passages joined by
-[SEP], arXiv 2511.07328; where the query is another, it is first, and hops are queries with their answers), and
+There are four styles: ``json`` is HARR's (three labelled lines, arXiv 2602.03645), ``lines`` is the same in about half
+the tokens (a line per hop, without its status), ``sep`` is Q-RAG's (question and picked passages joined by [SEP], arXiv
+2511.07328; a query that differs from the question comes first, and hops are queries with their answers), and
 ``thought`` replaces the hops by the agent's text right before the search, with AgentIR's labels (arXiv 2603.04384,
 which has no question before them).
 """
@@ -19,7 +19,7 @@ from harr.types import Hop, Question, Search, Shortened
 
 
 def state_text(search: Search, *, style: str, history: bool, separator: str = "[SEP]") -> str:
-    """Return the text of one state. Without ``history`` it is the current query alone.
+    """Return the text of one state. Without ``history`` it is only the current query.
 
     ``separator`` is the reader's own token between two texts, for style ``sep``.
 
@@ -84,17 +84,17 @@ def state(
     max_tokens: int = 256,
     prompt: str = "",
 ) -> str:
-    """Return the text that a trained retriever reads in place of a query.
+    """Return the text that a trained retriever reads instead of a query.
 
     Args:
         question: what the user asked.
         hops: queries and answers so far, the first one first.
         query: the current query; without it, the question.
         style: ``json``, ``lines``, ``sep`` or ``thought``, as in harr.json of the model (``retriever.state``).
-        history: whether the state holds more than the query, as for every trained model except one arm.
+        history: whether the state contains more than the query, as for every trained model except one arm.
         thought: the agent's text right before this search, for style ``thought``.
-        tokenizer: that of the model; with it the first hops are left out of a state that is longer than ``max_tokens``,
-            as in training. Without it a model cuts a long state at its end, where the query stands.
+        tokenizer: the model's tokenizer; with it a state longer than ``max_tokens`` loses its first hops, as in
+            training. Without it a model cuts a long state at its end, where the query is.
         max_tokens: maximum length of the state with its prompt (``retriever.max_tokens``).
         prompt: the model's prompt before the state, for its length.
 
@@ -114,7 +114,7 @@ def state(
 
 
 def separator_of(tokenizer: Any) -> str:
-    """Return a model's separator of two texts: its [SEP] token, else its end-of-text token."""
+    """Return a model's separator between two texts: its [SEP] token, or else its end-of-text token."""
     return getattr(tokenizer, "sep_token", None) or getattr(tokenizer, "eos_token", None) or "[SEP]"
 
 
@@ -126,16 +126,16 @@ class StateReader(Protocol):
         ...
 
     def cut(self, texts: Sequence[str], tokens: int) -> list[str]:
-        """Return each text up to the end of its first so many tokens."""
+        """Return each text up to the end of its first ``tokens`` tokens."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StateFormat:
-    """How states are written for one reader, which puts ``prompt`` before each and reads ``max_tokens`` of them.
+    """The format of states for one reader, which puts ``prompt`` before each and reads ``max_tokens`` of them.
 
-    A query alone has no label of its own behind a prompt that does not end a line (``query: ``).
-    ``pick_tokens``: of each hop in a state joined by ``separator``, the reader's own token; 0: all.
+    A query alone has no label after a prompt that does not end a line (``query: ``). ``pick_tokens``: maximum number of
+    tokens of each hop in a state joined by ``separator``, the reader's own token; 0: all.
     """
 
     style: str
@@ -149,7 +149,7 @@ class StateFormat:
         """Return the states of many searches, each within ``max_tokens``, and what they lost to that limit.
 
         The first hops, or the beginning of the thought, are dropped first. Then the question is cut in the middle, or
-        dropped. The current query is never cut here: only if it exceeds the limit alone, the reader cuts its end.
+        dropped. The current query is never cut here: if it alone exceeds the limit, the reader cuts its end.
         """
         drafts = self._shorten_picks(searches, reader)
         texts = [self._text(draft) for draft in drafts]
@@ -188,7 +188,7 @@ class StateFormat:
         return replace(search, hops=hops, thought=search.thought if self.history and thinks else "")
 
     def _shorten_picks(self, searches: Sequence[Search], reader: StateReader) -> list[Search]:
-        """Return the searches with only what their states show."""
+        """Return the searches with only what their states show, each pick cut to ``pick_tokens``."""
         visible = [self._visible(search) for search in searches]
         if not self.pick_tokens:
             return visible
@@ -228,7 +228,7 @@ class StateFormat:
         return int(reader.token_counts([text], prompt=self.prompt)[0]) <= self.max_tokens
 
     def _longest(self, write: Callable[[int], str], limit: int, reader: StateReader) -> int:
-        """Return the largest length below ``limit`` whose state fits; 0 without a check."""
+        """Return the largest length below ``limit`` whose state fits; 0 is not checked."""
         low, high = 0, limit
         while high - low > 1:
             middle = (low + high) // 2
@@ -255,7 +255,7 @@ class _Counting:
         prompted = [prompt + text for text in texts]
         if callable(self.tokenizer):
             ids = self.tokenizer(prompted, truncation=False, padding=False, verbose=False)["input_ids"]
-        else:  # that of a static model, which cuts by itself
+        else:  # of a static model, which truncates by itself
             uncut = type(self.tokenizer).from_str(self.tokenizer.to_str())
             uncut.no_truncation()
             ids = [encoding.ids for encoding in uncut.encode_batch(prompted)]

@@ -56,9 +56,9 @@ class TwoTowerPolicy:
         passages: the corpus of the candidates; None if ``documents`` holds all of them.
         mode: kind of positions (``harr/rag/policies/q_values.py``).
         scale: factor of the inner product in a value.
-        pick_order: order of the picks in a state: by document, or by pick.
+        pick_order: order of the picks in a state: ``document``, or as picked.
         draw: seed of random positions, together with the document.
-        temperature: of the Boltzmann choice among the best five.
+        temperature: temperature of the Boltzmann choice among the best five.
         max_tokens, pick_tokens: length limits of a state, and of each pick that it shows (0: none).
         sampling: random numbers for acting; None takes the best.
         sentences, documents: caches of encoded sentences and of documents.
@@ -91,11 +91,11 @@ class TwoTowerPolicy:
 
     @property
     def frozen(self) -> bool:
-        """Return whether the encoder never changes; both towers learn."""
+        """Return False: both towers learn."""
         return False
 
     link_features = query_adapter = None
-    """Nothing learns besides the towers: values go by vectors and positions alone."""
+    """Nothing learns but the towers: values depend on vectors and positions alone."""
 
     @property
     def encoder(self) -> Encoder:
@@ -117,7 +117,7 @@ class TwoTowerPolicy:
         return replace(self, sampling=None, sentences=Sentences())
 
     def encode_states(self, texts: Sequence[str]) -> Tensor:
-        """Return vectors of states, (U, D), without gradient; of several processes each encodes a share."""
+        """Return the vectors of states, (U, D), without gradient; with several processes, each encodes a share."""
         encode = partial(self.states.encode, prompt=self.prompt, max_tokens=self.max_tokens)
         return torch.from_numpy(distributed.all_gather(texts, encode))
 
@@ -183,16 +183,16 @@ class TwoTowerPolicy:
         return critics_CN
 
     def positions(self, document: Document, picked: Sequence[int]) -> Tensor:
-        """Return positions of all sentences, (N,); random ones are the same for a document until ``draw`` changes."""
+        """Return the positions of all sentences, (N,); a document's random ones change only with ``draw``."""
         rng = np.random.default_rng([zlib.crc32(document.passages[0].id.encode()), *self.draw])
         return torch.from_numpy(positions(self.mode, len(document.passages), picked, rng))
 
     def rows(self, document: Document) -> NDArray[np.int64]:
-        """Return row numbers of a document's sentences, (N,); looked up once."""
+        """Return the row numbers of a document's sentences, (N,); looked up once."""
         return self.sentences.document(document.name, lambda: [passage.content for passage in document.passages])
 
     def encode_actions(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return vectors of sentences by the action tower, (n, D); of several processes each encodes a share."""
+        """Return the action tower's vectors of sentences, (n, D); with several processes, each encodes a share."""
         return distributed.all_gather(texts, partial(self.actions.encode, prompt=self.actions.passage_prompt))
 
     def attach_document(self, question: Question, passages: tuple[Passage, ...]) -> Document:
@@ -207,5 +207,5 @@ class TwoTowerPolicy:
         self.sentences.clear()
 
     def invalidate(self, texts: Sequence[str] | None = None) -> None:
-        """Mark these sentences (None: all) for encoding again at their next use: the action tower has changed."""
+        """Mark these sentences (None: all) for encoding again at their next use, after the action tower has changed."""
         self.sentences.invalidate(texts)

@@ -1,4 +1,4 @@
-"""BM25 as a retriever: the classic baseline, searched by Milvus full text."""
+"""BM25 as a retriever: the classic baseline, by Milvus full-text search."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from harr.types import Retrieval, Search
 class BM25Retriever:
     """A retriever that ranks the corpus, or the passages given with the question, by BM25 of the current query.
 
-    ``fetch`` is the number of passages of the corpus that are ranked if only given ones count.
+    ``fetch`` is the number of corpus passages that are ranked if only given ones count.
     """
 
     index: PassageIndex
@@ -23,7 +23,7 @@ class BM25Retriever:
     fetch: int = 1000
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """Return the best ``k`` passages per search; fewer where fewer share a word with the query."""
+        """Return the best ``k`` passages per search; fewer if fewer share a word with the query."""
         return distributed.main_process_only(lambda: self._retrieve(searches))
 
     def _retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:

@@ -1,4 +1,4 @@
-"""What no search can pass, and what it should: retrievers that find all gold, or nothing."""
+"""Upper and lower bounds of search: retrievers that find all gold, or nothing."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,12 +9,12 @@ from harr.types import Retrieval, Retriever, Search
 class GoldRetriever:
     """A retriever that finds the gold passages first, then what another one finds.
 
-    Where a search returns fewer than there are, a later hop begins with the next ones.
+    If a search returns only some of the gold, a later hop begins with the next passages.
 
     Args:
-        base: the other one.
+        base: the other retriever.
         passages: the corpus.
-        k: number of passages that a search returns, unless it wants another number.
+        k: number of passages that a search returns, unless it sets its own.
     """
 
     def __init__(self, base: Retriever, passages: Passages, k: int) -> None:

@@ -1,6 +1,6 @@
 """Dense and BM25 search of one collection, fused by rank.
 
-Milvus fuses, too, but by normalised scores instead of ranks, with undefined ties; and a policy needs the rows.
+Milvus also fuses, but by normalised scores instead of ranks, with undefined ties; and a policy needs the rows.
 """
 
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ class Fusion:
     def find(
         self, index: PassageIndex, vectors_QD: NDArray[np.float32], texts: Sequence[str], n: int
     ) -> NDArray[np.int64]:
-        """Return rows of the ``n`` best passages for Q queries, (Q, n), padded with -1: one call of the index a side.
+        """Return rows of the ``n`` best passages for Q queries, (Q, n), padded with -1, with one index call per side.
 
-        ``texts`` are the queries as words, ``vectors_QD`` as vectors. Each side gives its ``n`` best.
+        ``texts`` are the queries as words, ``vectors_QD`` as vectors. Each side contributes its ``n`` best.
         """
         sides = []
         if self.dense:
@@ -45,7 +45,7 @@ DENSE = Fusion()
 
 
 def fusion_of(search: str, fusion: str, weights: tuple[float, float]) -> Fusion:
-    """Return the weights of ``dense``, ``sparse`` or ``hybrid`` search; of hybrid by ``weighted`` fusion or ``rrf``.
+    """Return the fusion of ``dense``, ``sparse`` or ``hybrid`` search; hybrid fuses by ``weighted`` or ``rrf``.
 
     >>> fusion_of("hybrid", "weighted", (0.8, 0.2)), fusion_of("hybrid", "rrf", (0.8, 0.2))
     (Fusion(dense=0.8, sparse=0.2, offset=1), Fusion(dense=1.0, sparse=1.0, offset=61))
@@ -58,9 +58,9 @@ def fusion_of(search: str, fusion: str, weights: tuple[float, float]) -> Fusion:
 def fuse(
     sides: Sequence[tuple[NDArray[np.int64], float]], n: int, *, offset: int = 1
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Fuse rankings, each (numbers of shape (Q, any) best first and padded with -1, weight).
+    """Fuse rankings, each a pair of numbers, shape (Q, any), best first and padded with -1, and a weight.
 
-    Returns: the ``n`` best numbers and their scores, shape (Q, n) each, padded with -1 and 0. Scores equal to 1e-9
+    Returns: the ``n`` best numbers and their scores, shape (Q, n) each, padded with -1 and 0. Scores that agree to 1e-9
     are ordered by number. A number that a side lacks scores 0 there.
 
     >>> dense, sparse = np.array([[0, 1, 2]]), np.array([[1, 3]])
@@ -89,7 +89,7 @@ def fuse(
 
 
 def pad(rankings: Sequence[Sequence[int] | NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Lay rankings of different lengths into one table, filled up with -1.
+    """Return rankings of different lengths as one table, padded with -1.
 
     >>> pad([(4, 2), (7,)])
     array([[ 4,  2],
@@ -102,7 +102,7 @@ def pad(rankings: Sequence[Sequence[int] | NDArray[np.int64]]) -> NDArray[np.int
 
 
 def pad_tables(tables: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """Lay tables of different lengths, (N, F) each, into one, (B, N, F), filled up with 0.
+    """Return tables of different lengths, (N, F) each, as one, (B, N, F), padded with 0.
 
     >>> pad_tables([np.ones((1, 2), np.float32), np.ones((2, 2), np.float32)]).sum(-1).tolist()
     [[2.0, 0.0], [2.0, 2.0]]
@@ -128,7 +128,7 @@ class HybridRetriever:
     depth: int
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """Return the best ``k`` passages per search: one ``retrieve`` call a side."""
+        """Return the best ``k`` passages per search, with one ``retrieve`` call per side."""
         deeper = [replace(search, k=max(self.depth, search.k or self.k)) for search in searches]
         sides = [(self.dense.retrieve(deeper), self.fusion.dense), (self.sparse.retrieve(deeper), self.fusion.sparse)]
         passage_of = {p.id: p for answers, _ in sides for retrieval in answers for p in retrieval.passages}

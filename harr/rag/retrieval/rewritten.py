@@ -31,7 +31,7 @@ RULES: dict[str, Rule] = {
 
 
 def rewrite_query(rule: Rule) -> Change:
-    """Return the change that replaces the query by the text of a rule, and removes the history."""
+    """Return the change that replaces the query with a rule's text and removes the history."""
     return lambda search: replace(search, query=rule(search), hops=())
 
 
@@ -43,5 +43,5 @@ class Rewritten:
     change: Change
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """Answer all searches by one call of the other retriever."""
+        """Answer all searches in one call of the other retriever."""
         return self.retriever.retrieve([self.change(search) for search in searches])

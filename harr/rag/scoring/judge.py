@@ -14,7 +14,7 @@ _GRADE = re.compile(r'\{\s*"score"\s*:\s*([01](?:\.\d+)?)\s*\}')
 
 
 def verdicts(judge: Generator, episodes: Sequence[Episode]) -> tuple[list[Value], int]:
-    """Return the judge's 1.0 or 0.0, 0.0 without an answer, None for an unreadable reply; and the number of those."""
+    """Return verdicts (1.0 or 0.0; 0.0 without an answer, None if unreadable), and the number of unreadable ones."""
     answered = [i for i, episode in enumerate(episodes) if episode.answer]
     values: list[Value] = [0.0] * len(episodes)
     requests = [_request("judge", episodes[i]) for i in answered]
@@ -24,7 +24,7 @@ def verdicts(judge: Generator, episodes: Sequence[Episode]) -> tuple[list[Value]
 
 
 def grades(judge: Generator, episodes: Sequence[Episode]) -> tuple[list[Value], int]:
-    """Return the grade of every answer by ``semantic.txt``, and how many replies of the judge are unreadable.
+    """Return the grade of every answer by ``semantic.txt``, and how many of the judge's replies are unreadable.
 
     0.0, without a request, for a missing answer or an invalid search graph (J x D of R-Search, arXiv 2506.08352).
     None for a question without gold answers, and for an unreadable reply.
@@ -58,7 +58,7 @@ def grade_of(reply: str) -> float | None:
 
 
 def is_readable(request: Generate, reply: str) -> bool:
-    """Return whether a reply of the judge can be read, and so cached."""
+    """Return whether a reply of the judge can be read, and so be cached."""
     graded = any('"score"' in message["content"] for message in request.messages if message["role"] == "system")
     return (grade_of(reply) if graded else verdict_of(reply)) is not None
 

@@ -30,7 +30,7 @@ def all_gold(episode: Episode) -> float | None:
 
 
 def gold_f1(episode: Episode) -> float | None:
-    """Return F1 of the retrieved documents against the gold: picks too many cost precision (fact F1 of Q-RAG).
+    """Return F1 of the retrieved documents against the gold: extra picks cost precision (fact F1 of Q-RAG).
 
     >>> from harr.types import Passage, Question, Retrieval, Search, Step
     >>> question = Question("q", "Who?", gold_ids=("a", "b"))
@@ -59,7 +59,7 @@ def success_at(episode: Episode, k: int) -> float | None:
 
 
 def reciprocal_rank(episode: Episode) -> float | None:
-    """Return 1 over the rank of the first gold document, 0.0 if none came; None for a question without gold.
+    """Return 1 over the rank of the first gold document, 0.0 if none was retrieved; None for a question without gold.
 
     Its mean over questions is the mean reciprocal rank (MRR).
     """
@@ -68,9 +68,9 @@ def reciprocal_rank(episode: Episode) -> float | None:
 
 
 def best_reciprocal_rank(episode: Episode) -> float | None:
-    """Return 1 over the rank of the first gold document within its search, of the best search; 0.0 without one.
+    """Return the best reciprocal rank of a gold document within any one search; 0.0 without one.
 
-    As a reward it does not care which search of an episode finds the gold; None for a question without gold.
+    As a reward it ignores which search of an episode finds the gold; None for a question without gold.
 
     >>> from harr.types import Passage, Question, Retrieval, Search, Step
     >>> question = Question("q", "Who?", gold_ids=("d_chunk_0", "d_chunk_1"))
@@ -88,10 +88,10 @@ def best_reciprocal_rank(episode: Episode) -> float | None:
 
 
 def ndcg_at(episode: Episode, k: int) -> float | None:
-    """Return the nDCG of the first ``k`` documents: a gold one gains its grade (Jarvelin and Kekalainen, 2002, as
-    trec_eval and BEIR measure it).
+    """Return the nDCG of the first ``k`` documents, in which a gold document gains its grade.
 
-    None for a question without gold. A ranking that ends early has nothing in its missing places.
+    After Jarvelin and Kekalainen (2002), as trec_eval and BEIR measure it. None for a question without gold. Missing
+    places of a ranking that ends early gain nothing.
 
     >>> from harr.types import Passage, Question, Retrieval, Search, Step
     >>> question = Question("q", "Who?", gold_ids=("a", "b"), grades=(1, 2))

@@ -1,7 +1,7 @@
 """The reward term ``relevance``: a reranker's score of a search's passages for its sub-query.
 
-As in HARR (arXiv 2602.03645) it is a reward per step: the mean score of the step's passages, by a server of Cohere's
-``/rerank``, such as vLLM or SGLang, or by a local cross-encoder.
+As in HARR (arXiv 2602.03645) it is a reward per step: the mean score of the step's passages, from a server with
+Cohere's ``/rerank``, such as vLLM or SGLang, or from a local cross-encoder.
 """
 
 import math
@@ -26,9 +26,9 @@ Score = Callable[[Sequence[tuple[str, Sequence[str]]]], list[list[float]]]
 def relevances(score: Score, episodes: Sequence[Episode]) -> list[Value]:
     """Return per step the mean score of its passages for its sub-query, 0.0 without passages.
 
-    Every pair of a sub-query and a passage is scored once, those of a sub-query in one request, by the main process.
+    The main process scores every pair of sub-query and passage once, with one request per sub-query.
     """
-    from harr.compute import distributed  # loads torch, which naming a reward does without
+    from harr.compute import distributed  # loads torch, which defining a reward does not need
 
     steps = [step for episode in episodes for step in episode.steps]
     texts_of: dict[str, dict[str, None]] = {}
@@ -48,10 +48,10 @@ def relevances(score: Score, episodes: Sequence[Episode]) -> list[Value]:
 
 
 def open_reranker(params: RerankerParams, name: str) -> Score:
-    """Open the reranker of a section of params.yaml, ``name``: a server, or a local model.
+    """Open the reranker in section ``name`` of params.yaml: a server, or a local model.
 
     Raises:
-        ModelError: it cannot be found or loaded, or is no cross-encoder.
+        ModelError: the model cannot be found or loaded, or is no cross-encoder.
     """
     return Reranker(params, params.server, name) if params.server else _cross_encoder(params.model, f"{name}.model")
 
@@ -76,9 +76,9 @@ class CrossEncoderScores:
         return [[round(score_of[next(places)], 6) for _ in texts] for _, texts in requests]
 
 
-@lru_cache(maxsize=1)  # the reward and an arm may name the same
+@lru_cache(maxsize=1)  # the reward and an arm may use the same one
 def _cross_encoder(name: str, parameter: str) -> CrossEncoderScores:
-    """Load a cross-encoder as float32; neither code nor pickles from its folder are ever run."""
+    """Load a cross-encoder as float32, without running code or pickles from its folder."""
     from sentence_transformers import CrossEncoder
 
     folder = find_folder(name, parameter)
@@ -95,11 +95,11 @@ def _cross_encoder(name: str, parameter: str) -> CrossEncoderScores:
 class Reranker:
     """A reranker at ``server`` + ``/rerank``, with up to ``concurrency`` queries at a time.
 
-    Failed attempts are tried again as :class:`harr.services.openai_client.Service` says.
+    Failed attempts are retried as :class:`harr.services.openai_client.Service` describes.
     """
 
     def __init__(self, params: RerankerParams, server: ServerParams, name: str) -> None:
-        from harr.services.openai_client import Service  # not at the top: an application that searches needs none
+        from harr.services.openai_client import Service  # applications that only search do not need it
 
         self._model, self._server = params.model, server
         self._service = Service(name, server=server, model=params.model)
@@ -109,7 +109,7 @@ class Reranker:
 
         Raises:
             ServiceUnavailable: no answer, or only 429 and 5xx answers, until the deadline.
-            ParamsError: the server refuses a request, or answers with something else than a score a text.
+            ParamsError: the server refuses a request, or does not answer with one score per text.
         """
         with ThreadPoolExecutor(self._server.concurrency, thread_name_prefix="reranker") as pool:
             return list(pool.map(self._scores, *zip(*requests, strict=True))) if requests else []

@@ -29,7 +29,7 @@ Scores = Mapping[str, Sequence[Value]]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A weight that counts in training steps ``start`` <= step < ``end``; without ``end`` to the last."""
+    """A weight that counts in training steps ``start`` <= step < ``end``; without ``end``, to the last one."""
 
     weight: float
     start: int = 0
@@ -43,24 +43,23 @@ class Schedule:
 class Reward:
     """A weighted sum of named terms.
 
-    A term is a name of ``TERMS`` or ``STEP_TERMS``, the word ``judge`` (a language model decides whether the
-    answer is correct), ``semantic`` (how correct it is, 0 to 1; 0 for an invalid search graph),
-    ``answer_similarity`` (cosine with the gold answers by ``encode``) or ``relevance`` (per step, a reranker's
-    score of its passages: ``rerank``), or your own function as ``package.module:function``: ``Episode -> float |
-    None``. Without a judge ``semantic`` is answer F1 instead, and its values are called ``semantic_f1``.
+    A term is a name in ``TERMS`` or ``STEP_TERMS``, ``judge`` (a language model decides whether the answer is correct),
+    ``semantic`` (how correct it is, 0 to 1; 0 for an invalid search graph), ``answer_similarity`` (cosine with the gold
+    answers by ``encode``), ``relevance`` (per step, a reranker's score of its passages: ``rerank``), or your own
+    function as ``package.module:function``: ``Episode -> float | None``. Without a judge ``semantic`` is answer F1, and
+    its values are called ``semantic_f1``.
 
     >>> from harr.types import Outcome, Question
     >>> reward = Reward({"answer_f1": 1.0, "recall": 0.5})
     >>> reward(Episode(Question("q", "Who?", answers=("Ada",)), (), Outcome("Ada Brown")))  # 1.5 * F1 2/3
     1.0
 
-    A weight is a number, or has ``weight``, and ``start`` and ``end``: the training steps in which it counts; or is
-    a list of these, one after the other.
-    ``mix`` and ``filter_by_mean`` say how a method with groups makes one reward of them
-    (``harr/rag/scoring/scalarize.py``); totals are weighted sums whatever they say.
+    A weight is a number, or has ``weight``, and ``start`` and ``end``, the training steps in which it counts, or is a
+    list of these in sequence. ``mix`` and ``filter_by_mean`` say how a method with groups combines the terms into one
+    reward (``harr/rag/scoring/scalarize.py``); totals are always weighted sums.
 
     Raises:
-        ParamsError: an unknown term, or a function that cannot be had.
+        ParamsError: an unknown term, or a function that cannot be loaded.
     """
 
     def __init__(
@@ -99,9 +98,9 @@ class Reward:
         return scores
 
     def means(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
-        """Return for each episode every term that applies, and ``reward``, their total as at the end of training.
+        """Return each episode's applicable terms, and ``reward``, their total as at the end of training.
 
-        A term per step enters with its mean. Where no term applies there is no ``reward`` either.
+        A per-step term enters with its mean. If no term applies, there is no ``reward`` either.
         """
         rows, weights = _rows(self.score(episodes)), self.weights()
         return [row if (total := _total(row, weights)) is None else row | {"reward": total} for row in rows]
@@ -124,11 +123,11 @@ class Reward:
         return current or {name: parts[-1].weight for name, parts in self._schedules.items()}
 
     def totals(self, scores: Scores, step: int | None = None) -> list[float]:
-        """Return the weighted sum per episode; a term per step enters with its mean.
+        """Return the weighted sum per episode; a per-step term enters with its mean.
 
-        If a term does not apply, the weights of the others grow so that their absolute sum stays the same:
-        rewards of all questions share one scale. Only ``semantic`` then counts as 0, so that an answer gains
-        nothing by confusing the judge.
+        If a term does not apply, the weights of the others grow so that their absolute sum stays the same: rewards of
+        all questions share one scale. Only ``semantic`` counts as 0 instead, so an answer gains nothing by confusing
+        the judge.
 
         Raises:
             CorpusError: no term applies to an episode.
@@ -149,7 +148,7 @@ class Reward:
     def table(self, scores: Scores, step: int, group_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the arguments of ``scalarize.combine``: the terms that count at a step, (B, G, K), and K weights.
 
-        A term per step enters with its mean; one that does not apply is NaN, but ``semantic`` 0, as in
+        A per-step term enters with its mean; one that does not apply is NaN, except ``semantic``, which is 0 as in
         :meth:`totals`.
         """
         weights, nan = self.weights(step), float("nan")
@@ -162,7 +161,7 @@ class Reward:
     def parts(
         self, scores: Scores, episodes: Sequence[Episode], step: int, *, by_step: bool
     ) -> Iterator[tuple[float, Sequence[Value]]]:
-        """Yield (weight, one value per episode) of every term that counts at a step.
+        """Yield (weight, one value per episode) for every term that counts at a step.
 
         With ``by_step`` a term of the whole episode becomes the gain of each step.
         """
@@ -200,7 +199,7 @@ def _total(row: Mapping[str, float], weights: Mapping[str, float]) -> float | No
 
 
 def mean_of(value: float | list[float]) -> float:
-    """Return a reward of the whole episode, or the mean of one a step (0.0 where there is no step)."""
+    """Return a reward of the whole episode, or the mean of per-step rewards (0.0 without steps)."""
     return value if not isinstance(value, list) else sum(value) / max(1, len(value))
 
 

@@ -1,8 +1,8 @@
-"""Several rewards of a rollout to one, group by group: weighted, uniform, by spread, by principal component, by length.
+"""Combine a rollout's rewards into one, per group: weighted, uniform, by spread, principal component or norm.
 
 Arrays are (B groups, G rollouts, K terms). NaN: the term does not apply. If it applies to no rollout of a group, the
-other terms share its weight; a single NaN counts as the neutral mean of its group. A negative weight negates its term;
-only ``weighted`` and ``sum`` read the size of a weight.
+other terms share its weight; a single NaN counts as its group's mean, which is neutral. A negative weight negates its
+term; only ``weighted`` and ``sum`` use the size of a weight.
 """
 
 import numpy as np
@@ -14,11 +14,11 @@ Array = NDArray[np.float64]
 
 
 def combine(rewards_BGK: Array, weights_K: Array, scheme: str) -> Array:
-    """Return one reward a rollout, shape (B, G).
+    """Return one reward per rollout, shape (B, G).
 
-    ``weighted``: every term is normalised within its group (mean 0; deviation of a sample 1, + 1e-4), then weighed
-    and summed (GDPO, arXiv 2601.05242). ``sum``: weighed and summed as they are. ``uniform``: their mean. ``std``:
-    weights are the standard deviations in the group, whose sum is 1. ``pca``: see :func:`principal`. ``l2``: the root
+    ``weighted``: every term is normalised within its group (mean 0; sample deviation 1, + 1e-4), then weighted and
+    summed (GDPO, arXiv 2601.05242). ``sum``: the weighted sum of the raw terms. ``uniform``: their mean. ``std``: the
+    weights are the standard deviations in the group, scaled to sum 1. ``pca``: see :func:`principal`. ``l2``: the root
     of the sum of squares, for rewards of at least 0.
 
     >>> rewards = np.array([[[1.0, 0.0], [0.0, 0.5]]])
@@ -57,12 +57,12 @@ def combine(rewards_BGK: Array, weights_K: Array, scheme: str) -> Array:
 
 
 def principal(rewards_BGK: Array, summed_BG: Array) -> Array:
-    """Score on the first principal component of the standardised terms, shape (B, G), mean 0 in every group.
+    """Return scores on the first principal component of the standardised terms, shape (B, G), mean 0 in every group.
 
     The sign of a principal component is arbitrary, and terms that contradict the others load with the opposite sign:
     unchanged, it would reward what the terms punish in up to half of all groups. So its sign is chosen to agree with
-    ``summed_BG``, the weighted sum; negative loadings become 0; and a group in which it still disagrees with that sum
-    gets the standardised sum itself.
+    ``summed_BG``, the weighted sum; negative loadings become 0; and a group that still disagrees with that sum gets the
+    standardised sum itself.
 
     >>> twice = np.array([[[0.0, 0.0], [1.0, 2.0], [2.0, 4.0]]])  # the same term twice
     >>> principal(twice, twice.sum(-1)).round(3).tolist()
@@ -82,7 +82,7 @@ def principal(rewards_BGK: Array, summed_BG: Array) -> Array:
 
 
 def consistent(rewards_BGK: Array, weights_K: Array) -> NDArray[np.bool_]:
-    """Return which rollouts are at least as good as their group's mean in every term, or at most as good in every one.
+    """Return which rollouts are at least as good as their group's mean in every term, or at most as good in all.
 
     >>> rewards = np.array([[[1.0, 1.0], [0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
     >>> consistent(rewards, np.array([1.0, 1.0])).tolist()
@@ -103,7 +103,7 @@ def _fill_missing(rewards_BGK: Array) -> tuple[Array, NDArray[np.bool_]]:
 
 
 def _shares(signs_BK: Array, sizes_BK: Array) -> Array:
-    """Return weights of sum 1 in proportion to sizes; where all sizes are 0, equal ones."""
+    """Return weights of sum 1 in proportion to sizes, or equal ones if all sizes are 0."""
     sizes_BK = sizes_BK * np.abs(signs_BK)
     total_B1 = sizes_BK.sum(-1, keepdims=True)
     equal_BK = np.abs(signs_BK) / np.maximum(np.abs(signs_BK).sum(-1, keepdims=True), 1.0)
@@ -111,7 +111,7 @@ def _shares(signs_BK: Array, sizes_BK: Array) -> Array:
 
 
 def _normalize(rewards_BGK: Array) -> Array:
-    """Return each term with mean 0 and deviation about 1 in its group; as ``group_advantages`` of estimator grpo."""
+    """Return each term with mean 0 and deviation about 1 in its group, like ``group_advantages`` of estimator grpo."""
     centred_BGK = rewards_BGK - rewards_BGK.mean(1, keepdims=True)
     deviation_B1K = np.sqrt(np.square(centred_BGK).sum(1, keepdims=True) / max(1, rewards_BGK.shape[1] - 1))
     return np.asarray(centred_BGK / (deviation_B1K + 1e-4))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from harr.types import Episode, Value
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
-"""Texts to unit vectors, (n, D)."""
+"""A function from texts to unit vectors, (n, D)."""
 
 
 def answer_similarities(encode: Encode, episodes: Sequence[Episode]) -> list[Value]:

@@ -39,7 +39,7 @@ def answer_em(episode: Episode) -> float | None:
 
 
 def substring_em(episode: Episode) -> float | None:
-    """Return 1.0 where the normalised answer contains a gold answer or is contained in one."""
+    """Return 1.0 if the normalised answer contains a gold answer or is contained in one."""
     if not episode.question.answers:
         return None
     return substring_match(episode.answer or "", episode.question.answers)
@@ -76,22 +76,22 @@ def valid_graph(episode: Episode) -> float | None:
 
 
 def length(episode: Episode) -> float:
-    """Return the price of a long answer: -1 for 20 words."""
+    """Return the cost of answer length: -1 per 20 words."""
     return -len((episode.answer or "").split()) / 20
 
 
 def search_cost(episode: Episode) -> float:
-    """Return the price of searching: -1 a search."""
+    """Return the cost of searching: -1 per search."""
     return -float(len(episode.steps))
 
 
 def context_words(episode: Episode) -> int:
-    """Return the number of words of all retrieved passages, repeats included."""
+    """Return the number of words in all retrieved passages, repeats included."""
     return sum(len(p.content.split()) for step in episode.steps for p in step.retrieval.passages)
 
 
 def context_length(episode: Episode) -> float:
-    """Return the price of reading: -1 for 100 words of passages (:func:`context_words`)."""
+    """Return the cost of reading: -1 per 100 words of passages (:func:`context_words`)."""
     return -context_words(episode) / 100
 
 
@@ -119,7 +119,7 @@ def novelty(episode: Episode) -> list[float]:
 
 
 def misses(episode: Episode) -> list[float] | None:
-    """Return per step 1.0 where it found no new gold document; a negative weight charges extra steps.
+    """Return per step 1.0 if it found no new gold document; a negative weight charges extra steps.
 
     None for a question without gold.
     """
@@ -137,7 +137,7 @@ def misses(episode: Episode) -> list[float] | None:
 def completion(episode: Episode) -> list[float] | None:
     """Return per step the reward for finding the last gold passage: 1 without superfluous picks, else less (Q-RAG).
 
-    With n gold passages found after m picks it is .5 + .5 n / m; every other step has 0. None without gold.
+    With n gold passages found after m picks it is .5 + .5 n / m; every other step gets 0. None without gold.
 
     >>> from harr.types import Passage, Question, Retrieval, Search, Step
     >>> question = Question("q", "Who?", gold_ids=("a", "b"))
@@ -156,7 +156,7 @@ def completion(episode: Episode) -> list[float] | None:
 
 
 def hop_gold(episode: Episode) -> list[float] | None:
-    """Return per step 1.0 where the gold document of this very hop is among its passages; 0.0 beyond the gold.
+    """Return per step 1.0 if the gold document of its own hop is among its passages; 0.0 beyond the gold.
 
     For questions whose gold is in hop order (``Question.gold_ids``); None for one without gold.
 
@@ -197,7 +197,7 @@ TERMS: dict[str, Term] = {
     "context_length": context_length,
     "semantic_f1": semantic_f1,
 }
-"""Names for ``reward.terms``. Whether a term applies depends on question and pipeline alone, not on the play."""
+"""Names for ``reward.terms``. Whether a term applies depends on question and pipeline alone, not on the episode."""
 StepTerm = Callable[[Episode], list[float] | None]
 STEP_TERMS: dict[str, StepTerm] = {
     "reader_status": reader_status,
@@ -212,9 +212,8 @@ STEP_TERMS: dict[str, StepTerm] = {
 def prefix_gains(term: Term, episode: Episode) -> list[float]:
     """Return the gain of each step in ``term``: one value per step, S in all.
 
-    The term is read on the first 0, 1, ..., S steps; only the whole episode has its final answer.
-    The gains sum to the term's final value minus its value without any step. Where the term does
-    not apply every gain is 0.
+    The term is evaluated on the first 0, 1, ..., S steps; only the whole episode has its final answer. The gains sum to
+    the term's final value minus its value without any step. If the term does not apply, every gain is 0.
 
     >>> from harr.types import Passage, Question, Retrieval, Search, Step
     >>> question = Question("q", "Who?", gold_ids=("a", "b"))

@@ -1,5 +1,7 @@
-"""Answer matching as the official SQuAD evaluation script does it (Rajpurkar et al., arXiv 1606.05250); texts in
-other languages than English as MLQA's does."""
+"""Answer matching as in the official SQuAD evaluation script (Rajpurkar et al., arXiv 1606.05250).
+
+Texts in languages other than English are matched as in MLQA's script.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,10 +20,9 @@ def exact_match(answer: str, golds: Sequence[str]) -> float:
 
 
 def token_f1(answer: str, golds: Sequence[str]) -> float:
-    """Return F1 over the words of answer and gold (a multiset), the best over all ``golds``; 0.0 without golds.
+    """Return F1 over the words of answer and gold (as multisets), the best over all ``golds``; 0.0 without golds.
 
-    If one side has no word left after normalisation, the score is 1.0 if both have none, as in
-    the SQuAD 2.0 script.
+    If one side has no words after normalisation, the score is 1.0 if both have none, as in the SQuAD 2.0 script.
 
     >>> round(token_f1("in the city of Paris", ["Paris"]), 3)  # precision 1/4, recall 1
     0.4

@@ -1,1 +1,1 @@
-"""Retrievers that ask elsewhere: collections and the web."""
+"""Retrievers over other sources: collections and the web."""

@@ -1,4 +1,4 @@
-"""A source beyond the index: concurrent queries with a deadline, retries and a cache."""
+"""A source outside the index: concurrent queries with a deadline, retries and a cache."""
 
 import json
 import math
@@ -19,22 +19,22 @@ from harr.types import Passage, Retrieval, Search
 REST_SECONDS = 60.0
 """Seconds for which a hanging source gets no requests."""
 RETRIED = 0.8
-"""Share of the deadline for retries, so that the reason of a failure arrives before the deadline."""
+"""Share of the deadline for retries, so that the reason for a failure arrives before the deadline."""
 Key = tuple[str, int]
 """A query, and the number of passages."""
 Answer = tuple[Passage, ...] | Exception
 
 
 class WebSource:
-    """A source behind the function ``search``; failures are :class:`Retrieval` with a reason, never exceptions.
+    """A source behind the function ``search``; a failure is a :class:`Retrieval` with a reason, never an exception.
 
     All distinct queries of a call are sent at once, up to ``concurrency`` at a time. A request is abandoned after
     ``deadline_seconds``. If the source has answered nothing since the query was sent, it hangs or is down: pending
-    requests are dropped, and for ``REST_SECONDS`` no call sends any, so that such a source costs its deadline once.
+    requests are dropped, and no call sends any for ``REST_SECONDS``, so such a source costs its deadline once.
     ``ServiceUnavailable`` is retried within the deadline, after growing, jittered pauses.
 
-    Answers are cached in ``cache`` (a file of this source and its settings), failures never. Delete the file to clear
-    it.
+    Answers, but not failures, are cached in ``cache`` (a file of this source and its settings). Delete the file to
+    clear it.
 
     >>> from harr.types import Question
     >>> source = WebSource("General", lambda query, k: [Passage(query, query.upper())], k=2, deadline_seconds=5.0)
@@ -72,7 +72,7 @@ class WebSource:
         answers: dict[Key, Answer] = dict(cached)
         try:
             self._ask_all([key for key in distinct if key not in cached], answers)
-        finally:  # answers are kept even if a person stops the run
+        finally:  # answers are kept even if the user stops the run
             self._keep({key: answer for key, answer in answers.items() if isinstance(answer, tuple)}, cached)
         return [_retrieval(search, answers[key]) for search, key in zip(searches, keys, strict=True)]
 
@@ -92,14 +92,14 @@ class WebSource:
                 # A daemon thread: one that hangs must not keep the process from ending.
                 threading.Thread(target=self._ask_one, args=(key, queue), daemon=True).start()
                 self._usage["asked"] += 1
-            started = next(iter(sent_at.values()))  # of the one that waits longest
+            started = next(iter(sent_at.values()))  # of the query that waits longest
             try:
                 key, answer = queue.get(timeout=max(0.0, started + self._deadline - time.monotonic()))
             except Empty:
                 key, answer = next(iter(sent_at)), ServiceUnavailable(f"no answer within {self._deadline:g} s")
                 self._usage["timed_out"] += 1
             if key not in sent_at:
-                continue  # it comes too late
+                continue  # too late
             started = sent_at.pop(key)
             answers[key] = answer
             if not isinstance(answer, ServiceUnavailable):
@@ -112,12 +112,12 @@ class WebSource:
         self._usage["failed"] += sum(isinstance(answers[key], Exception) for key in keys)
 
     def _ask_one(self, key: Key, queue: "SimpleQueue[tuple[Key, Answer]]") -> None:
-        """Request until there is an answer, a refusal, or no time left."""
+        """Send requests until there is an answer, a refusal, or no time left."""
         answer: Answer
         try:
             passages = retry(lambda: self._search(*key), RETRIED * self._deadline, first=0.25)
             answer = tuple(map(self._clean_passage, passages))[: key[1]]
-        except Exception as error:  # of whatever the source is made of
+        except Exception as error:  # a source may raise anything
             answer = error
         queue.put((key, answer))
 

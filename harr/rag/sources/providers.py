@@ -1,4 +1,4 @@
-"""Providers of sources beyond our index. Each is one function from a query and ``k`` to at most ``k`` passages.
+"""Providers of sources outside our index: functions from a query and ``k`` to at most ``k`` passages.
 
 A function raises ``ServiceUnavailable`` if the source may answer later; any other error is final.
 :class:`harr.rag.sources.client.WebSource` does the rest: concurrent queries, deadline, retries, cache.
@@ -27,7 +27,7 @@ EXA = ServerParams(
 """Exa's own service."""
 SearchFn = Callable[[str, int], Sequence[Passage]]
 OutsideParams = ExaParams | FunctionSourceParams
-"""The sections of sources that are not our own index."""
+"""The sections of sources other than our own index."""
 
 
 def open_provider(tool: str, section: OutsideParams) -> SearchFn:
@@ -47,7 +47,7 @@ def open_provider(tool: str, section: OutsideParams) -> SearchFn:
 
 
 def exa(tool: str, section: ExaParams) -> SearchFn:
-    """Return Exa's search, through its own client; a page is a passage, its address the id.
+    """Return Exa's search, through its own client; a page becomes a passage, with its address as id.
 
     Raises:
         ParamsError: the environment variable with the key is not set, or package exa-py is missing.
@@ -70,7 +70,7 @@ def exa(tool: str, section: ExaParams) -> SearchFn:
     def search(query: str, k: int) -> list[Passage]:
         try:
             results = client.search(query, num_results=k, **options)
-        except OSError as error:  # all of requests' errors are
+        except OSError as error:  # all errors of requests are OSErrors
             reason = type(error).__name__ if key in str(error) else one_line(error)
             raise ServiceUnavailable(f"Exa does not answer ({reason})") from None
         except ValueError as error:
@@ -85,7 +85,7 @@ def exa(tool: str, section: ExaParams) -> SearchFn:
 
 
 def _refusal(reason: str, key_variable: str) -> HarrError:
-    """Return the error for a failed request of Exa's client, which gives the status code in its text only."""
+    """Return the error for a failed request of Exa's client, which gives the status code only in its text."""
     number = re.search(r"status code (\d{3})", reason)
     status = int(number[1]) if number else 0
     if is_transient(status):
@@ -96,7 +96,7 @@ def _refusal(reason: str, key_variable: str) -> HarrError:
 
 
 def passages_of(rows: Any, tool: str) -> list[Passage]:
-    """Return the passages from rows of :func:`rows_of`."""
+    """Return passages from the rows of :func:`rows_of`."""
     return [Passage(row["id"], row["text"], row["title"], tool) for row in rows]
 
 

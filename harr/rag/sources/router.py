@@ -1,4 +1,4 @@
-"""Several sources as one retriever: a search goes to the source that its tool names, or without a tool to all."""
+"""Several sources as one retriever: a search goes to the source that its tool names, without a tool to all."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,16 +19,16 @@ SERVER_PACE = dict.fromkeys(ServerParams.model_fields.keys() - {"urls"}, True)
 PACE: dict[str, Any] = {"concurrency": True, "deadline_seconds": True, "server": SERVER_PACE}
 """Parameters that do not change the answer to a query."""
 SEARCHED = PACE | {"num_results": True}
-"""Parameters that are not in the name of a cache of answers, whose key has the number of passages."""
+"""Parameters left out of the name of an answer cache, whose keys include the number of passages."""
 
 
 @dataclass
 class Sources:
     """The sources by tool: ``own`` collections, and the ``web``, which is searched at the same time.
 
-    The results of several sources for a search without a tool are merged, ``k`` passages in all
-    (:func:`merge_retrievals`). A failed web source, or an unknown tool, gives an error instead of passages. If our own
-    index is unavailable, the run ends as it does without sources.
+    For a search without a tool the results of all sources are merged, ``k`` passages in all (:func:`merge_retrievals`).
+    A failed web source, or an unknown tool, gives an error instead of passages. If our own index is unavailable, the
+    run ends as it does without sources.
     """
 
     own: Mapping[str, Retriever]
@@ -36,7 +36,7 @@ class Sources:
     k: int = 3
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """Return one retrieval per search, in order; one call a source, the sources of the web all at once."""
+        """Return one retrieval per search, in order, with one call per source, all web sources at once."""
         tools = (*self.own, *self.web)
         numbers_of: dict[str, list[int]] = {tool: [] for tool in tools}
         for number, search in enumerate(searches):
@@ -62,7 +62,7 @@ class Sources:
         ]
 
     def usage(self) -> Mapping[str, float]:
-        """Return the usage of the web: counts of :meth:`WebSource.usage` under ``<tool> <count>``."""
+        """Return the usage of web sources: counts of :meth:`WebSource.usage` under ``<tool> <count>``."""
         return {f"{tool} {name}": count for tool, source in self.web.items() for name, count in source.usage().items()}
 
 
@@ -70,7 +70,7 @@ def merge_retrievals(by_tool: Mapping[str, Retrieval], k: int) -> Retrieval:
     """Merge the retrievals of several sources for one search into one of at most ``k`` passages.
 
     The sources take turns in the order of params.yaml: the first passage of each, then the second of each, and so on.
-    A passage with the same id and text in two sources counts once. There is an error if all sources failed.
+    A passage with the same id and text in two sources counts once. The result is an error if all failed.
 
     >>> a, b, c = (Retrieval((Passage(f"{name}1", name), Passage(f"{name}2", name))) for name in "abc")
     >>> [passage.id for passage in merge_retrievals({"A": a, "B": b, "C": c}, 4).passages]
@@ -91,7 +91,7 @@ def merge_retrievals(by_tool: Mapping[str, Retrieval], k: int) -> Retrieval:
 def open_sources(sources: Mapping[str, SourceParams], searches: Path) -> dict[str, WebSource]:
     """Open every source of params.yaml that is not our own index, without sending a request.
 
-    Answers of the web are cached in the folder ``searches``, for all stages.
+    Web answers are cached in the folder ``searches``, for all stages.
 
     Raises:
         ParamsError: no key, no package, or no such function.
