@@ -44,8 +44,8 @@ class RetrieverParams(Section):
     positions: Literal["none", "absolute", "random", "relative", "relative_whole"] = "none"
     """Kind of sentence positions that the action tower gets (with pqn; ``harr/rag/policies/q_values.py``)."""
     value_scale: float = Field(2.0, gt=0)
-    """Factor of the inner product of state and passage in their value (with pqn); .01 for vectors that are the mean of
-    their tokens over 10, as published."""
+    """Factor of the inner product of state and passage in their value (with pqn); .01 for vectors that are a tenth of
+    the mean of their tokens, as published."""
     pick_order: Literal["document", "picked"] = "document"
     """Order in which a state shows its picks (with pqn): as in the document, or as they were picked."""
     state: Literal["json", "lines", "sep", "thought"] = "json"

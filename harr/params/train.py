@@ -40,7 +40,7 @@ class PolicyParams(StatesParams, UpdateParams, LoopParams):
     link_rate: ClassVar[float] = 0.3
     """Learning rate of the link term (retriever.link_features)."""
     credit: Literal["episode", "step"] = "episode"
-    """What a step is rewarded with: the final reward of its episode, or what the step itself added to it."""
+    """What a step is credited with: the final reward of its episode, or what is gained from the step to the end."""
     warm_start: int = Field(0, ge=0)
     """Number of InfoNCE steps before the ``steps`` by reward, with the settings of ``infonce``; the arm warm_start is
     their result."""

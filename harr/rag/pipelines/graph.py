@@ -8,7 +8,7 @@ A graph is text in exactly this form::
     Edges:
     A -> B
 
-A node is a label (one capital letter), a query and a tool. Edges are separated by lines or semicolons; the first may
+A node is a label (one capital letter), a query and a tool. Edges are separated by lines or semicolons; they may also
 follow the heading on its line. ``$A`` in a query stands for what A finds. Case matters and nothing is repaired, so that
 the model learns one form. A repeated edge counts once. A reference does not make an edge: a query may only refer to a
 node that leads to it.
