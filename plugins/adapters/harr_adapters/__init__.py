@@ -1,1 +1,1 @@
-"""A trained retriever in other frameworks: a module each, which imports that framework alone (README.md)."""
+"""A trained retriever in other frameworks: one module each, which imports only that framework (README.md)."""

@@ -1,4 +1,4 @@
-"""What every adapter does: a search with the history that its caller gives, since frameworks pass on the query alone."""
+"""What every adapter does: search with the caller's history, since frameworks pass on only the query."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,13 +6,13 @@ from harr.builders.trained import TrainedRetriever
 from harr.types import Retrieval
 
 Hops = Iterable[Sequence[str]]
-"""Earlier searches, in order: pairs of a sub-query and what it taught, "" where its passages did not say."""
+"""Earlier searches, in order: pairs of a sub-query and its answer, "" if its passages had none."""
 
 
 def ask(retriever: TrainedRetriever, query: str, question: str = "", hops: Hops = (), k: int = 0) -> Retrieval:
     """Return what a retriever finds for a query, given the ``question`` and the ``hops`` before it.
 
-    ``k``: number of passages, 0 for as many as in training. Without a question the query is one.
+    ``k``: number of passages, 0 for as many as in training. Without a question the query is the question.
     """
     session = retriever.session(question or query)
     for sub_query, answer in hops:

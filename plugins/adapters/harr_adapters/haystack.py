@@ -10,14 +10,14 @@ from harr_adapters.asking import ask
 
 @component
 class HaystackRetriever:
-    """A component with the inputs query, question, hops and top_k, and the output documents, the best first.
+    """A component with the inputs query, question, hops and top_k, and the output documents, best first.
 
-    It opens the retriever when the pipeline warms up, so that a pipeline with it can be saved and loaded; ``close``
-    gives the index back.
+    It opens the retriever when the pipeline warms up, so that the pipeline can be saved and loaded; ``close`` releases
+    the index.
     """
 
     def __init__(self, folder: str, index: str = ".", top_k: int = 0) -> None:
-        """Take what ``harr.Retriever.load`` takes; ``top_k``: number of documents, 0 for as many as in training."""
+        """Take arguments of ``harr.Retriever.load``; ``top_k``: number of documents, 0 for as many as in training."""
         self.folder, self.index, self.top_k = folder, index, top_k
         self._opened: TrainedRetriever | None = None
 
@@ -32,7 +32,7 @@ class HaystackRetriever:
             self._opened = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the component is saved as."""
+        """Return the component as a dictionary for saving."""
         saved: dict[str, Any] = default_to_dict(self, folder=self.folder, index=self.index, top_k=self.top_k)
         return saved
 
@@ -46,7 +46,7 @@ class HaystackRetriever:
     def run(
         self, query: str, question: str = "", hops: list[tuple[str, str]] | None = None, top_k: int | None = None
     ) -> dict[str, list[Document]]:
-        """Return the documents of a query, given its question and the hops before it: (sub-query, answer) each."""
+        """Return the documents for a query, given its question and the hops before it: (sub-query, answer) each."""
         self.warm_up()
         assert self._opened
         found = ask(self._opened, query, question, hops or (), self.top_k if top_k is None else top_k)

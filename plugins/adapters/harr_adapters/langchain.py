@@ -11,10 +11,10 @@ from harr_adapters.asking import Hops, ask
 
 
 class LangChainRetriever(BaseRetriever):
-    """A ``Runnable`` whose ``invoke(query, question=..., hops=[...])`` returns documents, the best first.
+    """A ``Runnable`` whose ``invoke(query, question=..., hops=[...])`` returns documents, best first.
 
-    ``question``, ``hops`` and ``k`` are given with a call, or once for all by ``bind``; without them the query is a
-    question of its own.
+    ``question``, ``hops`` and ``k`` are given per call, or once by ``bind``; without them the query is its own
+    question.
     """
 
     retriever: Any

@@ -18,13 +18,13 @@ class HopQuery(QueryBundle):
 
 
 class LlamaIndexRetriever(BaseRetriever):
-    """One whose ``retrieve(query)`` returns nodes, the best first; a :class:`HopQuery` brings the history.
+    """A retriever whose ``retrieve(query)`` returns nodes, best first; a :class:`HopQuery` brings the history.
 
-    Without a history the query is a question of its own.
+    Without a history the query is its own question.
     """
 
     def __init__(self, retriever: TrainedRetriever, k: int = 0) -> None:
-        """Take an open retriever, which its caller closes; ``k``: number of nodes, 0 for as many as in training."""
+        """Take an open retriever, which the caller closes; ``k``: number of nodes, 0 for as many as in training."""
         super().__init__()
         self._retriever, self._k = retriever, k
 

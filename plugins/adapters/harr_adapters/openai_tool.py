@@ -1,6 +1,6 @@
-"""A trained retriever as a tool of whatever speaks OpenAI's function calling: its schema, and the answer to a call.
+"""A trained retriever as a tool for OpenAI's function calling: its schema, and the answer to a call.
 
-With a search the model says what it learned from the one before, and the retriever reads that.
+With each search the model says what it learned from the one before, and the retriever reads that.
 """
 
 import json
@@ -38,8 +38,8 @@ TOOL: dict[str, Any] = {
 def answer_call(session: Session, arguments: str) -> str:
     """Return the text of the tool message for a call with these ``arguments``, JSON as the model wrote it.
 
-    ``session`` is that of the user's question (``retriever.session(question)``), and remembers the call. What the
-    model did wrong is its tool's reply; a retriever that cannot answer raises.
+    ``session`` is that of the user's question (``retriever.session(question)``) and records the call. A mistake by the
+    model is answered in the message; a retriever that cannot answer raises.
     """
     try:
         call = json.loads(arguments)

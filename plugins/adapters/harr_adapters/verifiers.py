@@ -1,4 +1,4 @@
-"""An environment of ``verifiers``: a language model learns to answer, with a trained retriever as its search tool."""
+"""An environment of ``verifiers``: a language model learns to answer with a trained retriever as its search tool."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ PROMPT = "Search as often as you need. Then answer with one line: `Answer: ...`"
 
 
 async def search(query: str, learned: str, session: Any) -> str:
-    """Take what verifiers calls the tool with, and the rollout's session."""
+    """Search with the arguments of verifiers' tool call and the rollout's session."""
     return await asyncio.to_thread(answer_call, session, json.dumps({"query": query, "learned": learned}))
 
 
@@ -26,13 +26,13 @@ search.__doc__ = DESCRIPTION
 
 
 async def answer_f1(completion: Any, info: dict[str, Any]) -> float:
-    """Return token F1 of the line `Answer: ...` in the last message, as harr's own reward; 0.0 without one."""
+    """Return the token F1 of the line `Answer: ...` in the last message, as harr's own reward; 0.0 without one."""
     found = re.findall(r"Answer:[ \t]*(.*)", str(completion[-1].content or "")) if completion else []
     return token_f1(found[-1], info["answers"]) if found else 0.0
 
 
 class SearchEnv(vf.StatefulToolEnv):
-    """Questions to be answered by searching; each rollout has a session of its own, which remembers its searches."""
+    """Questions to answer by searching; each rollout has its own session, which remembers its searches."""
 
     def __init__(self, retriever: TrainedRetriever, questions: Path, **options: Any) -> None:
         """Take an open retriever and a question file, data/questions/train.jsonl; ``options`` are verifiers' own."""
@@ -44,12 +44,12 @@ class SearchEnv(vf.StatefulToolEnv):
         self.add_tool(search, args_to_skip=["session"])
 
     async def setup_state(self, state: Any) -> Any:
-        """Begin the session of a rollout."""
+        """Start the session of a rollout."""
         state["session"] = self._retriever.session(state["prompt"][-1].content)
         return await super().setup_state(state)
 
     def update_tool_args(self, tool_name: str, tool_args: Any, messages: Any, state: Any, **_: Any) -> Any:
-        """Give a call its rollout's session, which the model does not see."""
+        """Add the rollout's session, which the model does not see, to a call."""
         return {**tool_args, "session": state["session"]}
 
 

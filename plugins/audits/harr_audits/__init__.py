@@ -1,1 +1,1 @@
-"""Alarms before a promotion: exploits of the reward, answers without their evidence, metrics that may not fall."""
+"""Alarms before a promotion: exploits of the reward, answers without evidence, metrics that may not fall."""

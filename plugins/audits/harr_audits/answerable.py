@@ -1,8 +1,8 @@
-"""Which questions can be answered at all, and how the arms rank among those: an audit of the questions.
+"""Which questions can be answered at all, and how the arms rank on those: an audit of the questions.
 
-A question counts where a gold passage states an answer of it, where the language model is right with the gold passages
-(arm ``gold``), and where it is wrong without any (arm ``nothing``). wiki18 lacks 295,000 documents that benchmarks on it
-need (arXiv 2605.27881); a question that lacks its evidence tells no arms apart, or rewards guessing.
+Three groups count: questions of which a gold passage states an answer, those where the language model is right with the
+gold passages (arm ``gold``), and those where it is wrong without any (arm ``nothing``). wiki18 lacks 295,000 documents
+that benchmarks on it need (arXiv 2605.27881); a question without its evidence tells no arms apart, or rewards guessing.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,10 +28,10 @@ model answers with the gold passages; and of those that it does not answer witho
 def audit_answerable(
     params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, Sequence[Episode]]
 ) -> Audit:
-    """Return the figures of all arms by which questions can be answered. Nothing is held against the trained arm.
+    """Return the figures of all arms by which questions can be answered; none counts against the trained arm.
 
-    Its ``facts`` are ``questions``, their number in every group. A group without a question, or whose arm was not
-    played, is left out.
+    Its ``facts`` are ``questions``, the number in each group. A group without a question, or whose arm was not played,
+    is left out.
     """
     questions = [episode.question for episode in next(iter(episodes.values()))]
     groups = {"all": {question.id for question in questions}, "stated": find_stated(questions)}
@@ -63,7 +63,7 @@ def audit_answerable(
 
 
 def find_stated(questions: Sequence[Question]) -> set[str]:
-    """Return the ids of the questions whose answer a gold passage states, or is yes or no."""
+    """Return the ids of the questions whose answer is stated by a gold passage, or is yes or no."""
     passages = Passages.open(CORPUS)
     rows = passages.rows_of({key for question in questions for key in question.gold_ids})
     text_of = dict(zip(rows, (passage.content for passage in passages.take(list(rows.values()))), strict=True))
@@ -76,13 +76,13 @@ def find_stated(questions: Sequence[Question]) -> set[str]:
 
 
 def _mean(runs: Sequence[Rows], metric: str, ids: Collection[str]) -> float:
-    """Return the mean of a metric over the runs of an arm and these questions."""
+    """Return the mean of a metric over these questions and the runs of an arm."""
     values = [row[metric] for run in runs for row in run if row["id"] in ids and metric in row]
     return sum(values) / len(values) if values else 0.0
 
 
 def _swaps(group: Mapping[str, float], means: Mapping[str, Mapping[str, float]]) -> str:
-    """Return the pairs of arms whose order differs from that of all questions, in words."""
+    """Return a text on the pairs of arms whose order differs from that on all questions."""
     pairs = [
         (first, second) if group[first] > group[second] else (second, first)
         for first, second in combinations(group, 2)

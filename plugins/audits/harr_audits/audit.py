@@ -1,4 +1,4 @@
-"""The alarm before a promotion: exploits of the reward in what was played, and answers without their evidence."""
+"""The alarm before a promotion: exploits of the reward in the episodes played, and answers without evidence."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,11 +23,11 @@ all of them)."""
 
 
 def audit_play(params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, Sequence[Episode]]) -> Audit:
-    """Return what speaks against the first run of ``trained``, compared with the arm that it began as.
+    """Return what speaks against the first run of ``trained``, compared with the arm that it started as.
 
-    Its ``facts`` are ``named``, a line for each exploit that counts against it
-    (:func:`harr_audits.exploits.audit`), and ``swap``, what another question's passages cost
-    (:func:`harr_audits.swap.swap`). Empty where one of the two arms was not played.
+    Its ``facts`` are ``named``, a line for each exploit that counts against it (:func:`harr_audits.exploits.audit`),
+    and ``swap``, what another question's passages cost (:func:`harr_audits.swap.swap`). Empty if one of the two arms
+    was not played.
     """
     if not {TRAINED, params.baseline} <= episodes.keys():
         return Audit()
@@ -54,7 +54,7 @@ def audit_play(params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping
 
 
 def _row(name: str, one: Finding) -> dict[str, str]:
-    """Return what the report shows of an exploit."""
+    """Return the report's row for an exploit."""
     return {
         "exploit": name,
         "what": EXPLOITS[name].says,
@@ -68,7 +68,7 @@ def _row(name: str, one: Finding) -> dict[str, str]:
 
 
 def _swap_line(swapped: Mapping[str, Any]) -> str:
-    """Return what the evidence swap found, in words."""
+    """Return the result of the evidence swap, in words."""
     if "not_asked" in swapped:
         return f"not asked: {swapped['not_asked']}"
     from_to = f"answer F1 falls from {100 * swapped['own']:.1f} to {100 * swapped['swapped']:.1f}"
@@ -81,7 +81,7 @@ def _swap(params: Params, episodes: Sequence[Episode]) -> dict[str, float | str]
     run = next(run for run in arm_runs(params, None) if run.name == TRAINED)
     generator: Generator | None = None
     reader: Generator | None = None
-    if any(episode.answer is not None for episode in episodes):  # else nobody is loaded
+    if any(episode.answer is not None for episode in episodes):  # otherwise no model is loaded
         reader = build_reader(params.evaluate.reader, params.seed, PLACES)
         if params.language_model_learns:
             generator = open_generator(params, PLACES, run.arm, run.folder)

@@ -1,4 +1,4 @@
-"""What a candidate must show besides its gain: functions of ``tracking.conditions``."""
+"""What a candidate must show besides its gain: functions for ``tracking.conditions``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,10 +18,10 @@ RECORDED = (
 
 
 def exploits(client: Any, candidate: Any, gains: Gains, *, allowed: Sequence[str] = ()) -> Condition:
-    """Ask that no exploit of the reward was named but those that are ``allowed``.
+    """Require that no exploit of the reward was named except those ``allowed``.
 
     Raises:
-        ParamsError: nothing of an allowed name is looked for.
+        ParamsError: an allowed name is no known exploit.
     """
     if unknown := set(allowed) - EXPLOITS.keys():
         raise ParamsError(f"allowed: no exploit is called {min(unknown)}; there are {', '.join(EXPLOITS)}")
@@ -34,7 +34,7 @@ def exploits(client: Any, candidate: Any, gains: Gains, *, allowed: Sequence[str
 
 
 def evidence(client: Any, candidate: Any, gains: Gains) -> Condition:
-    """Ask that answers depend on passages, where there are answers."""
+    """Require that answers depend on passages, if there are answers."""
     if not (facts := _facts(client, candidate)):
         return Condition("evidence", "none recorded", RECORDED, False)
     swap, needed = facts["swap"], "an answer F1 that falls with another question's passages"
@@ -46,7 +46,7 @@ def evidence(client: Any, candidate: Any, gains: Gains) -> Condition:
 
 
 def veto(client: Any, candidate: Any, gains: Gains, *, least: Mapping[str, float]) -> Condition:
-    """Ask that no metric of ``least`` has a mean gain below the number there, such as ``{answer_f1: -0.01}``."""
+    """Require that no metric of ``least`` has a mean gain below its number there, such as ``{answer_f1: -0.01}``."""
     asked = of_metrics(dict(least))
     measured = {metric: gains.get(metric, {}).get("gain") for metric in asked}
     found = [f"{metric} {'not measured' if gain is None else f'{gain:+.3f}'}" for metric, gain in measured.items()]
@@ -56,6 +56,6 @@ def veto(client: Any, candidate: Any, gains: Gains, *, least: Mapping[str, float
 
 
 def _facts(client: Any, candidate: Any) -> Mapping[str, Any]:
-    """Return what the audit of the candidate's evaluation found; {} where there was none."""
+    """Return what the audit of the candidate's evaluation found; {} without an audit."""
     facts: Mapping[str, Any] = read_registered(client, candidate, AUDITS).get(AUDIT, {}).get("facts", {})
     return facts

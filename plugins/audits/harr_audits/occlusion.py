@@ -1,4 +1,4 @@
-"""What the trained retriever reads: it plays again with a part of its state left out (an audit of stage evaluate)."""
+"""What the trained retriever reads: it plays again with a part of its state hidden (an audit of stage evaluate)."""
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ from tasks.paths import PLACES
 from tasks.play import Rows, arm_pipelines, arm_runs
 
 HARDLY = 0.1
-"""What hiding a part of the state must cost for the report to say that the model uses it: 10 points."""
+"""Minimum cost of hiding a part of the state for the report to say that the model uses it: 10 points."""
 SAYS = (
     "What the trained model reads: the same questions with a part of its state left out; in percent, 95 % interval, and "
     "the points that the part is worth, paired. A part that costs less than 10 points is hardly used."
@@ -55,10 +55,10 @@ def hidden_parts(state: str, *, writes_queries: bool) -> dict[str, Callable[[Sea
 
 
 def occlude(params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, Sequence[Episode]]) -> Audit:
-    """Play every run of ``trained`` once for each part of its state, which is hidden; return what that costs.
+    """Play every run of ``trained`` once with each part of its state hidden; return what that costs.
 
-    Its ``facts`` have for each part and metric the mean without the part and what the part is worth (``cost``), paired
-    by question. Empty where no retriever learns, or ``trained`` was not played.
+    Its ``facts`` have, for each part and metric, the mean without the part and the part's worth (``cost``), paired by
+    question. Empty if no retriever is trained, or ``trained`` was not played.
     """
     if TRAINED not in rows or params.language_model_learns:
         return Audit()
@@ -78,7 +78,7 @@ def occlude(params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[st
                 played = game.play(asked, batch_size=section.batch_size)
                 without[part].append(game.rows(played, reward.means(played), picking=params.pipeline.name == "pick"))
             del retriever, game
-            gc.collect()  # a model is a reference cycle; one is loaded at a time
+            gc.collect()  # a model is a reference cycle, and only one may be loaded at a time
     all_rows = {TRAINED: rows[TRAINED], **without}
     arms = dict.fromkeys(all_rows, ARMS[TRAINED])
     summary = summarise(all_rows, baseline=TRAINED, arms=arms, resamples=resamples, seed=seed)
@@ -96,7 +96,7 @@ def occlude(params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[st
 
 
 def _table(summary: Summary, parts: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return a row for ``trained`` and one for each hidden part, with what that costs and what it says of the reading."""
+    """Return a row for ``trained`` and one for each hidden part, with its cost and what that says about the reading."""
     whole = summary["arms"][TRAINED]
     lead = headline({"arms": {TRAINED: whole}})
     rows = [{"state": TRAINED, label(lead): spread(whole[lead], "mean"), "points": "", "so": ""}]

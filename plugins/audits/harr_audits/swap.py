@@ -1,4 +1,4 @@
-"""The evidence swap: questions are answered again with the passages that another question found.
+"""The evidence swap: questions are answered again with passages found for another question.
 
 After Proof-of-Use (arXiv 2510.10931): an answer that stays the same whatever is read was not drawn from it.
 """
@@ -17,21 +17,21 @@ from harr.rag.scoring.terms import answer_f1
 from harr.types import Episode, Passage, Question, Retrieval, Search
 
 SAMPLE = 50
-"""Number of questions that are answered again."""
+"""Number of questions answered again."""
 FEWEST = 10
-"""Number of questions below which nothing can be said."""
+"""Number of questions below which no statement is made."""
 
 
 @dataclass
 class Swapped:
-    """A retriever that finds for each question what was found for another: by search, as it was found there."""
+    """A retriever that returns, search by search, what was found for another question."""
 
     found: Mapping[str, Sequence[Sequence[Passage]]]
-    """By question id the passages of every search of the other question."""
+    """By question id, the passages of every search of the other question."""
     _asked: Counter[str] = field(default_factory=Counter)
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """Return the passages of the next search of the other question, again from its first after its last."""
+        """Return the passages of the other question's next search, starting again after its last."""
         return [self._next(search) for search in searches]
 
     def _next(self, search: Search) -> Retrieval:
@@ -42,9 +42,9 @@ class Swapped:
 
 
 def donors(episodes: Sequence[Episode], seed: int) -> dict[Question, Sequence[Sequence[Passage]]]:
-    """Return SAMPLE questions whose answers are right at least in part, each with passages that another one found.
+    """Return SAMPLE questions whose answers are at least partly right, each with passages that another one found.
 
-    They are drawn by a seed. The other question is the next one whose passages state no answer of this question.
+    They are drawn by a seed. The other question is the next one whose passages state no answer to this question.
     """
     right = [n for n, episode in enumerate(episodes) if episode.steps and answer_f1(episode)]
     chosen: dict[Question, Sequence[Sequence[Passage]]] = {}
@@ -66,7 +66,7 @@ def swap(
 ) -> dict[str, float | str]:
     """Return by how much answer F1 falls with another question's passages: ``{fall, low, high, own, swapped, n}``.
 
-    ``game`` is the one that ``episodes`` were played in; its retriever is not asked. Where there is nothing to tell,
+    ``game`` is the one that ``episodes`` were played in; its retriever is not asked. If nothing can be said,
     ``not_asked`` says why.
     """
     if all(episode.answer is None for episode in episodes):

@@ -1,1 +1,1 @@
-"""`harr bridge`: a map from another encoder's space into that of the vectors that are there."""
+"""`harr bridge`: a map from another encoder's space into that of the existing vectors."""

@@ -1,6 +1,6 @@
-"""From pairs of vectors to a query encoder for documents that keep theirs: learn, tell, write a stock folder.
+"""From pairs of vectors to a query encoder for documents that keep theirs: learn, measure, write a stock folder.
 
-Passages have vectors already; only the new encoder reads a sample of them. Training questions are read by both.
+Passages have vectors already, so only the new encoder reads a sample of them. Both read the training questions.
 """
 
 import time
@@ -24,9 +24,9 @@ from harr.types import Question
 from harr_bridge.maps import SpaceMap, fitted_maps
 
 DEPTH = 10
-"""Number of nearest passages in which gold, and agreement with the old encoder, is looked for."""
+"""Number of nearest passages among which gold, and agreement with the old encoder, is looked for."""
 HELD_OUT = 5
-"""One of so many texts is set aside, and decides which map is chosen; questions alone, where ``FEW`` can be."""
+"""One in this many texts is held out to choose the map; only questions, if at least ``FEW`` can be."""
 FEW = 20
 BATCH = 32
 RESAMPLES = 2000
@@ -36,24 +36,24 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pairs:
-    """What both encoders make of the same texts: passages, and behind them questions."""
+    """Both encoders' vectors of the same texts: passages, then questions."""
 
     rows: Rows
     """Rows of the passages, ascending."""
     new_ND: Vector
-    """Vectors by the new encoder."""
+    """Vectors from the new encoder."""
     old_NM: Vector
-    """Vectors by the encoder of the documents."""
+    """Vectors from the encoder of the documents."""
     passage_seconds: float
-    """Time that the new encoder took for a passage."""
+    """Time of the new encoder per passage."""
     seconds: float
-    """Time that all took."""
+    """Total time."""
 
 
 def read_pairs(
     passages: Passages, vectors: Vectors, documents: Encoder, queries: Encoder, questions: Sequence[str], rows: Rows
 ) -> Pairs:
-    """Encode passages by the new encoder, as passages, and questions by both, as queries."""
+    """Encode passages with the new encoder, as passages, and questions with both, as queries."""
     begun = time.perf_counter()
     texts = [passage.content for passage in passages.take(rows.tolist())]
     new_ND = queries.encode(texts, prompt=queries.passage_prompt, batch_size=BATCH)
@@ -65,10 +65,10 @@ def read_pairs(
 
 
 def learn(pairs: Pairs, seed: int) -> tuple[SpaceMap, dict[str, float], float]:
-    """Return the best map, what all were worth, and the seconds it took.
+    """Return the best map, the score of every map, and the seconds it took.
 
-    A map is worth the share of the ``DEPTH`` nearest passages of the old encoder that it finds, too, for texts that it
-    did not learn from, among the passages of ``pairs``.
+    A map's score is the share of the old encoder's ``DEPTH`` nearest passages that it also finds for held-out texts,
+    among the passages of ``pairs``.
     """
     begun = time.perf_counter()
     count, drawn = len(pairs.rows), np.random.default_rng(seed)
@@ -90,7 +90,7 @@ def learn(pairs: Pairs, seed: int) -> tuple[SpaceMap, dict[str, float], float]:
 
 
 def _nearest(queries_QD: Vector, passages_ND: Vector, depth: int = DEPTH) -> Rows:
-    """Return the places of the nearest passages, the first best, shape (Q, depth)."""
+    """Return the places of the nearest passages, best first, shape (Q, depth)."""
     parts = [np.argsort(-(block @ passages_ND.T), 1, "stable")[:, :depth] for block in _blocks(queries_QD)]
     return np.concatenate(parts)
 
@@ -110,7 +110,7 @@ def recalls(
 ) -> dict[str, list[float]]:
     """Return each question's recall at ``DEPTH``: old encoder, bridge, and full re-embedding.
 
-    All three search the same passages: those of ``pairs`` and the gold of the questions, which alone are embedded again
+    All three search the same passages: those of ``pairs`` and the questions' gold, as only these are embedded again
     here. ``old_all`` and ``bridge_all`` search the whole index.
 
     Raises:
@@ -147,7 +147,7 @@ def recalls(
 
 
 def _scan(queries_QD: Vector, vectors: Vectors, searchable: Rows) -> Rows:
-    """Return the rows of the nearest searchable passages of the whole corpus, in blocks."""
+    """Return the rows of the nearest searchable passages of the whole corpus, scanned in blocks."""
     scores_QN, rows_QN = np.empty((len(queries_QD), 0), np.float32), np.empty((len(queries_QD), 0), np.int64)
     for start in range(0, len(searchable), 16_384):
         block = searchable[start : start + 16_384]
@@ -172,13 +172,13 @@ def share_of(ours: Sequence[float], theirs: Sequence[float], seed: int) -> tuple
 
 
 def write_bridged(queries: Encoder, bridge: SpaceMap, out: Path, work: Path, facts: Mapping[str, str]) -> None:
-    """Publish the new encoder with the map behind it as a stock sentence-transformers folder.
+    """Publish the new encoder, followed by the map, as a stock sentence-transformers folder.
 
     Modules: those of the encoder, ``Normalize``, a ``Dense`` for every layer of the map, ``Normalize``. The folder is
-    loaded again and compared before it appears.
+    loaded again and compared before it is published.
 
     Raises:
-        ModelError: the folder's vectors are others.
+        ModelError: the folder's vectors differ.
     """
     wanted_ND = bridge(queries.encode(PROBES, prompt=queries.query_prompt))
     modules = [*queries.model, Normalize(), *bridge.modules(), Normalize()]

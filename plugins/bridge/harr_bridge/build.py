@@ -1,4 +1,4 @@
-"""Another encoder of queries for the vectors that are there: learn the map, write the folder, say what it finds."""
+"""Another query encoder for existing vectors: learn the map, write the folder, report what it finds."""
 
 from pathlib import Path
 from statistics import mean
@@ -21,18 +21,18 @@ def bridge_encoder(
     """Learn the map from a model's space into that of data/vectors; write the model with it as a folder.
 
     Args:
-        params: those of the run; section ``encoder`` is of the documents.
-        model: folder or hub name of the new encoder of queries.
-        texts: maximum number of passages, and of training questions, that the map is learnt from; drawn by ``seed``.
-        questions: file that recall is measured on; None: the validation questions.
+        params: parameters of the run; section ``encoder`` is that of the documents.
+        model: folder or hub name of the new query encoder.
+        texts: maximum number of passages, and of training questions, to learn the map from; drawn by ``seed``.
+        questions: file to measure recall on; None: the validation questions.
         out: folder of the bridged encoder.
-        prompts: ``query_prompt`` and ``passage_prompt`` of the new encoder; None: what it names itself.
+        prompts: ``query_prompt`` and ``passage_prompt`` of the new encoder; None: its own.
 
     Returns:
-        What was found, a sentence each.
+        The findings, one sentence each.
 
     Raises:
-        IndexMismatch: the vectors are of another encoder or corpus. CorpusError: no question to tell recall by.
+        IndexMismatch: the vectors are of another encoder or corpus. CorpusError: no question to measure recall on.
         ModelError: the model cannot be used.
     """
     import numpy as np
@@ -76,7 +76,7 @@ def _documents(params: Params) -> "tuple[Passages, Vectors, Encoder]":
     """Return the passages, their vectors and the encoder that made them.
 
     Raises:
-        IndexMismatch: they are not of each other.
+        IndexMismatch: they do not belong together.
     """
     from harr.builders.encoder import build_encoder
     from harr.corpus.passages import Passages
@@ -93,7 +93,7 @@ def _documents(params: Params) -> "tuple[Passages, Vectors, Encoder]":
 
 
 def _questions(file: Path | None) -> list[Question]:
-    """Return the questions of a file, or those of validation.
+    """Return the questions of a file, or the validation questions.
 
     Raises:
         CorpusError: there are none.
@@ -123,7 +123,7 @@ def _recall_lines(rates: dict[str, list[float]], seed: int, sample: int) -> list
 
 
 def _share(seconds: float, passage_seconds: float, corpus: int) -> str:
-    """Return the cost of a bridge, compared with that of embedding the corpus again.
+    """Return the cost of a bridge relative to embedding the corpus again.
 
     >>> _share(10.0, 0.1, 10_000)
     '1.00 % of what embedding all 10,000 passages again takes; 1 % from 10,000 passages on'

@@ -1,4 +1,4 @@
-"""The command `harr bridge`: its options. What it does stands in build.py, and is imported when it runs."""
+"""The command `harr bridge`: its options. build.py, which does the work, is imported when the command runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +20,7 @@ def bridge(
 ) -> None:
     """Let another encoder read queries for this index.
 
-    Learns a map from its vectors to those of encoder.model. Needs what stages download and embed have made.
+    Learns a map from its vectors to those of encoder.model. Needs the output of stages download and embed.
     """
     from harr.params import Params
     from harr_bridge.build import bridge_encoder

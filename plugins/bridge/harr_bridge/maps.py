@@ -1,7 +1,7 @@
 """Maps from one encoder's space into another's, learnt from texts that both encode (Drift-Adapter, arXiv 2509.23471).
 
-A map is one or two layers, so that it becomes stock ``Dense`` modules of sentence-transformers. All are fitted in
-seconds to texts that stand in a row of both tables; texts set aside decide which one is used.
+A map has one or two layers, so it becomes stock ``Dense`` modules of sentence-transformers. All maps are fitted in
+seconds to texts that have a row in both tables; held-out texts decide which one is used.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from torch import nn
 Array = NDArray[np.float32]
 
 PENALTIES = (0.01, 0.1, 1.0)
-"""Ridge penalties, as shares of the mean variance of a coordinate."""
+"""Ridge penalties, as shares of the mean variance per coordinate."""
 RANKS = (64, 128, 256)
 """Ranks of linear maps, besides the full one."""
 EXTRA, EPOCHS, BATCH, RATE = 256, 20, 128, 3e-4
-"""The MLP: hidden units besides those of the linear map, passes over the texts, and AdamW's batch and rate."""
+"""The MLP: hidden units beyond those of the linear map, epochs, and AdamW's batch size and rate."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class SpaceMap:
 
 
 def fitted_maps(new_ND: Array, old_NM: Array, seed: int) -> Iterator[SpaceMap]:
-    """Yield every map that is tried: vectors of the same texts by the new encoder, and by that of the documents."""
+    """Yield every map to try, from vectors of the same texts by the new encoder and by that of the documents."""
     yield procrustes(new_ND, old_NM)
     for penalty in PENALTIES:
         full = ridge(new_ND, old_NM, penalty)
@@ -69,7 +69,7 @@ def fitted_maps(new_ND: Array, old_NM: Array, seed: int) -> Iterator[SpaceMap]:
 
 
 def procrustes(new_ND: Array, old_NM: Array) -> SpaceMap:
-    """Return the rotation (with reflection, scale and shift) that errs least (Schönemann 1966).
+    """Return the rotation (with reflection, scale and shift) of least error (Schönemann 1966).
 
     >>> rng = np.random.default_rng(0)
     >>> turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
@@ -84,7 +84,7 @@ def procrustes(new_ND: Array, old_NM: Array) -> SpaceMap:
 
 
 def ridge(new_ND: Array, old_NM: Array, penalty: float) -> SpaceMap:
-    """Return the linear map of least squared error, with a penalty on its weights and none on its shift."""
+    """Return the linear map of least squared error, with a penalty on its weights but not on its shift."""
     new_mean, old_mean = new_ND.mean(0), old_NM.mean(0)
     centred_ND = (new_ND - new_mean).astype(np.float64)
     square_DD = centred_ND.T @ centred_ND
@@ -103,9 +103,9 @@ def low_rank(full: SpaceMap, new_ND: Array, rank: int) -> SpaceMap:
 
 
 def mlp(start: SpaceMap, new_ND: Array, old_NM: Array, seed: int) -> SpaceMap:
-    """Return a hidden layer that begins as the linear map ``start``, and learns by cosine what that misses.
+    """Return a map with a hidden layer that starts as the linear map ``start`` and learns, by cosine, what that misses.
 
-    GELU(x) - GELU(-x) = x, so that two units hold a coordinate of the linear map; further units begin at 0.
+    GELU(x) - GELU(-x) = x, so two units hold a coordinate of the linear map; further units start at 0.
     """
     torch.manual_seed(seed)
     weight_MD, bias_M = start.layers[0]

@@ -1,4 +1,4 @@
-"""An encoder of another kind as an arm to compare with: static, larger or older, over the same passages."""
+"""Another encoder as an arm to compare with: static, larger or older, over the same passages."""
 
 from collections.abc import Sequence
 
@@ -11,16 +11,16 @@ from harr.params.faults import read_section
 from harr.types import Retrieval, Search
 
 BATCH = 256
-"""Number of queries that are compared with all passages at once."""
+"""Number of queries compared with all passages at once."""
 
 
 class OtherEncoder:
-    """Search by the vectors of another encoder, which embeds the passages when the arm begins, in memory.
+    """Search by the vectors of another encoder, which embeds the passages in memory when the arm starts.
 
-    ``settings`` are those of section ``encoder``: a ``model``, and maybe limits and prompts (docs/arms.md).
+    ``settings`` are those of section ``encoder``: a ``model``, optionally limits and prompts (docs/arms.md).
 
     Raises:
-        ParamsError: the settings are none of an encoder.
+        ParamsError: the settings are not those of an encoder.
     """
 
     def __init__(self, inputs: RetrieverInputs) -> None:

@@ -1,1 +1,1 @@
-"""Conversations: questions that need the turns before them to be understood."""
+"""Conversations: questions that can only be understood with the turns before them."""

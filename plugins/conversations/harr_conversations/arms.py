@@ -1,4 +1,4 @@
-"""Arms for conversations that nothing trains: all turns in one query, and the last turn as a language model rewrites it."""
+"""Untrained arms for conversations: all turns as one query, and the last turn as a language model rewrites it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ Rewritten question:"""
 def all_turns(inputs: RetrieverInputs) -> Rewritten:
     """Return a retriever that searches for the words of all turns by ``retriever.search``.
 
-    The last turn is first, and the first one last, where an encoder cuts a long text.
+    The last turn comes first and the first one last, where an encoder cuts a long text.
     """
     return Rewritten(inputs.base, rewrite_query(join_turns))
 
@@ -46,21 +46,21 @@ def join_turns(search: Search) -> str:
 
 
 class RewriteParams(Section):
-    """What the arm is set to (``settings``)."""
+    """Settings of the arm (``settings``)."""
 
     writer: Annotated[ServedParams | LocalParams, Field(discriminator="kind"), Untaught]
-    """Language model that rewrites; its most likely tokens, unless its temperature is given."""
+    """Language model that rewrites, by its most likely tokens unless it has a temperature."""
     seed: int = 0
-    """Seed of a writer with a temperature."""
+    """Random seed of a writer with a temperature."""
 
 
 class Rewrite:
-    """A retriever that hands ``retriever.search`` the last turn as a language model rewrote it.
+    """A retriever that gives ``retriever.search`` the last turn as a language model rewrote it.
 
-    What it writes is kept with the other completions. A first turn is searched for as it is.
+    The rewritten turns are cached with the other completions. A first turn is searched for as it is.
 
     Raises:
-        ParamsError: the settings are none of it. ModelError: the model cannot be loaded.
+        ParamsError: the settings are wrong. ModelError: the model cannot be loaded.
     """
 
     def __init__(self, inputs: RetrieverInputs) -> None:

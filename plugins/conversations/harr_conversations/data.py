@@ -23,21 +23,21 @@ from harr.serve.bodies import SearchBody, refusal
 from harr.types import Hop, Question
 
 REWRITE = "rewrite"
-"""The note of a question: the turn in words that need no history."""
+"""Note of a question: the turn in words that need no history."""
 
 
 class ConversationsParams(QuestionsParams):
     """Files of passages and conversations (``download.settings``)."""
 
     passages: NonEmpty[PathOrName]
-    """Files with the passages of the corpus, in the shape of those of dataset jsonl."""
+    """Files with the passages of the corpus, as for dataset jsonl."""
     train: NonEmpty[PathOrName]
-    """Files with conversations to learn from."""
+    """Files with conversations for training."""
     test: NonEmpty[PathOrName]
-    """Files with conversations to test with."""
+    """Files with conversations for testing."""
     validation: tuple[PathOrName, ...] = ()
-    """Files with conversations to validate with; if empty, whole ones are drawn from those to learn from, until they
-    have validation_questions turns."""
+    """Files with conversations for validation; if empty, whole ones are drawn from those for training, until they have
+    validation_questions turns."""
 
 
 def load(params: ConversationsParams) -> Source:
@@ -62,7 +62,7 @@ def _read(paths: Sequence[str]) -> list[list[Question]]:
 
 
 def set_apart(conversations: Sequence[list[Question]], count: int) -> tuple[list[list[Question]], list[list[Question]]]:
-    """Return the conversations that stay, and whole ones, drawn by chance, with at least ``count`` questions in all.
+    """Return the conversations that stay, and whole ones, drawn at random, with at least ``count`` questions in all.
 
     Raises:
         CorpusError: none would stay.
@@ -80,13 +80,13 @@ def set_apart(conversations: Sequence[list[Question]], count: int) -> tuple[list
 
 
 def questions_of(row: Row) -> list[Question]:
-    """Return the turns of a conversation that have gold as questions; the others stand in the history of later ones.
+    """Return the turns of a conversation that have gold as questions; the others are only history for later ones.
 
     A conversation is ``{id?, turns: [{question, answer?, supporting?, kind?, rewrite?}]}``, or ``{id?, messages,
-    supporting}`` with OpenAI's messages and a list of gold for each message of the user.
+    supporting}`` with OpenAI's messages and a list of gold for each user message.
 
     Raises:
-        CorpusError: names the place of what cannot be read.
+        CorpusError: something cannot be read; the message names its place.
     """
     name = row.text("id", "conversation") if "id" in row.values else row.place
     history: tuple[Hop, ...] = ()
@@ -112,9 +112,9 @@ def questions_of(row: Row) -> list[Question]:
 
 
 def _text(turn: Row, key: str) -> str:
-    """Return a text with its white space, which `harr serve` reads, too; "" without one.
+    """Return a text with its white space, as `harr serve` reads it; "" if it is missing.
 
-    Characters that would act on a terminal become spaces.
+    Characters that would control a terminal become spaces.
     """
     value = turn.values.get(key) or ""
     if not isinstance(value, str):
@@ -126,7 +126,7 @@ def _turns(row: Row) -> Iterator[Row]:
     """Yield the turns of a conversation, each as a row with its place.
 
     Raises:
-        CorpusError: there are no turns, or as many lists of gold as messages of the user are lacking.
+        CorpusError: there are no turns, or not one list of gold per user message.
     """
     key = "messages" if "messages" in row.values else "turns"
     values = row.values.get(key)
@@ -137,7 +137,7 @@ def _turns(row: Row) -> Iterator[Row]:
 
 
 def _turns_of_chat(row: Row) -> list[dict[str, Any]]:
-    """Return the turns of OpenAI's messages, which are read as `harr serve` reads them."""
+    """Return the turns of OpenAI's messages, read as `harr serve` reads them."""
     try:
         body = SearchBody.model_validate({"messages": row.values["messages"]})
     except ValidationError as error:

@@ -1,6 +1,6 @@
-"""MTRAG: conversations of people with retrieval judged by turn (arXiv 2501.03468), from a checkout of its repository.
+"""MTRAG: human conversations with retrieval judged by turn (arXiv 2501.03468), from a checkout of its repository.
 
-A turn's history is what was asked before it, without the answers: so the benchmark's own tasks have it.
+A turn's history is the earlier questions without the answers, as in the benchmark's own tasks.
 """
 
 import csv
@@ -34,7 +34,7 @@ class MtragParams(QuestionsParams):
     domains: NonEmpty[Domain] = ("clapnq", "cloud", "fiqa", "govt")
     """Corpora that are searched together; each is a setting."""
     test_share: float = Field(0.5, gt=0, lt=1)
-    """Share of the conversations that are tested with, by a hash of their name: MTRAG has none to learn from."""
+    """Share of the conversations used for testing, by a hash of their name: MTRAG has none for training."""
 
 
 def load(params: MtragParams) -> Source:
@@ -62,10 +62,10 @@ def _read_passages(root: Path, domain: str) -> Iterator[Passage]:
 
 
 def _read_conversations(root: Path, domain: str) -> dict[str, list[Question]]:
-    """Return the turns of every conversation that are judged.
+    """Return the judged turns of every conversation.
 
     Raises:
-        CorpusError: a file is missing, or a turn does not begin as MTRAG's do.
+        CorpusError: a file is missing, or a turn does not start as MTRAG's do.
     """
     tasks = root / "mtrag-human/retrieval_tasks" / domain
     gold: dict[str, list[str]] = {}

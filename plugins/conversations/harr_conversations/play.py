@@ -1,4 +1,4 @@
-"""The pipeline of conversations: one search per turn, whose history are the turns before it."""
+"""The pipeline of conversations: one search per turn, with the turns before it as history."""
 
 from collections.abc import Generator
 from typing import Any
@@ -10,7 +10,7 @@ from harr_conversations.data import REWRITE
 def play(question: Question, *, depth: int = 10) -> Generator[Request, Any, Outcome]:
     """Search for the last turn as `harr serve` does for ``messages``; return no answer.
 
-    ``depth``: number of passages that are ranked.
+    ``depth``: number of passages ranked.
 
     >>> from harr.types import Hop
     >>> said = (Hop("Who founded Acme?", "Ada Brown"),)

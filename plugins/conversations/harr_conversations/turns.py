@@ -1,4 +1,4 @@
-"""What every arm has by the number of the turn: a table of the report, by ``evaluate.audits``."""
+"""A table of the report with every arm's metric by turn number (``evaluate.audits``)."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean

@@ -1,12 +1,12 @@
 """Conversations about the people's world (``harr_people/people.py``), most of whose turns name nobody.
 
-| kind | turn | of whom |
+| kind | turn | refers to |
 |---|---|---|
-| first | Who was Ada Brown's rival? | who is named |
-| topic_switch | Who was Eva Price's rival? | who is named; nobody said before is meant from here on |
-| pronoun | Which town was her summer home? | who was spoken of last: the answer, if it is a person |
-| ellipsis | And the winter home? | whom the turn before asked about |
-| other | Which town was the other one's winter home? | of two people, the one whom the turn before did not ask about |
+| first | Who was Ada Brown's rival? | the person named |
+| topic_switch | Who was Eva Price's rival? | the person named; from here on, nobody mentioned before |
+| pronoun | Which town was her summer home? | the last person mentioned: the answer, if it is a person |
+| ellipsis | And the winter home? | the person the turn before asked about |
+| other | Which town was the other one's winter home? | of two people, the one the turn before did not ask about |
 """
 
 import random
@@ -32,22 +32,22 @@ from harr_conversations.data import questions_of
 RATES = {"pronoun": 0.3, "ellipsis": 0.25, "other": 0.6, "topic_switch": 0.2}
 """Rates of the kinds of later turns, relative to those that can be understood."""
 UNKNOWN = 0.1
-"""Share of the later turns that no passage answers: they have no gold, and stand in the history."""
+"""Share of the later turns that no passage answers: they have no gold, and occur only in the history."""
 
 
 class WorldParams(QuestionsParams):
-    """Settings of conversations that are made (``download.settings``)."""
+    """Settings of generated conversations (``download.settings``)."""
 
     people: int = Field(200, ge=60, le=20_000)
-    """Number of people; nobody is spoken of in two splits."""
+    """Number of people; nobody is mentioned in two splits."""
     train_conversations: Positive = 300
-    """Number of conversations to learn from."""
+    """Number of conversations for training."""
     test_conversations: Positive = 100
-    """Number of conversations to test with."""
+    """Number of conversations for testing."""
     turns: int = Field(5, ge=1, le=8)
-    """Number of turns of a conversation."""
+    """Number of turns per conversation."""
     seed: Seed = 0
-    """Seed of the random numbers that people and conversations are made with."""
+    """Random seed of people and conversations."""
 
 
 def load(params: WorldParams) -> Source:
@@ -71,7 +71,7 @@ DATASET = Dataset(load, describe_origin, apart=True, settings=WorldParams)
 
 
 def make_conversations(world: People, split: str, count: int, turns: int) -> Iterator[dict[str, Any]]:
-    """Yield ``count`` conversations about the people of ``split``, in the shape of a file of them.
+    """Yield ``count`` conversations about the people of ``split``, each as a row of a file of conversations.
 
     >>> first = next(make_conversations(People(60, RELATIONS, 0), "test", 1, 5))
     >>> first["id"], len(first["turns"]), first["turns"][0]["kind"]

@@ -1,7 +1,7 @@
 """Demonstrations from episodes: the best of a teacher, or of the model itself (rejection sampling).
 
-An episode becomes the rows that :mod:`harr.generator.demonstrations` reads: raw text becomes pieces, chat messages a
-conversation. The model's turns are marked, with the stop string that ended them, which servers cut off.
+An episode becomes rows for :mod:`harr.generator.demonstrations`: raw text becomes pieces, chat messages a conversation.
+The model's turns are marked and include the stop string that ended them, which servers cut off.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from harr.types import Episode, Turn
 
 BEGIN = "<think>"
 SHORTEST = 4
-"""Minimum length of an answer that counts as leaked: "yes" stands anywhere."""
+"""Minimum length of an answer that can count as leaked: "yes" occurs anywhere."""
 Row = dict[str, Any]
 
 
@@ -35,9 +35,9 @@ def choose(
     each: int,
     hidden: frozenset[tuple[str, ...]],
 ) -> Choice:
-    """Choose the episodes that are worth learning from: at most ``each`` per question, the best.
+    """Choose the episodes worth learning from: at most ``each`` per question, the best.
 
-    Episodes are dropped that earned less than ``at_least``, are not well-formed or were cut off, did not search, repeat
+    Dropped are episodes that earned less than ``at_least``, are malformed or were cut off, did not search, repeat
     another word for word, or leak: their question is one of the ``hidden`` (:attr:`Question.identity`), or a turn gives
     the answer before any text showed it.
     """
@@ -60,7 +60,7 @@ def choose(
 
 
 def _find_fault(episode: Episode, reward: float | None, at_least: float, hidden: frozenset[tuple[str, ...]]) -> str:
-    """Return why an episode is no demonstration; "" if it is one."""
+    """Return why an episode is no demonstration, "" if it is one."""
     outcome = episode.outcome
     if episode.question.identity in hidden:
         return "leaks: a question of validation or test"
@@ -94,7 +94,7 @@ def leaks_answer(episode: Episode) -> bool:
 
 
 def rows_of(episode: Episode, opening: str = "") -> list[Row]:
-    """Return an episode as demonstrations: a row per growing text, which in most pipelines is one.
+    """Return an episode as demonstrations: one row per growing text; most pipelines have only one.
 
     ``opening``: the learner's first prompt, if the teacher had another.
     """
@@ -118,7 +118,7 @@ def _continues(before: Turn, turn: Turn) -> bool:
 
 
 def _conversation(turns: Sequence[Turn]) -> list[dict[str, str]]:
-    """Return messages; the last request holds earlier turns of the assistant as the pipeline closed them."""
+    """Return the messages; the last request contains earlier assistant turns as the pipeline closed them."""
     last = turns[-1]
     return [*map(dict, last.request.messages), {"role": "assistant", "content": add_stop_string(last)}]
 
@@ -132,7 +132,7 @@ def _pieces(turns: Sequence[Turn], opening: str) -> list[Piece]:
         reply = _add_stop_of_prompt(turn, text, after.request.prompt) if after else add_stop_string(turn)
         pieces += [(turn.request.prompt[len(context) :], False), (reply, True)]
         context = turn.request.prompt + reply
-    if opening:  # both begin the thoughts, or neither does
+    if opening:  # both start the thoughts, or neither does
         prompt, reply = pieces[0][0], pieces[1][0]
         in_prompt, in_opening = (text.rstrip().endswith(BEGIN) for text in (prompt, opening))
         reply = BEGIN + reply if in_prompt and not in_opening else reply

@@ -26,7 +26,7 @@ def demonstrations(
     """Write the best episodes of a teacher for a warm start.
 
     Any model plays the pipeline of params.yaml. Without --model it is the one that this project trained: rejection
-    sampling. Duplicates and leaks are dropped and counted. Needs what stages embed and index have made.
+    sampling. Duplicates and leaks are dropped and counted. Needs the output of stages embed and index.
     """
 
     def body() -> None:

@@ -1,4 +1,4 @@
-"""`harr demonstrations`: the best episodes of a teacher, or of the model itself, as a warm start reads them."""
+"""`harr demonstrations`: the best episodes of a teacher, or of the model itself, in the format of a warm start."""
 
 import json
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ from tasks.paths import PLACES, QUESTIONS
 
 Teacher = ServedParams | LocalParams | FunctionGeneratorParams
 HIDDEN = ("validation.jsonl", "test.jsonl")
-"""Files of questions that nothing is learnt from."""
+"""Files of questions that are never trained on."""
 
 
 @dataclass(frozen=True)
 class Teaching:
-    """What is played and what is kept: ``samples`` episodes of each question, at most ``each`` of them, none that
-    earned less than ``at_least``; of ``count`` questions, 0 for all."""
+    """What is played and kept: ``samples`` episodes of ``count`` questions (0: all), and at most ``each`` per question,
+    none that earned less than ``at_least``."""
 
     samples: int = 4
     each: int = 1
@@ -36,9 +36,9 @@ class Teaching:
 def teacher_of(
     params: Params, model: str, base_url: str, tokenizer: str, temperature: float, max_tokens: int
 ) -> Teacher:
-    """Return the model that plays: one behind ``base_url``, one in this process, or that of this project.
+    """Return the model that plays: one behind ``base_url``, one in this process, or this project's.
 
-    ``package.module:name`` is a player of another package.
+    ``package.module:name`` is a player from another package.
     """
     sampling = {"temperature": temperature, "max_tokens": max_tokens}
     if base_url:
@@ -53,12 +53,12 @@ def teacher_of(
 
 
 def write_demonstrations(params: Params, teacher: Teacher, plan: Teaching, file: Path | None, out: Path) -> list[str]:
-    """Play the training questions by ``teacher``, and write what is worth learning to the new file ``out``.
+    """Let ``teacher`` play the training questions, and write what is worth learning to the new file ``out``.
 
-    What was written is remembered in work/completions, so that a killed command continues.
+    Completions are cached in work/completions, so a killed command continues.
 
     Returns:
-        How many were kept and dropped, and why, in lines.
+        Lines on how many were kept and dropped, and why.
 
     Raises:
         CorpusError: ``out`` exists, there is no question, or no episode was good enough.
@@ -123,5 +123,5 @@ def teacher_pipeline(params: Params, teacher: Teacher) -> PipelineParams:
 
 
 def first_prompt(pipeline: Pipeline, question: Question) -> str:
-    """Return the raw text that a pipeline first asks its model to go on from; "" where it does not."""
+    """Return the raw text that a pipeline first asks its model to continue; "" if it asks otherwise."""
     return getattr(next(pipeline(question)), "prompt", "")

@@ -1,1 +1,1 @@
-"""What can be known before training is paid for: how good simple search is, what limits it, what training could add."""
+"""What can be known before paying for training: how good simple search is, what limits it, what training could add."""

@@ -1,4 +1,4 @@
-"""What to do before training is paid for: a rule is a line of a table, from the figures to a sentence."""
+"""What to do before paying for training: a rule is a line of a table, from the figures to a sentence."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,28 +12,28 @@ class Figures:
     """The figures of a diagnosis that advice is drawn from; shares are between 0 and 1."""
 
     metric: str
-    """The metric that leads, in words."""
+    """The leading metric, in words."""
     best: str
-    """The untrained arm that is best in it, but for those that know more than a retriever can."""
+    """The untrained arm that is best by it, except those that know more than a retriever can."""
     means: Mapping[str, float]
     """Mean of that metric by untrained arm."""
     dense: str
-    """The untrained arm that training would begin from; empty where it was not played."""
+    """The untrained arm that training would start from; empty if it was not played."""
     gain_of_best: Mapping[str, float]
-    """Paired gain of the best arm over that one: gain, low, high; empty where they are the same."""
+    """Paired gain of the best arm over that one: gain, low, high; empty if they are the same."""
     pool: int
-    """Passages that compete for a search (``retriever.pool``)."""
+    """Number of passages that compete for a search (``retriever.pool``)."""
     all_gold: Mapping[int, float]
-    """Share of questions with all gold among the first so many passages of their searches, by depth; empty without
+    """By depth, share of questions with all gold among that many first passages of their searches; empty without
     gold."""
     found: float
-    """Share of questions with all gold found by the untrained arm that finds most; as in ``best``, no ceiling."""
+    """Share of questions with all gold found by the untrained arm that finds most; as for ``best``, no ceiling."""
     later_queries: float
-    """Number of queries after a question's first one that are not the question itself."""
+    """Number of queries after a question's first that are not the question itself."""
     ambiguous_share: float
     """Share of these that only the history can tell apart."""
     rolled_out: float
-    """Number of questions of which rollouts were compared."""
+    """Number of questions whose rollouts were compared."""
     disagreeing: float
     """Share of these whose rollouts have different rewards."""
     all_right: float
@@ -43,25 +43,24 @@ class Figures:
     method: str
     """``train.method`` of params.yaml."""
     needed: int
-    """Questions that a gain of 5 points needs."""
+    """Number of questions needed to show a gain of 5 points."""
     by_share: bool = False
-    """Whether ``all_gold`` and ``found`` are shares of the gold, since questions have much of it (nDCG leads)."""
+    """Whether ``all_gold`` and ``found`` are shares of the gold, as questions have much of it (nDCG leads)."""
     warm_start: bool = False
     """Whether supervision comes before the reward (``train.warm_start``)."""
     links: bool = False
-    """Whether training brings candidates that no untrained arm has (``retriever.link_features``)."""
+    """Whether training adds candidates that no untrained arm has (``retriever.link_features``)."""
     served: Literal["yes", "added", "no"] = "yes"
-    """Whether `harr promote` takes the best arm: as params.yaml is, once evaluate.arms names it, or never."""
+    """Whether `harr promote` accepts the best arm: with this params.yaml, once evaluate.arms names it, or never."""
     language_model: bool = False
-    """Whether a language model learns, not the retriever."""
+    """Whether a language model is trained, not the retriever."""
     last_run: Mapping[str, float] = field(default_factory=dict)
-    """Gain of ``trained`` over the best untrained arm in the evaluation that is here: gain, low, high; empty without
-    one."""
+    """Gain of ``trained`` over the best untrained arm in the evaluation here: gain, low, high; empty without one."""
 
     reader: Mapping[str, float] = field(default_factory=dict)
-    """Answer F1 that the reader gains by the gold passages over none at all: gain, low, high; what it has with ``gold``
-    and with ``nothing``; and the shares of questions that it answers ``from_memory`` and only ``with_gold``, with an F1
-    of a half at least. Empty where nobody answers."""
+    """Answer F1 that the reader gains by the gold passages over none: gain, low, high; its F1 with ``gold`` and with
+    ``nothing``; and the shares of questions answered ``from_memory`` and only ``with_gold``, with an F1 of at least a
+    half. Empty if nobody answers."""
 
     @property
     def ceiling(self) -> float:
@@ -70,15 +69,15 @@ class Figures:
 
     @property
     def training_paid(self) -> bool:
-        """Return whether the last run surely passed the best untrained arm."""
+        """Return whether the last run surely surpassed the best untrained arm."""
         return self.last_run.get("low", 0.0) > 0
 
     @property
     def rule_leads(self) -> bool:
-        """Return whether an untrained arm is surely ahead of what training begins from, and training brings nothing
-        else: no history that later queries need, no links.
+        """Return whether an untrained arm surely leads what training starts from, and training adds nothing else: no
+        history that later queries need, no links.
 
-        Of the eight trainings of ours where it was so, two surely passed that arm (README).
+        Of our eight trainings where this was so, two surely surpassed that arm (README).
         """
         leads = bool(self.gain_of_best) and self.gain_of_best["low"] > 0
         return leads and not (
@@ -217,11 +216,11 @@ RULES: tuple[Callable[[Figures], str], ...] = (
 
 
 def advice(figures: Figures) -> list[str]:
-    """Return what to do, the most telling first; never empty."""
+    """Return what to do, the most important first; never empty."""
     sentences = [sentence for rule in RULES if (sentence := rule(figures))]
     return sentences or [f"training can add little: {figures.best} finds nearly all that its pool holds"]
 
 
 def as_json(figures: Figures) -> dict[str, Any]:
-    """Return the figures under their names, with the ceiling."""
+    """Return the figures by name, with the ceiling."""
     return {**vars(figures), "ceiling": figures.ceiling}

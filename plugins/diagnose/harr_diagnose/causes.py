@@ -1,4 +1,4 @@
-"""Why a training gained nothing, or harmed: a cause is a row of a table, from the figures of a run to evidence."""
+"""Why a training gained nothing or did harm: a cause is a row of a table, from the figures of a run to evidence."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,31 +9,31 @@ from scipy import stats
 from harr.evaluate.tables import percent, spread
 
 MATTERS = 0.05
-"""The gain that somebody would train for, 5 points: as in advice, what is smaller is no reason to act."""
+"""The gain that training is worth, 5 points: as in advice, less is no reason to act."""
 MISLABELLED = 0.1
-"""Share of training questions with a false negative. Of sound corpora up to 5 % have one (README)."""
+"""Share of training questions with a false negative. In sound corpora up to 5 % have one (README)."""
 UNREACHED = 0.5
 """Share of the gold beyond the pool: as much is out of reach as can be learnt."""
 MEMORY = 0.5
-"""Share of the reader's right answers that need no passage: most rewards then say nothing of the search."""
+"""Share of the reader's right answers that need no passage: then most rewards say nothing about the search."""
 EQUAL = 0.9
-"""Share of groups with equal rewards; the rest, under 10 %, is where advice says that rollouts hardly disagree."""
+"""Share of groups with equal rewards; if the rest is under 10 %, advice says that rollouts hardly disagree."""
 DRIFTED = 0.8
 """Mean cosine between a query's vectors before and after training; of MiniLM's that gained it stayed above .94."""
 STILL = 0.999
-"""The same where training hardly moved the encoder: the nearest passages stay the same."""
+"""The same if training hardly moved the encoder: the nearest passages stay the same."""
 RISING = 0.05
-"""Level of the test that the second half of a learning curve rises."""
+"""Significance level of the test that the second half of a learning curve rises."""
 POINTS = 4
-"""Number of points of a curve, below which no line is laid through its second half."""
+"""Number of points below which no line is fitted to the second half of a curve."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a run; shares are between 0 and 1, and empty or None is what was not measured."""
+    """What is known about a run; shares are between 0 and 1, and what was not measured is empty or None."""
 
     metric: str
-    """The metric that leads, in words."""
+    """The leading metric, in words."""
     baseline: str
     """The arm that `trained` is compared with: what it was before training."""
     gain: Mapping[str, float]
@@ -43,27 +43,27 @@ class Facts:
     leaked: int
     """Number of test questions that are, or nearly are, a training question."""
     start: Mapping[str, float] = field(default_factory=dict)
-    """Gain over the baseline of what training began from, the untrained encoder that reads the history."""
+    """Gain of training's starting point, the untrained encoder that reads the history, over the baseline."""
     searched: int = 0
-    """Number of training questions that were searched for again."""
+    """Number of training questions searched for again."""
     mislabelled: float | None = None
-    """Share of these with a passage that is no gold and as right as the gold."""
+    """Share of these with a passage that is not gold but as right as the gold."""
     pool_recall: float | None = None
-    """Share of their gold among the candidates of the untrained retriever."""
+    """Share of their gold among the untrained retriever's candidates."""
     general: Mapping[str, float] = field(default_factory=dict)
-    """Recall of general queries: before, and what training changed: gain, low, high, n."""
+    """Recall of general queries: before, and its change by training: gain, low, high, n."""
     cosine: float | None = None
-    """Mean cosine between a query's vector before and after training."""
+    """Mean cosine between a query's vectors before and after training."""
     validation: Sequence[float] = ()
-    """The leading metric on validation questions while it was trained, before the first step first."""
+    """The leading metric on validation questions during training, starting before the first step."""
     validated: int = 0
     """Number of validation questions."""
     rewards: Sequence[float] = ()
-    """Mean reward of every step; of a warm start, none."""
+    """Mean reward of every step, without those of a warm start."""
     equal_rewards: float | None = None
-    """Mean share of groups of rollouts whose rewards are equal."""
+    """Mean share of groups of rollouts with equal rewards."""
     reader: Mapping[str, float] = field(default_factory=dict)
-    """Shares of questions that are answered ``from_memory`` and only ``with_gold``, and their number ``n``."""
+    """Shares of questions answered ``from_memory`` and only ``with_gold``, and their number ``n``."""
 
     @property
     def paid(self) -> bool:
@@ -72,16 +72,16 @@ class Facts:
 
 
 Judgement = tuple[bool, str]
-"""Whether a cause is there, and the evidence for or against it."""
+"""Whether a cause applies, and the evidence for or against it."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A reason why a training gained nothing, or harmed."""
+    """A reason why a training gained nothing or did harm."""
 
     name: str
     judge: Callable[[Facts], Judgement | None]
-    """Returns None where a fact that it needs was not measured."""
+    """Returns None if a fact it needs was not measured."""
     remedy: str
     always: bool = False
     """Whether it counts even if training surely gained."""
@@ -198,9 +198,9 @@ CAUSES: tuple[Cause, ...] = (
 
 
 def explain(facts: Facts) -> list[dict[str, str | bool | None]]:
-    """Return every cause with whether it is ``named``, its ``evidence`` and ``remedy``; None is what was not measured.
+    """Return every cause with whether it is ``named`` (None: not measured), its ``evidence`` and ``remedy``.
 
-    Where training surely gained, only what may hide behind a gain is looked for.
+    If training surely gained, only causes that may hide behind a gain are checked.
     """
     rows: list[dict[str, str | bool | None]] = []
     for cause in CAUSES:

@@ -1,4 +1,4 @@
-"""The commands `harr diagnose` and `harr explain`: their options. What they do is imported when they run."""
+"""The commands `harr diagnose` and `harr explain`: their options. The code that does the work is imported on use."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,9 +20,9 @@ def diagnose(
 ) -> None:
     """Say before training what it could add, and what to do.
 
-    Plays every arm that needs no training, and some rollouts. With --curve it trains infonce instead, or boosted trees
-    where retriever.link_features is set (plug-in trees), on parts of the training questions. Stages download, embed, index and
-    generator are run first where there is no index yet.
+    Plays every arm that needs no training, and some rollouts. With --curve it instead trains infonce, or boosted trees
+    if retriever.link_features is set (plug-in trees), on parts of the training questions. Stages download, embed, index
+    and generator run first if there is no index yet.
     """
     from flows.reproduce import BEFORE_TRAINING, reproduce
     from harr.errors import ParamsError
@@ -60,7 +60,7 @@ def explain(
 
     Names causes, each with its evidence and what to do.
 
-    Reads what the stages up to evaluate have written, and searches again for some training questions.
+    Reads the outputs of the stages up to evaluate, and searches again for some training questions.
     """
     from harr.params import Params
     from harr_diagnose.explain import explain_training

@@ -1,4 +1,4 @@
-"""What more training questions would give: a learning curve from parts of them, and a forecast by a power law."""
+"""What more training questions would add: a learning curve from parts of them, and a forecast by a power law."""
 
 import random
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from tasks.paths import PLACES, QUESTIONS, VALIDATION
 from tasks.play import arm_pipelines, round_figures
 
 PARTS = (8, 4, 2, 1)
-"""Divisors of the number of training questions; every part holds the smaller ones."""
+"""Divisors of the number of training questions; every part contains the smaller ones."""
 SEVERAL = 5
-"""Number of questions of the smallest part, below which no curve is drawn."""
+"""Minimum number of questions in the smallest part for a curve."""
 TREES = "harr_trees.boosted:METHOD"
 """Method of the plug-in trees, which learns from links."""
 Array = NDArray[np.float64]
@@ -32,15 +32,15 @@ Array = NDArray[np.float64]
 def measure_curve(params: Params, count: int, out: Path) -> list[str]:
     """Train on parts of the training questions, play up to ``count`` validation questions, and forecast.
 
-    The method is InfoNCE, with the steps of params.yaml whatever the part; or boosted trees, where there are links
-    and the plug-in trees is installed.
+    The method is InfoNCE, with the steps of params.yaml for every part; or boosted trees, if there are links and the
+    plug-in trees is installed.
 
     Returns:
-        A line for every part, and one for every forecast; curve.json in ``out`` has the same.
+        A line for every part and for every forecast; curve.json in ``out`` has the same.
 
     Raises:
         CorpusError: there are too few questions.
-        ParamsError: the retriever is not trained by a method of which InfoNCE is a baseline.
+        ParamsError: the retriever is not trained by a method with InfoNCE as a baseline.
     """
     from harr.corpus.passages import read_questions
     from harr.corpus.sample import draw_questions
@@ -117,15 +117,15 @@ def score_parts(
 
 
 def _log_nothing(step: int, values: object) -> None:
-    """Log nowhere."""
+    """Log nothing."""
 
 
 def forecast(means: Array, draws: Array, sizes: Sequence[int], more: int, questions: int) -> dict[str, float]:
-    """Return the gain by ``more`` training questions: ``gain``, ``low``, ``high``, with 95 %.
+    """Return the gain from ``more`` training questions: ``gain``, ``low``, ``high``, with 95 %.
 
-    The error, 1 less the score, is taken to fall as a power of the number of training questions. The interval is over
-    the questions played, and over the exponent: how far the scores lie from the line says how sure that is (Student's
-    t), since other questions would have been learnt from.
+    The error, 1 less the score, is assumed to fall as a power of the number of training questions. The interval covers
+    the questions played and the exponent: how far the scores lie from the line says how sure that is (Student's t),
+    since other training questions might have been drawn.
 
     >>> errors = 0.8 * np.array([10.0, 20.0, 40.0, 80.0]) ** -0.5
     >>> {name: round(value, 4) for name, value in forecast(1 - errors, 1 - errors[None], [10, 20, 40, 80], 80, 100).items()}
@@ -133,10 +133,10 @@ def forecast(means: Array, draws: Array, sizes: Sequence[int], more: int, questi
 
     Args:
         means: scores by part, between 0 and 1.
-        draws: draws x parts, what they might as well have been.
-        sizes: numbers of training questions by part, the last the largest.
-        more: number of questions more than the largest.
-        questions: number of questions that were played; no error is taken for less than half of one.
+        draws: draws x parts, resampled scores.
+        sizes: numbers of training questions by part, the largest last.
+        more: number of questions beyond the largest.
+        questions: number of questions played; no error is taken to be less than half of one.
     """
     errors = np.maximum(1 - np.vstack([means[None], draws]), 0.5 / questions)
     middle = np.log(sizes).mean()

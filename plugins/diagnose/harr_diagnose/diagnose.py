@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 DEPTHS = (1, 2, 4)
 """Depths at which gold is looked for, in pools."""
 READER = ("gold", "nothing")
-"""The arms that say how well a reader reads, and what it knows."""
+"""The arms that show how well a reader reads, and what it knows."""
 RIGHT = 0.5
 """Answer F1 from which an answer counts as right."""
 ROLLED_OUT = 64
-"""Maximum number of questions of which rollouts are compared."""
+"""Maximum number of questions whose rollouts are compared."""
 SPLITS = ("validation.jsonl", "train.jsonl")
-"""Files that questions come from, the first of them first."""
+"""Files that questions come from, in this order."""
 MENTION = ForeignArmParams(name="mention", retriever="harr_links.mention:follow_titles")
-"""The rule that follows titles: on corpora with titles the strongest simple baseline."""
+"""The rule that follows titles: the strongest simple baseline on corpora with titles."""
 Found = dict[str, list[tuple[str, ...]]]
 
 
 def diagnose(params: Params, file: Path | None, count: int, out: Path) -> list[str]:
-    """Play the untrained arms and some rollouts on questions that are no test; write a page and its JSON.
+    """Play the untrained arms and some rollouts on questions outside the test set; write a page and its JSON.
 
-    Needs what stages download, embed and index have made, and asks the generator of params.yaml.
+    Needs the output of stages download, embed and index, and asks the generator of params.yaml.
 
     Args:
-        params: those of the run that is thought of.
-        file: questions; None: data/questions/validation.jsonl and, where those are fewer, training questions.
-        count: maximum number of questions, drawn by ``seed``, every setting and type by its share.
+        params: parameters of the planned run.
+        file: questions; None: data/questions/validation.jsonl and, if those are too few, training questions.
+        count: maximum number of questions, drawn by ``seed``, with every setting and type by its share.
         out: folder of index.html and diagnosis.json.
 
     Returns:
-        What to do, a sentence each.
+        What to do, one sentence each.
 
     Raises:
         CorpusError: no question could be scored. IndexMismatch: vectors or index are of another corpus or encoder.
@@ -85,8 +85,8 @@ def diagnose(params: Params, file: Path | None, count: int, out: Path) -> list[s
 def some_questions(file: Path | None, count: int, seed: int, *, given: bool = False) -> tuple[str, list[Question]]:
     """Return the paths of the questions in words, and at most ``count`` of them, drawn by ``seed``.
 
-    Without a ``file`` validation questions come first, and training questions fill up. ``given``: only those with
-    passages of their own.
+    Without a ``file``, validation questions come first, then training questions. ``given``: only those with passages of
+    their own.
 
     Raises:
         CorpusError: there are none.
@@ -113,10 +113,10 @@ def some_questions(file: Path | None, count: int, seed: int, *, given: bool = Fa
 
 
 def place_of(params: Params, questions: Sequence[Question]) -> tuple[str, list[Question], list[str]]:
-    """Return where the arms search, the questions that have their gold there, and what is to be said of it.
+    """Return where the arms search, the questions that have their gold there, and a note about it.
 
     They search where evaluation does. If that is the corpus, and the gold of most questions is not in the index (the
-    training questions of a benchmark whose passages alone are searched), they search where training does.
+    training questions of a benchmark of which only the passages are searched), they search where training does.
 
     Raises:
         CorpusError: there is no such place.
@@ -147,8 +147,7 @@ def add_mention(params: Params) -> Params:
 
 
 def untrained_arms(params: Params) -> list[str]:
-    """Return the arms that need no training and go with these parameters: those of the table in its order, and
-    ``MENTION``."""
+    """Return the arms that need no training and fit these parameters: those of the table, in order, and ``MENTION``."""
     plain = [name for name, arm in ARMS.items() if not (arm.trained or arm.demonstrations)]
     return [name for name in (*plain, MENTION.name) if _fits(params, name)]
 
@@ -197,7 +196,7 @@ def figures_of(
     found: Mapping[str, Found],
     rows: Mapping[str, list[dict[str, Any]]],
 ) -> "tuple[Figures, Summary]":
-    """Return the figures that advice is drawn from, and the arms with their intervals."""
+    """Return the figures for the advice, and the arms with their intervals."""
     from harr.corpus.passages import read_questions
     from harr.evaluate.summary import contrast, headline, summarise
     from harr.evaluate.tables import label
@@ -221,7 +220,7 @@ def figures_of(
     gain = contrast([rows[best]], [rows[dense]], resamples=resamples, seed=seed)[lead] if best != dense else {}
     tests = len(read_questions(QUESTIONS / "test.jsonl"))
     pool = params.retriever.pool
-    by_share = lead == "ndcg_at_10"  # where a question has much gold, nobody finds all of it
+    by_share = lead == "ndcg_at_10"  # if a question has much gold, nobody finds all of it
 
     def at(name: str, depth: int) -> float:
         return _share(all_gold_at(questions, found[name], depth, by_share=by_share))
@@ -250,8 +249,8 @@ def figures_of(
 
 
 def reader_gain(params: Params, rows: Mapping[str, list[dict[str, Any]]], summary: "Summary") -> dict[str, float]:
-    """Return the answer F1 that gold passages give the reader over none, both, and the shares of questions that it
-    answers; {} where nobody answers."""
+    """Return the reader's gain in answer F1 from gold passages over none, both F1, and the shares of questions
+    answered; {} if nobody answers."""
     from harr.evaluate.summary import contrast
 
     if any("answer_f1" not in summary["arms"].get(name, {}) for name in READER):
@@ -264,7 +263,7 @@ def reader_gain(params: Params, rows: Mapping[str, list[dict[str, Any]]], summar
 
 
 def describe_training(params: Params) -> dict[str, Any]:
-    """Return what advice is drawn from of the training that is thought of, and of the last one here."""
+    """Return what advice needs to know about the planned training and the last one here."""
     return {
         "method": params.train.method,
         "warm_start": getattr(params.train, "warm_steps", 0) > 0,
@@ -275,18 +274,18 @@ def describe_training(params: Params) -> dict[str, Any]:
 
 
 def last_gain() -> dict[str, float]:
-    """Return the gain of ``trained`` over the best untrained arm that stage evaluate left; {} without one."""
+    """Return the gain of ``trained`` over the best untrained arm from stage evaluate; {} without one."""
     figures = read_json(HEADLINE) if HEADLINE.exists() else {}
     return {end: figures[name] for name, end in GAIN.items()} if "gain" in figures else {}
 
 
 def _is_rival(name: str) -> bool:
-    """Return whether an arm is one that can be had: no ceiling, and no choice made with the answers."""
+    """Return whether an arm can be had in practice: no ceiling, and no choice made with the answers."""
     return name in ARMS and not ARMS[name].ceiling
 
 
 def share_of_readers(nothing: Sequence[float], gold: Sequence[float]) -> dict[str, float]:
-    """Return the shares of questions that are answered from memory, and only with the gold, of the answer F1 of both.
+    """Return the shares of questions answered from memory, and only with the gold, from the answer F1 of both.
 
     >>> share_of_readers([1.0, 0.0, 0.4, 0.0], [1.0, 1.0, 0.6, 0.0])
     {'from_memory': 0.25, 'with_gold': 0.5}
@@ -301,7 +300,7 @@ def _share(rows: Sequence[tuple[str, float]]) -> float:
 
 
 def roll_out(params: Params, questions: Sequence[Question]) -> dict[str, float]:
-    """Return the shares of questions whose sampled rollouts disagree, and whose rollouts are all right, in a sample."""
+    """Return the shares of questions in a sample whose sampled rollouts disagree, and whose rollouts are all right."""
     from harr.builders.setup import open_setup
     from harr.corpus.sample import draw_questions
     from harr.filter import try_questions

@@ -18,11 +18,11 @@ from harr.rag.policies.dense import DensePolicy
 from harr.types import Passage, Question, Retriever, Search
 
 TOGETHER = 100
-"""Number of searches that are made at a time."""
+"""Number of searches made at a time."""
 
 
 def count_leaked(train: Sequence[Question], test: Sequence[Question]) -> int:
-    """Return how many test questions are a training question (:attr:`Question.identity`), or nearly one.
+    """Return how many test questions are, or nearly are, a training question (:attr:`Question.identity`).
 
     >>> train = [Question("a", "Who built the bridge?", ("Acme",))]
     >>> count_leaked(train, [Question("b", "who built the bridge", ("Ada",)), Question("c", "Who built the mill?")])
@@ -36,12 +36,12 @@ def count_leaked(train: Sequence[Question], test: Sequence[Question]) -> int:
 def find_false_negatives(
     searches: Sequence[Search], first: Retriever, second: Retriever | None, pool: int
 ) -> float | None:
-    """Return the share of questions with a candidate that is no gold, and as right as the gold; None without gold.
+    """Return the share of questions with a candidate that is not gold but as right as the gold; None without gold.
 
-    It nearly repeats the words of a gold passage, or ``second`` ranks it above all gold. Where a gold passage states an
-    answer, so does it.
+    It nearly repeats the words of a gold passage, or ``second`` ranks it above all gold. If a gold passage states an
+    answer, it does too.
 
-    ``searches`` are those of training, and the ``pool`` nearest passages of ``first`` the candidates.
+    ``searches`` are those of training; the candidates are the ``pool`` nearest passages by ``first``.
     """
     gold = {pid for search in searches for pid in search.question.gold_ids}
     if not gold:
@@ -60,7 +60,7 @@ def find_false_negatives(
 
 
 def is_as_right(question: Question, gold: Sequence[Passage], passage: Passage, ranked: Sequence[Passage]) -> bool:
-    """Return whether a passage that is no gold is as right as the ``gold`` passages, by another ranking of them all.
+    """Return whether a passage that is not gold is as right as the ``gold`` passages, by another ranking of them all.
 
     >>> question, gold = Question("q", "Who built it?", ("Acme",), ("g",)), [Passage("g", "Acme built the old mill.")]
     >>> twin, other = Passage("t", "The old mill Acme built."), Passage("o", "Acme was sold.")
@@ -82,7 +82,7 @@ def is_as_right(question: Question, gold: Sequence[Passage], passage: Passage, r
 
 
 def _are_alike(one: Passage, other: Passage) -> bool:
-    """Return whether the texts of two passages share most of their words, whatever their titles."""
+    """Return whether two passages share most of the words of their texts, titles apart."""
     ours, theirs = ({*list_words(passage.text)} for passage in (one, other))
     return len(ours & theirs) >= ALIKE * len(ours | theirs)
 
@@ -93,7 +93,7 @@ def _find(searches: Sequence[Search], retriever: Retriever) -> list[tuple[Passag
 
 
 def general_queries(corpus: Path, count: int, seed: int) -> list[Question]:
-    """Return up to ``count`` passages as questions: the title where no other passage has it, or the first sentence."""
+    """Return up to ``count`` passages as questions: the title if no other passage has it, or the first sentence."""
     passages = Passages.open(corpus)
     rows = passages.searchable_rows().tolist()
     drawn = passages.take(sorted(random.Random(f"{seed}/general").sample(rows, min(count, len(rows)))))

@@ -1,4 +1,4 @@
-"""Why training gained or did not: what the stages wrote becomes facts, and what they did not write is measured."""
+"""Why training gained or did not: facts are read from the stages' outputs, and the rest is measured."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,10 +20,10 @@ from tasks.play import draw_test_questions, round_figures, with_arms
 
 Rows = list[dict[str, Any]]
 START = "history"
-"""The arm that a retriever's training begins from: the untrained encoder, which reads the history."""
+"""The arm that a retriever's training starts from: the untrained encoder, which reads the history."""
 FIGURES = ("gain", "low", "high", "n")
 SEARCHED = 100
-"""Maximum number of training questions that are searched for again."""
+"""Maximum number of training questions searched for again."""
 GENERAL = 300
 """Maximum number of general queries."""
 
@@ -31,16 +31,16 @@ GENERAL = 300
 def explain_training(params: Params, general: Path | None, out: Path) -> list[str]:
     """Name the causes of what training gained or lost; write them with their evidence to ``out`` (JSON).
 
-    Needs what all stages up to evaluate have left. ``general``: questions with gold passages of this corpus that
-    training should not harm; None: titles and first sentences of the corpus, each with its own passage.
+    Needs the output of all stages up to evaluate. ``general``: questions with gold passages in this corpus that
+    training should not harm; None: titles and first sentences of the corpus, each with its own passage as gold.
 
     Returns:
         The outcome, and a line for every cause.
 
     Raises:
-        DamagedFile: a stage has left nothing. StaleState: the evaluation is of another model.
+        DamagedFile: a stage left no output. StaleState: the evaluation is of another model.
         CorpusError: a general question has no gold in this corpus.
-        ParamsError: the arm that was there before training was not played.
+        ParamsError: the arm from before training was not played.
     """
     from harr.evaluate.tables import spread, verdict
     from harr_diagnose.causes import explain
@@ -59,7 +59,7 @@ def explain_training(params: Params, general: Path | None, out: Path) -> list[st
 
 
 def gather_facts(params: Params, summary: dict[str, Any], general: Path | None) -> Facts:
-    """Return what is known of the run that is here."""
+    """Return what is known about this project's run."""
     from harr.corpus.passages import read_questions
     from harr.evaluate.summary import contrast, headline
     from harr.evaluate.tables import label
@@ -144,7 +144,7 @@ def measure_search(params: Params, general: Path | None) -> dict[str, Any]:
 
 
 def measure_general(params: Params, file: Path | None, start: Arm) -> dict[str, float]:
-    """Return the recall of general queries ``before``, by the arm that training began from, and its change."""
+    """Return the recall of general queries ``before``, by the arm that training started from, and its change."""
     from harr.builders.players import open_players
     from harr.evaluate.summary import contrast
     from harr_diagnose.evidence import general_queries, recall_rows
@@ -160,7 +160,7 @@ def measure_general(params: Params, file: Path | None, start: Arm) -> dict[str, 
 
 
 def training_sample(params: Params) -> list[Question]:
-    """Return a sample of the training questions, of those whose gold is in the corpus, and that training can play."""
+    """Return a sample of the training questions that training can play and whose gold is in the corpus."""
     from harr.corpus.passages import Passages, read_questions
     from harr.corpus.sample import draw_questions
 
@@ -175,7 +175,7 @@ def read_general(file: Path) -> list[Question]:
     """Return the general questions of a file.
 
     Raises:
-        CorpusError: one has no gold, or there is none.
+        CorpusError: one has no gold, or there are none.
     """
     from harr.datasets.local import read_question_file
 

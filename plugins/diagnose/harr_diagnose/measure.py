@@ -1,4 +1,4 @@
-"""Figures of untrained play: what is found at every depth, which queries need the history, what can be detected."""
+"""Figures of untrained play: gold found at every depth, queries that need the history, and detectable gains."""
 
 import math
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ LEVEL = 0.95
 
 @dataclass
 class DeepRetriever:
-    """A retriever that asks another one for ``depth`` passages, notes them, and hands on the first ``k`` of each."""
+    """A retriever that asks another one for ``depth`` passages, notes them, and returns the first ``k`` of each."""
 
     inner: Retriever
     k: int
     depth: int
     found: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
-    """Per question id, for every search the document of every passage, in rank order."""
+    """By question id, for every search, the document of every passage in rank order."""
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Return the first ``k`` passages of every search."""
@@ -39,10 +39,10 @@ class DeepRetriever:
 def all_gold_at(
     questions: Sequence[Question], found: dict[str, list[tuple[str, ...]]], depth: int, *, by_share: bool = False
 ) -> list[tuple[str, float]]:
-    """Return per question with gold its id, and 1 where all gold is among the first ``depth`` of its searches;
-    ``by_share``, what share of it is.
+    """Return, per question with gold, its id and 1 if all gold is among the first ``depth`` of its searches, else 0;
+    or, ``by_share``, the share of the gold that is.
 
-    A policy that chooses from a pool of so many passages can find no more with the same searches.
+    A policy that chooses from a pool of that many passages can find no more with the same searches.
 
     >>> asked = [Question("q", "Who?", gold_ids=("a", "c"))]
     >>> all_gold_at(asked, {"q": [("a", "b"), ("d", "c")]}, 1), all_gold_at(asked, {"q": [("a", "b"), ("d", "c")]}, 2)
@@ -61,9 +61,9 @@ def all_gold_at(
 def ambiguous_queries(episodes: Sequence[Episode]) -> dict[str, float]:
     """Return how many later queries there were, and the share of them that only the history can tell apart.
 
-    A query is ambiguous where another one of the same words seeks another gold document: that of the same place among
-    the question's gold documents. In a sample this share is a lower bound, since a twin may not have been drawn. Where
-    every search is for the question itself, as where passages are picked, there is no later query.
+    A query is ambiguous if another with the same words seeks another gold document: the one at the same place among the
+    question's gold documents. In a sample this share is a lower bound, since a twin may not have been drawn. If every
+    search is for the question itself, as when passages are picked, there are no later queries.
     """
     sought: dict[str, list[str]] = {}
     for episode in episodes:
@@ -80,7 +80,7 @@ def ambiguous_queries(episodes: Sequence[Episode]) -> dict[str, float]:
 def detectable_gain(differences: Sequence[float], n: int) -> float:
     """Return the smallest mean gain that n questions show in 8 of 10 tries, at a level of 5 % (two-sided, normal).
 
-    ``differences``: gains per question between two players of the same data; their spread stands for the one to come.
+    ``differences``: gains per question between two players on the same data; their spread stands for the one to come.
 
     >>> round(detectable_gain([1.0, 0.0, 0.0, -1.0], 400), 3)
     0.099

@@ -18,11 +18,10 @@ def write_diagnosis(
 
     Args:
         out: path of the page.
-        figures: what the advice was drawn from.
-        advice: sentences on what to do, the most telling first.
+        figures: figures that the advice was drawn from.
+        advice: sentences on what to do, the most important first.
         summary: untrained arms and paired gains, with intervals.
-        played: number of questions that were played, paths that they are from, and what was searched: ``corpus`` or
-            ``question``, the passages given with it.
+        played: number of questions, their paths, and what was searched: ``corpus`` or ``question``, its given passages.
     """
     questions, file, where = played
     what = "gold" if figures.by_share else "questions with all gold"

@@ -1,4 +1,4 @@
-"""Long texts to passages: cut by tokens, at the ends of sentences."""
+"""Cut long texts into passages by tokens, at the ends of sentences."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -7,14 +7,14 @@ import regex
 _STOP = regex.compile(r"[\p{STerm}--\p{ASCII}]", regex.V1)
 """A full stop of a script that may set no space after it."""
 Spans = Callable[[str], Sequence[tuple[int, int]]]
-"""Where every token of a text begins and ends, in characters; special tokens are left out."""
+"""Start and end of every token of a text, in characters, without special tokens."""
 
 
 def chunks(text: str, spans: Spans, limit: int, *, header: str = "") -> Iterator[str]:
-    """Cut ``text`` into parts of at most ``limit`` tokens each, counted with the ``header`` that will stand before it.
+    """Cut ``text`` into parts of at most ``limit`` tokens each, including the ``header`` that will precede them.
 
-    A part ends at the last full stop or end of a line that fits; a sentence that is too long is cut between words, a
-    word that is too long between tokens. The parts, in order, are the whole text but for white space around them.
+    A part ends at the last full stop or line end that fits; a sentence that is too long is cut between words, a word
+    that is too long between tokens. The parts, in order, are the whole text except for surrounding white space.
 
     >>> words = lambda text: [(m.start(), m.end()) for m in __import__("re").finditer(r"[a-z]+|[.]", text, 2)]
     >>> list(chunks("Ada is old. Bob is young. He runs. And so on and on and on", words, 8))
@@ -27,7 +27,7 @@ def chunks(text: str, spans: Spans, limit: int, *, header: str = "") -> Iterator
         while True:
             end = _end(text, tokens, start, room)
             part = text[tokens[start][0] : tokens[end - 1][1]].strip()
-            # Beside a header, or cut within a word, a text may have other tokens than within the whole.
+            # After a header, or cut within a word, a text may have other tokens than within the whole.
             over = len(spans(header + part)) - limit
             if over <= 0 or end - start == 1:
                 break
@@ -37,7 +37,7 @@ def chunks(text: str, spans: Spans, limit: int, *, header: str = "") -> Iterator
 
 
 def _end(text: str, tokens: Sequence[tuple[int, int]], start: int, room: int) -> int:
-    """Return the token after the last one of the part that begins at ``start``."""
+    """Return the token after the last one of the part that starts at ``start``."""
     full = min(start + room, len(tokens))
     if full == len(tokens):
         return full

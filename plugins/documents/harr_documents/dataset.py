@@ -19,20 +19,20 @@ from harr_documents.markup import KINDS, Part, read_parts
 from harr_documents.settings import DocumentsParams
 
 BETWEEN = " > "
-"""What stands between the headings of a title."""
+"""Separator between the headings in a title."""
 
 
 def documents(params: DocumentsParams) -> Source:
-    """Return the passages of all files of a folder, and the questions of the user's own files.
+    """Return the passages of all files in a folder, and the questions of the user's own files.
 
-    A passage stands under one heading; its title is the path of headings to it. Its id is ``<path>#<hash of its
-    text>``: it stays where other parts of the document change, and a passage that is changed has another one, so that
-    no question keeps a gold passage that says something else. A question may name ``<path>`` or ``<path>#<heading>`` in
-    place of ids, since passages are read before questions: gold are the passages there that state its answer, or all.
-    A file that cannot be read is left out and named.
+    A passage belongs to one heading; its title is the path of headings to it. Its id is ``<path>#<hash of its text>``:
+    it stays if other parts of the document change, and a changed passage gets another, so no question keeps a gold
+    passage that says something else. Instead of ids, a question may name ``<path>`` or ``<path>#<heading>``, since
+    passages are read before questions: its gold is the passages there that state its answer, or all of them. A file
+    that cannot be read is left out and named.
 
     Raises:
-        CorpusError: the folder is missing, or no file in it can be read; or a file of questions is missing.
+        CorpusError: the folder is missing, no file in it can be read, or a file of questions is missing.
     """
     figures: dict[str, float] = {}
     left_out: list[str] = []
@@ -72,11 +72,11 @@ def documents(params: DocumentsParams) -> Source:
 
 
 def _passages(params: DocumentsParams, left_out: list[str], figures: dict[str, float]) -> Iterator[Passage]:
-    """Yield the passages of all files in the order of their paths, each title and text once.
+    """Yield the passages of all files in path order, each title and text once.
 
-    ``left_out`` gets a line a file that could not be read.
+    ``left_out`` gets a line for each file that could not be read.
     """
-    from harr_documents.tokens import token_spans  # it loads transformers
+    from harr_documents.tokens import token_spans  # loads transformers
 
     folder = Path(params.folder)
     if not folder.is_dir():
@@ -111,14 +111,14 @@ def _passages(params: DocumentsParams, left_out: list[str], figures: dict[str, f
 
 
 def _name(path: Path, folder: Path) -> str:
-    """Return the path of a document within its folder, as ids have it."""
+    """Return the path of a document within its folder, as used in ids."""
     return CONTROL.sub(" ", path.relative_to(folder).as_posix().encode("utf-8", "replace").decode())
 
 
 def cut(name: str, parts: Iterable[Part], spans: Spans, limit: int) -> Iterator[Passage]:
     """Yield the passages of the document ``name``: at most ``limit`` tokens each, with the title.
 
-    Of a title of more than a quarter of them the first headings are left out.
+    The first headings of a title longer than a quarter of that are left out.
 
     >>> words = lambda text: [(m.start(), m.end()) for m in __import__("re").finditer(r"[a-z]+|[.>:]", text, 2)]
     >>> parts = [Part(("Guide", "Pumps"), "Turn it on. Wait a minute.")]

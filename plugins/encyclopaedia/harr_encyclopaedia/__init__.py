@@ -1,1 +1,1 @@
-"""The fictional encyclopaedia: a world of any size, its scripted player, and a small language model taught in it."""
+"""The fictional encyclopaedia: a world of any size, its scripted player, and a small language model trained on it."""

@@ -14,11 +14,11 @@ from harr_encyclopaedia.world import make_world
 _SMALLEST = 2000
 """Number of passages whose sentences are the noise of short documents."""
 _OF_A_PASSAGE = 3
-"""Mean number of sentences of a passage that stand nowhere before it."""
+"""Mean number of sentences in a passage that do not occur in an earlier one."""
 
 
 class WorldParams(QuestionsParams):
-    """Settings of the encyclopaedia, which is made and not fetched."""
+    """Settings of the encyclopaedia, which is generated, not downloaded."""
 
     passages: int = Field(2000, ge=200, le=5_000_000)
     """Number of passages; everything else scales with it."""
@@ -27,11 +27,11 @@ class WorldParams(QuestionsParams):
     test_questions: Positive = 400
     """Number of test questions."""
     hops: NonEmpty[Annotated[int, Field(ge=1, le=4)]] = (2, 3, 4)
-    """Numbers of searches that questions need; there are equally many questions of each."""
+    """Numbers of searches that questions need, in equal shares."""
     sources: bool = False
     """Whether every passage names its source: people and towns General, firms News, works and schools Academy."""
     seed: Seed = 0
-    """Seed of the random numbers that the encyclopaedia is made with."""
+    """Random seed of the encyclopaedia."""
 
 
 def load_world(params: WorldParams) -> Source:
@@ -54,7 +54,7 @@ DATASET = Dataset(load_world, _tell_origin, apart=True, settings=WorldParams)
 
 
 def noise(at_least: int, seed: int) -> Iterator[str]:
-    """Yield passages that have no fewer than twice ``at_least`` sentences, for ``noise`` of a data set of stories.
+    """Yield passages with at least twice ``at_least`` sentences, for ``noise`` of a data set of stories.
 
     >>> next(noise(10, seed=0)).endswith(".")
     True

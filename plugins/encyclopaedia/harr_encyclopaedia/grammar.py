@@ -1,13 +1,13 @@
-"""How the encyclopaedia speaks: one table of relations, read by the writer and by the reader.
+"""The language of the encyclopaedia: one table of relations for the writer and the reader.
 
-Every relation has ways to ask for it (``questions``), to ask for it with a pronoun (``pronouns``),
-to name its object inside a longer question (``nouns``), and to state it with the subject's name
-(``facts``) or with a pronoun (``echoes``). ``{}`` is the subject; ``{s}`` the subject and ``{o}`` the
-object of a statement; ``{they}``, ``{them}``, ``{their}`` stand for she/he/it and so on.
+Every relation has forms to ask for it (``questions``), to ask for it with a pronoun (``pronouns``), to name its object
+inside a longer question (``nouns``), and to state it with the subject's name (``facts``) or with a pronoun
+(``echoes``). ``{}`` is the subject; in a statement ``{s}`` is the subject and ``{o}`` the object; ``{they}``,
+``{them}`` and ``{their}`` stand for she/he/it and so on.
 
-Parsing works by prefix and suffix. It is unambiguous because (1) no two ways to ask differ only in
-what stands in the slot, (2) a possessive ("Ada Brown's mother") is used on a bare name only, and
-(3) names hold no comma, no possessive, and no full stop but after an initial.
+Parsing works by prefix and suffix. It is unambiguous because (1) no two ways to ask differ only in the slot, (2) only a
+bare name takes a possessive ("Ada Brown's mother"), and (3) names have no comma, no possessive, and no full stop except
+after an initial.
 """
 
 import re
@@ -36,7 +36,7 @@ class Chain:
 
 
 def split_mention(text: str) -> tuple[str, str]:
-    """Name and qualifier of a mention.
+    """Return the name and the qualifier of a mention.
 
     >>> split_mention("the novel The Silent Harbour")
     ('The Silent Harbour', 'novel')
@@ -54,7 +54,7 @@ def title(name: str, qualifier: str) -> str:
 
 
 def split_title(text: str) -> tuple[str, str]:
-    """Name and qualifier of a heading.
+    """Return the name and the qualifier of a heading.
 
     >>> split_title("Ada Brown (chemist)"), split_title("Ada Brown")
     (('Ada Brown', 'chemist'), ('Ada Brown', ''))
@@ -64,14 +64,14 @@ def split_title(text: str) -> tuple[str, str]:
 
 
 def state(relation: Relation, pick: int, subject: str, object_: str, pronoun: str, *, named: bool) -> str:
-    """Return one sentence that states a fact, in wording number ``pick``."""
+    """Return a sentence that states a fact, in wording number ``pick``."""
     forms = relation.facts if named else relation.echoes
     sentence = forms[pick % len(forms)].format(s=subject, o=object_, **PRONOUNS[pronoun])
     return sentence[0].upper() + sentence[1:]
 
 
 def read(relation: Relation, name: str, sentence: str) -> str | None:
-    """Return the object, where ``sentence`` states ``relation`` of ``name`` or of a pronoun; else None.
+    """Return the object if ``sentence`` states ``relation`` of ``name`` or of a pronoun, else None.
 
     >>> read(RELATIONS["mother"], "Ada Brown", "Her mother was Clara Gray.")
     'Clara Gray'
@@ -86,7 +86,7 @@ def read(relation: Relation, name: str, sentence: str) -> str | None:
 
 
 def _mid_sentence(text: str) -> str:
-    """Return undo the capital that a mention has at the start of a sentence ("The chemist Ada Brown")."""
+    """Undo the capital that a mention has at the start of a sentence ("The chemist Ada Brown")."""
     lower = text[0].lower() + text[1:]
     return lower if split_mention(lower)[1] else text
 
@@ -101,8 +101,7 @@ def ask(relation: Relation, subject: str, pick: int) -> str:
 
 
 def ask_vaguely(relation: Relation, pronoun: str, pick: int) -> str:
-    """Return the question of :func:`ask` with a pronoun for its subject: clear only to one who knows what was said
-    before.
+    """Return the question of :func:`ask` with a pronoun as its subject: clear only to a reader of the history.
 
     >>> ask_vaguely(RELATIONS["birthplace"], "she", 0)
     'Where was she born?'
@@ -111,7 +110,7 @@ def ask_vaguely(relation: Relation, pronoun: str, pick: int) -> str:
 
 
 def phrase(relation: Relation, subject: str) -> str:
-    """Return what a relation's object is to its subject.
+    """Return a phrase for the object of ``relation``.
 
     >>> phrase(RELATIONS["mother"], "Ada Brown")
     'the mother of Ada Brown'
@@ -122,8 +121,8 @@ def phrase(relation: Relation, subject: str) -> str:
 def ask_chain(chain: Chain, picks: Sequence[int]) -> str:
     """Return a nested question for a chain; ``picks`` has one wording number per relation.
 
-    Only the innermost phrase may enclose its subject ("the town where Ada Brown was born"), and
-    then the question does not, so that no sentence ends in "was born born".
+    Only the innermost phrase may enclose its subject ("the town where Ada Brown was born"); the question then does not,
+    so no sentence ends in "was born born".
 
     >>> relations = RELATIONS["founder"], RELATIONS["mother"], RELATIONS["birthplace"]
     >>> ask_chain(Chain("Halden Tools", relations), (0, 0, 0))
@@ -142,7 +141,7 @@ def ask_chain(chain: Chain, picks: Sequence[int]) -> str:
 
 @lru_cache(maxsize=65536)
 def parse(question: str) -> Chain | None:
-    """Return the chain that a question asks for; None where it does not speak this grammar.
+    """Return the chain that a question asks for; None if it does not follow this grammar.
 
     >>> chain = parse("Where was the mother of the founder of Halden Tools born?")
     >>> chain.start, [relation.name for relation in chain.relations]
@@ -188,7 +187,7 @@ def _cuts(relations: Sequence[Relation], field: str) -> list[tuple[str, str, Rel
 
 
 def _pattern(form: str, relation: Relation) -> re.Pattern[str]:
-    """Return a statement's template as a regular expression with the groups ``s`` (where named) and ``o``."""
+    """Return a statement's template as a regular expression with the groups ``s`` (if named) and ``o``."""
     parts = {"s": "(?P<s>.+)", "o": _OBJECT.get(relation.range, _NAME)}
     for slot in PRONOUNS["it"]:
         parts[slot] = "(?:" + "|".join(pronoun[slot] for pronoun in PRONOUNS.values()) + ")"

@@ -1,4 +1,4 @@
-"""English names of works and schools: word lists, and how names are made of them."""
+"""English names of works and schools: word lists, and how names are made from them."""
 
 import numpy as np
 from harr_people.names import FEMALE, MALE, NEAR_SPELLINGS, SPELLINGS, SURNAMES, Kind

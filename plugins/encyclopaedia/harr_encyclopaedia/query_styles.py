@@ -1,8 +1,8 @@
-"""A teacher of search queries for the fictional world: it writes them in several styles, most often in a poor one.
+"""A teacher of search queries for the fictional world, which writes them in several styles, most often in a poor one.
 
-A small language model learns three things of it: to write a query for what is not known yet, to read in the passages
-what is known, and to go on in the style of the demonstrations in its prompt. Without any it writes in any style, and
-which one finds most is for LeReT to find out (``harr/preferences/collect.py``).
+A small language model learns three things from it: to query for what is not known yet, to read in the passages what is
+known, and to follow the style of the demonstrations in its prompt. Without any it writes in any style; which one finds
+most is for LeReT to learn (``harr/preferences/collect.py``).
 """
 
 import random
@@ -16,23 +16,23 @@ from harr_encyclopaedia.scripted import facts
 from harr_encyclopaedia.traces import Oracle, Reader
 
 QUERY_HOPS = (2,)
-"""Numbers of hops of the questions that queries are learnt for."""
+"""Numbers of hops of the questions for which queries are learnt."""
 
 STYLES = {"question": 0.5, "start": 0.2, "facts": 0.3}
-"""How often a query is written in each style where no demonstration shows one."""
+"""Rate of each style where no demonstration shows one."""
 SITUATIONS = 4
-"""Maximum number of queries in a text that is learnt: up to three demonstrations, and what they demonstrate."""
+"""Maximum number of queries in a training text: up to three demonstrations, and the query that follows them."""
 LATER = 0.75
-"""Share of queries of a later hop than the first, of a question with several."""
+"""Share of queries for a later hop than the first, among questions with several."""
 UNFOUND = 0.15
-"""Share of those whose passages do not say what the first hop should have found."""
+"""Share of those whose passages do not state what the first hop should have found."""
 
 
 def query(question: str, context: Sequence[Passage], style: str) -> str:
-    """Return what to search for next, knowing the ``context``; a question that cannot be parsed as it stands.
+    """Return the next search query, given the ``context``; a question that cannot be parsed is returned as it is.
 
-    ``question``: all of it again. ``start``: the thing that it begins with. ``facts``: what the passages say, and what
-    is to be found out about that.
+    ``question``: the whole question again. ``start``: the thing that it starts from. ``facts``: what the passages
+    state, and what to find out next.
 
     >>> text, found = "Where was the mother of Ada Brown born?", [Passage("p", "Her mother was Eva Gray.", "Ada Brown")]
     >>> query(text, found, "start"), query(text, (), "facts")
@@ -76,7 +76,7 @@ def examples(reader: Reader, rng: random.Random, passages: int) -> list[Piece]:
 
 
 def share_as_taught(generator: Generator, reader: Reader, number: int, passages: int) -> float:
-    """Return share of queries of later hops as the teacher writes them, after one demonstration of style ``facts``."""
+    """Return the share of later-hop queries as the teacher writes them, after one demonstration of style ``facts``."""
     rng = random.Random(0)
     requests, wanted = [], []
     for _ in range(number):
@@ -94,7 +94,7 @@ def share_as_taught(generator: Generator, reader: Reader, number: int, passages:
 def _find_passages(
     question: Question, reader: Reader, rng: random.Random, passages: int, later: float = LATER
 ) -> tuple[Passage, ...]:
-    """Return what the hops before have found: nothing at the first, or the passages of all finished hops."""
+    """Return what earlier hops have found: nothing for the first hop, or the passages of all finished hops."""
     goes_on = len(question.gold_ids) > 1 and rng.random() < later
     oracle = Oracle(reader, rng, passages, UNFOUND)
     found: dict[str, Passage] = {}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What links an entity of kind ``domain`` to one of kind ``range`` (or to a year), and how it is said."""
+    """A link from an entity of kind ``domain`` to one of kind ``range`` (or to a year), and its wordings."""
 
     name: str
     domain: str
@@ -229,7 +229,7 @@ _ROWS = (
 )
 
 RELATIONS = {relation.name: relation for relation in _ROWS}
-"""All relations by name, those of one kind of entity together."""
+"""All relations by name, grouped by kind of entity."""
 
 SOURCES = {"person": "General", "town": "General", "firm": "News", "work": "Academy", "school": "Academy"}
-"""Where a passage about each kind of entity is found, for pipelines that choose a tool for each search."""
+"""Source of the passages about each kind of entity, for pipelines that choose a tool for each search."""

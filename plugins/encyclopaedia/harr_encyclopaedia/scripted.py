@@ -1,14 +1,14 @@
-"""A deterministic scripted stand-in for a language model that only reads the messages it is given.
+"""A deterministic, scripted stand-in for a language model, which only reads its messages.
 
 It plays planner, reader and answer writer of ``harr/rag/pipelines/multistep.py``, every turn of
 ``harr/rag/pipelines/search_r1.py`` and the reader of ``evaluate.reader`` in the fictional encyclopaedia;
 :func:`plan` is a teacher for ``harr/rag/pipelines/r_search.py``.
-Like a language model it tells the prompts apart by their text, finds its way by the grammar of English (here
-``grammar.py``) and knows nothing that is not written in the prompt.
+Like a language model it tells the prompts apart by their text, knows the grammar of English (here ``grammar.py``) and
+knows nothing that is not in the prompt.
 
-About half of its later sub-queries are under-specified ("Where was she born?"), chosen by a hash of
-the question and the hop: they can be searched for only by a retriever that uses the history.
-A question it cannot parse is searched for once as it stands and then given up.
+About half of its later sub-queries are under-specified ("Where was she born?"), chosen by a hash of the question and
+the hop: only a retriever that uses the history can search for them. A question that it cannot parse is searched for
+once as it is and then given up.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ class Scripted:
         self._requests = 0
 
     def usage(self) -> dict[str, float]:
-        """Return requests since the start."""
+        """Return the number of requests since the start."""
         return {"requests": float(self._requests)}
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
@@ -57,7 +57,7 @@ class Scripted:
 
 
 def turn(text: str) -> str:
-    """Return the next turn of a Search-R1 trace: what the last passages say, then a search or the answer.
+    """Return the next turn of a Search-R1 trace: what the last passages state, then a search or the answer.
 
     >>> turn("Question: Where was Ada Brown's mother born?\\n")
     '<think> mother, birthplace </think><search> What was the name of the mother of Ada Brown? </search>'
@@ -83,7 +83,7 @@ def turn(text: str) -> str:
 
 
 def plan(text: str) -> str:
-    """Return the next turn of an R-Search trace: a search graph, then what the last results say, and the answer.
+    """Return the next turn of an R-Search trace: a search graph, then what the last results state, and the answer.
 
     >>> print(plan("Question: Where was Ada Brown's mother born?\\n"))
     <think> mother, birthplace </think><search>
@@ -125,9 +125,9 @@ def plan(text: str) -> str:
 
 
 def follow(chain: grammar.Chain, passages: Sequence[tuple[str, str]]) -> list[tuple[Relation, str, str]]:
-    """Return a question's chain through passages, as pairs of title and text: relation, subject and value of every hop.
+    """Follow a question's chain through passages (pairs of title and text); return relation, subject and value per hop.
 
-    It ends with the value "unknown" where a fact is not there, or is stated in two ways.
+    The chain ends with the value "unknown" if a fact is missing or stated in two ways.
     """
     hops, value = [], chain.start
     for relation in chain.relations:
@@ -152,7 +152,7 @@ def _reply(prompt: str) -> str:
 
 
 def _plan(question: str, history: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the next sub-query along the question's chain; STOP when it is done or a hop failed."""
+    """Return the next sub-query along the question's chain; STOP if it is done or a hop failed."""
     chain = grammar.parse(question)
     if chain is None:
         return stop("nothing else to try") if history else ask(question, "search for the question itself")
@@ -167,8 +167,8 @@ def _plan(question: str, history: Sequence[Mapping[str, str]]) -> dict[str, str]
 
 
 def _query(question: str, chain: grammar.Chain, hop: int, known: str, *, vague: bool = True) -> str:
-    """Return the sub-query of a hop; where it may be ``vague``, half the later ones have a pronoun for ``known``."""
-    digest = hashlib.sha256(f"{question}\n{hop}".encode()).digest()  # crc32 would tie the hops to each other
+    """Return the sub-query of a hop; if ``vague`` is allowed, half of the later ones have a pronoun for ``known``."""
+    digest = hashlib.sha256(f"{question}\n{hop}".encode()).digest()  # crc32 would correlate the hops
     pick = int.from_bytes(digest[:4], "little")
     if vague and hop and pick % 2:
         return grammar.ask_vaguely(chain.relations[hop], gender(known), pick // 2)
@@ -192,7 +192,7 @@ def _read(sub_query: str, history: Sequence[Mapping[str, str]], passages: Sequen
 
 
 def _answer_from(passages: str, asked: str) -> str:
-    """Return the answer that the passages give to a whole question, of one hop or of several."""
+    """Return the passages' answer to a whole question, of one or several hops."""
     chain = grammar.parse(asked.partition("\n")[0])
     return follow(chain, pairs(passages))[-1][2] if chain else "unknown"
 
@@ -210,7 +210,7 @@ def facts(relation: Relation, subject: str, passages: Iterable[tuple[str, str]])
 
 
 def _answer(question: str, history: Sequence[Mapping[str, str]]) -> str:
-    """Return the last hop's answer, if every hop of the question was found."""
+    """Return the last hop's answer if every hop of the question was found."""
     chain = grammar.parse(question)
     found = [hop["answer"] for hop in history if hop["status"] == "FOUND"]
     done = chain is not None and len(found) == len(history) == len(chain.relations)

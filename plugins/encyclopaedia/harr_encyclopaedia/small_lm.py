@@ -1,12 +1,12 @@
 """A small causal language model, trained from scratch in minutes on Search-R1 or R-Search traces of fictional worlds.
 
-It stands where a download of gigabytes would: it plans, searches, reads and answers for real, in the process or
-behind any server of transformers models. Architecture Qwen3; loss on the model's own tokens only; Muon for the
-hidden matrices (kellerjordan.github.io/posts/muon), AdamW for the rest.
+It replaces a download of gigabytes: it really plans, searches, reads and answers, in the process or behind any server
+of transformers models. The architecture is Qwen3, the loss covers the model's own tokens only, and the optimizers are
+Muon for the hidden matrices (kellerjordan.github.io/posts/muon) and AdamW for the rest.
 
-Copying is the hard part. A transformer that starts from noise spends thousands of steps on its first induction
-head (arXiv 2209.11895); this one starts with a rough one (:func:`start_with_induction`) and learns to use it
-on random tokens, before it reads any text.
+Copying is the hard part. A transformer that starts from noise spends thousands of steps on its first induction head
+(arXiv 2209.11895). This one starts with a rough one (:func:`start_with_induction`) and learns to use it on random
+tokens before it reads any text.
 """
 
 import random
@@ -45,17 +45,17 @@ from harr_encyclopaedia.traces import MISSING, Oracle, Reader, game_of, open_wor
 END = "<|endoftext|>"
 HEADS, CONTEXT, TOKENS_PER_STEP = 4, 2048, 4096
 TOGETHER = 8
-"""Number of steps whose texts are sorted by length and then dealt out, so that little of a step is padding."""
+"""Number of steps whose texts are sorted by length and dealt out together, so that each step has little padding."""
 MUON_RATE, ADAMW_RATE, WEIGHT_DECAY = 0.01, 2e-3, 0.01
 RECALL, RECITATION, PRACTICE, ONE_HOP, TWO_HOPS = 0.08, 0.2, 0.4, 0.5, 0.6
-"""The share of the steps at which each lesson ends; three-hop traces come last."""
+"""Share of the steps at which each lesson ends; three-hop traces come last."""
 REVISION = 0.15
 """Share of practice among the traces."""
 TESTED = 300
-"""Questions of worlds never read that the finished model answers, given the right passages."""
+"""Number of questions, from worlds not trained on, that the finished model answers given the right passages."""
 SAVE_EVERY = 50
 BASE = "base"
-"""Folder of the untrained model, in that of the trained one."""
+"""Folder of the untrained model within that of the trained one."""
 Row = tuple[list[int], list[bool]]
 """Token ids, and which of them the model learns to write."""
 
@@ -64,7 +64,7 @@ class SmallLMParams(Section):
     """Settings of the small language model (``generator.settings``)."""
 
     plays: Literal["search_r1", "r_search", "leret"] = "search_r1"
-    """Pipeline whose traces it learns from (of leret: queries in several styles); it plays no other."""
+    """Pipeline whose traces it learns from (for leret, queries in several styles); it plays no other."""
     steps: Positive = 1500
     """Number of updates, each of 4,096 tokens."""
     vocabulary: int = Field(2600, ge=300)
@@ -76,13 +76,13 @@ class SmallLMParams(Section):
 
 
 def train_small_lm(params: Params, out: Path, work: Path, log: Log) -> dict[str, float]:
-    """Train the model of ``generator`` for the pipeline of ``params``: the function of ``generator.kind: trained``.
+    """Train the model of ``generator`` for the pipeline of ``params``: the function for ``generator.kind: trained``.
 
     Returns:
         The figures of :func:`train`.
 
     Raises:
-        ParamsError: its settings are wrong, or the pipeline is another than it is taught.
+        ParamsError: its settings are wrong, or the pipeline is not the one it is taught.
     """
     section = params.generator
     if section.kind != "trained":
@@ -93,10 +93,10 @@ def train_small_lm(params: Params, out: Path, work: Path, log: Log) -> dict[str,
 
 
 def check_pipeline(plays: str, pipeline: PipelineParams) -> None:
-    """Check that a model that was taught one format, and saw no instructions, plays no other.
+    """Check that a model taught one format, without instructions, plays no other.
 
     Raises:
-        ParamsError: it does.
+        ParamsError: it plays another.
     """
     if pipeline.foreign:
         return
@@ -119,19 +119,19 @@ def train(
 ) -> dict[str, float]:
     """Train the model and write it to ``out`` as a folder for transformers; a killed run resumes in ``work``.
 
-    A search shows ``k`` passages, as it will where the model plays: taught on three and given two, a model took what
-    the last one says. ``out/base`` is the model that it began from, before any training.
+    A search shows ``k`` passages, as it will in play: a model taught on three and given two repeated what the last
+    one states. ``out/base`` is the model before any training.
 
     Returns:
-        Tokens, seconds and parameters; the mean loss of the last steps; and the exact match on
-        questions of unseen worlds with up to three hops, when every search finds its gold passage. Of queries for
-        ``leret`` the share, after one demonstration, that is as the teacher writes them.
+        Tokens, seconds and parameters; the mean loss of the last steps; and the exact match on questions of unseen
+        worlds with up to three hops, when every search finds its gold passage. For queries of ``leret``, instead, the
+        share that is as the teacher writes them, after one demonstration.
     """
     run = work / fingerprint({"shape": params.model_dump(), "k": k, "seed": seed})
     torch.manual_seed(seed)
     tokenizer = _tokenizer(params.vocabulary, params.plays)
     model = _model(len(tokenizer), params.width, params.layers)
-    _save_model(model, tokenizer, run / BASE)  # the same again where a killed run goes on
+    _save_model(model, tokenizer, run / BASE)  # identical when a killed run resumes
     optimizers = _optimizers(model)
     checkpoints = Checkpoints(run)
     fresh = {"step": 0.0, "tokens": 0.0, "seconds": 0.0, "loss": 0.0}
@@ -164,7 +164,7 @@ def train(
 
 
 def _save_model(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """Write a folder that transformers loads, in place of what was there."""
+    """Write a folder that transformers can load, replacing an existing one."""
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -216,7 +216,7 @@ def _model(vocabulary: int, width: int, layers: int) -> Qwen3ForCausalLM:
     )
     model = Qwen3ForCausalLM(config)
     start_with_induction(model)
-    for layer in model.model.layers:  # stays zero: vLLM passes over it (docs/serving.md)
+    for layer in model.model.layers:  # stays zero: vLLM ignores it (docs/serving.md)
         layer.self_attn.o_proj.bias.requires_grad_(False)
     use_onednn(model)
     return model
@@ -224,12 +224,12 @@ def _model(vocabulary: int, width: int, layers: int) -> Qwen3ForCausalLM:
 
 @torch.no_grad()
 def start_with_induction(model: Qwen3ForCausalLM) -> None:
-    """Set initial weights that hold a rough induction head.
+    """Set initial weights that form a rough induction head.
 
-    Layer 0: two heads look one and two tokens back (their query and key are biases that rotary positions
-    bring into phase), and write what they see into a random subspace. Later layers: keys read that subspace
-    as queries read the token itself, so a token looks for places that followed an equal token; their
-    output projection is the transposed value projection, so that what is seen there is copied.
+    Layer 0: two heads look one and two tokens back (their query and key are biases that rotary positions bring into
+    phase) and write what they see into a random subspace. Later layers: keys read that subspace as queries read the
+    token itself, so a token attends to places that followed an equal token; their output projection is the transposed
+    value projection, so what is seen there is copied.
     """
     width, size = model.config.hidden_size, model.config.head_dim
     half, std = size // 2, width**-0.5
@@ -245,7 +245,7 @@ def start_with_induction(model: Qwen3ForCausalLM) -> None:
                 rows = slice(head * size, (head + 1) * size)
                 attention.q_proj.weight[rows] *= 0.1
                 attention.k_proj.weight[rows] *= 0.1
-                fast = frequency[:4] * distance  # the pairs that turn fastest tell neighbours apart
+                fast = frequency[:4] * distance  # the fastest-turning pairs tell neighbours apart
                 attention.k_proj.bias[rows][:4] = 1.0
                 attention.q_proj.bias[rows][:4] = torch.cos(fast)
                 attention.q_proj.bias[rows][half : half + 4] = -torch.sin(fast)
@@ -268,7 +268,7 @@ def _optimizers(model: Qwen3ForCausalLM) -> list[torch.optim.Optimizer]:
 
 
 def _dealt(tokenizer: PreTrainedTokenizerFast, block: int, params: SmallLMParams, k: int, seed: int) -> list[list[Row]]:
-    """Return the texts of ``TOGETHER`` steps, each step's of about equal length and all of as many tokens."""
+    """Return the texts of ``TOGETHER`` steps: of similar length within a step, with as many tokens in each."""
     steps = range(block * TOGETHER, (block + 1) * TOGETHER)
     rows = sorted(
         (row for step in steps for row in _rows(tokenizer, step, params, k, seed)), key=lambda row: len(row[0])
@@ -282,7 +282,7 @@ def _dealt(tokenizer: PreTrainedTokenizerFast, block: int, params: SmallLMParams
 
 
 def _rows(tokenizer: PreTrainedTokenizerFast, step: int, params: SmallLMParams, k: int, seed: int) -> Iterator[Row]:
-    """Yield texts from a world of the step's own, of ``TOKENS_PER_STEP`` tokens together."""
+    """Yield texts from a world of the step's own, ``TOKENS_PER_STEP`` tokens in total."""
     rng, done = random.Random(f"{seed}/{step}"), step / params.steps
     hops = (1,) if done < ONE_HOP else (1, 2) if done < TWO_HOPS else (1, 2, 3)
     hops = QUERY_HOPS if params.plays == "leret" else hops
@@ -303,7 +303,7 @@ def _rows(tokenizer: PreTrainedTokenizerFast, step: int, params: SmallLMParams, 
 def _lesson(
     tokenizer: PreTrainedTokenizerFast, reader: Reader, rng: random.Random, done: float, number: int, plays: str, k: int
 ) -> Row:
-    """Return one row of the lesson that is due when the share ``done`` of all steps is over."""
+    """Return one row of the lesson that is due after the share ``done`` of all steps."""
     documents, dice = rng.randint(1, 4), rng.random()
     if done < RECITATION:
         return _encode(tokenizer, recitation(reader, rng, documents, plays))
@@ -318,7 +318,7 @@ def _lesson(
 
 
 def _recall(vocabulary: int, rng: random.Random, length: int) -> Row:
-    """Return random tokens, twice: the second time each follows from the one before."""
+    """Return random tokens, twice: in the second half each follows from the one before."""
     tokens = [rng.randrange(1, vocabulary) for _ in range(length)]
     return tokens * 2, [False] * (length + 1) + [True] * (length - 1)
 
@@ -345,10 +345,10 @@ def _pad(rows: list[Row]) -> tuple[Tensor, Tensor]:
 def _learn(
     model: Qwen3ForCausalLM, optimizers: list[torch.optim.Optimizer], ids_BT: Tensor, own_BT: Tensor, done: float
 ) -> tuple[float, float]:
-    """Make one update; returns loss (nats a token) and the share of tokens guessed right."""
+    """Make one update; return the loss (nats per token) and the share of tokens predicted correctly."""
     for optimizer, rate in zip(optimizers, (MUON_RATE, ADAMW_RATE), strict=True):
         optimizer.param_groups[0]["lr"] = rate * min(1.0, done / 0.03 + 0.01, (1.0 - done) / 0.7)
-    hidden_BTD = model.model(input_ids=ids_BT[:, :-1]).last_hidden_state  # padding is to the right: no mask needed
+    hidden_BTD = model.model(input_ids=ids_BT[:, :-1]).last_hidden_state  # right padding: no mask needed
     logits_LV, target_L = model.lm_head(hidden_BTD[own_BT[:, 1:]]), ids_BT[:, 1:][own_BT[:, 1:]]
     loss = F.cross_entropy(logits_LV, target_L)
     loss.backward()
@@ -360,7 +360,7 @@ def _learn(
 
 
 def _test(folder: Path, plays: str, section: TrainedParams, k: int) -> dict[str, float]:
-    """Return exact match on questions of worlds that were not read, when the oracle searches; or queries as taught."""
+    """Return exact match on questions of unseen worlds when the oracle searches, or the share of queries as taught."""
     generator = LocalGenerator(
         str(folder), temperature=0.0, max_tokens=section.max_tokens, batch_size=section.batch_size, seed=0
     )

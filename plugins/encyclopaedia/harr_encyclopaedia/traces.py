@@ -2,8 +2,8 @@
 
 From easy to hard. *Recitation*: passages, then their sentences again; the facts in them are learnt. *Practice*:
 passages, then thoughts about their facts; what each fact says is learnt. *Traces*: the pipeline ``search_r1`` or
-``r_search`` played by a scripted teacher; the model's own turns are learnt. Every world is read for a few questions
-only, so that nothing in it is worth remembering.
+``r_search`` played by a scripted teacher; the model's own turns are learnt. Every world is used for a few questions
+only, so nothing in it is worth memorising.
 """
 
 import random
@@ -28,22 +28,22 @@ from harr_encyclopaedia.world import make_world
 
 PASSAGES_PER_WORLD, QUESTIONS_PER_WORLD = 400, 24
 ALIKE = 0.8
-"""Share of passages that a search shows besides what it looks for, and of those read together, that are of one kind."""
+"""Share of one kind among the passages that a search shows besides the gold, and among those read together."""
 FIRST = 0.8
-"""Share of searches whose gold passage, if they found it, is the first, as a search engine ranks."""
+"""Share of searches whose gold passage, if found, comes first, as in a search engine's ranking."""
 MISSING = 0.05
-"""Share of searches that do not find what they look for: the teacher says that it does not know."""
+"""Share of searches that miss their gold passage: the teacher says that it does not know."""
 FIRST_WORLD = 1_000_000
-"""Worlds to learn from have seeds from here on; other worlds have smaller ones and were never read."""
+"""Smallest seed of worlds for training; other worlds have smaller seeds and are never trained on."""
 PASSAGES = 3
-"""Passages that a search shows in the traces of a warm start."""
+"""Number of passages that a search shows in the traces of a warm start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
     """A small world: its passages by id, its questions, and ids of passages by words of their title.
 
-    ``alike``: by id the passages of its kind, which state the same things of others.
+    ``alike``: by id, the passages of the same kind, which state the same things about others.
     """
 
     passages: dict[str, Passage]
@@ -53,7 +53,7 @@ class Reader:
 
 
 def open_world(number: int, hops: tuple[int, ...]) -> Reader:
-    """Return world ``number`` of those to learn from.
+    """Return world ``number`` of those for training.
 
     >>> len(open_world(0, hops=(1,)).questions)
     24
@@ -72,7 +72,7 @@ def open_world(number: int, hops: tuple[int, ...]) -> Reader:
 
 
 def recitation(reader: Reader, rng: random.Random, documents: int, plays: str = "search_r1") -> list[Piece]:
-    """Return passages, and every sentence of theirs that ends in a fact, once more in another order.
+    """Return passages, then each of their sentences that ends in a fact, in another order.
 
     >>> pieces = recitation(open_world(0, hops=(1,)), random.Random(0), documents=1)
     >>> [learnt for _, learnt in pieces[:3]]
@@ -89,7 +89,7 @@ def recitation(reader: Reader, rng: random.Random, documents: int, plays: str = 
 
 
 def practice(reader: Reader, rng: random.Random, documents: int, plays: str = "search_r1") -> list[Piece]:
-    """Return passages, and every fact in them as a thought, or in ``leret`` as a query tells it.
+    """Return passages, then every fact in them as a thought or, for ``leret``, as a query tells it.
 
     >>> pieces = practice(open_world(0, hops=(1,)), random.Random(0), documents=1)
     >>> [learnt for _, learnt in pieces[:3]]
@@ -106,7 +106,7 @@ def practice(reader: Reader, rng: random.Random, documents: int, plays: str = "s
 
 
 def game_of(plays: str, searches: int, template: Framed = "bare") -> Pipeline:
-    """Return the pipeline ``search_r1`` or ``r_search`` with this ``template``, for so many ``searches``."""
+    """Return the pipeline ``search_r1`` or ``r_search`` with this ``template`` and number of ``searches``."""
     if plays == "r_search":
         return partial(r_search, tools=tuple(dict.fromkeys(SOURCES.values())), template=template)
     return partial(search_r1, max_searches=searches, template=template)
@@ -132,9 +132,9 @@ def trace(question: Question, retriever: Retriever, plays: str = "search_r1", te
 
 
 def make_traces(number: int, template: Framed, seed: int) -> list[list[Piece]]:
-    """Make ``number`` traces of ``search_r1``, played by a scripted teacher in worlds that nobody is asked about.
+    """Make ``number`` traces of ``search_r1``, played by a scripted teacher in worlds used for no other questions.
 
-    It is the function of ``generator.warmstart.demonstrations``.
+    This is the function for ``generator.warmstart.demonstrations``.
 
     >>> [len(pieces) > 2 for pieces in make_traces(2, "bare", 0)]
     [True, True]
@@ -150,18 +150,18 @@ def make_traces(number: int, template: Framed, seed: int) -> list[list[Piece]]:
 
 
 class Oracle:
-    """A retriever that knows the gold: ``k`` passages a search; a ``missing`` share of searches lacks the gold one."""
+    """A retriever that knows the gold: it finds ``k`` passages; a ``missing`` share of searches lacks the gold one."""
 
     def __init__(self, reader: Reader, rng: random.Random, k: int, missing: float = 0.0) -> None:
         self._reader, self._rng, self._k, self._missing = reader, rng, k, missing
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """Return what a good search engine might bring: the gold passage, and others that share a word of its title."""
+        """Return what a good search engine might: the gold passage, and others that share a word of its title."""
         return [Retrieval(self._find(s.question.gold_ids[len(s.hops) :], s.exclude_ids)) for s in searches]
 
     def _find(self, to_come: Sequence[str], known: frozenset[str]) -> tuple[Passage, ...]:
         passages, rng = self._reader.passages, self._rng
-        if not to_come:  # a model that searches on after the last hop
+        if not to_come:  # a model that keeps searching after the last hop
             return tuple(_some(self._reader, rng, self._k))
         gold = to_come[0]
         words = grammar.split_title(passages[gold].title)[0].split()
@@ -191,7 +191,7 @@ def _some(reader: Reader, rng: random.Random, count: int) -> list[Passage]:
 
 
 def _more(reader: Reader, rng: random.Random, name: str, known: Sequence[str], count: int) -> list[str]:
-    """Return further passages, most of the kind of ``name``: what is said of one is then not said of another."""
+    """Return further passages, most of the kind of ``name``, so that they state the same things about others."""
     found: list[str] = []
     while len(found) < count:
         among = reader.alike[name] if rng.random() < ALIKE else tuple(reader.passages)
@@ -201,7 +201,7 @@ def _more(reader: Reader, rng: random.Random, name: str, known: Sequence[str], c
 
 
 def _facts(passage: Passage) -> Iterator[tuple[str, str, str]]:
-    """Yield everything a passage states: what is stated ("the mother of Ada Brown"), in which sentence, and its value."""
+    """Yield every fact of a passage: its phrase ("the mother of Ada Brown"), its sentence and its value."""
     name, qualifier = grammar.split_title(passage.title)
     for relation in RELATIONS.values():
         for sentence in sentences(passage.text):

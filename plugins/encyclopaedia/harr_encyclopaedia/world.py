@@ -1,12 +1,11 @@
 """A fictional encyclopaedia of any size, and multi-hop questions about it with their gold passages.
 
-People, firms, towns, works and schools with English names are linked at random by the relations of
-``relations.py``. Everything follows from the number of passages and the seed. The links
-are a few integer arrays; texts are written only when they are asked for, so a million passages
-need some hundred megabytes and well under a minute.
+People, firms, towns, works and schools with English names are linked at random by the relations of ``relations.py``.
+Everything follows from the number of passages and the seed. The links are a few integer arrays and texts are written on
+demand, so a million passages need some hundred megabytes and well under a minute.
 
-Distractors: some entities share a name ("Ada Brown (chemist)", "Ada Brown (painter)"), some differ
-by a letter (Brown, Browne), and every fact names an entity that has a passage of its own.
+Distractors: some entities share a name ("Ada Brown (chemist)", "Ada Brown (painter)"), some differ by a letter (Brown,
+Browne), and every fact names an entity that has its own passage.
 """
 
 import random
@@ -35,7 +34,7 @@ _Entity = tuple[str, int]
 
 
 class World:
-    """A fictional encyclopaedia as :func:`make_world` draws it. ``links[relation][i]`` is the object's number, a year,
+    """A fictional encyclopaedia as drawn by :func:`make_world`. ``links[relation][i]`` is the object's number, a year,
     or -1: not stated."""
 
     def __init__(self, passages: int, seed: int, *, validation: bool = False) -> None:
@@ -59,7 +58,7 @@ class World:
         self._wordings = rng.integers(0, 2**62, size=passages)
 
     def passages(self, *, sources: bool = False) -> Iterator[Passage]:
-        """Yield all passages, in row order: one per entity, then the second passages of some people.
+        """Yield all passages in row order: one per entity, then the second passages of some people.
 
         ``sources``: each names its source, which follows from the kind of its entity.
         """
@@ -70,11 +69,11 @@ class World:
             yield self._passage("person", index, self.second.item(index), SOURCES["person"] if sources else "")
 
     def questions(self, split: str, count: int, hops: Sequence[int]) -> list[Question]:
-        """Return ``count`` questions of ``split`` (train, validation or test), the hop numbers in turn.
+        """Return ``count`` questions of ``split`` (train, validation or test), taking the hop numbers in turn.
 
-        Entities are divided by the hash of their title, and all passages a question needs are about
-        entities of its own split; so no passage is gold in two splits. A chain uses no relation and
-        no entity twice, and the text names only its start.
+        Entities are divided by the hash of their title, and all passages that a question needs are about entities of
+        its own split, so no passage is gold in two splits. A chain uses no relation and no entity twice, and the text
+        names only its start.
 
         Raises:
             CorpusError: the world is too small for so many distinct questions.
@@ -98,7 +97,7 @@ class World:
         return questions
 
     def mention(self, entity: _Entity) -> str:
-        """Return how texts name an entity (with a qualifier where the name is shared)."""
+        """Return how texts name an entity: with a qualifier if the name is shared."""
         return mention(self.names[entity[0]][entity[1]], self._qualifier(entity))
 
     def title(self, entity: _Entity) -> str:
@@ -141,7 +140,7 @@ class World:
         return Passage(f"w{row:07d}", " ".join(parts), self.title(entity), source)
 
     def _question(self, rng: random.Random, name: str, hops: int, split: str) -> Question | None:
-        """Return one random question, or None where the walk ends in a blind alley."""
+        """Return one random question, or None if the walk reaches a dead end."""
         walked = self._walk(rng, hops, split)
         if walked is None:
             return None
@@ -158,7 +157,7 @@ class World:
         return Question(name, text, answers=answers, gold_ids=gold, kind=f"{hops}hop")
 
     def _walk(self, rng: random.Random, hops: int, split: str) -> tuple[list[_Entity], tuple[Relation, ...]] | None:
-        """Return entities to look up, in order, and the relation to follow from each; None in a blind alley."""
+        """Return the entities to look up, in order, and the relation to follow from each; None at a dead end."""
         kind = rng.choice(tuple(self.counts))
         entity = (kind, rng.randrange(self.counts[kind]))
         if self._split(entity) != split:
@@ -193,7 +192,7 @@ class World:
 def make_world(passages: int, seed: int, *, validation: bool = False) -> World:
     """Return a fictional encyclopaedia of exactly ``passages`` passages.
 
-    ``validation``: 20 of the 60 entities in 100 that training questions are about are those of validation questions.
+    ``validation``: of every 100 entities, 20 of the 60 for training questions go to validation questions.
 
     >>> world = make_world(200, seed=0)
     >>> sum(1 for _ in world.passages())
@@ -252,7 +251,7 @@ def _links(rng: np.random.Generator, names: dict[str, Names], work_kinds: Index)
 
 
 def _forget(rng: np.random.Generator, links: dict[str, Index], second: Index) -> None:
-    """Leave out some facts, so that a passage states two to four; drop links to oneself."""
+    """Leave out some facts, so that a passage states two to four; drop links to the entity itself."""
     for kind, kept in (("person", 4), ("firm", 3)):
         names = [r.name for r in _BY_DOMAIN[kind]]
         rank = rng.random((len(links[names[0]]), len(names))).argsort(axis=1)

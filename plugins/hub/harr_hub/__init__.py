@@ -1,1 +1,1 @@
-"""Questions and trained models to the Hugging Face hub, with cards: `harr push`."""
+"""Push questions and trained models to the Hugging Face hub, with cards: `harr push`."""

@@ -1,4 +1,4 @@
-"""Cards of what goes to the hub: the README of a question set, of a retriever and of a language model."""
+"""Cards for the hub: the README of a question set, of a retriever and of a language model."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -67,8 +67,8 @@ def dataset_card(name: str, statistics: Sequence[Mapping[str, Any]], kept: int, 
     Args:
         name: owner and name of the repository.
         statistics: the rows of statistics.jsonl.
-        kept: questions in questions.jsonl.
-        license: the hub's short name of a licence; empty: the card says nothing.
+        kept: number of questions in questions.jsonl.
+        license: the hub's short name of a licence; if empty, the card names none.
     """
     reasons = Counter(row["reason"] for row in statistics)
     played = set(reasons) != {"all are kept"}
@@ -93,7 +93,7 @@ def retriever_card(name: str, facts: Mapping[str, Any], summary: Summary, contra
         facts: harr.json of the model folder; ``base_model`` is the base encoder.
         summary: metrics/evaluate.json.
         contrasts: metrics/contrasts.json, ``{"trained-<arm>": {metric: {gain, low, high, p, n, seeds}}}``.
-        license: the hub's short name of a licence; empty: the card says nothing.
+        license: the hub's short name of a licence; if empty, the card names none.
     """
     facts = plain_facts(facts)
     return model_card(
@@ -110,9 +110,9 @@ def retriever_card(name: str, facts: Mapping[str, Any], summary: Summary, contra
 def language_model_card(
     name: str, facts: Mapping[str, Any], training: Mapping[str, Any], summary: Summary, contrasts: Summary, license: str
 ) -> str:
-    """Return the card of a language model that was trained by reward; see :func:`retriever_card` for the arguments.
+    """Return the card of a language model trained by reward; see :func:`retriever_card` for the arguments.
 
-    ``training`` is what to say of its training, in order: method, pipeline, rewards and the like.
+    ``training`` describes its training, in order: method, pipeline, rewards and the like.
     """
     facts = plain_facts(facts)
     body = TRAINING.format(
@@ -132,8 +132,7 @@ def language_model_card(
 
 
 def _metadata(name: str, facts: Mapping[str, Any], summary: Summary, license: str) -> dict[str, Any]:
-    """Return what the hub shows and searches by: base, licence, and ``trained`` in the leading metric of every
-    setting."""
+    """Return what the hub shows and searches by: base, licence, and ``trained`` in the leading metric per setting."""
     dataset = facts.get("dataset") or facts.get("questions", "")
     results = [
         EvalResult(
@@ -163,14 +162,14 @@ def _evaluation(summary: Summary, contrasts: Summary) -> str:
 
 
 def _by_setting(summary: Summary, text: Callable[[Summary], str]) -> str:
-    """Return the text of every setting, each under its name where there are several."""
+    """Return the text of every setting, each under its name if there are several."""
     parts = parts_of(summary)
     heads = {name: f"### {name or 'no setting'}\n\n" if len(parts) > 1 else "" for name in parts}
     return "\n\n".join(f"{heads[name]}{text(part)}" for name, part in parts.items())
 
 
 def _compared(summary: Summary) -> str:
-    """Return the arms of one setting in its leading metric, and what ``trained`` gains."""
+    """Return the arms of one setting in its leading metric, and the gains of ``trained``."""
     lead = headline(summary)
     compared, basis = comparisons(summary, lead) if summary.get("contrasts") else ({}, "")
     others = [f"- `trained` over `{rival}`: {_gain(gain)}" for rival, gain in compared.items()]
@@ -188,7 +187,7 @@ def _metrics(summary: Summary) -> str:
 
 
 def _arms(summary: Summary, lead: str) -> list[str]:
-    """Return the arms as a Markdown table: how often trained, n, interval, gain over the baseline by itself."""
+    """Return the arms as a Markdown table: number of runs, n, interval, gain over the baseline by itself."""
     baseline = baseline_of(summary) or "the baseline"
     head = ["arm", "runs, lowest to highest", "n", f"{label(lead)} [95 %]", f"gain over {baseline} [95 %]", "p"]
     lines = [_row(*head), "|---" * len(head) + "|"]

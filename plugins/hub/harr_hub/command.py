@@ -1,4 +1,4 @@
-"""The command `harr push`: its options. What it does stands in push.py, and is imported when it runs."""
+"""The command `harr push`: its options. push.py, which does the work, is imported when the command runs."""
 
 from typing import Annotated
 

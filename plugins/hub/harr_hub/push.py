@@ -1,4 +1,4 @@
-"""The filtered questions and the merged model to the hub."""
+"""Push the filtered questions and the merged model to the hub."""
 
 import json
 import os
@@ -16,14 +16,14 @@ EVALUATE, CONTRASTS = METRICS / "evaluate.json", METRICS / "contrasts.json"
 
 
 def push_to_hub(dataset: str, model: str, *, private: bool, dry_run: bool, license: str) -> None:
-    """Send data/filtered to ``dataset`` and what was trained to ``model`` (empty: not that one), or only say what.
+    """Push data/filtered to ``dataset`` and the trained model to ``model`` (skip an empty one), or only describe it.
 
-    What was trained is models/retriever, or after method agent models/language_model. Everything is read and checked
+    The trained model is models/retriever or, after method agent, models/language_model. Everything is read and checked
     before the first byte is sent.
 
     Raises:
         CorpusError: a folder or file is missing.
-        ParamsError: no HF_TOKEN, HF_HUB_OFFLINE, or the hub refuses.
+        ParamsError: no HF_TOKEN, HF_HUB_OFFLINE is set, or the hub refuses.
         ServiceUnavailable: no answer from the hub.
     """
     questions = [FILTERED / "questions.jsonl", FILTERED / "statistics.jsonl"] if dataset else []
@@ -45,7 +45,7 @@ def push_to_hub(dataset: str, model: str, *, private: bool, dry_run: bool, licen
         card = dataset_card(dataset, statistics_rows(), len(read_jsonl(FILTERED / "questions.jsonl")), license)
         uploads.append(Upload("dataset", dataset, private, {path.name: path for path in questions}, card))
     if model:
-        # The cards of stage merge name the base encoder as this machine does, by its path; so does harr.json.
+        # The cards of stage merge name the base encoder by this machine's path; so does harr.json.
         paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "README.md")
         files: dict[str, Path | bytes] = {path.relative_to(folder).as_posix(): path for path in paths}
         for path in (path for path in paths if path.name == "harr.json"):

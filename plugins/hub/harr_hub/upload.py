@@ -1,4 +1,4 @@
-"""To the hub: what would be sent, as text; and one commit with all of it."""
+"""Uploads to the hub: a description of what would be sent, and one commit with all of it."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ CARD = "README.md"
 
 @dataclass(frozen=True)
 class Upload:
-    """A repository, the files (or their content) by their path there, and its card, which becomes README.md."""
+    """A repository, its files (or their content) by path, and its card, which becomes README.md."""
 
     kind: Literal["dataset", "model"]
     name: str
@@ -29,10 +29,10 @@ class Upload:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that is not owner and name.
+    """Check that a name is owner and name.
 
     Raises:
-        ParamsError: says what is expected.
+        ParamsError: it is not; the message says what is expected.
     """
     if not NAME.fullmatch(name) or ".." in name or "--" in name:
         raise ParamsError(f"repository {name!r}: expected OWNER/NAME of letters, digits, '-', '_' and '.'")
@@ -49,17 +49,17 @@ def describe(upload: Upload) -> str:
 
 
 def check_online() -> None:
-    """Refuse where the hub's client may not use the network.
+    """Check that the hub's client may use the network.
 
     Raises:
-        ParamsError: names the variable.
+        ParamsError: it may not; the message names the variable.
     """
     if constants.is_offline_mode():
         raise ParamsError("HF_HUB_OFFLINE (or TRANSFORMERS_OFFLINE) forbids uploads; unset it, or use --dry-run")
 
 
 def send(upload: Upload, token: str) -> str:
-    """Make the repository where it is missing and commit everything at once; returns the commit's address.
+    """Create the repository if it is missing and commit everything at once; return the commit's address.
 
     Files in the repository that are not sent stay. The token appears in no message.
 
@@ -87,7 +87,7 @@ def send(upload: Upload, token: str) -> str:
             f"{upload.kind} {upload.name}: no answer from {constants.ENDPOINT} ({one_line(error, 300, secret=token)}); "
             "check the connection or HF_ENDPOINT and push again"
         ) from None
-    except ValueError as error:  # the card's header, or an answer that is none
+    except ValueError as error:  # the card's header, or an invalid answer
         raise ParamsError(
             f"{upload.kind} {upload.name}: {constants.ENDPOINT} says: {one_line(error, 300, secret=token)}"
         ) from None
@@ -100,7 +100,7 @@ def _measured(file: Path | bytes) -> tuple[int, str]:
 
 
 def _refusal(upload: Upload, error: HfHubHTTPError, token: str) -> HarrError:
-    """Return an HTTP error in the user's words."""
+    """Return an HTTP error in the user's terms."""
     status = error.response.status_code
     where = f"{upload.kind} {upload.name}: HTTP {status} from {constants.ENDPOINT}"
     advice = {

@@ -1,1 +1,1 @@
-"""Corpora with judgements as data sets of harr: folders in BEIR's layout, and what ir_datasets knows by a name."""
+"""Judged corpora as data sets of harr: folders in BEIR's layout, and data sets that ir_datasets knows by name."""

@@ -14,14 +14,14 @@ class BeirParams(JudgedParams):
     """A folder in BEIR's layout: corpus.jsonl, queries.jsonl and qrels."""
 
     root: PathOrName
-    """Folder with corpus.jsonl, queries.jsonl (plain, gzipped or parquet) and qrels; of the hub's two repositories
-    the one with the corpus, with the other (<name>-qrels) next to it."""
+    """Folder with corpus.jsonl, queries.jsonl (plain, gzipped or parquet) and qrels; of the hub's two repositories, the
+    one with the corpus, with the other (<name>-qrels) next to it."""
 
 
 def open_folder(params: BeirParams) -> Source:
-    """Open ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/<split>.tsv`` of a folder, the first two plain or gzipped.
+    """Open ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/<split>.tsv`` of a folder; see :class:`BeirParams`.
 
-    The hub keeps judgements in a repository of their own, ``<name>-qrels``; next to the folder they are found, too.
+    The hub keeps judgements in their own repository, ``<name>-qrels``; it is also found next to the folder.
     """
     root = Path(params.root)
     queries = {row.text("_id", "query"): row.text("text", "query") for row in read_rows(_one_of(root, "queries"))}
@@ -53,7 +53,7 @@ def _read_qrels(root: Path, split: str) -> Judgements:
         raise CorpusError(f"download: no qrels/{split}.tsv in {root}; {what}: see train and test of download.settings")
     judged: Judgements = {}
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")  # other breaks of lines may stand in an id
+        lines = path.read_text(encoding="utf-8-sig").split("\n")  # ids may contain other line breaks
     except UnicodeDecodeError:
         raise CorpusError(f"{path}: not UTF-8; convert the file to UTF-8") from None
     for number, line in enumerate(lines, 1):
@@ -61,7 +61,7 @@ def _read_qrels(root: Path, split: str) -> Judgements:
             continue
         parts = [
             fold_id(part) for part in (line.split("\t") if "\t" in line else line.split())
-        ]  # ids as rows have them
+        ]  # normalises ids as rows do
         if len(parts) not in (3, 4):
             expected = "query-id, corpus-id and score; or query-id, 0, corpus-id and score"
             raise CorpusError(f"{path}:{number}: {line[:60]!r} has {len(parts)} columns; expected {expected}")

@@ -11,7 +11,7 @@ from tasks.runtime.command import run_command
 def trec(folder: Annotated[Path, Argument(help="where qrels.txt and a run file per arm are written")]) -> None:
     """Write TREC run files of the last evaluation.
 
-    A run per arm, and the judgements as qrels.txt.
+    One run per arm, and the judgements as qrels.txt.
     """
     from harr_ir.trec import write_runs
     from tasks.paths import EVALUATION, QUESTIONS

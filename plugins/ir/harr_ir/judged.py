@@ -1,4 +1,4 @@
-"""A corpus with judgements: questions without answers, each with the passages that are relevant to it."""
+"""A judged corpus: questions without answers, each with its relevant passages."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -14,26 +14,26 @@ from harr.types import Passage, Question
 Judgements = dict[str, dict[str, int]]
 """The grade of every judged passage, by question and passage."""
 Split = Callable[[str], tuple[Mapping[str, str], Judgements]]
-"""What gives the texts of the questions of a split, and their judgements."""
+"""Function that returns the texts of a split's questions, and their judgements."""
 
 
 class JudgedParams(DrawnParams):
-    """A corpus with judgements, which may be graded."""
+    """A corpus with judgements, possibly graded."""
 
     train: PathOrName = "train"
     """Name of the judged split to train on."""
     test: PathOrName = "test"
     """Name of the judged split to test on."""
     validation: str = ""
-    """Name of the judged split of the validation questions, of which validation_questions are drawn (0: all); if
-    empty, they are drawn from the training questions."""
+    """Name of the judged split for validation, of which validation_questions are drawn (0: all); if empty, they are
+    drawn from the training questions."""
 
 
 def open_judged(params: JudgedParams, texts: Iterator[tuple[str, str, str]], split: Split) -> Source:
     """Return the passages of ``texts``, each id, title and text, and the questions that a ``split`` judges.
 
     Raises:
-        CorpusError: a query is judged that is not there.
+        CorpusError: a judged query is missing.
     """
     left_out: list[str] = []
     figures: dict[str, float] = {}
@@ -41,7 +41,7 @@ def open_judged(params: JudgedParams, texts: Iterator[tuple[str, str, str]], spl
     def passages() -> Iterator[Passage]:
         for name, title, text in texts:
             title, text = fold(title), fold(text)
-            if title or text:  # what has a title only is that title
+            if title or text:  # a passage with only a title is that title
                 yield Passage(name, text or title, title if text else "")
             else:
                 left_out.append(f"passage {name} has neither title nor text")

@@ -1,4 +1,4 @@
-"""What the package ir_datasets knows by a name."""
+"""Data sets that the package ir_datasets knows by name."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from harr_ir.judged import JudgedParams, Judgements, open_judged
 
 
 class NamedParams(JudgedParams):
-    """Data sets that ir_datasets knows by a name."""
+    """Data sets that ir_datasets knows by name."""
 
     train: PathOrName
     """Name of the part to train on, such as beir/nfcorpus/train."""
@@ -22,10 +22,10 @@ class NamedParams(JudgedParams):
 
 
 def open_named(params: NamedParams) -> Source:
-    """Open a data set of the package ir_datasets, which fetches it and keeps it in a folder of its own.
+    """Open a data set of the package ir_datasets, which downloads it to its own folder.
 
     Raises:
-        CorpusError: there is no such data set, it lacks questions or judgements, or it cannot be fetched.
+        CorpusError: there is no such data set, it lacks questions or judgements, or it cannot be downloaded.
     """
 
     def opened(name: str) -> Any:
@@ -43,7 +43,7 @@ def open_named(params: NamedParams) -> Source:
             judged.setdefault(one.query_id, {})[one.doc_id] = int(one.relevance)
         return {query.query_id: query.default_text() for query in _fetched(found.queries_iter, name)}, judged
 
-    opened(params.train)  # a wrong name ends it before anything is fetched
+    opened(params.train)  # a wrong name fails before anything is downloaded
     documents = _fetched(opened(params.test).docs_iter, params.test)
     texts = (
         (one.doc_id, getattr(one, "title", ""), getattr(one, "text", "") or one.default_text()) for one in documents
@@ -52,7 +52,7 @@ def open_named(params: NamedParams) -> Source:
 
 
 def _fetched(rows: Callable[[], Iterator[Any]], name: str) -> Iterator[Any]:
-    """Pass rows on; a file that cannot be had is an error in one line. Some are fetched when they are asked for."""
+    """Yield the rows; report a file that cannot be downloaded in one line, as some are only downloaded on iteration."""
     try:
         yield from rows()
     except (OSError, RuntimeError, ValueError) as error:

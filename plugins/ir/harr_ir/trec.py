@@ -1,4 +1,4 @@
-"""Files that every tool of information retrieval reads: a TREC run for every arm, and the judgements (qrels)."""
+"""Files that every information retrieval tool reads: a TREC run for every arm, and the judgements (qrels)."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,15 +10,15 @@ from harr.io.files import read_jsonl, write_text
 
 
 def write_runs(folder: Path, evaluation: Path, questions: Path) -> list[Path]:
-    """Write ``qrels.txt``, and for every run of an arm ``<arm>.run``; return the run files.
+    """Write ``qrels.txt`` and, for every run of an arm, ``<arm>.run``; return the run files.
 
-    Of several searches of a question the documents stand in the order in which they came, and once. A run's score is 1
-    over the rank: tools order documents by it. White space in an id becomes an underscore, since it separates columns.
+    If a question has several searches, its documents are in order of appearance, each once. A run's score is 1 over the
+    rank, since tools order documents by score. White space in an id becomes an underscore, since it separates columns.
 
     Args:
-        folder: is made where it is missing.
+        folder: created if missing.
         evaluation: folder of stage evaluate with the question rows of every run, ``<arm>.jsonl``.
-        questions: file of the questions that were played; their gold is what is judged.
+        questions: file of the questions that were played; their gold is the judgements.
 
     Raises:
         DamagedFile: there is no evaluation.

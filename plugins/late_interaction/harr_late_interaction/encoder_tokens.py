@@ -1,8 +1,8 @@
-"""The encoder of the index compares a query with a passage by their vectors, and by those of their tokens.
+"""The index's encoder compares a query with a passage by their vectors, and by those of their tokens.
 
-A token's vector is the encoder's last hidden state on random axes, the same for every text and corpus; of a passage
-those of its first tokens are kept in int8. The query is read as a search by vector reads it. The score is half the cosine of both vectors and half MaxSim, whose mean over
-the tokens of a query lies between -1 and 1 as a cosine does.
+A token's vector is the encoder's last hidden state on random axes, the same for every text and corpus; those of a
+passage's first tokens are kept in int8. The query is read as in a search by vector. The score is half the cosine of
+both vectors and half MaxSim, whose mean over the tokens of a query is between -1 and 1 as a cosine is.
 """
 
 from collections.abc import Sequence
@@ -26,26 +26,26 @@ from harr.types import Retrieval, Search
 from harr_late_interaction.recent import Recent
 
 LARGEST = 127
-"""What the numbers of a passage's token vectors are multiplied by before they are rounded to int8."""
+"""Factor of a passage's token vectors before they are rounded to int8."""
 ROOM = 10_240
-"""Maximum number of bytes that the token vectors of a passage take."""
+"""Maximum number of bytes for the token vectors of a passage."""
 BATCH = 32
-"""Number of texts that are encoded together; fewer where a GPU is full."""
+"""Number of texts encoded together; fewer if a GPU's memory is full."""
 
 
 class EncoderTokensParams(Section):
-    """What the retriever is set to (``settings``)."""
+    """Settings of the retriever (``settings``)."""
 
     width: int = Field(128, ge=1, le=1024)
-    """Length of a token's vector; of a passage the first 10,240 / ``width`` tokens are kept."""
+    """Length of a token's vector; the first 10,240 / ``width`` tokens of a passage are kept."""
 
 
 class EncoderTokens(Reranked):
     """A retriever that orders the first ``pool`` passages of ``retriever.search`` by vectors and tokens of the query.
 
     Raises:
-        ParamsError: the settings are none of it, or another encoder than that of the passages reads queries.
-        ModelError: the encoder has no hidden states, or narrower ones.
+        ParamsError: the settings are wrong, or queries are read by another encoder than the passages'.
+        ModelError: the encoder has no hidden states, or they are narrower than ``width``.
     """
 
     def __init__(self, inputs: RetrieverInputs) -> None:
@@ -56,7 +56,7 @@ class EncoderTokens(Reranked):
         super().__init__(inputs.base, TokenScores(inputs.encoder, params.width), inputs.k, inputs.pool)
 
     def text(self, search: Search, retrieval: Retrieval) -> str:
-        """Return the query as the encoder read it, where it brought the pool; else as it is."""
+        """Return the query as the encoder read it if it searched for the pool, else as it is."""
         return retrieval.state or search.query
 
 
@@ -72,10 +72,10 @@ class TokenScores:
     """Half the cosine of query and text, half their MaxSim."""
 
     def __init__(self, encoder: Encoder, width: int) -> None:
-        """Take an encoder, and how long a token's vector is to be.
+        """Take an encoder and the length of a token's vector.
 
         Raises:
-            ModelError: the model has no hidden states, or narrower ones.
+            ModelError: the model has no hidden states, or they are narrower.
         """
         hidden = int(getattr(encoder.model.config, "hidden_size", 0))
         if width > hidden:
@@ -105,7 +105,7 @@ class TokenScores:
         ]
 
     def _encode(self, texts: Sequence[str], prompt: str) -> list[Encoded]:
-        """Return texts with all their tokens, those of prompt and model included."""
+        """Return texts with all their tokens, including those of prompt and model."""
 
         def run(rows: Sequence[int]) -> list[Encoded]:
             outputs = self._encoder.outputs([texts[row] for row in rows], prompt=prompt)
@@ -128,7 +128,7 @@ class TokenScores:
 def mean_of_best(query_LW: Tensor, passages_RTW: Tensor) -> Tensor:
     """Return the MaxSim of passages with a query, (R,): the mean over its tokens of the largest inner product.
 
-    Passages are in 127ths; tokens of a passage that are 0 are none.
+    Passages are in 127ths; zero token vectors are padding.
 
     >>> query, passages = torch.eye(2), torch.tensor([[[127, 0], [0, 0]], [[0, 127], [127, 0]]], dtype=torch.int8)
     >>> mean_of_best(query, passages)

@@ -1,7 +1,7 @@
 """A multi-vector model (ColBERT, arXiv 2004.12832) reorders the first passages of another search.
 
-Token vectors of a whole corpus would take a hundred times the room of one vector a passage, so those of the passages
-that come up are made as they come up, and kept.
+Token vectors of a whole corpus would take a hundred times the space of one vector per passage, so those of the
+passages found are computed on demand and cached.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from harr_late_interaction.recent import Recent
 
 
 class MultiVectorParams(Section):
-    """What the retriever is set to (``settings``)."""
+    """Settings of the retriever (``settings``)."""
 
     model: PathOrName
     """Folder or hub name of a multi-vector model, saved by sentence-transformers, PyLate or Stanford's ColBERT."""
@@ -33,8 +33,8 @@ class MultiVector(Reranked):
     """A retriever that orders the first ``pool`` passages of ``retriever.search`` by MaxSim with the query itself.
 
     Raises:
-        ParamsError: the settings are none of it.
-        ModelError: the model cannot be found or loaded, or is no multi-vector model.
+        ParamsError: the settings are wrong.
+        ModelError: the model cannot be found or loaded, or is not a multi-vector model.
     """
 
     def __init__(self, inputs: RetrieverInputs) -> None:
@@ -43,7 +43,7 @@ class MultiVector(Reranked):
 
 
 class MultiVectorScores:
-    """The MaxSim of queries with texts: over the query's tokens, the sum of the largest cosine."""
+    """The MaxSim of queries with texts: the sum over the query's tokens of the largest cosine."""
 
     def __init__(self, model: MultiVectorEncoder) -> None:
         self.model, self._passages = model, Recent[Tensor](model.encode_document)
@@ -59,16 +59,16 @@ class MultiVectorScores:
         return [[round(score, 6) for score in scores[0].tolist()] for scores in alike]
 
 
-@lru_cache(maxsize=1)  # all arms and sources of a stage share it
+@lru_cache(maxsize=1)  # shared by all arms and sources of a stage
 def load_multi_vector(name: str, device: str | None = None) -> MultiVectorScores:
     """Load a multi-vector model as float32; neither code nor pickles from its folder are ever run.
 
     Args:
         name: a folder or hub name.
-        device: as torch names it; None takes a GPU where there is one.
+        device: as torch names it; None takes a GPU if there is one.
 
     Raises:
-        ModelError: it cannot be found or loaded, or is no multi-vector model.
+        ModelError: it cannot be found or loaded, or is not a multi-vector model.
     """
     folder = find_folder(name, "settings.model")
     if not _is_multi_vector(folder):
@@ -77,7 +77,7 @@ def load_multi_vector(name: str, device: str | None = None) -> MultiVectorScores
 
 
 def _is_multi_vector(folder: Path) -> bool:
-    """Return whether a folder says so; sentence-transformers would put random weights on top of any other."""
+    """Return whether a folder has such a model; sentence-transformers would put random weights on top of any other."""
     settings, config = (
         read_json(path) if (path := folder / name).exists() else {}
         for name in ("config_sentence_transformers.json", "config.json")

@@ -1,4 +1,4 @@
-"""What was made of texts, the latest of which are kept."""
+"""A cache of what was computed from the latest texts."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
@@ -6,11 +6,11 @@ from typing import Generic, TypeVar
 Made = TypeVar("Made")
 
 MOST = 10_000
-"""Number of texts that are kept; the token vectors of one take 10 to 100 KB."""
+"""Number of texts kept; the token vectors of one take 10 to 100 KB."""
 
 
 class Recent(Generic[Made]):
-    """Makes something of each text, by ``make`` of several, and keeps the latest.
+    """A cache of results per text, computed by ``make`` for several at once; the latest are kept.
 
     >>> upper = Recent(lambda texts: [text.upper() for text in texts])
     >>> upper(["a", "b", "a"])
@@ -21,7 +21,7 @@ class Recent(Generic[Made]):
         self._make, self._kept = make, dict[str, Made]()
 
     def __call__(self, texts: Iterable[str]) -> dict[str, Made]:
-        """Return what there is of each distinct text; only new ones are made."""
+        """Return the result for each distinct text; only new ones are computed."""
         distinct = dict.fromkeys(texts)
         known = {text: self._kept.pop(text) for text in distinct if text in self._kept}
         new = [text for text in distinct if text not in known]

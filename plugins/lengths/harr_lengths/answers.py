@@ -1,8 +1,8 @@
-"""What a language model reads out of the picks of a log, asked and judged as BABILong's authors do for each task.
+"""A language model's answers from the picks of a log, asked and judged for each task as by BABILong's authors.
 
-The prompts say what the published ones say, in words of ours (arXiv 2406.10149): the rule of the task, examples, and
-the form of an answer. As there a story of bAbI is answered by the last word, and its F1 counts the names of places,
-people and things in the whole reply. A data set of another package brings its own exam.
+The prompts follow the published ones in our own words (arXiv 2406.10149): the rule of the task, examples, and the form
+of an answer. As there, the answer to a story of bAbI is the last word, and its F1 counts the names of places, people
+and things in the whole reply. A data set of another package brings its own exam.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,11 +28,11 @@ from harr_lengths.babilong import BabiLongParams
 from harr_lengths.stories import Exam, Stories
 
 NAMES = {5: (*GIVERS, *THINGS)} | dict.fromkeys((1, 2, 3, 4), PLACES)
-"""What the answer of each task of bAbI is one of."""
+"""Possible answers of each task of bAbI."""
 
 
 def exam_of(data: DatasetParams) -> Exam | None:
-    """Return how questions of a data set are asked and judged: those of bAbI by their task; None: as any others."""
+    """Return how questions of a data set are asked and judged: those of bAbI by their task; None: like any others."""
     dataset, section = dataset_of(data)
     if isinstance(section, BabiLongParams):
         return exam_of_task(section.task)
@@ -48,7 +48,7 @@ def exam_of_task(task: int) -> Exam:
 def read_answers(
     rows: Sequence[Mapping[str, Any]], generator: Generator, exam: Exam | None = None
 ) -> list[dict[str, Any]]:
-    """Return the lines of a log with the answer that a language model reads out of the picks, its EM and its F1."""
+    """Return the lines of a log with the answer that a language model gives from the picks, its EM and its F1."""
     replies = generator.complete([_request(row, exam) for row in rows])
     return [{**row, **judge_reply(reply, row["answers"], exam)} for row, reply in zip(rows, replies, strict=True)]
 
@@ -63,7 +63,7 @@ def _request(row: Mapping[str, Any], exam: Exam | None) -> Generate:
 
 
 def judge_reply(reply: str, answers: Sequence[str], exam: Exam | None = None) -> dict[str, Any]:
-    """Return the answer of a reply, its EM and its F1, by the rules of the exam.
+    """Return the answer in a reply, with its EM and F1, by the rules of the exam.
 
     >>> judge_reply("Before the office the milk was in the garden.", ["garden"], exam_of_task(3))
     {'answer': 'garden', 'answer_em': 1.0, 'answer_f1': 0.6666666666666666}
@@ -81,10 +81,10 @@ def _judge_names(names: Sequence[str], reply: str, gold: str) -> dict[str, Any]:
 
 
 def verdict(answer: str, em: float, f1: float) -> dict[str, Any]:
-    """Return what an exam says of a reply."""
+    """Return an exam's verdict on a reply."""
     return {"answer": answer, "answer_em": float(em), "answer_f1": f1}
 
 
 def set_f1(answers: set[str], gold: set[str]) -> float:
-    """Return the F1 of what a reply names against what it should; 1 where both are nothing."""
+    """Return the F1 of the names in a reply against the right ones; 1 if both are empty."""
     return 2 * len(answers & gold) / (len(answers) + len(gold)) if answers or gold else 1.0

@@ -1,9 +1,8 @@
 """bAbI tasks 1 to 5 (arXiv 1502.05698): read the official files, make more stories, and solve them.
 
-A story is a list of facts in English, a question about it, and the facts that answer it (gold), in
-the order in which the official files name them. Our generator has the grammar of these files: after
-every two facts a question may be asked, up to five in a story. Of each story we keep one question
-drawn at random and the facts up to it, so that stories are independent of each other.
+A story is a list of facts in English, a question about it, and the facts that answer it (gold), in the order of the
+official files. Our generator has the grammar of these files: after every two facts a question may be asked, up to five
+per story. We keep one random question of each story and the facts before it, so that stories are independent.
 """
 
 import random
@@ -19,9 +18,9 @@ from harr_lengths.babi_rules import GIVERS, OPPOSITE, PEOPLE, PLACES, THINGS, VE
 THERE = {2: {"get": 1.0, "drop": 0.2}, 3: {"get": 0.2, "drop": 0.2}, 5: {"get": 1.0, "drop": 0.2}}
 """How often a sentence ends in "there", by task."""
 ASKED = {1: 1.0, 2: 0.79, 3: 0.36, 5: 0.8}
-"""How often a question is asked where one can be, so that stories are as long as the official ones."""
+"""How often a question is asked where one can be, such that stories are as long as the official ones."""
 QUESTIONS = 5
-"""Maximum number of questions of a story."""
+"""Maximum number of questions per story."""
 GIVE_WEIGHT = 3
 
 
@@ -36,7 +35,7 @@ class Story:
 
 
 def make_stories(task: int, count: int, seed: int) -> Iterator[Story]:
-    """Make ``count`` stories as in the official files; task 4 has 7,680 different ones, so they come again.
+    """Make ``count`` stories as in the official files; task 4 has only 7,680 different ones, so they repeat.
 
     >>> for story in make_stories(1, 1, seed=3):
     ...     print(story.question, story.answers, [story.facts[i] for i in story.gold])
@@ -54,11 +53,11 @@ def make_stories(task: int, count: int, seed: int) -> Iterator[Story]:
 def read_stories(path: Path, task: int) -> Iterator[Story]:
     """Read the stories of an official file: its own text, or JSON lines ``{question, answers, facts, supporting}``.
 
-    Text: ``1 Mary moved to the bathroom.`` is a fact, ``2 Where is Mary? \\tbathroom\\t1`` a question
-    with its answer and the numbers of its facts; a story begins at number 1.
+    Text: ``1 Mary moved to the bathroom.`` is a fact, ``2 Where is Mary? \\tbathroom\\t1`` a question with its answer
+    and the numbers of its facts; a story starts at number 1.
 
     Raises:
-        CorpusError: an unknown task, or the first line that is wrong: its place and what was expected.
+        CorpusError: an unknown task, or a wrong line: names the place of the first and what was expected.
     """
     check_task(task)
     if path.name.endswith((".jsonl", ".jsonl.gz")):
@@ -100,7 +99,7 @@ def _make_story(task: int, rng: random.Random) -> Story:
 
 
 def _act(task: int, rng: random.Random, people: Sequence[str], at: dict[str, str], holder: dict[str, str]) -> Event:
-    """Draw one thing that somebody can do now; ``at`` and ``holder`` are changed by it."""
+    """Draw one thing that somebody can do now, and update ``at`` and ``holder``."""
     chances: list[tuple[str, str]] = []
     for who in people:
         chances.append(("move", who))
@@ -140,7 +139,7 @@ def _say(task: int, rng: random.Random, event: Event) -> str:
 
 
 def _questions(task: int, rng: random.Random, events: Sequence[Event]) -> list[str]:
-    """Return what can be asked now; of task 5, one question about the last gift."""
+    """Return the questions that can be asked now; for task 5, one about the last gift."""
     if task == 5:
         gift = next((event for event in reversed(events) if event.kind == "give"), None)
         return [_ask_gift(rng, gift)] if gift else []

@@ -22,7 +22,7 @@ VERBS = {
 
 
 class Event(NamedTuple):
-    """What one fact says: ``who`` did ``kind`` with ``what``; of places: ``who`` lies ``kind`` of ``what``."""
+    """The content of a fact: ``who`` did ``kind`` with ``what``; for places, ``who`` lies ``kind`` of ``what``."""
 
     kind: str
     who: str
@@ -31,7 +31,7 @@ class Event(NamedTuple):
 
 
 class _Holding(NamedTuple):
-    """Who held a thing from fact ``taken`` up to ``end``; ``last``: where it was taken or, if so, dropped."""
+    """Who held a thing from fact ``taken`` to ``end``; ``last``: where it was dropped, else taken."""
 
     who: str
     taken: int
@@ -74,7 +74,7 @@ _ASKED_FOR = ("what", "who", "who", "receiver", "receiver")
 
 
 def event_of(sentence: str) -> Event | None:
-    """Return what a sentence states in the words of bAbI; None where it states nothing of the kind.
+    """Return what a sentence states in the words of bAbI; None if it states nothing of the kind.
 
     >>> event_of("Mary went back to the kitchen.")
     Event(kind='move', who='Mary', what='kitchen', receiver='')
@@ -90,13 +90,13 @@ def event_of(sentence: str) -> Event | None:
 
 
 def check_task(task: int) -> None:
-    """Refuse a task other than the five."""
+    """Check that a task is one of the five."""
     if task not in TASKS:
         raise CorpusError(f"task {task} is unknown; expected a bAbI task from 1 to 5")
 
 
 def solve(task: int, question: str, events: Sequence[Event]) -> Solution:
-    """Answer a question and name the facts that it follows from; None where it does not follow.
+    """Answer a question and name the facts that it follows from; None if it does not follow.
 
     Task 1: the last move. 2: where a thing was taken or dropped last, and its holder's last move.
     3: that, the last arrival at the place of the question, and the stop before. 4: the relation.
@@ -111,12 +111,12 @@ def solve(task: int, question: str, events: Sequence[Event]) -> Solution:
 
 
 def _moves(events: Sequence[Event], who: str, start: int, end: int) -> list[int]:
-    """Return where between ``start`` and ``end`` a person moves."""
+    """Return the facts between ``start`` and ``end`` in which a person moves."""
     return [i for i in range(start, end) if events[i].kind == "move" and events[i].who == who]
 
 
 def _find_hold(events: Sequence[Event], thing: str) -> _Holding | None:
-    """Return the last holding of a thing; None where nobody ever took it."""
+    """Return the last holding of a thing; None if nobody ever took it."""
     last = _latest(events, thing, ("get", "drop"), len(events))
     if last < 0:
         return None
@@ -136,8 +136,7 @@ def _solve_person(words: Sequence[str], events: Sequence[Event]) -> Solution:
 
 
 def _solve_thing(words: Sequence[str], events: Sequence[Event]) -> Solution:
-    """Answer where a thing is: one whose holder did not move since taking it has no known place in the official
-    files."""
+    """Answer where a thing is; in the official files a thing has no known place if its holder has not moved since."""
     hold = _find_hold(events, words[0])
     if hold is None:
         return None

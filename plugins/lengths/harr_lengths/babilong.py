@@ -1,4 +1,4 @@
-"""Stories of bAbI in long documents (BABILong, arXiv 2406.10149), from official files or made."""
+"""Stories of bAbI in long documents (BABILong, arXiv 2406.10149), from official files or generated."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -19,10 +19,10 @@ class BabiLongParams(HaystackParams):
     task: int = Field(ge=1, le=5)
     """Number of the bAbI task."""
     train: tuple[PathOrName, ...] = ()
-    """Official training files, of which at most train_questions stories are drawn by the seed; if empty, stories are
+    """Official training files, from which at most train_questions stories are drawn by the seed; if empty, stories are
     generated."""
     test: tuple[PathOrName, ...] = ()
-    """Official test files, of which at most test_questions stories are drawn by the seed; if empty, stories are
+    """Official test files, from which at most test_questions stories are drawn by the seed; if empty, stories are
     generated."""
 
 

@@ -20,7 +20,7 @@ def length(text: str) -> int:
     (500, 40000, 10000000)
 
     Raises:
-        BadParameter: it is none.
+        BadParameter: it is not one.
     """
     factor = {"K": 1000, "M": 1_000_000}.get(text[-1:].upper(), 1)
     digits = text[:-1] if factor > 1 else text
@@ -44,8 +44,8 @@ def lengths(
 ) -> None:
     """Play test stories in documents of several lengths.
 
-    For a trained retriever of train.method pqn. A length is such as 500, 40K or 1M. With --answers nothing is played: the
-    generator of --params (pipeline.reader: true) answers from these logs.
+    For a trained retriever of train.method pqn. A length is such as 500, 40K or 1M. With --answers nothing is played:
+    the generator of --params (pipeline.reader: true) answers from these logs.
     """
     from harr.params import Params
     from harr_lengths.logs import ask_reader, play_lengths

@@ -1,4 +1,4 @@
-"""The test stories in documents of any length, between sentences that training did not read."""
+"""The test stories in documents of any length, between sentences not used in training."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -12,12 +12,11 @@ from harr_lengths.stories import LongDocuments, fact_ids, question_id, question_
 
 _SAMPLE = 1000
 SHARED = 20_000
-"""Sentences of noise that documents share: longer ones all have the same noise, shorter ones are each another part of
-as much of it."""
+"""Number of shared noise sentences: longer documents all have the same noise, shorter ones each a part of these."""
 
 
 def tokens_per_sentence(noise: Sequence[str], count_tokens: Callable[[Sequence[str]], NDArray[np.int64]]) -> float:
-    """Return the mean tokens of 1,000 sentences of the noise, without the two that a tokenizer puts around a text.
+    """Return the mean tokens of 1,000 noise sentences, without the two that a tokenizer puts around a text.
 
     >>> tokens_per_sentence(["one two", "one"], lambda texts: np.array([2 + len(text.split()) for text in texts]))
     1.5
@@ -36,7 +35,7 @@ def sentences_for(tokens: int, mean: float) -> int:
 
 
 def noise_for(data: LongDocuments, sentences: int) -> list[str]:
-    """Return noise for documents of ``sentences`` sentences, from the half that training did not read.
+    """Return noise for documents of ``sentences`` sentences, from the half not used in training.
 
     Raises:
         CorpusError: the file is missing or wrong.
@@ -46,10 +45,10 @@ def noise_for(data: LongDocuments, sentences: int) -> list[str]:
 
 
 def check_lengths(data: LongDocuments, lengths: Iterable[int]) -> None:
-    """Make sure that every test story, and enough noise, is there for documents of all ``lengths``.
+    """Check that every test story fits, and that there is enough noise, for documents of all ``lengths``.
 
     Raises:
-        CorpusError: a document shorter than a story, or noise shorter than a document; says which.
+        CorpusError: a document is shorter than a story, or the noise shorter than a document; says which.
     """
     facts = [len(story.facts) for story in stories(data)["test"]]
     if min(lengths) < max(facts):
@@ -65,7 +64,7 @@ def check_lengths(data: LongDocuments, lengths: Iterable[int]) -> None:
 def stretch_stories(
     data: LongDocuments, sentences: int, noise: Sequence[str]
 ) -> Iterator[tuple[Question, tuple[Passage, ...]]]:
-    """Yield the test stories once more, each in a document of ``sentences`` sentences, with its passages in order.
+    """Yield the test stories, each in a document of ``sentences`` sentences, with its passages in order.
 
     ``noise`` is that of :func:`noise_for`. Only one document exists at a time.
 

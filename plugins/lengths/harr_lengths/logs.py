@@ -30,15 +30,15 @@ def play_lengths(
     beam: int,
     out: Path,
 ) -> list[dict[str, Any]]:
-    """Play the test stories at every length; logs, a table as JSON and a plot go to ``out``.
+    """Play the test stories at every length; write logs, a table as JSON and a plot to ``out``.
 
-    ``lengths`` are sentences; ``tokens`` become sentences by the mean of the noise. ``beam`` plans of picks are followed at a
-    time, by the value of their last pick. Without ``questions`` there are as many stories as in the test split. Logs are named
-    eval_seed{seed}_ns{sentences}.jsonl; one that is there is continued.
+    ``lengths`` are in sentences; ``tokens`` are converted to sentences by the mean of the noise. ``beam`` plans of
+    picks are followed at a time, by the value of their last pick. Without ``questions`` there are as many stories as in
+    the test split. Logs are named eval_seed{seed}_ns{sentences}.jsonl; an existing one is continued.
 
     Raises:
         ParamsError: the data set has no stories to hide in longer documents.
-        CorpusError: a document shorter than its story, or noise shorter than a document; before anything is encoded.
+        CorpusError: a document is shorter than its story, or noise shorter than a document; before anything is encoded.
     """
     from harr.builders.retrievers import trained_towers
     from harr.datasets import dataset_of
@@ -61,7 +61,7 @@ def play_lengths(
     mean = tokens_per_sentence(documents.noise(0), towers.actions.token_counts)
     lengths = sorted({*lengths, *(sentences_for(count, mean) for count in tokens)})
     check_lengths(documents, lengths)
-    data = documents.params.model_dump(mode="json", exclude={"seed", "test_questions"})  # the log's name has them
+    data = documents.params.model_dump(mode="json", exclude={"seed", "test_questions"})  # these are in the log's name
     picks = params.pipeline.picks
     width = {"beam": beam} if beam > 1 else {}
     _claim(out, {"towers": identity(towers), "picks": picks, "data": data, **width})
@@ -79,10 +79,10 @@ def play_lengths(
 
 
 def _claim(out: Path, game: dict[str, Any]) -> None:
-    """Make sure that all logs of a folder are of one model and one game, which its ``game.json`` names.
+    """Check that all logs of a folder are from one model and one game, named in its ``game.json``.
 
     Raises:
-        ParamsError: the folder holds logs of another.
+        ParamsError: the folder has logs of another.
     """
     path = out / "game.json"
     facts = read_state(path, f"give another --out, or delete {out}") if path.exists() else game
@@ -102,7 +102,7 @@ def _play_length(
     picks: int,
     beam: int,
 ) -> None:
-    """Play one length into its log. Noise that all its documents share is encoded first, in shards on disk."""
+    """Play one length into its log. Noise shared by all its documents is encoded first, in shards on disk."""
     from harr.rag.policies.sentence_vectors import Sentences
     from harr_lengths.documents import SHARED, noise_for, stretch_stories
     from harr_lengths.play import on_disk, play_documents, whole_lines
@@ -130,12 +130,11 @@ def _play_length(
 def ask_reader(params: Params, logs: Sequence[Path], keep: "Rule" = "all", limit: float = 0.0) -> list[dict[str, Any]]:
     """Let the generator answer the questions of some logs from the picks that a rule keeps; EM and F1 by length.
 
-    Each log gets a neighbour, ``answers_<name>``, with every line and its answer. The rules and their ``limit`` are
-    those of :mod:`harr_lengths.picks`, prompts and scores those of the data set's task
-    (:mod:`harr_lengths.answers`).
+    Next to each log, ``answers_<name>`` gets every line with its answer. The rules and their ``limit`` are those of
+    :mod:`harr_lengths.picks`, prompts and scores those of the data set's task (:mod:`harr_lengths.answers`).
 
     Raises:
-        ParamsError: a log is missing, or its name gives no length; or there is no generator.
+        ParamsError: a log is missing, its name gives no length, or there is no generator.
     """
     from harr.builders.generators import build_generator
     from harr_lengths.answers import exam_of, read_answers

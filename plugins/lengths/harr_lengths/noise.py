@@ -1,4 +1,4 @@
-"""Sentences that say nothing about a story: a book, any file or function with texts, or RULER's five."""
+"""Sentences without relation to a story: a book, any file or function with texts, or RULER's five."""
 
 import re
 from collections.abc import Iterable
@@ -26,14 +26,14 @@ _SHORT = re.compile(r"(?:^|[\s(\"'\u201c\u2018])(?:Mr|Mrs|Ms|Dr|St|Prof|Rev|Capt
 
 
 def noise_sentences(source: str, at_least: int = 0, seed: int = 0) -> list[str]:
-    """Return the sentences of ``source`` in their order, each text once, without those that state a bAbI fact.
+    """Return the sentences of ``source`` in order, each text once, without those that state a bAbI fact.
 
-    ``source``: a text file (paragraphs end at an empty line), a JSON lines file with a field
-    ``text`` (plain or gzipped), a function ``package.module:name`` of another package, which returns texts of no fewer
-    than twice ``at_least`` sentences, or ``repeated``: as many, the same five again and again.
+    ``source``: a text file (paragraphs end at an empty line), a JSON lines file with a field ``text`` (plain or
+    gzipped), a function ``package.module:name`` of another package, which returns texts with at least twice
+    ``at_least`` sentences, or ``repeated``: as many, by repeating the same five.
 
     Raises:
-        CorpusError: the file is missing, is not UTF-8, has a row without text, or holds no sentence. ParamsError: the
+        CorpusError: the file is missing, is not UTF-8, has a row without text, or has no sentence. ParamsError: the
             function cannot be imported.
     """
     if source == "repeated":
@@ -53,10 +53,10 @@ def noise_sentences(source: str, at_least: int = 0, seed: int = 0) -> list[str]:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return sentences of a text, white space folded.
+    """Return the sentences of a text, white space folded.
 
-    One ends at ``.``, ``!`` or ``?`` before white space and a capital or a digit (quotes and brackets
-    may stand between), but not after ``Mr.`` and the like or a single letter. A single word is none.
+    A sentence ends at ``.``, ``!`` or ``?`` before white space and a capital or a digit (quotes and brackets may come
+    between), but not after ``Mr.`` and the like or a single letter. A single word is no sentence.
 
     >>> split_sentences('"Well!" said Mr. Bell.  It was\\n3 p.m. already. Chapter')
     ['"Well!" said Mr. Bell.', 'It was 3 p.m. already.']

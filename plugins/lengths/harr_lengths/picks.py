@@ -1,19 +1,19 @@
-"""Which picks of a log of `harr lengths` a reader is shown, by rules that stop picking.
+"""Which picks in a log of `harr lengths` a reader is shown, by rules that stop picking.
 
-After Q-RAG (arXiv 2511.07328): a picker that goes on after it has found all shows its reader noise, and the value of a
-further pick shows that nothing is left to find. Gold is read by rules that know it, and for scores.
+After Q-RAG (arXiv 2511.07328): a picker that continues after finding everything shows its reader noise, and the value
+of a further pick shows that nothing is left to find. Gold is used by rules that know it, and for scores.
 """
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
 Rule = Literal["all", "value", "picks", "early_stop", "gold"]
-"""What is kept of the picks: all; those before the first whose value is below a threshold; the first so many; up to the
-one that completes the gold, or the gold alone, which both know the gold and bound what stopping can give."""
+"""Which picks are kept: all; those before the first whose value is below a threshold; the first so many; those up to
+the one that completes the gold, or only the gold. The last two know the gold and bound what stopping can give."""
 
 
 def count_needed(row: Mapping[str, Any]) -> int | None:
-    """Return after how many picks all gold was found; None where it never was.
+    """Return after how many picks all gold was found; None if it never was.
 
     >>> count_needed({"gold": [7, 2], "picked": [2, 5, 7, 9]})
     3
@@ -27,7 +27,7 @@ def count_needed(row: Mapping[str, Any]) -> int | None:
 
 
 def keep_picks(row: Mapping[str, Any], rule: Rule, limit: float = 0.0) -> list[int]:
-    """Return which picks a rule keeps, counted from 0; ``limit`` is the threshold of value, or a number of picks.
+    """Return which picks a rule keeps, counted from 0; ``limit`` is the threshold of the value, or a number of picks.
 
     >>> row = {"gold": [7, 2], "picked": [2, 5, 7, 9], "values": [0.9, 0.8, 0.7, 0.1]}
     >>> keep_picks(row, "value", 0.5), keep_picks(row, "picks", 2), keep_picks(row, "early_stop"), keep_picks(row, "gold")
@@ -49,7 +49,7 @@ def keep_picks(row: Mapping[str, Any], rule: Rule, limit: float = 0.0) -> list[i
 
 
 def cut_row(row: Mapping[str, Any], rule: Rule, limit: float = 0.0) -> dict[str, Any]:
-    """Return the line of a log with the picks that a rule keeps, and their fact_em and fact_f1."""
+    """Return a log line with only the picks that a rule keeps, and their fact_em and fact_f1."""
     numbers = keep_picks(row, rule, limit)
     short = {name: [row[name][number] for number in numbers] for name in ("picked", "texts", "values")}
     picked, gold = set(short["picked"]), set(row["gold"])

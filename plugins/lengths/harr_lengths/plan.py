@@ -1,4 +1,4 @@
-"""Plans of several picks: a beam over Q in place of the best pick each time (the planning variant of Q-RAG)."""
+"""Plans of several picks: a beam over Q instead of the best pick each time (the planning variant of Q-RAG)."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Sear
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Passages in the order of their picks, and the value of each."""
+    """Passages in pick order, and the value of each."""
 
     picked: tuple[Passage, ...] = ()
     values: tuple[float, ...] = ()
@@ -20,9 +20,9 @@ class Plan:
 
 
 def plan(question: Question, towers: TwoTowerPolicy, *, picks: int, width: int) -> Episode:
-    """Return the episode of the best plan, of ``width`` that are followed at a time.
+    """Return the episode of the best of ``width`` plans that are followed at a time.
 
-    A plan is as good as the value of its last pick, which stands for all that is still to be earned; of plans with the
+    A plan's score is the value of its last pick, which stands for all that is still to be earned; of plans with the
     same picks the best is followed. A width of 1 is the greedy play of pipeline pick.
     """
     beam = [Plan()]

@@ -1,4 +1,4 @@
-"""Evaluation over lengths: the same stories in ever longer documents, one log line a story."""
+"""Evaluation over lengths: the same stories in ever longer documents, one log line per story."""
 
 import copy
 import hashlib
@@ -26,24 +26,24 @@ from harr.types import Episode, Passage, Question
 from harr_lengths.plan import plan
 
 BATCH, ROOM = 16, 200_000
-"""Maximum numbers of documents that are searched at a time, and of sentences that they have in all."""
+"""Maximum numbers of documents searched at a time, and of their sentences in total."""
 METRICS = ("fact_em", "fact_f1")
 QuestionDocument = tuple[Question, tuple[Passage, ...]]
 """A question and its document, the passages in order."""
 
 
 def on_disk(noise: Sequence[str], actions: Encoder, params: EmbedParams, folder: Path) -> Sentences:
-    """Encode the noise of long documents in shards below ``folder``, and map them.
+    """Encode the noise of long documents in shards under ``folder``, and map them.
 
-    A killed call goes on after its last shard, and a finished one is taken as it is; what another tower or another
-    noise left there is not. Memory holds the texts and a shard.
+    A killed call continues after its last shard, and a finished one is reused; leftovers of another tower or other
+    noise are not. Only the texts and one shard are in memory.
     """
     write_passages((Passage(f"n{row:07d}", text) for row, text in enumerate(noise)), folder / "corpus")
     passages, tower = Passages.open(folder / "corpus"), copy.copy(actions)
     tower.identity = fingerprint([actions.identity, _weights(actions)])
     out = folder / fingerprint([passages.identity, tower.identity])
     if not (out / "manifest.json").exists():
-        tower.model = copy.deepcopy(actions.model)  # the one that plays stays as it is
+        tower.model = copy.deepcopy(actions.model)  # the playing one stays as it is
         embed_corpus(passages, tower, params, out, folder)
     return Sentences(noise, Vectors.of(passages, out))
 
@@ -55,7 +55,7 @@ def identity(towers: TwoTowerPolicy) -> str:
 
 
 def _weights(encoder: Encoder) -> str:
-    """Hash of the weights as they are now; an adapter leaves an encoder's ``identity`` as it was."""
+    """Return a hash of the current weights; an adapter does not change an encoder's ``identity``."""
     digest = hashlib.sha256()
     for name, weight in encoder.model.state_dict().items():
         digest.update(name.encode())
@@ -73,9 +73,9 @@ def play_documents(
     desc: str,
     beam: int = 1,
 ) -> list[dict[str, Any]]:
-    """Pick ``picks`` sentences of every document and append a line each to ``log``; lines that are there stay.
+    """Pick ``picks`` sentences of every document and append a line each to ``log``; existing lines stay.
 
-    A ``beam`` above 1 follows as many plans of picks, and writes the best.
+    With ``beam`` above 1, that many plans of picks are followed and the best is written.
 
     A line: id, question, answers, gold and picked (places in the document), texts and values of the picks,
     fact_em (all gold picked) and fact_f1. Gold never ends an episode.
@@ -107,7 +107,7 @@ def _batches(documents: Iterable[QuestionDocument]) -> Iterator[list[QuestionDoc
 
 
 def whole_lines(log: Path) -> list[dict[str, Any]]:
-    """Return the lines of an earlier run; half a line that a kill left is cut off."""
+    """Return the lines of an earlier run, and cut off a half line left by a kill."""
     if not log.exists():
         return []
     text = log.read_bytes()

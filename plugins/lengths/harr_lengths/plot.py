@@ -1,4 +1,4 @@
-"""The plot of what is found by the length of a document."""
+"""The plot of what is found by document length."""
 
 from pathlib import Path
 
@@ -9,8 +9,7 @@ from harr.report.plots import BLUE, GREEN, Rows, draw_intervals, styled, write
 
 
 def lengths_plot(rows: Rows, path: Path) -> None:
-    """Plot metrics of :func:`harr_lengths.play.by_length` against the length of the document, with 95 %
-    intervals."""
+    """Plot metrics of :func:`harr_lengths.play.by_length` against document length, with 95 % intervals."""
     write(draw_lengths(rows), path, ["sentences", "metric", "mean", "low", "high", "n"], rows)
 
 

@@ -1,8 +1,8 @@
-"""Long documents: the facts of a story at random places between the sentences of a text that says nothing of them.
+"""Long documents: the facts of a story at random places between the sentences of an unrelated text.
 
-A passage is a sentence. Noise has ids such as ``n0000012`` and is searchable. Every fact of every story
-is a passage of its own, e.g. ``qa2-train-00017-03``, even where its words stand elsewhere: the same
-sentence twice is two facts. ``candidate_ids`` is the document in reading order.
+A passage is a sentence. Noise has ids such as ``n0000012`` and is searchable. Every fact of every story is its own
+passage, e.g. ``qa2-train-00017-03``, even if its words occur elsewhere: the same sentence twice is two facts.
+``candidate_ids`` is the document in reading order.
 """
 
 import random
@@ -27,27 +27,27 @@ _TRIES = 50
 
 
 class HaystackParams(QuestionsParams):
-    """The stories that are hidden between the sentences of a long text."""
+    """Stories hidden between the sentences of a long text."""
 
     noise: PathOrName
-    """Long text: a text file, a JSON lines file with ``text``, repeated (RULER's five sentences again and again), or a
+    """Long text: a text file, a JSON lines file with ``text``, repeated (RULER's five sentences over and over), or a
     function ``package.module:name`` that returns texts, e.g. ``harr_encyclopaedia.dataset:noise``."""
     sentences: Positive = 100
     """Length of a document in sentences; longer stories are left out."""
     train_noise: int = Field(0, ge=0)
-    """Maximum number of sentences of the noise in training documents, each of which is encoded again during training;
-    0 means all."""
+    """Maximum number of noise sentences in training documents, each of which is encoded again during training; 0 means
+    all."""
     train_questions: Positive = 800
-    """Number of training stories, with a question each."""
+    """Number of training stories, with one question each."""
     test_questions: Positive = 400
-    """Number of test stories, with a question each."""
+    """Number of test stories, with one question each."""
     seed: Seed = 0
-    """Seed of the random numbers that stories are generated and placed with."""
+    """Random seed for generating and placing stories."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exam:
-    """How a language model answers a question from the picks, and is judged.
+    """How a language model is asked a question about the picks, and judged.
 
     Args:
         prompt: messages, the system's and the user's, with ``---`` between, ``$passages`` and ``$question``.
@@ -64,10 +64,10 @@ class LongDocuments:
 
     Args:
         params: section ``download``, or the settings of another package's data set.
-        name: the kind of its questions, with which their ids begin.
-        made: ``made(count)`` makes about ``count`` stories, without an order.
-        noise: ``noise(sentences)`` is the text between the facts; made noise is at least twice as long.
-        listed: by split, the stories of files, of which some are drawn; those of a split without files are made.
+        name: kind of its questions, the prefix of their ids.
+        made: ``made(count)`` makes about ``count`` stories, in no order.
+        noise: ``noise(sentences)`` is the text between the facts; generated noise is at least twice as long.
+        listed: by split, the stories of files, of which some are drawn; a split without files is generated.
         exam: how a language model is asked (`harr lengths --answers`).
     """
 
@@ -82,7 +82,7 @@ class LongDocuments:
 def hide(story: Story, noise: Sequence[str], sentences: int, rng: random.Random) -> tuple[list[str], tuple[int, ...]]:
     """Make a document of exactly ``sentences`` sentences, and the positions of the story's gold in it.
 
-    The noise is one run from a random start; the facts stand in their order at random places.
+    The noise is one run from a random start; the facts are in order at random places.
 
     >>> story = Story("Where is Mary?", ("office",), ("Mary moved to the office.", "John left the milk."), (0,))
     >>> document, gold = hide(story, ["It rained.", "It snowed.", "It thawed."], 4, random.Random(1))
@@ -90,7 +90,7 @@ def hide(story: Story, noise: Sequence[str], sentences: int, rng: random.Random)
     (4, ['Mary moved to the office.'])
 
     Raises:
-        CorpusError: the story has more facts than the document sentences, or the noise is too short.
+        CorpusError: the story has more facts than the document has sentences, or the noise is too short.
     """
     needed = sentences - len(story.facts)
     if needed < 0:
@@ -116,8 +116,7 @@ def hide(story: Story, noise: Sequence[str], sentences: int, rng: random.Random)
 def documents(data: LongDocuments) -> Source:
     """Open stories in long documents.
 
-    Noise and facts are passages; documents of training and validation are filled from the first half of the noise, or
-    its beginning.
+    Noise and facts are passages; documents of training and validation use the first half of the noise, or its start.
 
     Raises:
         CorpusError: a file or the noise is missing or wrong, or too few stories fit into a document.
@@ -149,7 +148,7 @@ def documents(data: LongDocuments) -> Source:
 
 
 def stories(data: LongDocuments) -> dict[str, list[Story]]:
-    """Return the stories of all splits, from official files or made; none is in two. Those of validation are drawn
+    """Return the stories of all splits, from official files or generated; none is in two. Those of validation are drawn
     from those of training."""
 
     params = data.params
@@ -175,7 +174,7 @@ def question_id(data: LongDocuments, split: str, number: int) -> str:
 
 
 def question_of(data: LongDocuments, qid: str, story: Story, noise: Sequence[str], sentences: int) -> Question:
-    """Return the question of a story in its document; ``noise`` are ids of passages."""
+    """Return the question of a story in its document; ``noise`` are passage ids."""
     id_story = replace(story, facts=fact_ids(qid, story))
     document, gold = hide(id_story, noise, sentences, random.Random(f"{data.params.seed}/{qid}"))
     gold_ids = tuple(document[place] for place in gold)
@@ -183,7 +182,7 @@ def question_of(data: LongDocuments, qid: str, story: Story, noise: Sequence[str
 
 
 def _take_half(stories: Iterable[Story], split: str) -> Iterator[Story]:
-    """Yield the stories of a split: a story, asked the same question, is always in the same one."""
+    """Yield the stories of a split: a story with the same question is always in the same one."""
     for story in stories:
         key = "\n".join((story.question, *story.facts))
         if zlib.crc32(key.encode()) % 2 == (split == "test"):
@@ -191,7 +190,7 @@ def _take_half(stories: Iterable[Story], split: str) -> Iterator[Story]:
 
 
 def _take(stories: Iterable[Story], split: str, count: int, sentences: int) -> list[Story]:
-    """Return the first ``count`` stories that fit into a document; made ones have no order."""
+    """Return the first ``count`` stories that fit into a document; generated ones have no order."""
     fitting: list[Story] = []
     too_long = 0
     for story in stories:
@@ -206,7 +205,7 @@ def _take(stories: Iterable[Story], split: str, count: int, sentences: int) -> l
 
 
 def _draw(stories: Iterable[Story], split: str, count: int, params: HaystackParams) -> list[Story]:
-    """Return at most ``count`` stories of files that fit into a document, drawn by the seed."""
+    """Return at most ``count`` stories from files that fit into a document, drawn by the seed."""
     read = list(stories)
     fitting = [story for story in read if len(story.facts) <= params.sentences]
     _check_count(len(fitting), len(read) - len(fitting), split, params.sentences, at_least=1)
@@ -214,10 +213,10 @@ def _draw(stories: Iterable[Story], split: str, count: int, params: HaystackPara
 
 
 def _check_count(fitting: int, too_long: int, split: str, sentences: int, *, at_least: int) -> None:
-    """Make sure that enough stories fit into a document.
+    """Check that enough stories fit into a document.
 
     Raises:
-        CorpusError: says how many do.
+        CorpusError: too few do; says how many.
     """
     if fitting < at_least:
         raise CorpusError(
@@ -227,7 +226,7 @@ def _check_count(fitting: int, too_long: int, split: str, sentences: int, *, at_
 
 
 def fact_ids(question: str, story: Story) -> tuple[str, ...]:
-    """Return the ids of a story's facts; ``question`` is that of its question."""
+    """Return the ids of a story's facts; ``question`` is the id of its question."""
     return tuple(f"{question}-{place:02d}" for place in range(len(story.facts)))
 
 
@@ -236,7 +235,7 @@ class Stories(Dataset):
     """A data set of stories, which `harr lengths` plays in documents of any length.
 
     Args:
-        long_documents: what its settings become.
+        long_documents: makes them from its settings.
     """
 
     long_documents: Callable[[Any], LongDocuments]
@@ -245,7 +244,7 @@ class Stories(Dataset):
 def stories_of(
     long_documents: Callable[[Any], LongDocuments], settings: type[HaystackParams], *, apart: bool = False
 ) -> Stories:
-    """Return the record of a data set of stories; ``apart``: no passage is gold in two splits."""
+    """Return a data set of stories; ``apart``: no passage is gold in two splits."""
     return Stories(
         lambda params: documents(long_documents(params)),
         of_noise,
@@ -256,6 +255,6 @@ def stories_of(
 
 
 def of_noise(params: Any) -> str:
-    """Tell what documents of stories are made of."""
+    """Describe what documents of stories are made of."""
     between = "are five sentences again and again" if params.noise == "repeated" else f"is from {params.noise}"
     return f"documents of {params.sentences:,} sentences or paragraphs; what is told in between {between}"

@@ -1,1 +1,1 @@
-"""Candidates that are named or linked, their features, and a rule that follows titles."""
+"""Candidates found by name or link, their features, and a rule that follows titles."""

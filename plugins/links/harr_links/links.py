@@ -1,8 +1,8 @@
-"""Further sources of candidates, and features of every candidate: titles, words, and links between passages.
+"""More sources of candidates, and features of every candidate: titles, words and links between passages.
 
 Besides the nearest passages, candidates are those nearest by words, those whose title the query names, and those linked
-to an earlier pick: passages that it names, that name it, that have the query's words which it lacks, or that are its
-neighbours in the document.
+to an earlier pick: passages that it names, that name it, that have the words of the query which it lacks, or that are
+its neighbours in the document.
 """
 
 import re
@@ -18,31 +18,31 @@ from harr_links.passage_graph import PassageGraph, ReadPassage, stems
 
 FEATURES = (
     "nearest",  # 1 / (1 + rank) among the nearest by vector
-    "words",  # BM25 of the query over that of the best passage
-    "titled",  # whether the query names its title
-    "title_words",  # number of words of that title, over 3
-    "query_in_title",  # share of the query's words that its title has
-    "query_in_text",  # share of the query's words that it has
-    "query_new",  # share of the query's words that it has and no pick has
-    "linked",  # whether a pick names its title
-    "sentence",  # share of the query's words in the sentence that does, without those of the pick's title
+    "words",  # BM25 of the query, relative to the best passage
+    "titled",  # whether the query names the candidate's title
+    "title_words",  # number of words in that title, divided by 3
+    "query_in_title",  # share of the query's words that are in the title
+    "query_in_text",  # share of the query's words that are in the candidate
+    "query_new",  # share of the query's words that are in the candidate and in no pick
+    "linked",  # whether a pick names the candidate's title
+    "sentence",  # share of the query's words in the naming sentence, without those of the pick's title
     "window",  # the same within six words of the name
-    "near",  # 1 / (1 + number of words between the name and the nearest word of the query)
-    "led_to",  # whether a passage that the query names, picked or not, names its title
-    "led_window",  # as window, of such a passage
-    "names_pick",  # whether it names the title of a pick
-    "titled_first",  # titled, where nothing is picked yet
-    "titled_compares",  # titled, where the query compares: "both", "or", "older"
+    "near",  # 1 / (1 + number of words between the name and the nearest query word)
+    "led_to",  # whether a passage that the query names, picked or not, names the candidate's title
+    "led_window",  # window, for such a passage
+    "names_pick",  # whether the candidate names a pick's title
+    "titled_first",  # titled, if nothing is picked yet
+    "titled_compares",  # titled, if the query compares: "both", "or", "older"
     "words_rank",  # 1 / (1 + rank) by BM25 of the query
-    "followed",  # BM25 by what a pick leads to (PassageGraph.followed), over that of the best passage
-    "followed_rank",  # 1 / (1 + rank) there
-    "title_in_pick",  # share of its title's words that a pick has
-    "pick_title_in",  # share of the words of a pick's title that it has
-    "pick_names_in",  # three times the share of the names in a pick that it has, at most 1
-    "same_document",  # whether it is a chunk of a pick's document
-    "beside",  # 1 / number of chunks from it to the nearest pick of its document
+    "followed",  # BM25 for what a pick leads to (PassageGraph.followed), relative to the best passage
+    "followed_rank",  # 1 / (1 + rank) in that search
+    "title_in_pick",  # share of the title's words that are in a pick
+    "pick_title_in",  # share of a pick's title words that are in the candidate
+    "pick_names_in",  # three times the share of a pick's names that are in the candidate, at most 1
+    "same_document",  # whether the candidate is a chunk of a pick's document
+    "beside",  # 1 / distance in chunks to the nearest pick in the document
 )
-"""Features of a candidate, in the order of the last axis; a feature equal for all candidates would have no effect."""
+"""Features of a candidate, in the order of the last axis; one equal for all candidates would have no effect."""
 _AT = {name: number for number, name in enumerate(FEATURES)}
 _COMPARES = re.compile(r"\b(or|both|same|first|earlier|later|older|younger|more|between|longer)\b", re.IGNORECASE)
 
@@ -67,7 +67,7 @@ class Links:
         followed: int = 15,
         neighbours: int = 4,
     ) -> None:
-        """Take the corpus, and the sizes of the sources."""
+        """Store the corpus and the sizes of the sources."""
         self.graph, self.names = graph, FEATURES
         self.words, self.titled, self.linked, self.naming, self.followed = words, titled, linked, naming, followed
         self.neighbours = neighbours
@@ -75,7 +75,7 @@ class Links:
     def gather(
         self, searches: Sequence[Search], nearest: Sequence[NDArray[np.int64]], *, search: bool
     ) -> tuple[list[NDArray[np.int64]], NDArray[np.float32]]:
-        """Return the candidates of every search, and their features, (B, N, F), padded with 0.
+        """Return the candidates of every search and their features, (B, N, F), padded with 0.
 
         Unless the corpus is searched (``search``), the ``nearest`` are the only candidates.
         """
@@ -83,7 +83,7 @@ class Links:
         graph.forget()
         picks = {pid for search_ in searches for pid in search_.exclude_ids}
         neighbours = [name for pid in picks for name in list_neighbour_chunks(pid, self.neighbours)]
-        row_of = graph.passages.rows_of([*picks, *neighbours])  # one scan for all, which is cached
+        row_of = graph.passages.rows_of([*picks, *neighbours])  # one cached scan for all
         pools, tables = [], []
         for search_, near_N in zip(searches, nearest, strict=True):
             picked = sorted(row_of[pid] for pid in search_.exclude_ids if pid in row_of)
@@ -100,7 +100,7 @@ class Links:
         return pools, pad_tables(tables)
 
     def _candidates(self, query: str, near: Sequence[int], picked: Sequence[int], titled: Iterable[int]) -> list[int]:
-        """Return the rows of all sources, without picks and passages outside the index."""
+        """Return the rows from all sources, without picks and passages outside the index."""
         graph = self.graph
         naming = [graph.find_naming(query, pick)[: self.naming] for pick in picked] if self.naming else []
         followed = [list(graph.followed(query, pick))[: self.followed] for pick in picked] if self.followed else []
@@ -166,7 +166,7 @@ class Links:
         *,
         search: bool,
     ) -> None:
-        """Enter the features of links from the picks, and from passages that the query names."""
+        """Fill in the features of links from the picks and from passages that the query names."""
         place = {row: number for number, row in enumerate(pool)}
 
         def enter(row: int, first: str, values: Sequence[float] | NDArray[np.float32]) -> None:
@@ -186,12 +186,12 @@ class Links:
 
 
 def _ranks(rows: Sequence[int] | Mapping[int, float]) -> dict[int, float]:
-    """Return row -> 1 / (1 + rank), rank from 0."""
+    """Return row -> 1 / (1 + rank), ranks from 0."""
     return {row: 1.0 / (1 + rank) for rank, row in enumerate(rows)}
 
 
 def _compare_with_picks(candidate: ReadPassage, picks: Sequence[ReadPassage]) -> dict[str, float]:
-    """Return features that compare a candidate with the picks; the maximum over the picks."""
+    """Return features that compare a candidate with the picks: the maximum over the picks."""
     document, number = chunk_of(candidate.passage.id)
     places = (chunk_of(pick.passage.id) for pick in picks)
     distances = [abs(number - place) for name, place in places if name == document]

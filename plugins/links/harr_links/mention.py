@@ -1,4 +1,4 @@
-"""Follow the titles: passages named in the query, then passages named in those, then BM25; nothing is learnt.
+"""Follow titles: passages named in the query, then passages named in those, then BM25; nothing is learnt.
 
 Entity-centric retrieval (Godbole et al., arXiv 1909.07598) without its reader: on corpora with titles, such as
 Wikipedia's, it is the strongest simple baseline.
@@ -23,11 +23,11 @@ FOLLOWED = 10
 
 @dataclass
 class MentionRetriever:
-    """A retriever that ranks by titles, and fills up by BM25 of the query.
+    """A retriever that ranks by titles and fills up by BM25 of the query.
 
-    First the passages whose title the query names, those of longer titles first; then passages whose title is named in
-    one of these, by how many words the naming sentence shares with the query; then BM25. Passages of one title are in
-    the order of the words that they share with the query. A title is compared without a qualifier in brackets.
+    Passages whose title the query names come first, longer titles before shorter ones; then passages whose title one of
+    these names, by how many words the naming sentence shares with the query; then BM25. Passages of one title are
+    ordered by the words they share with the query. Titles are compared without a qualifier in brackets.
     """
 
     index: PassageIndex
@@ -41,13 +41,13 @@ class MentionRetriever:
         """Check that the corpus has titles.
 
         Raises:
-            CorpusError: no passage has one.
+            CorpusError: no passage has a title.
         """
         if not len(self.mentions.titles):
             raise CorpusError("the arm mention goes by titles, and no passage has one; leave it out of evaluate.arms")
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """Answer all searches: one search of BM25, and two reads of passages; a score is 1 / rank."""
+        """Answer all searches with one BM25 search and two reads of passages; a score is 1 / rank."""
         return distributed.main_process_only(lambda: self._retrieve(searches))
 
     def _retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
@@ -66,7 +66,7 @@ class MentionRetriever:
         ]
 
     def _rankings(self, queries: Sequence[str], filled: Sequence[Sequence[int]]) -> list[list[int]]:
-        """Return the rows of every query, best first."""
+        """Return the ranked rows of every query, best first."""
         titles = self.mentions.titles
         mentions = [titles.find_mentions(query) for query in queries]
         lengths = [{row: m.words for m in hits for row in titles.rows(m.title).tolist()} for hits in mentions]
@@ -90,7 +90,7 @@ class MentionRetriever:
         return [list(dict.fromkeys([*a, *b, *rest])) for a, b, rest in zip(first, second, filled, strict=True)]
 
     def _find_linked(self, passages: Mapping[int, Passage], words: frozenset[str]) -> Iterator[tuple[int, list[int]]]:
-        """Yield the rows of every title that passages name, with the words that the naming sentence shares."""
+        """Yield for every title that passages name how many words the naming sentence shares, and the title's rows."""
         for row, passage in passages.items():
             for title, start, end in self.mentions.list_mentions(row):
                 overlap = len(words & content_words(passage.text[start:end]))
@@ -108,7 +108,7 @@ class MentionRetriever:
         return fits[: search.k or self.k]
 
     def _open(self, row: int) -> bool:
-        """Return whether a row may be retrieved: from a searched corpus only if it is in the index."""
+        """Return whether a row may be retrieved: when a corpus is searched, only if it is in the index."""
         return self.candidates == "question" or bool(self.passages.searchable[row])
 
 

@@ -1,8 +1,8 @@
-"""Which passage names which title in which sentence: computed once per corpus, and read by every search.
+"""Which passage names which title in which sentence: computed once per corpus, read by every search.
 
-Titles are compared word by word, without case, punctuation, or a qualifier in brackets ("Casablanca (film)"); the
-longest title at a word counts, and none within it (maximal munch). A title of one word must begin with a capital. All
-titles are matched at once (Aho and Corasick, 1975).
+Titles are compared word by word, without case, punctuation or a qualifier in brackets ("Casablanca (film)"). At each
+word the longest title counts, and none within it (maximal munch). A one-word title must be capitalised. All titles are
+matched at once (Aho and Corasick, 1975).
 """
 
 import re
@@ -27,12 +27,12 @@ from harr.io.progress import bar
 from harr_links.words import STOP, words_of
 
 PER_TITLE = 20
-"""Maximum number of passages of one title; a document may have been cut into many."""
+"""Maximum number of passages per title; a document may have been cut into many."""
 BLOCK = 10_000
 _SENTENCE = regex.compile(
     r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b[JSDM]r\.)(?<!\bSt\.)\s+|(?<=[\p{STerm}--\p{ASCII}])\s*(?=\S)", regex.V1
 )
-"""A gap between sentences: not after an initial ("S. Sylvan Simon") or a short title."""
+"""A gap between sentences: not after an initial ("S. Sylvan Simon") or an abbreviated form of address."""
 _CASELESS = regex.compile(r"\p{Lo}\p{M}*[\p{Lo}--[ªº]]", regex.V1)
 _QUALIFIER = re.compile(r"\s*\([^()]*\)\s*$")
 
@@ -48,10 +48,10 @@ class Mention:
 
 
 class Titles:
-    """The titles of a corpus, and the rows of each."""
+    """The titles of a corpus, and the rows of each title."""
 
     def __init__(self, titles: pa.ChunkedArray) -> None:
-        """Read the ``titles`` of all passages, in the order of their rows."""
+        """Read the ``titles`` of all passages, in row order."""
         coded = pc.dictionary_encode(titles.combine_chunks() if isinstance(titles, pa.ChunkedArray) else titles)
         coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
         self.of_row: NDArray[np.int64] = np.asarray(coded.indices, dtype=np.int64)
@@ -73,7 +73,7 @@ class Titles:
         return len(self._titles_of)
 
     def find_mentions(self, text: str) -> list[Mention]:
-        """Return the titles that a text names, in order; several may have one name."""
+        """Return the titles that a text names, in order; several titles may have one name."""
         words = list(WORD.finditer(text))
         folded = [fold(word.group()) for word in words]
         starts = {start: place for place, start in enumerate(accumulate((len(word) + 2 for word in folded), initial=1))}
@@ -91,7 +91,7 @@ class Titles:
 
 
 def _space_words(words: Sequence[str]) -> str:
-    """Join words so that neighbouring names have a space each.
+    """Join words with a space on either side of each, so that neighbouring names do not share one.
 
     >>> _space_words(["the", "mill"])
     ' the  mill '
@@ -100,13 +100,13 @@ def _space_words(words: Sequence[str]) -> str:
 
 
 def is_name(word: str) -> bool:
-    """Return whether a word may be a title by itself: it begins with a capital and is no stop word, or has no case and
-    is more than one sign of a script without spaces."""
+    """Return whether a word may be a title by itself: capitalised and no stop word, or caseless and more than one
+    character of a script without spaces."""
     return (word[0].isupper() and fold(word) not in STOP) or bool(_CASELESS.match(word))
 
 
 def content_words(text: str) -> frozenset[str]:
-    """Return the words of a text that are no stop words, in lower case.
+    """Return the words of a text that are not stop words, in lower case.
 
     >>> sorted(content_words("Who is the director of the film?"))
     ['director', 'film']
@@ -117,7 +117,7 @@ def content_words(text: str) -> frozenset[str]:
 def build_mentions(passages: Passages, out: Path, work: Path) -> dict[str, float]:
     """Find the titles that every passage names, except its own, and publish them in ``out``.
 
-    starts.npy: the first mention of each row, (R + 1,); named.npy: title, start and end of its sentence in the
+    starts.npy: the first mention of each row, (R + 1,); named.npy: title, and start and end of its sentence in the
     passage's text, (M, 3). Equal passages give equal bytes.
 
     Returns:
@@ -145,8 +145,8 @@ def build_mentions(passages: Passages, out: Path, work: Path) -> dict[str, float
 
 
 def _find_mentions(titles: Titles, text: str, own_title: int) -> list[tuple[int, int, int]]:
-    """Return (title, start, end of the sentence) of all titles that a text names, except ``own_title``, each sentence
-    once."""
+    """Return (title, start, end of the sentence) of all titles that a text names, except ``own_title``; a title once
+    per sentence."""
     starts = [0, *(gap.end() for gap in _SENTENCE.finditer(text))]
     ends = [*starts[1:], len(text)]
     sentence_ends: dict[tuple[int, int], int] = {}
@@ -161,18 +161,18 @@ class Mentions:
     """The titles that each passage of a corpus names."""
 
     def __init__(self, titles: Titles, starts: NDArray[np.int64], named_M3: NDArray[np.int32]) -> None:
-        """Take the tables of :func:`build_mentions`; use :meth:`open`."""
+        """Store the tables of :func:`build_mentions`; use :meth:`open`."""
         self.titles = titles
         self._starts, self._named_M3 = starts, named_M3
 
     @classmethod
     def open(cls, passages: Passages, folder: Path) -> "Mentions":
-        """Map the mentions in ``folder``, of this corpus."""
+        """Map the mentions of this corpus in ``folder``."""
         paths = (folder / "starts.npy", folder / "named.npy")
         return cls(Titles(passages.titles), *(np.load(path, mmap_mode="r", allow_pickle=False) for path in paths))
 
     def list_mentions(self, row: int) -> list[tuple[int, int, int]]:
-        """Return (title, start, end of the sentence that names it) of the titles that a passage names."""
+        """Return (title, start, end of the naming sentence) of the titles that a passage names."""
         part = self._named_M3[int(self._starts[row]) : int(self._starts[row + 1])]
         return [(title, start, end) for title, start, end in part.tolist()]
 

@@ -1,4 +1,4 @@
-"""Links of passages: what a passage names, what names it, and a search for the words of a query that it lacks.
+"""Links of passages: what a passage names, what names it, and a search for the query's words that it lacks.
 
 Results are cached, since the searches of a question return to the same passages.
 """
@@ -17,18 +17,18 @@ from harr_links.mentions import Mentions, content_words
 from harr_links.words import STOP, WordIndex, words_of
 
 WINDOW = 6
-"""Number of words on either side of a name that count as near it."""
+"""Number of words on either side of a name that count as near."""
 FOLLOWED = 40
 """Maximum number of names in a passage that are followed, and of passages naming it that are read."""
 WORD_HITS = 100
-"""Number of hits of a search by words; the first of them are candidates."""
+"""Number of hits of a word search; the first ones are candidates."""
 MAX_CACHED = 100_000
 """Maximum number of passages in the cache."""
 _CAPITAL = regex.compile(r"\b(?:[A-Z]|[\p{Lu}--\p{Latin}])[\w\p{N}]+", regex.V1)
 
 
 def stems(text: str) -> frozenset[str]:
-    """Return the first five letters of each content word of a text, which stand for its stem.
+    """Return the first five letters of each content word of a text, as its stem.
 
     >>> sorted(stems("The director directed it."))
     ['direc']
@@ -37,7 +37,7 @@ def stems(text: str) -> frozenset[str]:
 
 
 class ReadPassage(NamedTuple):
-    """A passage with the stems of all its words, of its title, and of its words with a capital."""
+    """A passage with the stems of all its words, of its title and of its capitalised words."""
 
     passage: Passage
     words: frozenset[str]
@@ -46,10 +46,10 @@ class ReadPassage(NamedTuple):
 
 
 class PassageGraph:
-    """The links of queries and passages in one corpus, with its ``passages``, ``mentions`` and word ``index``."""
+    """The links of queries and passages in one corpus, from its ``passages``, ``mentions`` and word ``index``."""
 
     def __init__(self, passages: Passages, mentions: Mentions, index: WordIndex) -> None:
-        """Take the corpus; caches start empty."""
+        """Store the corpus; the caches start empty."""
         self.passages, self.mentions, self.index = passages, mentions, index
         self._read: dict[int, ReadPassage] = {}
         self._word_scores: dict[str, dict[int, float]] = {}
@@ -74,13 +74,13 @@ class PassageGraph:
         return [self._read[row] for row in rows]
 
     def search_words(self, query: str) -> dict[int, float]:
-        """Return row -> BM25 as a share of the best, for the best passages by the words of a query, best first."""
+        """Return row -> BM25 relative to the best, for the passages that best match a query's words, best first."""
         if query not in self._word_scores:
             self._word_scores[query] = self.index.find_best(words_of(query), WORD_HITS)
         return self._word_scores[query]
 
     def titled(self, query: str) -> dict[int, int]:
-        """Return row -> number of words of the title, for passages whose title a query names, in the query's order."""
+        """Return row -> number of words in the title, for passages whose title a query names, in the query's order."""
         if query not in self._titled:
             titles = self.mentions.titles
             longest: dict[int, int] = {}
@@ -92,7 +92,7 @@ class PassageGraph:
         return self._titled[query]
 
     def find_named(self, query: str, source: int) -> dict[int, NDArray[np.float32]]:
-        """Return row -> (1, sentence, window, near) of :func:`fit`, for passages whose title a passage names."""
+        """Return row -> (1, sentence, window, near) of :func:`fit`, for passages whose title ``source`` names."""
         if (query, source) not in self._named:
             (node,) = self.read_passages([source])
             terms, titles = stems(query), self.mentions.titles
@@ -106,7 +106,7 @@ class PassageGraph:
         return self._named[query, source]
 
     def find_naming(self, query: str, source: int) -> list[int]:
-        """Return rows of the passages that name a passage's title, by the number of the query's words they have."""
+        """Return rows of the passages that name the title of ``source``, those with most of the query's words first."""
         if (query, source) not in self._naming:
             query_stems = stems(query)
             rows = self.mentions.rows_naming(int(self.mentions.titles.of_row[source]))[:FOLLOWED].tolist()
@@ -115,9 +115,9 @@ class PassageGraph:
         return self._naming[query, source]
 
     def followed(self, query: str, source: int) -> dict[int, float]:
-        """Return row -> BM25 as a share of the best, best first, in a search for what a passage leads to.
+        """Return row -> BM25 relative to the best, best first, in a search for what a passage leads to.
 
-        That is the words of the query that it lacks, its title, and the words in its text with a capital.
+        The search is for the query's words that the passage lacks, its title, and the capitalised words of its text.
         """
         if (query, source) not in self._followed:
             (node,) = self.read_passages([source])
@@ -130,7 +130,7 @@ class PassageGraph:
         return self._followed[query, source]
 
     def neighbours(self, source: int, most: int) -> list[int]:
-        """Return rows of at most ``most`` neighbouring chunks in the document, nearest first; [] if it is no chunk."""
+        """Return rows of at most ``most`` neighbouring chunks in the document, nearest first; [] if not a chunk."""
         (passage,) = self.read_passages([source])
         names = list_neighbour_chunks(passage.passage.id, most)
         row_of = self.passages.rows_of(names)
@@ -138,7 +138,7 @@ class PassageGraph:
 
 
 def fit(sentence: str, name: frozenset[str], query_stems: frozenset[str], total: int) -> NDArray[np.float32]:
-    """Return how well a sentence with a name fits the query: (1, sentence, window, near).
+    """Return how well a sentence that contains a name fits the query: (1, sentence, window, near).
 
     >>> fit("It was directed by Ada Brown.", frozenset({"ada", "brown"}), frozenset({"direc", "died"}), 2).tolist()
     [1.0, 0.5, 0.5, 0.3333333432674408]

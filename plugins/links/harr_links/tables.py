@@ -1,4 +1,4 @@
-"""What a corpus names and which words it has: made at the first use, checked when opened, and opened once a corpus."""
+"""Tables of a corpus's names and words: made on first use, verified when opened, and opened once per corpus."""
 
 import os
 import threading
@@ -20,16 +20,16 @@ from harr_links.words import WordIndex, build_words
 
 Table = TypeVar("Table")
 _OPENED: WeakKeyDictionary[Passages, dict[Path, Any]] = WeakKeyDictionary()
-"""The tables of the corpora that are open, by their folders: all arms and runs over a corpus share them."""
+"""The tables of the open corpora, by folder; all arms and runs over a corpus share them."""
 _OPENING = threading.Lock()
-"""A table is made and opened by one thread of a process at a time: a server opens models in several."""
+"""Only one thread of a process makes or opens a table at a time: a server opens models in several."""
 
 
 def open_links(corpus: Corpus) -> Links:
     """Return the links of a corpus (``retriever.link_features``).
 
     Raises:
-        IndexMismatch: the corpus is a collection alone, without its texts.
+        IndexMismatch: only a collection is there, without the texts.
         DamagedFile: a table changed since it was made.
     """
     mentions = open_mentions(corpus.passages, corpus.tables)
@@ -38,7 +38,7 @@ def open_links(corpus: Corpus) -> Links:
 
 
 def open_mentions(passages: Passages, tables: Path | None) -> Mentions:
-    """Return which passage of a corpus names which title; raises as :func:`open_links`."""
+    """Return which passage of a corpus names which title; errors as for :func:`open_links`."""
     return _open(passages, tables, "mentions", build_mentions, partial(Mentions.open, passages))
 
 
@@ -49,7 +49,7 @@ def _open(
     build: Callable[[Passages, Path, Path], object],
     read: Callable[[Path], Table],
 ) -> Table:
-    """Return a table of this corpus, which the main process makes where it is missing."""
+    """Return a table of this corpus; the main process makes it if it is missing."""
     if tables is None:
         raise IndexMismatch(
             "links go by the words and titles of the whole corpus, which an adopted collection alone does not tell; name "

@@ -1,8 +1,8 @@
-"""BM25 of a corpus in memory-mapped files, for a policy that searches by words after each of its picks.
+"""BM25 of a corpus in memory-mapped files, for a policy that searches by words after each pick.
 
-Milvus answers the arms. Inside the process (Milvus Lite) a search takes 10 ms of a core in 12,000 passages, and
-training makes some ten thousand searches. Here the score of every word in every passage is computed beforehand (Lu,
-arXiv 2407.03618), and a search adds up those of its words.
+The arms search in Milvus. In-process (Milvus Lite), a search of 12,000 passages takes 10 ms of a core, and training
+makes some ten thousand searches. Here the score of every word in every passage is precomputed (Lu, arXiv 2407.03618),
+and a search adds up the scores of its words.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,18 +23,18 @@ from harr.io.files import draft, write_json, write_text
 from harr.io.progress import bar
 
 BLOCK = 2_000
-"""Number of passages that are read at a time."""
+"""Number of passages read at a time."""
 PART = 50_000
-"""Number of passages whose words are sorted at a time, on average: some 4 million, of 12 bytes."""
+"""Mean number of passages whose words are sorted at a time: some 4 million entries of 12 bytes."""
 SCORED = 1 << 20
-"""Number of entries that are weighed, and of rows that a search scores, at a time."""
+"""Number of entries weighed, and of rows scored by a search, at a time."""
 COUNT = np.dtype([("word", "<i4"), ("row", "<i4"), ("times", "<i4")])
 STOP = frozenset(STOP_WORDS.split())
 """Words without content."""
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text that are no English stop words, folded and in order.
+    """Return the words of a text that are not English stop words, folded and in order.
 
     >>> words_of("Who is the director of the film?")
     ['director', 'film']
@@ -43,11 +43,11 @@ def words_of(text: str) -> list[str]:
 
 
 def build_words(passages: Passages, out: Path, work: Path) -> dict[str, float]:
-    """Build the BM25 index of every searchable passage, and publish it in ``out``.
+    """Build the BM25 index of every searchable passage and publish it in ``out``.
 
-    words.txt: the words, one a line; starts.npy: the first entry of each word, (W + 1,); rows.npy and scores.npy: row
+    words.txt: the words, one per line; starts.npy: the first entry of each word, (W + 1,); rows.npy and scores.npy: row
     and score of every entry, ascending by row. Equal passages give equal bytes. The parameters are those of the index
-    (Anserini's). Memory holds the words and one part of the entries.
+    (Anserini's). Only the words and one part of the entries are in memory.
 
     Returns:
         Figures for the metrics file.
@@ -81,10 +81,10 @@ def build_words(passages: Passages, out: Path, work: Path) -> dict[str, float]:
 def _count_words(
     passages: Passages, files: Sequence[IO[bytes]]
 ) -> tuple[list[str], NDArray[np.int64], NDArray[np.int32]]:
-    """Write how many times each passage has each word, word w in file w % n; within a block by word and row.
+    """Write how many times each passage has each word, word w to file w % n; within a block by word and row.
 
     Returns:
-        The words; the number of passages that hold each; and the length of every row, -1 where it is not searchable.
+        The words; the number of passages with each; and the length of every row, -1 if it is not searchable.
     """
     numbers, holding_W = dict[str, int](), np.zeros(0, dtype=np.int64)
     rows, lengths_R = passages.searchable_rows(), np.full(len(passages), -1, dtype=np.int32)
@@ -109,7 +109,7 @@ def _count_words(
 
 
 def _idf(holding_W: NDArray[np.int64], passages: int) -> NDArray[np.float32]:
-    """Return Lucene's weight of each word."""
+    """Return Lucene's IDF weight of each word."""
     distinct, number_W = np.unique(holding_W, return_inverse=True)
     weights = [log(1 + (passages - holding + 0.5) / (holding + 0.5)) for holding in distinct.tolist()]
     return np.array(weights, dtype=np.float32)[number_W]
@@ -121,7 +121,7 @@ class WordIndex:
     def __init__(
         self, words: list[str], starts: NDArray[np.int64], rows: NDArray[np.int32], scores: NDArray[np.float32]
     ) -> None:
-        """Take the tables of :func:`build_words`; use :meth:`open`."""
+        """Store the tables of :func:`build_words`; use :meth:`open`."""
         self._numbers = {word: number for number, word in enumerate(words)}
         self._starts, self._rows, self._scores = starts, rows, scores
 
@@ -131,12 +131,12 @@ class WordIndex:
         words = (folder / "words.txt").read_text(encoding="utf-8").split("\n")
         paths = [folder / f"{name}.npy" for name in ("starts", "rows", "scores")]
         tables = (np.load(path, mmap_mode="r", allow_pickle=False) for path in paths)
-        return cls(words, *map(np.asarray, tables))  # a slice of an array of type memmap takes three times as long
+        return cls(words, *map(np.asarray, tables))  # slicing a memmap takes three times as long
 
     def find_best(self, words: Iterable[str], n: int) -> dict[int, float]:
-        """Return row -> score as a share of the best, for the ``n`` best passages with one of the ``words``.
+        """Return row -> score relative to the best, for the ``n`` best passages with one of the ``words``.
 
-        Best first; equal scores are in the order of rows. A repeated word counts twice.
+        Best first, equal scores in row order. A repeated word counts twice.
         """
         numbers = [self._numbers[word] for word in words if word in self._numbers]
         if not numbers:
@@ -163,7 +163,7 @@ def _best_of_block(
 
 
 def _largest(scores: NDArray[np.float32], n: int) -> NDArray[np.int64]:
-    """Return where the ``n`` largest scores above 0 stand, largest first, equal ones in order."""
+    """Return the places of the ``n`` largest scores above 0, largest first, equal ones in order."""
     places = np.flatnonzero(scores > 0)
     if len(places) > n:
         places = places[scores[places] >= np.partition(scores[places], -n)[-n]]

@@ -1,1 +1,1 @@
-"""REPLUG and LRAT: a retriever learns from what the language model's rewards say of passages, without a policy."""
+"""REPLUG and LRAT: a retriever learns from the language model's rewards for passages, without a policy."""

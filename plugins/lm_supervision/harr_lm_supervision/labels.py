@@ -1,8 +1,8 @@
-"""The trainings that a run rewarded for answers is compared with: one is told the gold, one looks for answers.
+"""Trainings to compare with a run rewarded for answers: one uses the gold labels, one searches for answer strings.
 
-``GOLD_REWARD`` trains as the run does, rewarded for the share of the gold passages that it finds, so that it says what
-the reader's mistakes cost. ``ANSWER_STRINGS`` is InfoNCE with the passages that state an answer as positives, which is
-DPR's rule where no passage is marked (arXiv 2004.04906, section 4.1). Neither needs the reader, which is not asked.
+``GOLD_REWARD`` trains as the run does, but is rewarded for the share of the gold passages found, so it shows what the
+reader's mistakes cost. ``ANSWER_STRINGS`` is InfoNCE with the passages that state an answer as positives: DPR's rule
+where no passage is marked (arXiv 2004.04906, section 4.1). Neither asks the reader.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ from harr.types import Log
 def train_by_gold_reward(
     section: FunctionTrainParams, setup: Setup, out: Path, work: Path, log: Log, seed: int
 ) -> list[dict[str, Any]]:
-    """Train the retriever as ``trained`` is, but rewarded for recall; arguments and result are those of a method."""
+    """Train the retriever like ``trained``, but rewarded for recall; arguments and result are those of a method."""
     run = _run_of(section)
     return METHODS[run.method].train(run, replace(setup, reward=Reward({"recall": 1.0})), out, work, log, seed)
 
@@ -39,7 +39,7 @@ def train_by_answer_strings(
 
 
 def _run_of(section: FunctionTrainParams) -> Any:
-    """Return section ``train`` of the run.
+    """Return section ``train`` of the run that the arm belongs to.
 
     Raises:
         ParamsError: the method trains the run itself.

@@ -1,13 +1,13 @@
-"""LRAT: a retriever learns by contrast from what agents chose (arXiv 2604.04949), the rival of learning by reward.
+"""LRAT: contrastive learning from agents' choices (arXiv 2604.04949), a rival of learning by reward.
 
-Published: of a search by an agent, the document that it opens is the positive, those that it saw and did not open are
-negatives, as are the positives of other searches; an InfoNCE loss is weighted by how long the agent reasoned over what
-it had opened. No gold is read.
+Published: in an agent's search, the document that it opens is the positive; those that it saw and did not open, and the
+positives of other searches, are negatives; the InfoNCE loss is weighted by how long the agent reasoned over the opened
+document. No gold is read.
 
-Here nothing is opened, and a rollout is sampled: the same rollouts, rewards and credit as those of ``trained``. So the
-positive of a state is the passage whose choice there had the highest mean advantage over the group, if that is above 0,
-and this advantage is the weight; negatives are passages of its pool that no rollout gained by, and those that other
-questions gained by.
+Here nothing is opened and rollouts are sampled: the same rollouts, rewards and credit as for ``trained``. The positive
+of a state is the passage whose choice there had the highest mean advantage over the group, if that is above 0, and this
+advantage is the weight. Negatives are passages of the pool that no rollout gained by, and those that other questions
+gained by.
 """
 
 from collections.abc import Sequence
@@ -27,11 +27,11 @@ from harr_lm_supervision.policy import SupervisedParams, SupervisionParams, poli
 
 
 class LratParams(InfoNCEParams, SupervisionParams):
-    """What LRAT is set to (``settings``)."""
+    """Settings of LRAT (``settings``)."""
 
 
 class LratPolicy(SupervisedParams):
-    """Parameters of a run of LRAT."""
+    """Parameters of an LRAT run."""
 
     own: LratParams
 
@@ -59,7 +59,7 @@ def preferred(
 ) -> tuple[dict[str, str], dict[str, float], list[tuple[str, ...]]]:
     """Return state -> id of its positive, state -> weight (mean 1), and the passages that each question gained by.
 
-    The positive of a state is what had the highest mean advantage among the rollouts that chose it there, above 0.
+    The positive of a state is the passage with the highest mean advantage among the rollouts that chose it, if above 0.
     """
     earned_by_state: dict[tuple[str, str], dict[str, list[float]]] = {}
     for episode, by_step in zip(episodes, advantages, strict=True):

@@ -1,4 +1,4 @@
-"""The parameters of a run of GRPO, as a method of this package trains by: the same loop, warm start and credit."""
+"""The parameters of a GRPO run as this package's methods use them: the same loop, warm start and credit."""
 
 from typing import TypeVar
 
@@ -11,14 +11,14 @@ from harr.params.train import ArmTrainParams, FunctionTrainParams, GRPOParams, P
 
 
 class SupervisionParams(Section):
-    """What both methods are set to."""
+    """Settings that both methods share."""
 
     learning_rate: float | None = Field(None, gt=0)
     """Learning rate of AdamW after the warm-up; null means train.optimizer.learning_rate."""
     temperature: float | None = Field(None, gt=0)
     """Divisor of the scores in the loss; null means retriever.temperature."""
     grpo: Plain = Field({})
-    """Parameters of train.method grpo, such as warm_start; of an arm those of the run, where none is given."""
+    """Parameters of train.method grpo, such as warm_start; an arm takes those of the run unless given."""
 
     @field_validator("grpo")
     @classmethod
@@ -31,7 +31,7 @@ class SupervisionParams(Section):
 
 
 class SupervisedParams(GRPOParams):
-    """Section ``train`` of a run of GRPO, and the settings of a method of this package."""
+    """Section ``train`` of a GRPO run, and the settings of a method of this package."""
 
     own: SupervisionParams
 
@@ -40,10 +40,10 @@ Policy = TypeVar("Policy", bound=SupervisedParams)
 
 
 def policy_of(kind: type[Policy], params: FunctionTrainParams) -> Policy:
-    """Return the parameters that a method of this package trains by.
+    """Return the parameters for training by a method of this package.
 
-    An arm has the steps, the warm start and the credit of the run that it is compared with. The warm start keeps its
-    own learning rate.
+    An arm has the steps, warm start and credit of the run that it is compared with. The warm start keeps its own
+    learning rate.
     """
     run = params.run if isinstance(params, ArmTrainParams) else params
     shared = GRPOParams if isinstance(run, GRPOParams) else PolicyParams

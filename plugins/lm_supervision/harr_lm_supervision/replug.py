@@ -1,14 +1,14 @@
-"""REPLUG LSR: the reward of passages as the distribution that the retriever learns (arXiv 2301.12652, section 4).
+"""REPLUG LSR: the retriever learns a distribution made from the passages' rewards (arXiv 2301.12652, section 4).
 
-Published: of a context x, with its nearest passages d and the answer y,
+Published: for a context x, with its nearest passages d and the answer y,
 
     loss = KL(P || Q),   P(d) = softmax of s(d, x) / gamma,   Q(d) = softmax of p_LM(y | d, x) / beta
 
-where the language model reads each passage alone. Here the reader is a black box with a reward per episode, and an
-episode has several searches. So p_LM is put as the mean reward of those rollouts of a group that chose d in this state:
-the same rollouts, questions and reader calls as those of ``trained``. P and Q are over the passages that competed
-there; one that no rollout chose counts as the worst that was chosen, or nothing would keep the state away from it. A
-state whose passages were all rewarded alike says nothing and is left out.
+where the language model reads each passage alone. Here the reader is a black box with one reward per episode, and an
+episode has several searches. So p_LM is replaced by the mean reward of the group's rollouts that chose d in this state:
+the same rollouts, questions and reader calls as for ``trained``. P and Q are over the passages that competed there; one
+that no rollout chose counts as the worst chosen one, since otherwise nothing would keep the state away from it. A state
+whose passages all had the same reward says nothing and is left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,18 +33,18 @@ from harr.types import Episode, Log
 from harr_lm_supervision.policy import SupervisedParams, SupervisionParams, policy_of
 
 Rewards = Mapping[str, Mapping[int, float]]
-"""State -> row of a passage that competed there -> what it was worth."""
+"""State -> row of a passage that competed there -> its worth."""
 
 
 class ReplugParams(SupervisionParams):
-    """What REPLUG is set to (``settings``)."""
+    """Settings of REPLUG (``settings``)."""
 
     target_temperature: float = Field(0.1, gt=0)
-    """Divisor of the rewards in the distribution that is learnt."""
+    """Divisor of the rewards in the target distribution."""
 
 
 class ReplugPolicy(SupervisedParams):
-    """Parameters of a run of REPLUG."""
+    """Parameters of a REPLUG run."""
 
     own: ReplugParams
 
@@ -67,9 +67,9 @@ def train(
 
 
 def passage_rewards(episodes: Sequence[Episode], totals: Sequence[float], group_size: int) -> Rewards:
-    """Return what passages were worth in the states of each group, where they differ.
+    """Return the worth of passages in the states of each group, where it differs.
 
-    That is the mean reward of the rollouts that chose it, and the least of these for a passage that none chose.
+    It is the mean reward of the rollouts that chose the passage, or the lowest such mean if none chose it.
     """
     rewards: dict[str, dict[int, float]] = {}
     played = iter(zip(episodes, totals, strict=True))
@@ -88,14 +88,14 @@ def passage_rewards(episodes: Sequence[Episode], totals: Sequence[float], group_
 
 
 def _choices(episode: Episode) -> Iterator[tuple[str, int]]:
-    """Yield each state of an episode with the row of every passage that was chosen there."""
+    """Yield each state of an episode with the row of every passage chosen there."""
     for step in episode.steps:
         for row in step.retrieval.pool[: len(step.retrieval.passages)]:
             yield step.retrieval.state, row
 
 
 def update(params: ReplugPolicy, learner: Learner, rewards: Rewards, known: StateFeatures) -> dict[str, float]:
-    """Take one optimizer step on the mean divergence of all states."""
+    """Take one optimizer step on the mean divergence over all states."""
     learner.optimizer.zero_grad()
     policy, states = learner.dense, sorted(rewards, key=len)
     temperature = params.own.temperature or policy.temperature

@@ -10,20 +10,20 @@ from harr.types import Episode, Question
 from tasks.paths import ADAPTER, PLACES, trained_folder
 
 SHOWN = 200
-"""Number of characters of a passage that are printed."""
+"""Number of characters printed of a passage."""
 
 
 def ask(params: Params, text: str, model: Path | None = None) -> Episode:
     """Play a question as evaluation plays the arm ``trained``; needs the index of stages embed and index.
 
     Args:
-        params: those of the run that ``model`` is from.
+        params: parameters of the run that ``model`` is from.
         text: the question.
-        model: folder of an adapter or of a merged model: of the language model where that learns, else of the
-            retriever. None: the one of this project.
+        model: folder of an adapter or of a merged model: of the language model if that learns, else of the retriever.
+            None: this project's.
 
     Raises:
-        ParamsError: no question, or the pipeline is given its passages with each question.
+        ParamsError: the question is empty, or the pipeline needs passages given with each question.
         ModelError: there is no model.
     """
     from harr.builders.generators import build_generator, build_reader
@@ -53,7 +53,7 @@ def ask(params: Params, text: str, model: Path | None = None) -> Episode:
 
 
 def find_model(params: Params, model: Path | None) -> Path:
-    """Return the folder of the trained model: ``model``, or the merged model or adapter of this project.
+    """Return the folder of the trained model: ``model``, or this project's merged model or adapter.
 
     Raises:
         ModelError: no folder holds a model.
@@ -90,7 +90,7 @@ def as_json(episode: Episode) -> dict[str, Any]:
 
 
 def lines(episode: Episode) -> list[str]:
-    """Return an episode in lines: every search with its passages, then the answer."""
+    """Return an episode as lines: every search with its passages, then the answer."""
     lines = []
     for step in episode.steps:
         tool = f" ({step.search.tool})" if step.search.tool else ""

@@ -1,4 +1,4 @@
-"""Checks of the servers that params.yaml names: each is asked once, with its key and two seconds to answer."""
+"""Checks of the servers that params.yaml names: each is asked once, with its key, and has two seconds to answer."""
 
 import socket
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Server:
-    """A server that a section of params.yaml names: its addresses, the model it should have, its key's variable."""
+    """A server named in a section of params.yaml: its addresses, its expected model, and its key's variable."""
 
     section: str
     urls: tuple[str, ...]
@@ -28,9 +28,9 @@ class Server:
 
 
 def check_model_server(server: Server, address: str, environment: Mapping[str, str]) -> list[Finding]:
-    """Look whether a server answers and, where it has a model, takes the key and has it.
+    """Check whether a server answers and, if it should have a model, whether it accepts the key and has the model.
 
-    One without is a source of passages: it is seen whether it answers at all, since to ask it would be a search.
+    One without a model is a source of passages; only whether it answers is checked, as a request would be a search.
     """
     where, section, variable, model = bare(address), server.section, server.variable, server.model
     key = environment.get(variable, "")
@@ -57,7 +57,7 @@ def check_model_server(server: Server, address: str, environment: Mapping[str, s
 
 
 def check_milvus(address: str) -> list[Finding]:
-    """Look whether somebody listens at a Milvus server's port; whether it holds the collection is seen on opening."""
+    """Check whether a Milvus server's port is open; whether it has the collection is checked on opening."""
     try:
         parts = urlsplit(address)
         port = parts.port or (443 if parts.scheme == "https" else 19530)
@@ -72,7 +72,7 @@ def read_plugins(params: Params) -> Params:
     """Return the parameters with the sections of installed plug-ins read as their classes (docs/extend.md).
 
     Raises:
-        ParamsError: a section holds a wrong key or value.
+        ParamsError: a section has a wrong key or value.
     """
     classes = {entry.name: entry for entry in metadata.entry_points(group="harr.sections")}
     sections = {name: params.of_plugin(name, classes[name].load()) for name in params.plugins if name in classes}
@@ -80,7 +80,7 @@ def read_plugins(params: Params) -> Params:
 
 
 def servers(params: Params) -> Iterator[Server]:
-    """Yield every server that params.yaml names, wherever it stands: a section with ``server``.
+    """Yield every server that params.yaml names, wherever it is: a section with ``server``.
 
     >>> from harr.params.reward import RerankerParams
     >>> ranker = RerankerParams(server={"urls": ["http://127.0.0.1:8004/v1"]}, model="m")
@@ -93,7 +93,7 @@ def servers(params: Params) -> Iterator[Server]:
 
 
 def _sections(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a section and all that stand in it, by their dotted names."""
+    """Yield a section and all sections in it, by their dotted names."""
     if isinstance(value, Mapping):
         parts: Iterable[tuple[str, Any]] = value.items()
     elif isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""The commands `harr up`, `harr down`, `harr doctor` and `harr ask`: their options; what they do is imported when they run."""
+"""The commands `harr up`, `harr down`, `harr doctor` and `harr ask`: their options. Imports wait until they run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +26,7 @@ def up(
 
 
 def down() -> None:
-    """Stop what `harr up` started, with what runs there."""
+    """Stop what `harr up` started, and everything running there."""
 
     def body() -> None:
         from harr_local.up import down
@@ -46,7 +46,7 @@ def ask(
 ) -> None:
     """Answer a question by the pipeline of params.yaml.
 
-    Prints every search with its passages, then the answer. Needs what stages embed and index have made.
+    Prints every search with its passages, then the answer. Needs the output of stages embed and index.
     """
 
     def body() -> None:
@@ -63,9 +63,9 @@ def ask(
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Check what a run needs, and name the fix of what is wrong.
+    """Check what a run needs, and name a fix for every problem.
 
-    Packages, git, and every server that params.yaml names, with its key; exit 1 if something must be mended.
+    Packages, git, and every server that params.yaml names, with its key; exits with 1 if something must be fixed.
     """
     import os
     from dataclasses import asdict

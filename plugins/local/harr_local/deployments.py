@@ -1,6 +1,6 @@
-"""What a Prefect server must have: work pools, the deployments of prefect.yaml, and a watch over crashed runs.
+"""What a Prefect server must have: work pools, the deployments of prefect.yaml, and a watch for crashed runs.
 
-``python -m harr_local.deployments`` makes them at the server of PREFECT_API_URL, wherever it runs.
+``python -m harr_local.deployments`` creates them on the server at PREFECT_API_URL, wherever it runs.
 """
 
 import contextlib
@@ -27,16 +27,16 @@ from tasks.runtime.gpus import visible_gpus
 POOLS = ("cpu", "gpu")
 WATCH = "crashed runs"
 SILENT_SECONDS = 95
-"""Seconds without a heartbeat of a run until it counts as crashed."""
+"""Seconds without a heartbeat after which a run counts as crashed."""
 CANCEL_SECONDS = 45.0
-"""The worker gives a cancelled run 30 s."""
+"""Seconds to wait for cancelled runs to end; the worker gives them 30 s."""
 
 
 def prepare_prefect(gpus: int) -> None:
-    """Make the work pools, the deployments and the watch over runs; pools that are there stay as they are.
+    """Create the work pools, the deployments and the watch over runs; existing pools stay as they are.
 
     Raises:
-        ServiceUnavailable: the server does not take the deployments.
+        ServiceUnavailable: the server rejects the deployments.
     """
     template = ProcessWorker.get_default_base_job_template()
     with get_client(sync_client=True) as client:
@@ -54,7 +54,7 @@ def prepare_prefect(gpus: int) -> None:
 
 
 def _watch() -> AutomationCore:
-    """Return what marks a run without heartbeat as Crashed: its process was killed, or its machine."""
+    """Return the automation that marks a run without heartbeat as Crashed: its process or its machine died."""
     prefix = "prefect.flow-run."
     ends = {f"{prefix}{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed", "Kept")}
     trigger = EventTrigger(
@@ -72,9 +72,9 @@ def _watch() -> AutomationCore:
 
 
 def cancel_runs() -> None:
-    """Cancel runs as the button in Prefect does; wait until the worker reports that they are gone.
+    """Cancel runs as Prefect's button does, and wait until the worker reports that they are gone.
 
-    A worker that is stopped before would leave them Cancelling for ever.
+    If the worker were stopped first, they would stay Cancelling.
     """
     working = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING])
     running = FlowRunFilter(state=FlowRunFilterState(type=working))

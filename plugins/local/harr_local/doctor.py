@@ -1,6 +1,6 @@
-"""What `harr doctor` looks at: packages, git, params.yaml, and the servers that it names, with their keys.
+"""What `harr doctor` checks: packages, git, params.yaml, and the servers that it names, with their keys.
 
-It changes nothing. Every check is a function that returns findings. Where the project stands, `harr status` says.
+It changes nothing. Every check is a function that returns findings. `harr status` says where the project stands.
 """
 
 import shutil
@@ -26,11 +26,11 @@ from tasks.tracking.client import address_of
 from tasks.tracking.errors import setting_of
 
 EXTRAS = ("", "pipeline", "lite", "minilm")
-"""What extra pipeline brings."""
+"""Packages of the extra pipeline."""
 
 
 def examine(root: Path, environment: Mapping[str, str]) -> list[Finding]:
-    """Run all checks at once; returns the findings in a fixed order. A check that cannot be made is one, too."""
+    """Run all checks at once; return the findings in a fixed order. A check that fails to run is also a finding."""
     checks: dict[str, Callable[[], list[Finding]]] = {
         "packages": partial(check_packages, root),
         "git": partial(check_git, root),
@@ -61,7 +61,7 @@ def examine(root: Path, environment: Mapping[str, str]) -> list[Finding]:
 
 
 def check_packages(root: Path) -> list[Finding]:
-    """Look for packages of the pipeline that are missing, or that it does not take in this version."""
+    """Check for packages of the pipeline that are missing or have a version it does not accept."""
     wrong = []
     for package in map(Requirement, metadata.requires("harr") or ()):
         if package.name != "harr" and (
@@ -81,10 +81,10 @@ def check_packages(root: Path) -> list[Finding]:
 
 
 def check_precision(params: Params) -> list[Finding]:
-    """Look whether training asks for products that this machine has to emulate."""
+    """Check whether training asks for products that this machine has to emulate."""
     if not isinstance(params.train, LoopParams) or params.train.optimizer.precision != "bfloat16":
         return []
-    from harr.compute.precision import multiplies_bfloat16  # torch, which takes seconds to import
+    from harr.compute.precision import multiplies_bfloat16  # imports torch, which takes seconds
 
     if multiplies_bfloat16():
         return []
@@ -93,7 +93,7 @@ def check_precision(params: Params) -> list[Finding]:
 
 
 def check_git(root: Path) -> list[Finding]:
-    """Look whether git is there, the folder is in a repository, and dvc.lock is committed."""
+    """Check whether git is installed, the folder is in a repository, and dvc.lock is committed."""
     if shutil.which("git") is None:
         return [warn("git", "is not installed; runs are not tied to a commit", "install git")]
     local = root / ".dvc/config.local"
@@ -113,12 +113,12 @@ def check_git(root: Path) -> list[Finding]:
 
 
 def check_started(root: Path) -> list[Finding]:
-    """Look for what `harr up` started and what has ended by itself."""
+    """Check for processes that `harr up` started and that ended by themselves."""
     return [warn(name, "ended without `harr down`", "harr up") for name in list_ended(root)]
 
 
 def check_mlflow(params: Params, environment: Mapping[str, str]) -> list[Finding]:
-    """Look whether the server of MLflow answers; a store in a file needs none."""
+    """Check whether MLflow's server answers; a store in a file needs none."""
     address = address_of(params, environment)
     check_answer(address, setting_of(address, environment))
     return [ok("MLflow", bare(address))]

@@ -1,4 +1,4 @@
-"""Servers on loopback: how Prefect's and MLflow's are started, whether one answers, and which `harr up` started."""
+"""Servers on loopback: how to start Prefect's and MLflow's, whether one answers, and which `harr up` started."""
 
 import os
 import socket
@@ -13,11 +13,11 @@ from tasks.tracking.relocate import bring_home
 
 Started = dict[str, dict[str, str]]
 UP = STATE / "up.json"
-"""What `harr up` started: name -> the process's identity, and the page to open; "" for a worker."""
+"""Processes that `harr up` started: name -> the process's identity, and the page to open, "" for a worker."""
 
 
 def healthy(address: str) -> bool:
-    """Return whether a server says at ``address``/health that it is well."""
+    """Return whether a server reports at ``address``/health that it is well."""
     try:
         urllib.request.urlopen(f"{address}/health", timeout=2).close()
     except OSError:
@@ -26,7 +26,7 @@ def healthy(address: str) -> bool:
 
 
 def listens(port: int) -> bool:
-    """Return whether a program takes connections at this port of loopback."""
+    """Return whether a program accepts connections at this loopback port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -35,7 +35,7 @@ def prefect_command(port: int) -> tuple[list[str], dict[str, str]]:
     """Return the command and environment of a Prefect server on loopback."""
     url = f"http://127.0.0.1:{port}/api"
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    # In memory, the places that tasks hold would be taken for ever once the server is started again.
+    # Kept in memory, concurrency slots of tasks would stay taken after a restart of the server.
     settings = {"PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem"}
     return command, {**os.environ, **settings, "PREFECT_API_URL": url, "PREFECT_SERVER_UI_API_URL": url}
 
@@ -50,6 +50,6 @@ def mlflow_command(port: int) -> tuple[list[str], dict[str, str]]:
 
 
 def list_ended(root: Path) -> list[str]:
-    """Return the names of what `harr up` started and what has ended since, though nobody stopped it by `harr down`."""
+    """Return the names of processes that `harr up` started and that ended without `harr down`."""
     started: Started = read_json(root / UP) if (root / UP).exists() else {}
     return [name for name, note in started.items() if not is_alive(note["process"])]

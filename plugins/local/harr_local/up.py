@@ -1,8 +1,8 @@
 """Everything that runs by itself on one machine, without Docker: `harr up` and `harr down`.
 
-Starts a Prefect server, an MLflow server over mlflow.db, and one Prefect worker for each of the work pools cpu and gpu;
-makes the pools, and the deployments of prefect.yaml; and starts `harr serve` where the registry has a champion. All of
-it listens on loopback only. Milvus Lite needs no server: each stage opens the folder data/index.
+Starts a Prefect server, an MLflow server over mlflow.db, and a Prefect worker for each of the work pools cpu and gpu;
+creates the pools and the deployments of prefect.yaml; and starts `harr serve` if the registry has a champion. All of it
+listens on loopback only. Milvus Lite needs no server: each stage opens the folder data/index.
 """
 
 import contextlib
@@ -28,17 +28,17 @@ from tasks.tracking.execution import is_alive, pid_of, process_name
 START_SECONDS = 240.0
 STOP_SECONDS = 20.0
 FREE_SECONDS = 5.0
-"""How long the port of a killed server may stay taken."""
+"""Seconds to wait for the port of a killed server to become free."""
 API = {"Prefect": "/api"}
-"""Where on a server its health is told, if not at the top."""
+"""Path of a server's health endpoint, if not at the top."""
 WORK = {"Prefect": "/runs", "MLflow": "/#/experiments?workflowType=machine_learning"}
-"""Where on a server the work is seen; the first page of MLflow is on language models."""
+"""Path of a server's page with the work; MLflow's first page is about language models."""
 WORKER = {"PREFECT_WORKER_QUERY_SECONDS": "5", "PREFECT_WORKER_ENABLE_CANCELLATION": "true", **HEARTBEAT}
-"""Workers look for work every 5 s, cancel runs also before they begin, and have runs say that they live."""
+"""Workers look for work every 5 s, cancel runs even before they begin, and have runs send heartbeats."""
 
 
 def up(prefect_port: int, mlflow_port: int, serve_port: int) -> None:
-    """Start what does not run yet and bring the deployments up to date; prints the pages.
+    """Start what is not running yet and bring the deployments up to date; print the pages.
 
     Raises:
         ServiceUnavailable: a port is taken, or a server ended or did not answer.
@@ -51,7 +51,7 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int) -> None:
     for name in ("Prefect", "MLflow"):
         _wait_for(started, name)
     os.environ["PREFECT_API_URL"] = f"{started['Prefect']['page']}/api"
-    from harr_local.deployments import (  # not before: Prefect reads the address when it is imported
+    from harr_local.deployments import (  # not earlier: Prefect reads the address on import
         POOLS,
         prepare_prefect,
     )
@@ -76,7 +76,7 @@ def down() -> None:
     if "Prefect" in started:
         os.environ["PREFECT_API_URL"] = f"{started['Prefect']['page']}/api"
         try:
-            from harr_local.deployments import cancel_runs  # not before, likewise
+            from harr_local.deployments import cancel_runs  # not earlier, likewise
 
             cancel_runs()
         except Exception as error:  # a server that hangs must be stopped, too
@@ -89,7 +89,7 @@ def down() -> None:
 
 
 def _running() -> Started:
-    """Return what `harr up` started and still runs; of a killed server, child processes that have its port are killed."""
+    """Return what `harr up` started and still runs; kill child processes of a dead server that hold its port."""
     started: Started = read_json(UP) if UP.exists() else {}
     for name in list_ended(Path()):
         note = started.pop(name)
@@ -100,9 +100,9 @@ def _running() -> Started:
 
 
 def _kill_group(leader: str) -> None:
-    """Kill what is left of a process group whose leader has ended, unless its number is another process's by now."""
+    """Kill the rest of a process group whose leader has ended, unless its number now belongs to another process."""
     group = pid_of(leader)
-    # A leader that nobody has waited for yet keeps its number, as a zombie; where a container has no init, for ever.
+    # A leader not yet waited for keeps its number, as a zombie; in a container without init, permanently.
     with contextlib.suppress(psutil.NoSuchProcess):
         if process_name(group) != leader:
             return
@@ -117,7 +117,7 @@ def _wait_until_free(port: int) -> None:
 
 
 def _has_champion() -> bool:
-    """Return whether there is an index, and a promoted retriever."""
+    """Return whether there is an index and a promoted retriever."""
     with contextlib.suppress(HarrError):  # nothing was promoted yet
         name = Params.load().tracking.registered_model
         champion = resolve(open_registry(registry_address(Path())), f"models:/{name}@{CHAMPION}")
@@ -126,7 +126,7 @@ def _has_champion() -> bool:
 
 
 def _start_retriever(started: Started, port: int) -> None:
-    """Start `harr serve`; if it does not come up, that stops nothing else."""
+    """Start `harr serve`; if that fails, everything else keeps running."""
     _start(started, "Serve", [sys.executable, "-m", "flows.cli", "serve", "--port", str(port)], {**os.environ}, port)
     try:
         _wait_for(started, "Serve")
@@ -137,7 +137,7 @@ def _start_retriever(started: Started, port: int) -> None:
 
 
 def _start(started: Started, name: str, command: list[str], environment: dict[str, str], port: int = 0) -> None:
-    """Start a program that outlives this one, with a log of its own; noted before anything else happens.
+    """Start a program that outlives this one, with its own log; note it before anything else happens.
 
     Raises:
         ServiceUnavailable: its port is taken.
@@ -176,7 +176,7 @@ def _log_of(name: str) -> Path:
 
 
 def _stop(notes: list[dict[str, str]]) -> None:
-    """Stop by TERM, wait, then KILL whatever is left, with all that these processes had started."""
+    """Stop by TERM, wait, then KILL whatever is left, including all child processes."""
     leaders = [psutil.Process(pid_of(note["process"])) for note in notes if is_alive(note["process"])]
     family = [child for leader in leaders for child in leader.children(recursive=True)]
     for leader in leaders:

@@ -1,6 +1,6 @@
-"""MedQuAD: the official XML files or JSON lines, gathered by document, then cut into chunks.
+"""MedQuAD: the official XML files or JSON lines, grouped by document, then cut into chunks.
 
-Several questions share a page, and their rows need not stand together; so all rows are read before a document is cut.
+Several questions share a page, and their rows need not be adjacent, so all rows are read before a document is cut.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from harr_medquad.settings import MedQuADParams
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One question and its answer from a file; ``facts``: category, semantic group, synonyms."""
+    """A question and its answer from a file; ``facts``: category, semantic group, synonyms."""
 
     place: str
     id: str
@@ -44,11 +44,11 @@ class Item:
 def medquad(params: MedQuADParams) -> Source:
     """Return the documents of MedQuAD as chunks, and its questions with the chunks of their document as gold.
 
-    Chunks of equal title and text are one passage. A document all of whose chunks stand elsewhere has the document
-    that holds most of them as its gold.
+    Chunks with the same title and text are one passage. If all chunks of a document are elsewhere, its gold is the
+    document with most of them.
 
     Raises:
-        CorpusError: a folder or file is missing or damaged, or a question stands twice.
+        CorpusError: a folder or file is missing or damaged, or a question occurs twice.
     """
     items, figures = _gather(params)
     documents: dict[str, list[Item]] = {}
@@ -80,8 +80,8 @@ def medquad(params: MedQuADParams) -> Source:
 
 
 def _with_validation(items: Sequence[Item], count: int, seed: int) -> list[Item]:
-    """Return the questions, those of some training documents as validation questions: ``count`` in all, or the few
-    more of the last document.
+    """Return the questions, with those of some training documents as validation questions: ``count`` in all, or
+    slightly more because of the last document.
 
     Raises:
         CorpusError: no training document would be left.
@@ -105,7 +105,7 @@ def _gather(params: MedQuADParams) -> tuple[list[Item], dict[str, float]]:
     The official files use four of their ids for several questions, which get a number.
 
     Raises:
-        CorpusError: the same question and answer stand twice under one id; or no row has an answer.
+        CorpusError: the same question and answer occur twice under one id, or no row has an answer.
     """
     by_id: dict[str, Item] = {}
     rows = 0
@@ -139,7 +139,7 @@ def _gather(params: MedQuADParams) -> tuple[list[Item], dict[str, float]]:
 
 
 def _files(params: MedQuADParams) -> Iterator[Item]:
-    """Yield the rows of all files; which of those of XML files are test questions is decided later."""
+    """Yield the rows of all files; the test questions among those of XML files are chosen later."""
     if not params.root:
         for split, names in (("train", params.train), ("test", params.test)):
             yield from (replace(item, split=split) for name in names for item in _of_jsonl(name))
@@ -173,12 +173,12 @@ def _of_jsonl(name: str) -> Iterator[Item]:
 
 
 def _optional_text(row: Row, key: str) -> str:
-    """Return a text that may be missing, "" where it is."""
+    """Return a text that may be missing, then ""."""
     return row.text(key, "question") if str(row.values.get(key) or "").strip() else ""
 
 
 def _of_xml(path: Path, root: Path) -> Iterator[Item]:
-    """Yield the questions of one official file; their ids begin with the number of the file's folder."""
+    """Yield the questions of one official file; their ids start with the number of the file's folder."""
     try:
         document = ElementTree.parse(path).getroot()
     except (ElementTree.ParseError, UnicodeError, ValueError) as error:
@@ -210,7 +210,7 @@ def _of_xml(path: Path, root: Path) -> Iterator[Item]:
 
 
 def _under(element: ElementTree.Element, path: str) -> str:
-    """Return the text of an element, white space folded; "" without one."""
+    """Return the text of an element, white space folded; "" if it is missing."""
     child = element.find(path)
     return "" if child is None else " ".join("".join(child.itertext()).split())
 
@@ -221,13 +221,13 @@ def _passages(
     chunk_ids: dict[str, list[str]],
     figures: dict[str, float],
 ) -> Iterator[Passage]:
-    """Yield the chunks of all documents in the order of the files, each title and text once; what comes twice is
-    counted. ``chunk_ids`` gets those of every document."""
+    """Yield the chunks of all documents in file order, each title and text once; repeats are counted. ``chunk_ids``
+    gets those of every document."""
     pages: Pages | None = None
     if params.scrape:
         pages, counts = scrape((items[0].url for items in documents.values()), params.scrape)
         figures |= counts
-    from harr_documents.tokens import token_spans  # it loads transformers
+    from harr_documents.tokens import token_spans  # loads transformers
 
     spans = token_spans(params.tokenizer)
     first: dict[bytes, str] = {}
@@ -260,8 +260,7 @@ def _passages(
 
 
 def _gold_chunks(document: str, chunk_ids: Sequence[str]) -> tuple[str, ...]:
-    """Return the chunks of one document: its own, or where all stand elsewhere those of the document that has most of
-    them.
+    """Return the chunks of one document: its own or, if all are elsewhere, those of the document with most of them.
 
     >>> _gold_chunks("b", ["a_chunk_1", "b_chunk_1"]), _gold_chunks("b", ["c_chunk_0", "a_chunk_1", "a_chunk_2"])
     (('b_chunk_1',), ('a_chunk_1', 'a_chunk_2'))
@@ -274,7 +273,7 @@ def _gold_chunks(document: str, chunk_ids: Sequence[str]) -> tuple[str, ...]:
 def prefix(fields: Sequence[str], synonyms: Sequence[str], spans: Spans, limit: int) -> str:
     """Return the first line of a document's chunks: fields and up to three synonyms.
 
-    Empty ones are left out, and the last ones where the line would have more than ``limit`` tokens.
+    Empty ones are left out, as are the last ones if the line would have more than ``limit`` tokens.
 
     >>> for limit in (99, 4):
     ...     prefix(["Disease", "", "Disorders"], ["AML", "ANLL", "c", "d"], lambda text: text.split(), limit)

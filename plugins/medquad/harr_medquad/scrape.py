@@ -1,7 +1,7 @@
-"""Fetch web pages as a guest: what robots.txt allows, one at a time and host, kept on disk, tried again another day.
+"""Fetch web pages as a guest: what robots.txt allows, one at a time per host, kept on disk, failures retried later.
 
-Pages are kept in a database by address. A page that was fetched is not fetched again; one that failed is kept with
-its reason, and the next run tries it again.
+Pages are kept in a database by address. A fetched page is not fetched again; a failed one is kept with the reason, and
+the next run tries it again.
 """
 
 import hashlib
@@ -27,15 +27,15 @@ from harr.io.retry import retry
 from harr_medquad.settings import ScrapeParams
 
 HOSTS = 8
+"""Number of hosts asked at a time."""
 SECONDS_BETWEEN, TIMEOUT_SECONDS, DEADLINE_SECONDS = 1.0, 20.0, 90.0
-"""Between two requests to a host (longer where its robots.txt asks for it), of one attempt, of a page with all."""
-"""Number of hosts that are asked at a time."""
+"""Seconds between requests to a host (longer if its robots.txt asks for it), of one attempt, and of a page in all."""
 REDIRECTS = 5
 MAX_BYTES = 8_000_000
 """Size of the largest page that may be an article."""
 LONGEST_DELAY = 60.0
 INLINE = frozenset("a abbr b cite code em font i mark q s small span strong sub sup u".split())
-"""Tags that do not part words."""
+"""Tags that do not separate words."""
 UNREAD = ("script", "style", "noscript", "template", "svg", "nav")
 
 
@@ -43,7 +43,7 @@ class Pages:
     """A store of fetched pages by address, on disk."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the pages kept in ``folder``, or begin."""
+        """Open or create the pages kept in ``folder``."""
         folder.mkdir(parents=True, exist_ok=True)
         self._database = sqlite3.connect(folder / "pages.sqlite", isolation_level=None)
         self._database.execute(
@@ -51,29 +51,29 @@ class Pages:
         )
 
     def close(self) -> None:
-        """Leave the database."""
+        """Close the database."""
         self._database.close()
 
     def text(self, url: str) -> str:
-        """Return the text of a page; "" where it was not fetched, or is damaged."""
+        """Return the text of a page; "" if it was not fetched or is damaged."""
         row = self._database.execute("select text, sha256 from page where url = ? and reason = ''", (url,)).fetchone()
         return str(row[0]) if row and _digest(row[0]) == row[1] else ""
 
     def keep(self, url: str, text: str, reason: str) -> None:
-        """Keep a page's text, or the reason of its absence; it is on disk when this returns."""
+        """Store a page's text, or the reason for its absence; it is on disk on return."""
         fetched = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         values = (url, reason, _digest(text), text, fetched)
         self._database.execute("insert or replace into page values (?, ?, ?, ?, ?)", values)
 
     def failures(self) -> dict[str, str]:
-        """Return why each page that failed did, by address."""
+        """Return the reason for each failed page, by address."""
         return dict(self._database.execute("select url, reason from page where reason != '' order by url"))
 
 
 def scrape(urls: Iterable[str], params: ScrapeParams) -> tuple[Pages, dict[str, float]]:
-    """Fetch those pages that are not kept yet; returns all pages, and counts.
+    """Fetch the pages that are not kept yet; return all pages, and counts.
 
-    A page that cannot be had is no error: it is kept with its reason, and the commonest reasons are printed.
+    A page that cannot be fetched is no error: it is kept with its reason, and the commonest reasons are printed.
     """
     pages = Pages(Path(params.pages))
     addresses = list(dict.fromkeys(urls))
@@ -90,8 +90,7 @@ def scrape(urls: Iterable[str], params: ScrapeParams) -> tuple[Pages, dict[str, 
 
 
 def _fetch(urls: Sequence[str], params: ScrapeParams) -> Iterator[tuple[str, str, str]]:
-    """Yield (address, text, reason) of every page as it comes; hosts side by side, the pages of one one after the
-    other."""
+    """Yield (address, text, reason) of every page as it comes; hosts in parallel, a host's pages one by one."""
     by_host: dict[str, list[str]] = {}
     for url in urls:
         by_host.setdefault(_host_of(url), []).append(url)
@@ -125,7 +124,7 @@ def _fetch(urls: Sequence[str], params: ScrapeParams) -> Iterator[tuple[str, str
 
 
 def _host_of(url: str) -> str:
-    """Return the host and port of an http address; "" where it is none.
+    """Return the host and port of an http address, "" for anything else.
 
     >>> [_host_of(url) for url in ("http://a.org:80/x", "ftp://a.org/", "http://[bad/x", "http://a..b/x")]
     ['a.org:80', '', '', '']
@@ -134,13 +133,13 @@ def _host_of(url: str) -> str:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").encode("idna"), parts.port
         httpx.Request("GET", url)
-    except (ValueError, httpx.InvalidURL):  # what is no address, and names that no address can have
+    except (ValueError, httpx.InvalidURL):  # invalid addresses and impossible names
         return ""
     return parts.netloc if host and port != 0 and parts.scheme in ("http", "https") else ""
 
 
 class _Host:
-    """What is known of a host: when it may be asked next, and what its robots.txt says."""
+    """The state of a host: when it may be asked next, and its robots.txt."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -151,7 +150,7 @@ class _Host:
 
 
 class _Failed(Exception):
-    """A page that cannot be had; its text is the reason, and ``wait_seconds`` when it may be had yet."""
+    """A page that cannot be fetched; the text is the reason, ``wait_seconds`` when it may be worth trying again."""
 
     def __init__(self, reason: str, wait_seconds: float = math.inf) -> None:
         super().__init__(reason)
@@ -159,12 +158,12 @@ class _Failed(Exception):
 
 
 def _may_come(error: Exception) -> bool:
-    """Return whether a page may be had later."""
+    """Return whether a page may be available later."""
     return isinstance(error, _Failed) and error.wait_seconds < math.inf
 
 
 class _Guest:
-    """A polite client that asks hosts for pages. Several threads share one."""
+    """A polite client that requests pages from hosts, shared by several threads."""
 
     def __init__(self, client: httpx.Client, params: ScrapeParams, stop: threading.Event) -> None:
         self._client, self._stop = client, stop
@@ -180,7 +179,7 @@ class _Guest:
             return "", str(reason)
 
     def _follow(self, url: str, deadline: float, *, robots: bool) -> httpx.Response:
-        """Return the answer behind all redirects; with ``robots``, each address is one that robots.txt allows."""
+        """Return the answer after all redirects; with ``robots``, robots.txt must allow each address."""
         for _ in range(REDIRECTS + 1):
             if not _host_of(url):
                 raise _Failed("no http address")
@@ -218,7 +217,7 @@ class _Guest:
             raise _Failed("robots.txt disallows it")
 
     def _robots(self, url: str, deadline: float, host: _Host) -> Protego:
-        """Return what robots.txt says: without one (4xx) all is allowed, with one that cannot be read nothing is."""
+        """Return the rules of robots.txt: if missing (4xx) all is allowed, if unreadable nothing is."""
         try:
             answer = self._follow(url, deadline, robots=False)
         except _Failed as reason:
@@ -227,7 +226,7 @@ class _Guest:
         return Protego.parse(answer.text if answer.status_code == 200 else "")
 
     def _ask(self, url: str, deadline: float) -> httpx.Response:
-        """Return an answer below 500 and not 429; anything else is asked for again until the deadline."""
+        """Return an answer below 500 and not 429; retry anything else until the deadline."""
         seconds = deadline - time.monotonic()
         return retry(lambda: self._try_once(url), seconds, _may_come, first=2.0, longest=30.0, sleep=self._stop.wait)
 

@@ -10,12 +10,12 @@ from harr.params.fields import MaybePathOrName, PathOrName, Section, Seed
 
 
 class ScrapeParams(Section):
-    """Fetching of MedQuAD's source pages: what robots.txt allows, one page at a time and host."""
+    """Fetching of MedQuAD's source pages: what robots.txt allows, one page at a time per host."""
 
     pages: PathOrName = "work/pages"
-    """Folder in which fetched pages are kept; a killed run goes on there."""
+    """Folder for fetched pages; a killed run continues there."""
     user_agent: str = Field("harr", min_length=1, pattern=r"^[A-Za-z_-]+( .*|/.*)?$")
-    """Name that we fetch under: first a word that robots.txt may speak of, then whom hosts can write to."""
+    """Name of our client: first a word that robots.txt may name, then a contact for hosts."""
 
 
 class MedQuADParams(QuestionsParams, ChunkParams):
@@ -24,17 +24,17 @@ class MedQuADParams(QuestionsParams, ChunkParams):
     root: MaybePathOrName = ""
     """Folder with the official XML files; if empty, train and test name files."""
     train: tuple[PathOrName, ...] = ()
-    """Files of training questions: JSON lines ``{id, question, answer, url}``, and where known ``focus, category,
+    """Files of training questions: JSON lines ``{id, question, answer, url}`` and, if known, ``focus, category,
     semantic_group, synonyms``."""
     test: tuple[PathOrName, ...] = ()
-    """Files of test questions, in the shape of the training files."""
+    """Files of test questions, in the format of the training files."""
     documents: Literal["page", "answer"] = "page"
     """What a document is: a page (all questions with its address share it), or a single answer."""
     test_share: float = Field(0.1, gt=0, lt=1)
     """Share of the documents of ``root`` whose questions are test questions."""
     scrape: ScrapeParams | None = None
-    """Fetching of the pages, whose text replaces the answers; what cannot be fetched keeps its answers. With null
-    nothing is fetched."""
+    """Fetching of the pages, whose text replaces the answers; a page that cannot be fetched keeps its answers. With
+    null nothing is fetched."""
     seed: Seed = 0
     """Seed of the split into training and test documents."""
 

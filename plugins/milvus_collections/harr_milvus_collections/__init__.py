@@ -1,1 +1,1 @@
-"""Collections of a Milvus server: one that the user already has is searched, or harr's own is filled from files."""
+"""Collections of a Milvus server: search the user's own, or fill harr's from files."""

@@ -1,6 +1,6 @@
-"""A collection of Milvus that the user already has is searched in place of one that harr builds.
+"""Search the user's own Milvus collection instead of one that harr builds.
 
-Nothing is written into it. Its passages are those of the corpus, by their ids; what a filter leaves out is not found.
+Nothing is written to it. Its passages are those of the corpus, by id; what a filter excludes is not found.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,15 +30,15 @@ from harr_milvus_collections.params import AdoptParams, read_adopted
 from harr_milvus_collections.shelf import PER_CALL, Hits, Shelf, ShelvedPassages, ShelvedVectors, by_ids
 
 METRICS = ("IP", "COSINE", "L2")
-"""Metrics that order unit vectors alike."""
+"""Metrics that give unit vectors the same order."""
 SAMPLED = 100
 """Number of passages whose vectors are compared."""
 LEAST_COSINE = 0.99
-"""Cosine at least of a passage's vector there and here: the encoder is the same, its arithmetic may differ a little."""
+"""Minimum cosine of a passage's vectors there and here: the same encoder with slightly different arithmetic."""
 EMBEDDED = 20
-"""Number of passages that are embedded again, where the collection has no corpus."""
+"""Number of passages embedded again if the collection has no corpus."""
 LEAST_MEDIAN = 0.9
-"""Median cosine at least of their vectors there and here; shortened texts and another precision differ a little."""
+"""Minimum median cosine of their vectors there and here; shortened texts and another precision differ a little."""
 ROWS = "rows.npy"
 
 
@@ -48,12 +48,12 @@ def adopt_collection(
     """Compare a user's collection with corpus and vectors, and publish in ``out`` how it is searched.
 
     Returns:
-        Figures for the metrics file, named as those of a build.
+        Figures for the metrics file, named as for a build.
 
     Raises:
-        ParamsError: collection or field is not there, or has another type, width or metric.
+        ParamsError: collection or field is missing, or has another type, width or metric.
         IndexMismatch: passages are missing without a filter, or vectors are of another encoder.
-        ServiceUnavailable: Milvus cannot be reached, or does not take the filter.
+        ServiceUnavailable: Milvus cannot be reached, or rejects the filter.
     """
     section = read_adopted(params)
     client = connect(params, params.uri)
@@ -117,10 +117,10 @@ def open_adopted(passages: Passages, vectors: Vectors, params: IndexParams, out:
 
 @contextmanager
 def open_collection(params: IndexParams) -> Iterator[Corpus]:
-    """Open an adopted collection without a corpus: it has the passages and vectors.
+    """Open an adopted collection without a corpus: it provides the passages and vectors.
 
     Raises:
-        ParamsError: collection or field is not there, or has another type or metric.
+        ParamsError: collection or field is missing, or has another type or metric.
         ServiceUnavailable: Milvus cannot be reached.
     """
     section = read_adopted(params)
@@ -134,7 +134,7 @@ def open_collection(params: IndexParams) -> Iterator[Corpus]:
         manifest = {"identity": name, "collection": name, "rows": rows, "full_text": False}
         manifest |= {"width": how["width"], "how": how, "search": how | {"breadth": section.breadth}}
         shelf = Shelf(client, section, how["number"], how["width"])
-        none = np.zeros(0, dtype=np.int64)  # rows are given as passages are found
+        none = np.zeros(0, dtype=np.int64)  # rows are assigned as passages are found
         index = AdoptedIndex(client, manifest, section, none, shelf.put, shelf.fields, shelf.make_room)
         passages, vectors = ShelvedPassages(shelf, rows), ShelvedVectors(shelf, manifest)
         yield Corpus(passages, vectors, index, check=partial(_check_texts, passages, vectors))
@@ -143,7 +143,7 @@ def open_collection(params: IndexParams) -> Iterator[Corpus]:
 
 
 INDEX = OtherIndex(adopt_collection, open_adopted, open_collection)
-"""The index of another package that ``index.function`` names."""
+"""The index for ``index.function``."""
 
 
 @contextmanager
@@ -156,7 +156,7 @@ def collection(uri: str, *, token_variable: str = "MILVUS_TOKEN", **settings: An
         settings: those of :class:`harr_milvus_collections.params.AdoptParams`.
 
     Raises:
-        ParamsError: a wrong setting; collection or field is not there. ServiceUnavailable: Milvus cannot be reached.
+        ParamsError: a wrong setting, or collection or field is missing. ServiceUnavailable: Milvus cannot be reached.
     """
     own = {"uri": uri, "token_variable": token_variable, "function": f"{__name__}:INDEX", "settings": settings}
     with open_collection(read_section(IndexParams, own | {"full_text": False}, "index")) as corpus:
@@ -164,7 +164,7 @@ def collection(uri: str, *, token_variable: str = "MILVUS_TOKEN", **settings: An
 
 
 class AdoptedIndex(PassageIndex):
-    """An open collection of the user's; hits whose id the corpus lacks are left out."""
+    """An open collection of the user's; hits with an id that the corpus lacks are left out."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class AdoptedIndex(PassageIndex):
         fields: Sequence[str] = (),
         make_room: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take a checked collection, its ``rows``, what gives rows to hits, and the fields that it reads; use
+        """Store a checked collection, its ``rows``, the function from hits to rows, and the fields to read; use
         :func:`open_adopted`."""
         super().__init__(client, client.where, manifest, rows)
         self._section, self._rows_of, self._make_room = section, rows_of, make_room
@@ -189,7 +189,7 @@ class AdoptedIndex(PassageIndex):
         return super()._search(field, queries, n)
 
     def _rows(self, hits: Any) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the rows of hits; a score is their inner product, or the distance with its sign turned."""
+        """Return the rows of hits; a score is their inner product, or the negated distance."""
         named = [hit["entity"].get(self._section.id_field) for hit in hits]
         ids = [str(key if name is None else name) for name, key in zip(named, hits.ids, strict=True)]
         row_of = self._rows_of([(name, hit["entity"]) for name, hit in zip(ids, hits, strict=True)])
@@ -199,9 +199,9 @@ class AdoptedIndex(PassageIndex):
 
 
 def _described(client: Connection, section: AdoptParams, width: int) -> dict[str, Any]:
-    """Return how a collection is searched, after a look at its fields, the width of its vectors and their metric.
+    """Return how a collection is searched, after checking its fields, the width of its vectors and their metric.
 
-    A ``width`` of 0 takes any, and then passages are read from there, too.
+    A ``width`` of 0 accepts any, and then passages are read from there, too.
     """
     name = section.collection
     if not client.has_collection(name):
@@ -232,7 +232,7 @@ def _described(client: Connection, section: AdoptParams, width: int) -> dict[str
             f"index.settings.vector_field: {section.vector_field} of collection {name} is compared by {metric}; "
             f"expected {', '.join(METRICS)}"
         )
-    # A server spreads the parameters of an index out, Milvus Lite keeps them together.
+    # A server spreads out the parameters of an index, Milvus Lite keeps them together.
     cells = index.get("nlist") or (index.get("params") or {}).get("nlist") or 0
     known: dict[str, str] = {name: kind for kind, name in kinds.INDEX_TYPES.items()}
     known |= {"IVF_FLAT": "ivf_sq8", "DISKANN": "diskann"}
@@ -242,7 +242,7 @@ def _described(client: Connection, section: AdoptParams, width: int) -> dict[str
 
 
 def _ids(client: Connection, section: AdoptParams) -> Iterable[str]:
-    """Yield the ids of all passages that the filter leaves."""
+    """Yield the ids of all passages that pass the filter."""
     client.load_collection(section.collection)
     total = client.query(section.collection, filter=section.filter, output_fields=["count(*)"])[0]["count(*)"]
     pages = client.query_iterator(
@@ -256,7 +256,7 @@ def _ids(client: Connection, section: AdoptParams) -> Iterable[str]:
 
 
 def _check_rows(section: AdoptParams, rows: NDArray[np.int64], searchable: int, where: str) -> None:
-    """Refuse a collection that has not the passages of the corpus."""
+    """Check that a collection has the passages of the corpus."""
     if not len(rows):
         raise IndexMismatch(
             f"collection {section.collection} at {where} has no passage of data/corpus by its {section.id_field}; "
@@ -280,7 +280,7 @@ def _least_cosine(
     """Return the smallest cosine between some vectors there and here.
 
     Raises:
-        IndexMismatch: they are of another encoder, or not of length 1 where that matters.
+        IndexMismatch: they are of another encoder, or not of length 1 if that matters.
     """
     sample = rows[np.unique(np.linspace(0, len(rows) - 1, SAMPLED).astype(int))]
     row_of = {passage.id: row for passage, row in zip(passages.take(sample.tolist()), sample.tolist(), strict=True)}
@@ -299,15 +299,15 @@ def _least_cosine(
 
 
 def _kept(section: AdoptParams) -> dict[str, Any]:
-    """Return what the manifest keeps of the settings: another breadth is no other collection."""
+    """Return the settings for the manifest, without breadth, which makes no other collection."""
     return section.model_dump(exclude={"breadth"})
 
 
 def _check_texts(passages: ShelvedPassages, vectors: Vectors, folder: Path, facts: Mapping[str, Any]) -> None:
-    """Embed some passages of a collection, of which nobody knows what embedded them, as a trained retriever would.
+    """Embed some passages of a collection as a trained retriever would, since nobody knows what embedded them.
 
     Raises:
-        IndexMismatch: another encoder did, or from other texts.
+        IndexMismatch: they were embedded by another encoder, or from other texts.
     """
     if not (folder / DOCUMENT).is_dir():  # merge.towers: query
         return

@@ -1,9 +1,9 @@
-"""The passages of a collection that harr builds go to a server in Parquet files that it reads itself.
+"""Passages of a collection that harr builds reach the server as Parquet files, which it reads itself.
 
-That is several times as fast as sending rows.
+This is several times as fast as sending rows.
 
 The server imports a file as whole segments. It must see the files: in the bucket of its storage
-(``s3://bucket/folder``), or, where its storage is a local folder, under the same path as we do.
+(``s3://bucket/folder``) or, if its storage is a local folder, under the same path as harr.
 """
 
 import contextlib
@@ -32,25 +32,25 @@ from harr.services.milvus_client import Connection
 from harr_milvus_collections.params import read_bulk
 
 FILE_BYTES = 1 << 28
-"""Number of bytes of vectors in a file: large enough for a segment, small enough for the server's memory."""
+"""Size of the vectors in a file, in bytes: large enough for a segment, small enough for the server's memory."""
 JOBS = 4
-"""Number of imports that are under way at a time."""
+"""Number of concurrent imports."""
 POLL_SECONDS = 1.0
 ASK_SECONDS = 60.0
 STALLED_SECONDS = 1800.0
 Start = Callable[[str], int]
-"""A function that has the server import the file it knows by this name and returns the number of the job."""
+"""A function that has the server import the file it knows by this name, and returns the job's number."""
 State = Callable[[int], tuple[str, str]]
-"""A function that returns the state of a job: Completed, Failed or another word; and the reason."""
+"""A function that returns the state of a job, Completed, Failed or another word, and the reason."""
 
 
 def build_by_import(
     passages: Passages, vectors: Vectors, params: IndexParams, out: Path, work: Path
 ) -> dict[str, float]:
-    """Build the index as harr does, but for the way in which passages come into a new collection.
+    """Build the index as harr does, except for how passages get into a new collection.
 
     Raises:
-        ParamsError: ``index.settings`` names no place for the files. And what ``build_index`` raises.
+        ParamsError: ``index.settings`` names no place for the files. Also what ``build_index`` raises.
     """
     place = read_bulk(params).folder
 
@@ -62,11 +62,11 @@ def build_by_import(
 
 
 INDEX = OtherIndex(build_by_import)
-"""The index of another package that ``index.function`` names."""
+"""The index for ``index.function``."""
 
 
 def import_jobs(client: Connection, name: str) -> tuple[Start, State]:
-    """Return how to start an import, and to ask after it. MilvusClient has no method for it, its connection has."""
+    """Return functions to start an import and to ask for its state, from the connection: MilvusClient has none."""
     connection = client.client._get_connection()
 
     def state(job: int) -> tuple[str, str]:
@@ -87,10 +87,10 @@ def import_passages(
     state: State,
     on_rows: Callable[[int], object],
 ) -> None:
-    """Write a part to ``place`` file by file, and have each imported; a file is removed when it is.
+    """Write a part to ``place`` file by file, and have each imported; a file is then removed.
 
-    ``progress`` (a json file) says what is under way: after a kill the last jobs are waited for, and it goes on. It is
-    removed where a job failed, since such a job stays failed: the next call begins again.
+    ``progress`` (a json file) lists the jobs in progress: after a kill they are waited for, and the import continues.
+    It is removed if a job failed, since such a job stays failed: the next call starts again.
 
     Raises:
         ParamsError: the folder or bucket cannot be written.
@@ -112,7 +112,7 @@ def import_passages(
             name = f"{folder}/{vectors.identity}-{first:012d}.parquet"
             with files.open_output_stream(name) as sink:
                 write_parquet(passages, vectors, part, chunk, params, sink)
-            # The server knows what is in its bucket by the name within.
+            # The server knows files in its bucket by their name within it.
             jobs[name] = start_job(name.partition("/")[2] if place.startswith("s3:") else name)
             write_json(progress, {"rows": first + len(chunk), "jobs": jobs})
             on_rows(len(chunk))
@@ -129,7 +129,7 @@ def _settle(jobs: dict[str, int], at_most: int, state: State, files: FileSystem,
     while len(jobs) > at_most:
         done = [name for name, job in jobs.items() if _is_done(name, job, state, progress)]
         for name in done:
-            with contextlib.suppress(FileNotFoundError):  # a call that was killed had removed it
+            with contextlib.suppress(FileNotFoundError):  # removed by a killed call
                 files.delete_file(name)
             del jobs[name]
             since = time.monotonic()

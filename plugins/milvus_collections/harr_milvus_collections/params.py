@@ -1,4 +1,4 @@
-"""Settings of section ``index`` of params.yaml, where it names an index of this package."""
+"""Settings of section ``index`` of params.yaml, if it names an index of this package."""
 
 from typing import Annotated
 
@@ -44,7 +44,7 @@ def read_adopted(params: IndexParams) -> AdoptParams:
     """Return the collection that section ``index`` names.
 
     Raises:
-        ParamsError: it names none, or holds what only a collection has that harr builds.
+        ParamsError: it names none, or has what only a collection built by harr has.
     """
     section = _read(AdoptParams, params)
     if params.full_text:
@@ -55,10 +55,10 @@ def read_adopted(params: IndexParams) -> AdoptParams:
 
 
 def read_bulk(params: IndexParams) -> BulkParams:
-    """Return where section ``index`` has the files written.
+    """Return the place for the files of section ``index``.
 
     Raises:
-        ParamsError: it does not say.
+        ParamsError: it names none.
     """
     return _read(BulkParams, params)
 

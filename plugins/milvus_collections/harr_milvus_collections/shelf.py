@@ -1,4 +1,4 @@
-"""Passages of a collection that the user has, which has no corpus: read as they are found."""
+"""Passages of a user's collection without a corpus, read as they are found."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,17 +14,17 @@ from harr.types import Passage
 from harr_milvus_collections.params import AdoptParams
 
 PER_CALL = 1_000
-"""Number of passages that are asked for at a time."""
+"""Number of passages requested at a time."""
 MOST_KEPT = 100_000
-"""Number of passages above which the half that was found longest ago is forgotten, where there is no corpus."""
+"""Number of passages above which, without a corpus, the half found longest ago is forgotten."""
 Hits = Sequence[tuple[str, Mapping[str, Any]]]
-"""Passages by their ids, with their fields."""
+"""Passages by id, with their fields."""
 
 
 def by_ids(
     client: Connection, section: AdoptParams, number: bool, ids: Iterable[str], fields: Sequence[str], within: str = ""
 ) -> list[dict[str, Any]]:
-    """Return fields of passages by their ids, a ``number`` or a text; of those ``within`` a filter, if there is one."""
+    """Return fields of passages by their ids, a ``number`` or a text; only those ``within`` a filter, if given."""
     wanted = ", ".join(ids if number else (json.dumps(name, ensure_ascii=False) for name in ids))
     asked = f"{section.id_field} in [{wanted}]" + (f" and ({within})" if within else "")
     answer: list[dict[str, Any]] = client.query(section.collection, filter=asked, output_fields=list(fields))
@@ -32,13 +32,13 @@ def by_ids(
 
 
 class Shelf:
-    """Passages of a collection that were found so far: rows are given to them as they come, and never given again.
+    """Passages of a collection found so far: rows are assigned as they come, and never reassigned.
 
-    Row 0 is none of them: where a pool is short, its vector is read, and not used. ``fields`` are those that are read.
+    Row 0 is not a passage: its vector is read, but not used, if a pool is short. ``fields`` are those that are read.
     """
 
     def __init__(self, client: Connection, section: AdoptParams, number: bool, width: int) -> None:
-        """Begin with none; ``number``: whether ids are numbers there; ``width`` of the vectors."""
+        """Start empty; ``number``: whether ids are numbers in the collection; ``width`` of the vectors."""
         self._client, self._section, self._number = client, section, number
         self.fields = [
             name for name in (section.id_field, section.text_field, section.title_field, section.vector_field) if name
@@ -52,7 +52,7 @@ class Shelf:
         self._put += len(hits)
         rows = {}
         for name, fields in hits:
-            row = self._row_of.pop(name, None)  # put back as the last that was seen
+            row = self._row_of.pop(name, None)  # put back as the last one seen
             if row is None:
                 row, self._next = self._next, self._next + 1
                 title = str(fields.get(self._section.title_field) or "")
@@ -62,7 +62,7 @@ class Shelf:
         return rows
 
     def make_room(self) -> None:
-        """Forget those that were longest not seen, before a search; what was put since the last call is kept, since its
+        """Forget the passages seen longest ago, before a search; those put since the last call are kept, since their
         rows may still be read."""
         if len(self._row_of) > MOST_KEPT:
             kept = max(MOST_KEPT // 2, self._put)
@@ -96,7 +96,7 @@ class Shelf:
         return self._kept[row][0]
 
     def vector(self, row: int) -> NDArray[np.float32]:
-        """Return its vector."""
+        """Return the vector of a passage that was put."""
         return self._kept[row][1]
 
 
@@ -104,7 +104,7 @@ class ShelvedPassages(Passages):
     """The passages of a collection, as far as they were found."""
 
     def __init__(self, shelf: Shelf, rows: int) -> None:
-        """Take what was found, and how many there are."""
+        """Store the passages found, and the number of all passages."""
         self._shelf, self._rows = shelf, rows
 
     def sample(self, count: int) -> list[int]:
@@ -120,15 +120,15 @@ class ShelvedPassages(Passages):
         return [self._shelf.passage(int(row)) for row in rows]
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
-        """Return rows of those ids that are in the collection."""
+        """Return the rows of those ids that are in the collection."""
         return self._shelf.rows_of(ids)
 
 
 class ShelvedVectors(Vectors):
-    """The vectors of these passages; of length 1, whatever the collection holds."""
+    """The vectors of these passages, of length 1 whatever the collection has."""
 
     def __init__(self, shelf: Shelf, manifest: dict[str, Any]) -> None:
-        """Take what was found, and what is known of the collection."""
+        """Store the passages found, and what is known about the collection."""
         super().__init__(manifest, [])
         self._shelf = shelf
 

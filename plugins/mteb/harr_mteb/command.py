@@ -1,4 +1,4 @@
-"""The command `harr mteb`: its options. What it does stands in search.py, and is imported when it runs."""
+"""The command `harr mteb`: its options. search.py, which does the work, is imported when the command runs."""
 
 from pathlib import Path
 from typing import Annotated

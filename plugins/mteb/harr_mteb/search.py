@@ -1,7 +1,7 @@
 """A trained retriever in mteb (arXiv 2210.07316), with the history of a conversation, and tasks in folders.
 
-What stage merge wrote is a stock model of sentence-transformers, too, which ``mteb.evaluate`` takes as it is; but that
-joins the turns of a conversation to one text, where :class:`MtebSearch` writes the state that was trained.
+The output of stage merge is also a stock model of sentence-transformers, which ``mteb.evaluate`` accepts as it is. But
+mteb joins the turns of a conversation to one text, while :class:`MtebSearch` writes the state used in training.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,13 +23,13 @@ from harr.rag.policies.state import StateFormat, separator_of
 from harr.types import Passage, Question, Search
 
 QUERIES = 64
-"""Number of queries that are scored against all passages at once."""
+"""Number of queries scored against all passages at once."""
 
 
 class MtebSearch:
-    """What mteb calls a search model: passages by the untouched encoder, queries by the trained one, in memory.
+    """A search model for mteb: passages by the untouched encoder, queries by the trained one, in memory.
 
-    ``folder``: models/retriever, wherever it lies; or an encoder, which then reads the last turn alone.
+    ``folder``: models/retriever, wherever it is, or an encoder, which then reads only the last turn.
 
     Raises:
         ModelError: the model ranks by more than vectors (``retriever.link_features``).
@@ -63,7 +63,7 @@ class MtebSearch:
         self._vectors_ND = torch.empty(0)
 
     def index(self, corpus: Any, **options: Any) -> None:
-        """Embed a corpus: rows with ``id``, ``text`` and, maybe, ``title``."""
+        """Embed a corpus: rows with ``id``, ``text`` and, optionally, ``title``."""
         passages = [Passage(str(row["id"]), row["text"], row.get("title") or "") for row in corpus]
         self._ids = [passage.id for passage in passages]
         texts = [passage.content for passage in passages]
@@ -93,8 +93,8 @@ class MtebSearch:
 
 
 def as_search(name: str, query: Any, *, statuses: bool) -> Search:
-    """Return a query of mteb as a search: a text, or a conversation, read as `harr serve` reads a chat: earlier turns
-    are finished hops.
+    """Return a query of mteb as a search: a text, or a conversation read as `harr serve` reads a chat, with earlier
+    turns as finished hops.
 
     >>> said = [("user", "Who founded Acme?"), ("assistant", "Ada Brown"), ("user", "Where was she born?")]
     >>> found = as_search("q", [{"role": role, "content": text} for role, text in said], statuses=False)
@@ -109,7 +109,7 @@ def as_search(name: str, query: Any, *, statuses: bool) -> Search:
 
 
 def task_of(name: str, split: str = "test") -> Any:
-    """Return a task of mteb: a folder in BEIR's layout, read where it lies, or one that mteb knows by its name.
+    """Return a task of mteb: a folder in BEIR's layout, or one that mteb knows by name.
 
     Raises:
         CorpusError: it is neither, or the folder lacks a file.
@@ -126,7 +126,7 @@ def task_of(name: str, split: str = "test") -> Any:
 
 
 def _of_folder(folder: Path, split: str) -> Any:
-    """Return a task over the files of a folder; what they hold is its revision."""
+    """Return a task over the files of a folder; their content is its revision."""
     import mteb
     from datasets import Dataset
 
@@ -145,7 +145,7 @@ def _of_folder(folder: Path, split: str) -> Any:
         type="Retrieval",
         category="t2t",
         eval_splits=[split],
-        eval_langs=["eng-Latn"],  # mteb wants one; nothing of ours reads it
+        eval_langs=["eng-Latn"],  # required by mteb, not used by harr
         main_score="ndcg_at_10",
     )
     rows = Dataset.from_list
@@ -157,10 +157,10 @@ def _of_folder(folder: Path, split: str) -> Any:
     }
 
     class FolderTask(mteb.abstasks.AbsTaskRetrieval):
-        """Its data is there already."""
+        """A task whose data is already loaded."""
 
         def load_data(self, *_: Any, **__: Any) -> None:
-            """Take the data of the files."""
+            """Set the data from the files."""
             self.dataset, self.data_loaded = {"default": {split: split_data}}, True
 
     FolderTask.metadata = metadata
@@ -170,13 +170,13 @@ def _of_folder(folder: Path, split: str) -> Any:
 def run_tasks(model: str, tasks: Sequence[str], out: Path) -> dict[str, float]:
     """Evaluate a model on tasks, and keep mteb's results in ``out``, where its own tools read them.
 
-    What was evaluated before with the same model and task is not computed again.
+    Earlier results for the same model and task are reused.
 
     Returns:
         The main score of every task, 0 to 1.
 
     Raises:
-        CorpusError: a task is not there. ModelError: the model is none.
+        CorpusError: a task is missing. ModelError: there is no such model.
     """
     import mteb
 

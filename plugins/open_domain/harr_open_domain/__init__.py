@@ -1,4 +1,4 @@
-"""Public benchmarks of open-domain questions from the Hugging Face hub: HotpotQA, 2WikiMultihopQA, MuSiQue, NQ, TriviaQA."""
+"""Open-domain question benchmarks from the Hugging Face hub: HotpotQA, 2WikiMultihopQA, MuSiQue, NQ, TriviaQA."""
 
 from harr_open_domain.hub import ALL, HOTPOTQA, MUSIQUE, NQ, TRIVIAQA, TWO_WIKI
 

@@ -1,7 +1,7 @@
 """The benchmarks in the hub's own file formats, and wiki18.
 
-The hub's client checks every file by hash and resumes a broken download. A folder with the same
-files (setting ``root``) takes its place on a machine without network.
+The hub's client checks every file by hash and resumes a broken download. Without a network, a folder with the same
+files (setting ``root``) replaces it.
 """
 
 import hashlib
@@ -44,14 +44,14 @@ Read = tuple[Question, list[Passage]]
 def open_splits(
     name: str, params: DrawnParams, convert: Callable[[Row], Read], *, root: str, levels: tuple[str, ...] = ()
 ) -> tuple[Callable[[], Iterator[Read]], Callable[[], Iterator[Read]]]:
-    """Return what reads the training and the test rows of a benchmark, as many as the settings ask for.
+    """Return functions that read the training and test rows of a benchmark, as many as the settings ask for.
 
     Args:
-        name: of the benchmark, in FILES.
+        name: name of the benchmark in FILES.
         params: how many rows, and the seed of the draw.
-        convert: a row becomes a question and its passages.
+        convert: function from a row to a question and its passages.
         root: folder of the hub's files; "" downloads them.
-        levels: of training questions; without any all are taken.
+        levels: levels of training questions; all if empty.
     """
     repository, train, test = FILES[name]
 
@@ -94,7 +94,7 @@ def load_all(params: OpenParams) -> Source:
         )
     }
 
-    def named(split: int) -> Iterator[Question]:  # two of them use the same question numbers
+    def named(split: int) -> Iterator[Question]:  # two sets use the same question numbers
         for name, rows in rows_of.items():
             yield from (replace(question, id=f"{name}-{question.id}") for question in _bare(rows[split]()))
 
@@ -121,7 +121,7 @@ def wiki18(root: str) -> Iterator[Passage]:
 
 
 def fetch(repository: str, pattern: str, root: str) -> list[Path]:
-    """Return the local paths of a repository's files, downloaded where ``root`` is empty.
+    """Return the local paths of a repository's files, downloaded if ``root`` is empty.
 
     Raises:
         CorpusError: no network, or no such file.
@@ -153,7 +153,7 @@ def _drop_repeats(reads: Iterable[Read]) -> Iterator[Passage]:
 
 
 def _passage(title: str, text: str) -> Passage:
-    """Return a paragraph under an id that only depends on what it says."""
+    """Return a paragraph under an id that depends only on its content."""
     title, text = " ".join(title.split()), " ".join(text.split())
     return Passage(hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:16], text, title)
 
@@ -195,7 +195,7 @@ def _question(row: Row, answers: tuple[str, ...], gold: tuple[str, ...], passage
 
 
 def _kind(row: Row) -> str:
-    """Return the type of a question: as its row says or, of MuSiQue, its number of hops, with which its id begins."""
+    """Return the type of a question: from its row or, for MuSiQue, its number of hops, with which its id starts."""
     match = re.match(r"(\d)hop", str(row.values.get("id")))
     return f"{match[1]}hop" if match else str(row.values.get("type") or "")
 
@@ -204,7 +204,7 @@ def _require(row: Row, *keys: str) -> None:
     """Check that a row has the columns of its format.
 
     Raises:
-        CorpusError: names the place and the missing column.
+        CorpusError: a column is missing; names it and the place.
     """
     values: Mapping[str, Any] = row.values
     for key in keys:
@@ -215,7 +215,7 @@ def _require(row: Row, *keys: str) -> None:
 
 
 def _origin(repository: str) -> Callable[[Any], str]:
-    """Return what tells where the passages of a data set of the hub come from.
+    """Return a function that describes where the passages of a data set from the hub come from.
 
     >>> _origin("hotpotqa/hotpot_qa")(GivenParams(root="files"))
     'the paragraphs given with the questions of hotpotqa/hotpot_qa, from the folder files'
@@ -234,11 +234,11 @@ def _dataset(name: str, load: Callable[..., Source], settings: type[OpenParams])
 
 
 HOTPOTQA = _dataset("hotpotqa", partial(_given, "hotpotqa", hotpot_row), HotpotParams)
-"""HotpotQA: ten paragraphs a question, two of them gold (distractor)."""
+"""HotpotQA: ten paragraphs per question, two of them gold (distractor)."""
 TWO_WIKI = _dataset("2wikimultihopqa", partial(_given, "2wikimultihopqa", hotpot_row), GivenParams)
-"""2WikiMultihopQA in HotpotQA's format: ten paragraphs a question, two or four of them gold."""
+"""2WikiMultihopQA in HotpotQA's format: ten paragraphs per question, two or four of them gold."""
 MUSIQUE = _dataset("musique", partial(_given, "musique", _musique_row), GivenParams)
-"""MuSiQue-Ans: twenty paragraphs a question, two to four of them gold, in hop order."""
+"""MuSiQue-Ans: twenty paragraphs per question, two to four of them gold, in hop order."""
 NQ = _dataset("nq", partial(_open, "nq"), OpenParams)
 """NQ-open over wiki18."""
 TRIVIAQA = _dataset("triviaqa", partial(_open, "triviaqa"), OpenParams)

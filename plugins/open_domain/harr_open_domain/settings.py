@@ -14,7 +14,7 @@ class OpenParams(DrawnParams):
 
 
 class GivenParams(OpenParams):
-    """Questions that are given with paragraphs."""
+    """Questions given with paragraphs."""
 
     passages: Literal["context", "wiki18"] = "context"
     """Corpus to search: the paragraphs given with the questions, or the 21,015,324 passages of wiki18."""

@@ -1,6 +1,6 @@
 """What passages of the people's world state: ten relations of a person in look-alike pairs, and their wordings.
 
-Both of a pair have nearly the same wording, so that only the relation separates a passage from its neighbour.
+Both relations of a pair have nearly the same wording, so only the relation separates a passage from its neighbour.
 """
 
 import re
@@ -12,7 +12,7 @@ from harr_people.grammar import sentences
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A relation of a person: its ``noun``, what its object is (``person``, ``town`` or ``firm``), and its wordings.
+    """A relation of a person: its ``noun``, its object's type (``person``, ``town`` or ``firm``), and its wordings.
 
     ``{s}`` is the person and ``{o}`` the object.
     """
@@ -56,7 +56,7 @@ REMARKS = (
     "It is told in a memoir by {m}.",
     "{m} wrote about it years later.",
 )
-"""Last sentences of passages: each mentions another person, {m}, without a fact."""
+"""Last sentences of passages: each mentions another person, {m}, and states no fact."""
 
 
 def state(fact: Fact, pick: int, subject: str, object_: str) -> str:
@@ -69,7 +69,7 @@ def state(fact: Fact, pick: int, subject: str, object_: str) -> str:
 
 
 def read(fact: Fact, text: str) -> str | None:
-    """Return the object of a passage's first sentence, where that states the relation; else None.
+    """Return the object of a passage's first sentence if that states the relation, else None.
 
     >>> read(FACT["rival"], "Ada Brown had a lifelong rival, Clara Gray. A diary of Eva Price tells of it.")
     'Clara Gray'

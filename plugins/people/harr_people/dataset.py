@@ -15,13 +15,13 @@ class PeopleParams(QuestionsParams):
     """Settings of the people's world (``download.settings``)."""
 
     people: int = Field(200, ge=60, le=20_000)
-    """Number of people; half of them are of training, 15 in 100 of validation and 35 in 100 of test questions."""
+    """Number of people; half of them are for training, 15 in 100 for validation and 35 in 100 for test questions."""
     train_questions: Positive = 800
     """Number of training questions."""
     test_questions: Positive = 400
     """Number of test questions."""
     seed: Seed = 0
-    """Seed of the random numbers that the world is made with."""
+    """Random seed of the world."""
 
 
 def load(params: PeopleParams) -> Source:
@@ -37,7 +37,7 @@ def load(params: PeopleParams) -> Source:
 
 
 def describe_origin(params: Any) -> str:
-    """Tell where passages about ``people`` of a ``seed`` come from; data sets of other packages make such people, too.
+    """Describe where passages about ``people`` from a ``seed`` come from; other packages' data sets also make people.
 
     >>> describe_origin(PeopleParams(people=60))
     'the fictional world of 60 people, 8 passages each, from seed 0'

@@ -15,7 +15,7 @@ _SENTENCE_END = re.compile(r"(?<=[a-z0-9]{2}\.) (?=[A-Z])")
 
 
 def mention(name: str, qualifier: str) -> str:
-    """Return how other texts name an entity; the qualifier is given where two entities share the name.
+    """Return how other texts name an entity; ``qualifier`` is given if two entities share the name.
 
     >>> mention("Ada Brown", "chemist"), mention("Ada Brown", "")
     ('the chemist Ada Brown', 'Ada Brown')
@@ -24,7 +24,7 @@ def mention(name: str, qualifier: str) -> str:
 
 
 def split_mention(text: str, qualifiers: Collection[str] = PROFESSIONS) -> tuple[str, str]:
-    """Name and qualifier of a mention, where the latter is one of ``qualifiers``.
+    """Return the name and the qualifier of a mention, if the latter is one of ``qualifiers``.
 
     >>> split_mention("the chemist Ada Brown"), split_mention("Ada Brown")
     (('Ada Brown', 'chemist'), ('Ada Brown', ''))
@@ -43,7 +43,7 @@ def gender(name: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a passage; a full stop after an initial ends nothing.
+    """Split a passage into sentences; a full stop after an initial does not end one.
 
     >>> sentences("Ada B. Brown was a poet. She died.")
     ['Ada B. Brown was a poet.', 'She died.']

@@ -1,7 +1,7 @@
 """English names for fictional worlds: word lists, and draws of distinct names from them.
 
-Real given names, surnames and compound place names, because sentence encoders confuse invented
-syllables. A name is a tuple of word numbers, so a million names are a few integer arrays.
+Given names, surnames and compound place names are real, because sentence encoders confuse invented syllables. A name is
+a tuple of word numbers, so a million names are a few integer arrays.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ NEAR_SURNAMES = dict(
     Symes/Syms Taylor/Tayler Thompson/Thomson Tindal/Tindall Walker/Waller Waters/Walters Webb/Webber White/Whyte
     Whitfield/Whitefield Wild/Wilde Winter/Winters Wood/Woods Wyatt/Wyett""".split()
 )
-"""Surnames and the spelling a near-name distractor has; the second never occurs otherwise."""
+"""Surnames, with the spelling of a near-name distractor, which occurs nowhere else."""
 SURNAMES = tuple(NEAR_SURNAMES) + tuple(
     """Abbot Acland Adams Ainsley Aldridge Ambrose Appleby Archer Armitage Arnold Ashby Atkins Atwood Austin Aylward
     Bagshaw Bancroft Banks Barker Barlow Barnes Barton Bates Baxter Beaumont Beckett Bellamy Benson Beresford Bishop
@@ -118,12 +118,12 @@ class Kind:
     """How names of one kind of entity are made of three words.
 
     Args:
-        first: number of words that the first part may be.
-        second: number of words that the second part may be.
-        variants: by word of the second part the number of its near spelling, or -1.
-        least: number of words that the third part may be in a small world.
-        most: number of words that it may be in a large one.
-        spell: the name of three word numbers.
+        first: number of words for the first part.
+        second: number of words for the second part.
+        variants: for each word of the second part, the number of its near spelling, or -1.
+        least: number of words for the third part in a small world.
+        most: number of words for the third part in a large world.
+        spell: function from three word numbers to the name.
     """
 
     first: int
@@ -136,7 +136,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of one kind of entity: ``columns`` hold the word numbers of each part, one row per entity.
+    """Names of one kind of entity: ``columns`` are the word numbers of each part, one row per entity.
 
     ``twin`` is the entity whose exact name this one shares, or -1.
     """
@@ -155,7 +155,7 @@ class Names:
 
 
 def _near(words: Sequence[str], near: dict[str, str]) -> Index:
-    """Return for each word the number of its near spelling in ``words + near.values()``, or -1."""
+    """Return, for each word, the number of its near spelling in ``words + near.values()``, or -1."""
     position = {word: len(words) + place for place, word in enumerate(near)}
     return np.array([position.get(word, -1) for word in words], dtype=np.int64)
 
@@ -166,7 +166,7 @@ def _spell_town(first: int, second: int, third: int) -> str:
 
 
 NEAR_SPELLINGS = _near(SURNAMES, NEAR_SURNAMES)
-"""By surname the number of its near spelling in ``SPELLINGS``, or -1."""
+"""For each surname, the number of its near spelling in ``SPELLINGS``, or -1."""
 PERSON = Kind(
     len(GIVEN),
     len(SURNAMES),
@@ -187,10 +187,10 @@ FIRM = Kind(
 
 
 def draw_names(kind: Kind, count: int, rng: np.random.Generator, *, near: float = 0.0, same: float = 0.0) -> Names:
-    """Draw ``count`` names of ``kind``, distinct but for the deliberate namesakes.
+    """Draw ``count`` names of ``kind``, distinct except for deliberate namesakes.
 
-    ``near`` and ``same`` are the shares of entities that take another entity's name in a near
-    spelling (Brown, Browne) or exactly. Large worlds use more middle names, prefixes and endings.
+    ``near`` and ``same`` are the shares of entities that take another entity's name in a near spelling (Brown, Browne)
+    or exactly. Large worlds use more middle names, prefixes and endings.
 
     >>> names = draw_names(TOWN, 3, np.random.default_rng(0))
     >>> len({names[row] for row in range(3)})

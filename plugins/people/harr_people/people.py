@@ -1,9 +1,9 @@
 """A fictional world that needs a policy: people with several look-alike passages each, and questions about them.
 
-Of a person there is one passage per relation (``harr_people/biography.py``), so that the passage is chosen by the
-relation asked for; every name stands in many passages of other people. Questions are of one form
-(``harr_people/programs.py``) and are looked up in several steps, most of which do not name whom they are about
-(``harr_people/references.py``). Whom they mean must be found in the question and in the history.
+A person has one passage per relation (``harr_people/biography.py``), so the relation asked for decides the passage;
+every name occurs in many passages of other people. Questions have one form (``harr_people/programs.py``) and are looked
+up in several steps, most of which do not name their person (``harr_people/references.py``): the question and the
+history show who is meant.
 """
 
 import random
@@ -21,7 +21,7 @@ from harr_people.programs import PROGRAMS, Node, steps, write
 SHARES = {"train": 0.5, "validation": 0.15, "test": 0.35}
 """Shares of the people; nobody is linked to people of another split."""
 RELATIONS = 8
-"""Number of relations of a person, in pairs of the same wording; there is a passage for each."""
+"""Number of relations of a person, in pairs with the same wording; each has a passage."""
 _PLACES = 60
 """Number of towns, and of firms; they have no passages of their own."""
 _TRIES = 1000
@@ -30,7 +30,7 @@ _TRIES = 1000
 class People:
     """A world of ``size`` people with ``relations`` passages each, drawn from ``seed``.
 
-    ``links[i][noun]`` is the object: the number of a person, a town or a firm.
+    ``links[i][noun]`` is the number of the object: a person, a town or a firm.
     """
 
     def __init__(self, size: int, relations: int, seed: int) -> None:
@@ -53,7 +53,7 @@ class People:
                 self._link(person, [other for other in people if other != person], rng)
 
     def _link(self, person: int, others: list[int], rng: np.random.Generator) -> None:
-        """Draw the objects of a person's relations, all different, and the last person that each passage mentions."""
+        """Draw the objects of a person's relations, all different, and the person mentioned last in each passage."""
         ranges = [fact.range for fact in self.facts]
         friends = rng.permutation(others)[: ranges.count("person")].tolist()
         drawn = {kind: rng.permutation(_PLACES).tolist() for kind in self.places} | {"person": list(friends)}
@@ -68,7 +68,7 @@ class People:
         return split_mention(self.mentions[person])[0]
 
     def passages(self) -> Iterator[Passage]:
-        """Yield all passages, person by person, one a relation."""
+        """Yield all passages, person by person, one per relation."""
         for person in range(len(self.mentions)):
             draw = random.Random(f"wording {self.seed} {person}")
             for number, fact in enumerate(self.facts):
@@ -108,7 +108,7 @@ class People:
         return list(by_text.values())
 
     def _question(self, draw: random.Random, name: str, program: str, split: str) -> Question | None:
-        """Return one random question; None where two of its people, or of its answers, are the same."""
+        """Return one random question; None if two of its people or of its answers are the same."""
         people = dict(zip("xy", draw.sample(self.splits[split], 2), strict=True))
         to_people = [fact.noun for fact in self.facts if fact.range == "person"]
         to_places = [fact.noun for fact in self.facts if fact.range != "person"]

@@ -1,9 +1,9 @@
 """The scripted planner and reader of the people's world; both read only the message that they are given.
 
-The planner sees question and history, looks up step after step, and stops where one found nothing. The reader sees a
-sub-query and passages: it answers from the first passage that states the relation asked for and, where a person is
-named, is about that person. It cannot resolve a pronoun or a description. Like a language model they distinguish the
-prompts of ``harr/rag/pipelines/multistep.py`` by their text.
+The planner sees question and history, looks up step after step, and stops when a step finds nothing. The reader sees a
+sub-query and passages: it answers from the first passage that states the relation asked for and, if a person is named,
+is about that person. It cannot resolve a pronoun or a description. Like a language model, both tell the prompts of
+``harr/rag/pipelines/multistep.py`` apart by their text.
 """
 
 import json
@@ -21,18 +21,18 @@ from harr_people.references import RATES, sub_query, understand
 
 
 class Scripted:
-    """A :class:`harr.types.Generator` without a model, of planner, reader and answer writer.
+    """A :class:`harr.types.Generator` without a model: planner, reader and answer writer.
 
     ``references``: rates of the kinds of reference (``harr_people/references.py``). Of the kinds that can be understood
-    at a step, one is drawn in proportion to its rate; a kind that is left out has none, and without any its sub-queries
-    name everybody. A question that it cannot parse is searched for once as it stands and then given up.
+    at a step, one is drawn in proportion to its rate; a kind that is not listed has rate 0, and without any rates
+    sub-queries name everybody. A question that cannot be parsed is searched for once as it is and then given up.
     """
 
     def __init__(self, references: Mapping[str, float] = RATES) -> None:
-        """Take the rates.
+        """Check and store the rates.
 
         Raises:
-            ParamsError: a kind is unknown, or a rate is no number from 0 on.
+            ParamsError: a kind is unknown, or a rate is not a number from 0 on.
         """
         wrong = {kind: rate for kind, rate in references.items() if kind not in RATES or not rate >= 0}
         if wrong:
@@ -42,7 +42,7 @@ class Scripted:
         self._requests, self._references = 0, references
 
     def usage(self) -> dict[str, float]:
-        """Return requests since the start."""
+        """Return the number of requests since the start."""
         return {"requests": float(self._requests)}
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
@@ -66,7 +66,7 @@ class Scripted:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a message of ``multistep`` asks: a sub-query of passages, the final answer, or else the next action."""
+    """What a message of ``multistep`` asks for: the reading of passages, the final answer, or else the next action."""
 
     question: str
     history: Sequence[Mapping[str, str]]
@@ -91,18 +91,18 @@ def pairs(passages: str) -> list[tuple[str, str]]:
 
 
 def ask(query: str, strategy: str) -> dict[str, str]:
-    """Return a planner's action that asks."""
+    """Return the planner's action for asking."""
     return {"action": "ASK", "sub_query": query, "strategy": strategy}
 
 
 def stop(strategy: str) -> dict[str, str]:
-    """Return a planner's action that ends."""
+    """Return the planner's action for ending."""
     return {"action": "STOP", "sub_query": "", "strategy": strategy}
 
 
 def plan(question: str, history: Sequence[Mapping[str, str]], references: Mapping[str, float]) -> dict[str, str]:
-    """Return the next sub-query, and as ``resolved`` the same with the full name; STOP when nothing is left to ask, or
-    the last step failed.
+    """Return the next sub-query, with the full name in ``resolved``; STOP if nothing is left to ask or the last step
+    failed.
 
     >>> question = "Name the summer home of the rival of the painter Ada Brown."
     >>> past = [{"sub_query": "Who was Ada Brown's rival?", "status": "FOUND", "answer": "Clara Gray"}]
@@ -126,7 +126,7 @@ def answer(question: str, history: Sequence[Mapping[str, str]]) -> str:
 
 
 def look(sub_query: str, passages: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the reading of a sub-query from passages, as pairs of title and text, best first.
+    """Return the answer to a sub-query from passages, given as pairs of title and text, best first.
 
     >>> look("Who was her rival?", [("Ada Brown", "Ada Brown had a lifelong rival, Clara Gray.")])
     {'status': 'FOUND', 'answer': 'Clara Gray'}
@@ -140,7 +140,7 @@ def look(sub_query: str, passages: Sequence[tuple[str, str]]) -> dict[str, str]:
 def _replay(
     question: str, history: Sequence[Mapping[str, Any]]
 ) -> tuple[tuple[Node, ...], dict[Node, str], Node | None]:
-    """Return the steps asked so far, the names by node, and the next step; None after the last one or a failure."""
+    """Return the steps asked so far, the names by node, and the next step: None after the last one or a failure."""
     order = steps(question)
     done = order[: len(history)]
     names: dict[Node, str] = {(step[0],): split_mention(step[0])[0] for step in order}

@@ -2,7 +2,7 @@
 
 A :data:`Node` is a person of the question, as named there, and relations to follow from them:
 ``("the painter Ada Brown", "rival", "summer home")``. A question is one or two nodes; its *steps* are the facts to look
-up on the way to them. The question's words do not give the order of the steps.
+up on the way to them. The wording does not give the order of the steps.
 """
 
 import random
@@ -20,14 +20,14 @@ PROGRAMS = {
     "twins": ("xPA", "xQB"),
     "two": ("xPA", "yQB"),
 }
-"""The shapes of questions: x and y are people of the question, P and Q relations to people, A and B to a town or firm.
+"""The shapes of questions: x and y are people in it, P and Q relations to people, A and B to a town or firm.
 
 ``line``: the summer home of x's rival, and the first employer of that rival's teacher.
 """
 
 
 def write(leaves: tuple[Node, ...]) -> str:
-    """Return the question for what is asked.
+    """Return the question that asks for ``leaves``.
 
     >>> write((("the painter Ada Brown", "rival", "summer home"), ("the poet Eva Price", "last employer")))
     'Name the summer home of the rival of the painter Ada Brown and the last employer of the poet Eva Price.'
@@ -37,7 +37,7 @@ def write(leaves: tuple[Node, ...]) -> str:
 
 
 def parse(question: str) -> tuple[Node, ...] | None:
-    """Return what a question asks, in its order; None where it does not speak this grammar.
+    """Return what a question asks for, in its order; None if it does not follow this grammar.
 
     >>> parse("Name the summer home of the rival of the painter Ada Brown.")
     (('the painter Ada Brown', 'rival', 'summer home'),)
@@ -58,7 +58,7 @@ def parse(question: str) -> tuple[Node, ...] | None:
 
 
 def steps(question: str) -> tuple[Node, ...]:
-    """Return the facts to look up, each after the one it hangs on, else in an order drawn from the question's hash.
+    """Return the facts to look up, each after the one it depends on, otherwise in an order from the question's hash.
 
     >>> steps("Name the summer home of the rival of the painter Ada Brown.")
     (('the painter Ada Brown', 'rival'), ('the painter Ada Brown', 'rival', 'summer home'))

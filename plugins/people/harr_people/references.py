@@ -1,13 +1,13 @@
-"""How a planner of the people's world speaks of the person that a sub-query is about, and how a reader understands it.
+"""How a planner of the people's world refers to the person of a sub-query, and how a reader understands it.
 
-| kind | sub-query | of whom |
+| kind | sub-query | refers to |
 |---|---|---|
 | name | Who was Ada Brown's rival? | anybody |
-| pronoun | Who was her rival? | who was spoken of last |
-| ellipsis | Who was the rival? | who was spoken of last |
-| description | Who was the teacher's rival? | who was found as the answer |
-| epithet | Who was the painter's rival? | a person of the question |
-| other | Who was the other one's rival? | one of two, where the last sub-query was about the first |
+| pronoun | Who was her rival? | the last person mentioned |
+| ellipsis | Who was the rival? | the last person mentioned |
+| description | Who was the teacher's rival? | a person found as an answer |
+| epithet | Who was the painter's rival? | a person in the question |
+| other | Who was the other one's rival? | one of two, where the last sub-query was about the other |
 """
 
 import random
@@ -26,7 +26,7 @@ RATES = {
     "epithet": 0.15,
     "other": 0.05,
 }
-"""Rates of the kinds. They are guesses: we have no count of how often a language model leaves out whom it asks about."""
+"""Rates of the kinds. They are guesses: we have not counted how often a language model names nobody."""
 ASKS = {
     "person": ("Who was {} {}?", "What was the name of {} {}?"),
     "town": ("Which town was {} {}?", "What was the town of {} {}?"),
@@ -47,7 +47,7 @@ def ask(fact: Fact, whose: str, pick: int) -> str:
 
 
 def understand(sub_query: str) -> tuple[Fact, str] | None:
-    """Return the relation that a sub-query asks for, and the name of whom, "" where it names nobody; or None.
+    """Return the relation that a sub-query asks for and the person's name, "" if it names nobody; or None.
 
     >>> understand("Who was Ada Brown's rival?")[1], understand("Who was the teacher's rival?")[1]
     ('Ada Brown', '')
@@ -63,9 +63,9 @@ def understand(sub_query: str) -> tuple[Fact, str] | None:
 
 
 def possessives(node: Node, done: Sequence[Node], names: Mapping[Node, str]) -> dict[str, str]:
-    """Return by kind the possessives that can be understood as ``node``, a person, after the steps ``done``.
+    """Return by kind the possessives that can be understood as the person ``node`` after the steps ``done``.
 
-    ``names`` are those of the people found so far, those of the question included.
+    ``names`` are those of the people found so far and of those in the question.
 
     >>> x, rival = ("the painter Ada Brown",), ("the painter Ada Brown", "rival")
     >>> possessives(rival, [rival], {x: "Ada Brown", rival: "Clara Gray"})
@@ -82,7 +82,7 @@ def possessives(node: Node, done: Sequence[Node], names: Mapping[Node, str]) -> 
 
 
 def _are_a_pair(one: Node, two: Node, names: Mapping[Node, str]) -> bool:
-    """Return whether two people are the only ones of their sort: of the question, or found."""
+    """Return whether two people are the only ones of their sort: in the question, or found."""
     alike = [node for node in names if bool(node[1:]) == bool(one[1:])]
     return one != two and sorted(alike) == sorted((one, two))
 
@@ -90,10 +90,10 @@ def _are_a_pair(one: Node, two: Node, names: Mapping[Node, str]) -> bool:
 def sub_query(
     question: str, step: Node, done: Sequence[Node], names: Mapping[Node, str], weights: Mapping[str, float]
 ) -> tuple[str, str]:
-    """Return the sub-query for a step, and the same with the full name; kind and wording by the question's hash.
+    """Return the sub-query for a step, and the same with the full name; kind and wording depend on the question's hash.
 
     ``weights``: how often each kind of reference is used, relative to the others that can be understood; without any,
-    the name.
+    the name is used.
     """
     node, fact = step[:-1], FACT[step[-1]]
     whose = possessives(node, done, names)

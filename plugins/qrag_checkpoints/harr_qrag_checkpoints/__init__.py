@@ -1,1 +1,1 @@
-"""`harr convert`: a checkpoint that the code of Q-RAG wrote becomes a model that `harr lengths` and `harr evaluate` play."""
+"""`harr convert`: turn a checkpoint of Q-RAG's code into a model for `harr lengths` and `harr evaluate`."""

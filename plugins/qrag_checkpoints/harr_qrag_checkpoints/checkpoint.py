@@ -1,4 +1,4 @@
-"""A checkpoint of Q-RAG's own code (github.com/griver/Q-RAG) becomes a model folder of two towers, as stage merge's."""
+"""Convert a checkpoint of Q-RAG's own code (github.com/griver/Q-RAG) to a two-tower model folder as of stage merge."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,22 +17,22 @@ from harr.merge.portable import write_router
 from harr.merge.retriever import save_stock
 
 WEIGHTS = {QUERY: "state_embed.model.", DOCUMENT: "action_embed.model.model."}
-"""Where a checkpoint's critic keeps the transformer of each tower."""
+"""Keys under which a checkpoint's critic keeps the transformer of each tower."""
 UNREAD = ("pooler.", "embeddings.position_ids")
-"""What a transformer has and no vector depends on."""
+"""Parts of a transformer that no vector depends on."""
 
 
 def convert(
     checkpoint: Path, states: Encoder, actions: Encoder, out: Path, work: Path, facts: Mapping[str, Any]
 ) -> None:
-    """Write the towers of ``checkpoint`` to the model folder ``out``, which plays in place of one of stage merge.
+    """Write the towers of ``checkpoint`` to the model folder ``out``, which plays like one from stage merge.
 
-    Only numbers are read of the checkpoint, a pickle. The encoders are two of the base that it was trained from, which
-    become its towers. Where ``facts`` tells positions, a fixed layer changes the order of the numbers in both vectors:
-    Q-RAG's code turns neighbouring numbers together, ours those that are half a critic apart.
+    Only numbers are read from the checkpoint, a pickle. The encoders are two of the base that it was trained from, and
+    become its towers. If ``facts`` encodes positions, a fixed layer reorders the numbers in both vectors: Q-RAG's code
+    rotates neighbouring numbers together, ours those half a critic apart.
 
     Raises:
-        ModelError: it is no such checkpoint, or of another base; vectors are not the mean of their tokens.
+        ModelError: it is no such checkpoint, or of another base; or vectors are not the mean of their tokens.
     """
     critic = _critic(checkpoint)
     with draft(work / "qrag", out) as folder:
@@ -52,21 +52,21 @@ def _critic(checkpoint: Path) -> Mapping[str, Tensor]:
     """Return the weights of both towers.
 
     Raises:
-        ModelError: the file holds none, or more than numbers.
+        ModelError: the file has none, or more than numbers.
     """
     if not checkpoint.is_file():
         raise ModelError(f"checkpoint {checkpoint} does not exist; expected model_last.pt or model_best.pt of Q-RAG")
     try:
         critic = torch.load(checkpoint, map_location="cpu", weights_only=True)["critic"]
         return {str(name): weight for name, weight in critic.items()}
-    except Exception as error:  # a damaged or foreign file fails in whatever way it likes
+    except Exception as error:  # a damaged or foreign file can fail in any way
         raise ModelError(
             f"{checkpoint} is no checkpoint of Q-RAG's code, whose critic holds two towers: {one_line(error, 200)}"
         ) from None
 
 
 def _fill(encoder: Encoder, critic: Mapping[str, Tensor], prefix: str, checkpoint: Path) -> None:
-    """Put the weights of a tower into an encoder of its base."""
+    """Load the weights of a tower into an encoder of its base."""
     model: Any = encoder.model
     pooling = model[1].get_config_dict().get("pooling_mode") if len(model) > 1 else ""
     if encoder.normalize or pooling != "mean":
@@ -85,7 +85,7 @@ def _fill(encoder: Encoder, critic: Mapping[str, Tensor], prefix: str, checkpoin
 
 
 def _fits(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> bool:
-    """Return whether weights of a name that both have are of one shape."""
+    """Return whether weights with the same name have the same shape."""
     own = model.state_dict()
     return bool(weights) and all(own[name].shape == weight.shape for name, weight in weights.items() if name in own)
 

@@ -1,4 +1,4 @@
-"""The command `harr convert`: its options. What it does stands in convert.py, and is imported when it runs."""
+"""The command `harr convert`: its options. convert.py, which does the work, is imported when the command runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,10 +15,10 @@ def convert(
         "params.yaml"
     ),
 ) -> None:
-    """Make a model of a checkpoint that Q-RAG's own code wrote.
+    """Make a model from a checkpoint that Q-RAG's own code wrote.
 
-    `harr lengths --model DIR` and `harr evaluate --model DIR` play it. recipes/qrag_*_published.yaml hold what the
-    published ones were trained with.
+    `harr lengths --model DIR` and `harr evaluate --model DIR` play it. recipes/qrag_*_published.yaml have the
+    parameters that the published ones were trained with.
     """
     from harr.params import Params
     from harr_qrag_checkpoints.convert import convert_checkpoint

@@ -1,4 +1,4 @@
-"""A checkpoint of Q-RAG's own code becomes a model that `harr lengths` and `harr evaluate` play."""
+"""Convert a checkpoint of Q-RAG's own code to a model for `harr lengths` and `harr evaluate`."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tasks.paths import WORK
 
 
 def convert_checkpoint(params: Params, checkpoint: Path, out: Path) -> Path:
-    """Write the model folder ``out`` of a checkpoint; encoder and retriever are what it was trained with.
+    """Write the model folder ``out`` of a checkpoint, with the encoder and retriever it was trained with.
 
     Raises:
         ParamsError: train.method trains no two towers. ModelError: the checkpoint is of another kind or base.

@@ -1,4 +1,4 @@
-"""A language model writes questions from passages, and answers them again to see which are any good."""
+"""A language model writes questions from passages, and answers them again to see which are good."""
 
 import itertools
 import json
@@ -20,26 +20,26 @@ from harr_questions.sift import Asked, Draft, counted, fault_of, verdict
 
 SPLITS = ("train", "validation", "test")
 AT_A_TIME = 32
-"""Number of passages, or of pairs, of a split that are asked about before the questions are answered again."""
+"""Number of passages, or pairs, of a split that are asked about before the questions are answered again."""
 CONSIDERED = 20
-"""Number of passages, per question that is wanted, that are looked at of a large corpus."""
+"""Number of passages considered from a large corpus, per wanted question."""
 FEWEST = 2_000
-"""Number of passages that are looked at in any case."""
+"""Minimum number of passages considered."""
 
 
 @dataclass
 class Written:
-    """What was written: the questions that were kept, by split, and those that were dropped, each with its reason."""
+    """The questions kept, by split, and those dropped, each with its reason."""
 
     kept: dict[str, list[Draft]]
     dropped: list[dict[str, object]] = field(default_factory=list)
     missing: dict[str, int] = field(default_factory=dict)
-    """Number of questions that were wanted and not written, by split and hops."""
+    """Number of wanted questions that were not written, by split and hops."""
 
 
 @dataclass
 class Quota:
-    """The questions of one split over as many passages, and what is not yet asked about."""
+    """The questions of one split over a given number of passages, and what is not yet asked about."""
 
     split: str
     hops: int
@@ -49,7 +49,7 @@ class Quota:
     kept: int = 0
 
     def next(self) -> list[tuple[Passage, ...]]:
-        """Return the passages that are asked about next, and forget them."""
+        """Return the passages to ask about next, and forget them."""
         count = min(AT_A_TIME, math.ceil(1.5 * (self.wanted - self.kept) / self.number))
         found, self.open = self.open[:count], self.open[count:]
         return found
@@ -58,14 +58,14 @@ class Quota:
 def write_questions_of(
     params: WritingParams, passages: Sequence[Passage], writer: Generator, seed: int, folder: Path
 ) -> Written:
-    """Write as many questions as section ``plugins.questions`` wants, and as the passages give.
+    """Write as many questions as section ``plugins.questions`` asks for and the passages allow.
 
-    Every passage belongs to one split by ``seed``, so that none is gold in two. What is asked of ``writer`` does not
-    depend on what ran before: a command that was killed asks the same, and is answered from the cache.
+    Every passage belongs to one split by ``seed``, so none is gold in two. Requests to ``writer`` do not depend on what
+    ran before: a killed command repeats them and is answered from the cache.
     ``folder`` gets train.jsonl, validation.jsonl and test.jsonl, and dropped.jsonl with the reasons; it appears whole.
 
     Raises:
-        CorpusError: no passage is long enough; or of a split no question was kept. dropped.jsonl is then next to
+        CorpusError: no passage is long enough, or no question of a split was kept. dropped.jsonl is then next to
             ``folder``.
     """
     parts = plan(params, passages, seed)
@@ -116,7 +116,7 @@ def plan(params: WritingParams, passages: Sequence[Passage], seed: int) -> list[
 
 
 def _open(parts: Sequence[Quota]) -> list[Quota]:
-    """Return the parts that want questions and have passages to ask about."""
+    """Return the parts that still need questions and have passages to ask about."""
     return [part for part in parts if part.kept < part.wanted and part.open]
 
 
@@ -151,7 +151,7 @@ def _round(
 
 
 def _again(draft: Draft, asked: Asked) -> str:
-    """Return that a question was asked before; else take it."""
+    """Return the reason if a question was asked before; else record it."""
     if same := asked.same(draft):
         return f"the same as {same}"
     asked.add(draft)
@@ -159,7 +159,7 @@ def _again(draft: Draft, asked: Asked) -> str:
 
 
 def read_reply(reply: str, number: int) -> list[tuple[str, str]]:
-    """Return at most ``number`` questions and answers of a reply; one of nothing where it has none.
+    """Return at most ``number`` questions and answers of a reply; one empty pair if it cannot be read.
 
     >>> read_reply('{"questions": [{"question": "Who?", "answer": "Ada"}, {"question": []}]}', 3)
     [('Who?', 'Ada'), ('', '')]
@@ -179,7 +179,7 @@ def _writing(passages: Sequence[Passage], number: int) -> Generate:
 
 
 def _checks(draft: Draft) -> list[Generate]:
-    """Return the question asked again: with its passages, without any, and of several with each alone."""
+    """Return the requests to answer the question: with its passages, without any, and with each of several alone."""
     several = draft.passages if len(draft.passages) > 1 else ()
     texts = [passages_text(group)[0] for group in (draft.passages, *((passage,) for passage in several))]
     whole, *alone = [messages(_prompt("again"), passages=text, question=draft.question) for text in texts]
@@ -192,7 +192,7 @@ def _prompt(name: str) -> str:
 
 
 def _write(params: WritingParams, written: Written, folder: Path) -> None:
-    """Write the files under a hidden name, and give the folder its own at the end."""
+    """Write the files under a hidden name, and rename the folder at the end."""
     work = folder.with_name(f".{folder.name}.tmp")
     files = {f"{split}.jsonl": [draft.row for draft in drafts] for split, drafts in written.kept.items()}
     for name, rows in {**files, "dropped.jsonl": written.dropped}.items():

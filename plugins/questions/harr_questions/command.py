@@ -1,4 +1,4 @@
-"""The command `harr questions`: its options. What it does stands in write.py, and is imported when it runs."""
+"""The command `harr questions`: its options. write.py, which does the work, is imported when the command runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,8 +18,8 @@ def questions(
 ) -> None:
     """Write questions about your documents by a language model.
 
-    The model is that of section plugins.questions; it answers every question again, and those that leak, copy, repeat
-    others or need no passage are dropped, each with its reason. A killed command goes on where it was.
+    The model, that of section plugins.questions, also answers every question; those that leak, copy, repeat others or
+    need no passage are dropped, each with its reason. A killed command resumes where it was.
     """
     from harr.params import Params
     from harr_questions.write import write_questions

@@ -1,7 +1,7 @@
-"""HyDE: a language model writes a passage that would answer the query, and that passage is searched for (arXiv 2212.10496).
+"""HyDE: a language model writes a passage that would answer the query; the search is for it (arXiv 2212.10496).
 
 Published: the vectors of several written passages and of the query are averaged. Here one text is searched for, the
-query and one passage, so that BM25 and hybrid search can read it as well.
+query and one passage, so that BM25 and hybrid search can read it too.
 """
 
 from collections.abc import Sequence
@@ -27,19 +27,19 @@ Passage:"""
 
 
 class HydeParams(Section):
-    """What the retriever is set to (``settings``)."""
+    """Settings of the retriever (``settings``)."""
 
     writer: Annotated[ServedParams | LocalParams, Field(discriminator="kind"), Untaught]
-    """Language model that writes the passages; its most likely tokens, unless its temperature is given."""
+    """Language model that writes the passages, by its most likely tokens unless it has a temperature."""
     seed: int = 0
-    """Seed of a writer with a temperature."""
+    """Random seed of a writer with a temperature."""
 
 
 class Hyde:
-    """A retriever that hands ``retriever.search`` the query and a passage that a language model wrote for it.
+    """A retriever that gives ``retriever.search`` the query and a passage that a language model wrote for it.
 
     Raises:
-        ParamsError: the settings are none of it. ModelError: the model cannot be loaded.
+        ParamsError: the settings are wrong. ModelError: the model cannot be loaded.
     """
 
     def __init__(self, inputs: RetrieverInputs) -> None:
@@ -48,7 +48,7 @@ class Hyde:
         self._base = inputs.base
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """Return one retrieval per search, in order; equal queries are written for once."""
+        """Return one retrieval per search, in order; for equal queries the passage is written once."""
         assert self._writer
         queries = list(dict.fromkeys(line(search.query) for search in searches))
         replies = self._writer.complete([messages(PROMPT, query=query) for query in queries])

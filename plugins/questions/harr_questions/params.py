@@ -13,10 +13,10 @@ class WritingParams(Section):
     this section."""
 
     writer: Annotated[ServedParams | LocalParams, Field(discriminator="kind"), Untaught]
-    """Language model that writes the questions, and answers them again; it writes its most likely tokens, unless its
-    temperature is given."""
+    """Language model that writes the questions and answers them again, by its most likely tokens unless it has a
+    temperature."""
     hops: NonEmpty[Literal[1, 2]] = (1, 2)
-    """Numbers of passages that a question needs; there are equally many questions of each."""
+    """Numbers of passages that questions need, in equal shares."""
     train: Positive = 200
     """Number of training questions."""
     validation: int = Field(50, ge=0)
@@ -24,7 +24,7 @@ class WritingParams(Section):
     test: Positive = 100
     """Number of test questions."""
     per_passage: int = Field(3, ge=1, le=10)
-    """Maximum number of questions that are asked for at a time of one passage, or of two; fewer where there are
-    passages enough."""
+    """Maximum number of questions asked for at a time about one passage, or about two; fewer if there are enough
+    passages."""
     min_words: Positive = 20
-    """Minimum number of words of a passage that is asked about."""
+    """Minimum number of words in a passage that is asked about."""

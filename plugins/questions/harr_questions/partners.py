@@ -1,4 +1,4 @@
-"""Which passages a question over two could go by: those that share words that few others have."""
+"""Pairs of passages for questions over two: those that share words that few others have."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,17 +10,17 @@ from harr.characters import list_words
 from harr.types import Passage
 
 SAME = 0.8
-"""Cosine from which on two passages say the same, and no question needs both."""
+"""Cosine from which two passages say the same, so that no question needs both."""
 MOST = 3
-"""Number of partners of a passage."""
+"""Maximum number of partners of a passage."""
 ROWS = 512
-"""Number of passages that are compared with all others at a time."""
+"""Number of passages compared with all others at a time."""
 
 
 def partners(passages: Sequence[Passage]) -> list[tuple[int, int]]:
-    """Return pairs of places: every passage with its nearest, then each with its second nearest, and its third.
+    """Return pairs of places: every passage with its nearest, then each with its second nearest, then its third.
 
-    Near is the cosine of words weighed by how rare they are; a word that one passage alone has counts for nothing.
+    Nearness is the cosine of words weighted by rarity; a word in only one passage counts for nothing.
 
     >>> texts = ["The pump P7 is by Acme.", "Acme sits in Ashford.", "Cats sleep.", "The pump P7 is by Acme."]
     >>> partners([Passage(str(number), text) for number, text in enumerate(texts)])

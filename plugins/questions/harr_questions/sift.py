@@ -1,4 +1,4 @@
-"""What a written question is dropped for: each check returns a reason, or "" where it has none."""
+"""Reasons to drop a written question: each check returns one, or "" if it finds none."""
 
 import math
 import re
@@ -11,13 +11,13 @@ from harr.rag.scoring.text import token_f1
 from harr.types import Passage
 
 LONGEST_ANSWER = 12
-"""Number of words of the longest answer."""
+"""Maximum number of words in an answer."""
 COPIED, COPIED_SHARE, SHORTEST_COPY = 8, 0.6, 5
-"""A question copies where so many words in a row, or such a share of its own and at least five, stand in a passage."""
+"""A question copies if so many words in a row, or such a share of its own and at least five, are in a passage."""
 ALIKE = 0.8
-"""Share of their words that two questions have in common, from which on they are the same."""
+"""Share of common words from which two questions are the same."""
 RIGHT = 0.6
-"""Token F1 from which on two answers are the same."""
+"""Token F1 from which two answers are the same."""
 POINTS = re.compile(
     r"\b(according to|(described|mentioned|stated|listed|given|said|discussed|shown|named|provided) (in|by))"
     r" (the|this|these|that) (passage|text|document|excerpt|article|paragraph|section|snippet|context)s?\b"
@@ -25,12 +25,12 @@ POINTS = re.compile(
     r"|\bpassages? \[?\d",
     re.IGNORECASE,
 )
-"""Words of a question that only its writer, who has the passage before them, can understand."""
+"""Words in a question that only its writer, with the passage at hand, can understand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A question as it was written, and the passages that it was written from, in the order of its hops."""
+    """A question as it was written, and the passages it was written from, in the order of its hops."""
 
     question: str
     answer: str
@@ -39,12 +39,12 @@ class Draft:
 
     @property
     def id(self) -> str:
-        """Return an id that follows from question and passages."""
+        """Return an id derived from question and passages."""
         return f"q-{fingerprint([self.question, *(passage.id for passage in self.passages)])[:12]}"
 
     @property
     def row(self) -> dict[str, object]:
-        """Return the row of a file of questions; ``passages`` is for the person who reads it, and is not read again."""
+        """Return the row for a file of questions; its ``passages`` are for a human reader only."""
         return {
             "id": self.id,
             "question": self.question,
@@ -56,7 +56,7 @@ class Draft:
 
 
 def fault_of(draft: Draft) -> str:
-    """Return what is wrong with a question by its words alone.
+    """Return what is wrong with the wording of a question.
 
     >>> passage = Passage("p", "The pump P7 was built by Acme in Ashford in 2019.", "Pumps")
     >>> fault_of(Draft("Who made the pump P7?", "Acme", (passage,), "train"))
@@ -83,7 +83,7 @@ def fault_of(draft: Draft) -> str:
 
 
 def copies(question: str, text: str) -> bool:
-    """Return whether a question says a sentence of a text again, word for word.
+    """Return whether a question repeats a sentence of a text, word for word.
 
     >>> copies("Is it that the pump P7 was built by Acme?", "The pump P7 was built by Acme in Ashford.")
     True
@@ -96,7 +96,7 @@ def copies(question: str, text: str) -> bool:
 
 
 class Asked:
-    """The questions that were accepted so far, over all splits, to find those that are the same in other words."""
+    """The questions accepted so far, over all splits, to find those that are the same in other words."""
 
     def __init__(self) -> None:
         self._words: list[frozenset[str]] = []
@@ -104,13 +104,13 @@ class Asked:
         self._having: dict[str, list[int]] = {}
 
     def same(self, draft: Draft) -> str:
-        """Return the id of a question that is the same: nearly the same words, whatever their order; else ""."""
+        """Return the id of a question with nearly the same words in any order, else ""."""
         words = _words(draft.question)
         near = sorted({place for word in words for place in self._having.get(word, ())})
         return next((self._ids[place] for place in near if _alike(words, self._words[place])), "")
 
     def add(self, draft: Draft) -> None:
-        """Take a question."""
+        """Add a question."""
         words = _words(draft.question)
         for word in words:
             self._having.setdefault(word, []).append(len(self._ids))
@@ -127,7 +127,7 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def gives(said: str, draft: Draft) -> bool:
-    """Return whether what was said is the answer.
+    """Return whether a reply gives the answer.
 
     >>> gives("in Ashford, Kent", Draft("Where?", "Ashford", (), "train")), gives("", Draft("Where?", "Bath", (), ""))
     (True, False)
@@ -136,7 +136,7 @@ def gives(said: str, draft: Draft) -> bool:
 
 
 def verdict(draft: Draft, whole: str, blind: str, alone: Sequence[str]) -> str:
-    """Return what is wrong with a question by how it was answered: from its passages, from none, from each alone."""
+    """Return what is wrong with a question by its answers: from its passages, from none, from each alone."""
     if not gives(whole, draft):
         return "its passages do not answer it"
     if gives(blind, draft):
@@ -147,7 +147,7 @@ def verdict(draft: Draft, whole: str, blind: str, alone: Sequence[str]) -> str:
 
 
 def counted(reasons: Iterable[str]) -> str:
-    """Name reasons with how often each stands there, the most frequent first.
+    """Return the reasons with their counts, the most frequent first.
 
     >>> counted(["b", "a", "b"])
     'b 2, a 1'

@@ -9,12 +9,12 @@ from tasks.paths import PLACES
 
 
 def write_questions(params: Params, hops: Sequence[int], out: Path) -> list[str]:
-    """Write questions into the new folder ``out``; return what was written, and dropped, in lines.
+    """Write questions into the new folder ``out``; return lines on what was written and dropped.
 
-    ``hops``: numbers of passages that questions need; where it is empty, section plugins.questions says.
+    ``hops``: numbers of passages that questions need; if empty, those of section plugins.questions.
 
     Raises:
-        ParamsError: section plugins.questions has no writer, or another fault; or the data set has questions.
+        ParamsError: section plugins.questions has no writer or another fault, or the data set has questions.
         CorpusError: ``out`` exists, or what :func:`harr_questions.author.write_questions_of` raises.
     """
     from harr.builders.generators import build_reader

@@ -1,1 +1,1 @@
-"""Rerankers: the arm ``rerank``, and a cross-encoder that is trained on a project's questions."""
+"""Rerankers: the arm ``rerank``, and training a cross-encoder on a project's questions."""

@@ -19,8 +19,8 @@ def train_reranker(
 ) -> None:
     """Train a cross-encoder on the training questions.
 
-    It learns their gold passages against others of the pool that retriever.search finds; the validation questions choose
-    the epoch. Needs what the stages up to index have made.
+    It learns to tell their gold passages from others in the pool that retriever.search finds; the validation questions
+    choose the epoch. Needs the output of the stages up to index.
     """
     from harr.params import Params
     from harr_rerankers.train import train

@@ -15,7 +15,7 @@ from harr.types import Retrieval, Retriever, Search
 class Reranked:
     """A retriever that orders the first ``depth`` passages of ``base`` by ``score`` and returns the ``k`` best.
 
-    It reads the query alone. Equal scores keep the order of ``base``. Only the main process calls the reranker.
+    It reads only the query. Equal scores keep the order of ``base``. Only the main process calls the reranker.
     """
 
     base: Retriever
@@ -24,7 +24,7 @@ class Reranked:
     depth: int
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """Return the best ``k`` passages per search: one call of ``base``, and one of ``score``."""
+        """Return the best ``k`` passages per search, by one call of ``base`` and one of ``score``."""
         retrievals = self.base.retrieve([replace(s, k=max(self.depth, s.k or self.k)) for s in searches])
         requests = [
             (self.text(search, retrieval), tuple(passage.content for passage in retrieval.passages))
@@ -42,7 +42,7 @@ class Reranked:
         return ranked
 
     def text(self, search: Search, retrieval: Retrieval) -> str:
-        """Return the text for which passages are scored; ``retrieval`` is that of ``base``."""
+        """Return the text that passages are scored for; ``retrieval`` is that of ``base``."""
         return search.query
 
 
@@ -52,8 +52,8 @@ def rerank(inputs: RetrieverInputs) -> Reranked:
     Its settings are those of ``reward.reranker``; it orders the first ``retriever.pool`` passages of its base.
 
     Raises:
-        ParamsError: the settings are none of it.
-        ModelError: the model cannot be found or loaded, or is no cross-encoder.
+        ParamsError: the settings are wrong.
+        ModelError: the model cannot be found or loaded, or is not a cross-encoder.
     """
     params = read_section(RerankerParams, inputs.settings, "settings of rerank")
     return Reranked(inputs.base, open_reranker(params, "rerank.settings"), inputs.k, inputs.pool)

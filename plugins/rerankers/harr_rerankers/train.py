@@ -20,9 +20,9 @@ from harr.types import Question, Retriever, Search
 from tasks.paths import PLACES, QUESTIONS, VALIDATION
 
 BATCH = 32
-"""Number of pairs in an update."""
+"""Number of pairs per update."""
 TOKENS = 128
-"""Maximum length of a pair."""
+"""Maximum length of a pair, in tokens."""
 
 
 def train(params: Params, out: Path, model: str, epochs: int, negatives: int, rate: float) -> str:
@@ -30,10 +30,10 @@ def train(params: Params, out: Path, model: str, epochs: int, negatives: int, ra
 
     Every gold passage is a pair of label 1, ``negatives`` others of the question's pool are pairs of label 0 (binary
     cross-entropy; Nogueira and Cho, arXiv 1901.04085). The epoch with the best nDCG@10 on the validation pools is kept.
-    A killed call goes on after its last epoch.
+    A killed call continues after its last epoch.
 
     Raises:
-        ParamsError: the folder is there already. CorpusError: no question has gold in its pool.
+        ParamsError: the folder exists. CorpusError: no question has gold in its pool.
         IndexMismatch: vectors or index are of another corpus or encoder. ModelError: the model cannot be found.
     """
     from harr.corpus.passages import read_questions
@@ -122,13 +122,13 @@ def _learn(
         evaluator=evaluator,
         loss=BinaryCrossEntropyLoss(cross_encoder, pos_weight=torch.tensor(float(negatives))),
     )
-    last: Any = get_last_checkpoint  # transformers gives it no types
+    last: Any = get_last_checkpoint  # untyped in transformers
     trainer.train(resume_from_checkpoint=last(str(work)) if work.exists() else None)
     return cross_encoder, {name: float(value) for name, value in evaluator(cross_encoder).items()}
 
 
 def _pools(questions: Sequence[Question], base: Retriever, depth: int) -> list[dict[str, Any]]:
-    """Return per question with gold its text, the gold texts and what the retriever finds in order."""
+    """Return, per question with gold, its text, the gold texts and what the retriever finds, in order."""
     asked = [question for question in questions if question.gold_ids]
     found = base.retrieve([replace(Search(question, question.text), k=depth) for question in asked])
     pools = []

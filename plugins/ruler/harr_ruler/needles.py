@@ -1,7 +1,7 @@
-"""RULER's needles (arXiv 2404.06654): sentences that give a number or UUID to a name, and a question about some.
+"""RULER's needles (arXiv 2404.06654): sentences that give a name a number or UUID, and a question about some.
 
-Names are an adjective and a noun, or UUIDs; numbers have seven digits. No name and no value comes twice in a story,
-and no name of a story stands in a haystack of needles.
+Names are an adjective and a noun, or UUIDs; numbers have seven digits. No name or value occurs twice in a story, and no
+name of a story occurs in a haystack of needles.
 """
 
 import random
@@ -21,7 +21,7 @@ from harr.errors import CorpusError
 from harr.params.fields import PathOrName
 
 KINDS = {"single": (1, 1, 1), "multi_key": (4, 1, 1), "multi_value": (1, 4, 1), "multi_query": (4, 1, 4)}
-"""How many names a story has, how many values each has, and how many names are asked for."""
+"""Numbers of names in a story, of values per name, and of names asked for."""
 ADJECTIVES = (
     "amber ancient arctic bashful bitter bold brave bright brisk broad bumpy calm careful cheerful chilly clever "
     "cloudy copper cosmic crimson crooked curious daring dim distant dusty eager early elegant emerald faint faithful "
@@ -48,12 +48,12 @@ class NeedlesParams(HaystackParams):
     kind: Literal["single", "multi_key", "multi_value", "multi_query"]
     """Task of RULER: one needle, distractors with other keys, several values of a key, or several keys asked for."""
     keys: Literal["words", "uuids"] = "words"
-    """What is asked for: an adjective and a noun, or a UUID."""
+    """What is asked about: an adjective and a noun, or a UUID."""
     values: Literal["numbers", "uuids"] = "numbers"
-    """What a needle says of a key: a number of seven digits, or a UUID."""
+    """The value of a key: a number of seven digits, or a UUID."""
     noise: PathOrName
-    """Haystack: a text file (RULER's essays), a JSON lines file with ``text``, repeated (RULER's five sentences again
-    and again), needles (of keys that nobody asks for), or a function ``package.module:name`` that returns texts."""
+    """Haystack: a text file (RULER's essays), a JSON lines file with ``text``, repeated (RULER's five sentences over
+    and over), needles (of keys that nobody asks for), or a function ``package.module:name`` that returns texts."""
 
 
 def needles(params: NeedlesParams) -> LongDocuments:
@@ -75,7 +75,7 @@ def needles(params: NeedlesParams) -> LongDocuments:
 
 
 def judge_values(said: str, gold: str) -> dict[str, Any]:
-    """Judge a reply by all values that it names, in any order.
+    """Judge a reply by all values in it, in any order.
 
     >>> judge_values("The values are 1234567, 7654321.", "7654321, 1234567")
     {'answer': '1234567, 7654321', 'answer_em': 1.0, 'answer_f1': 1.0}
@@ -89,11 +89,11 @@ DATASET = stories_of(needles, NeedlesParams, apart=True)
 
 
 def make_needles(kind: str, count: int, seed: int, keys: str = "words", values: str = "numbers") -> Iterator[Story]:
-    """Make ``count`` stories of a kind: single, multi_key (4 names, 1 asked for), multi_value (1 name, 4
-    values) or multi_query (4 names, all asked for).
+    """Make ``count`` stories of a kind: single, multi_key (4 names, 1 asked for), multi_value (1 name, 4 values) or
+    multi_query (4 names, all asked for).
 
-    ``keys``: words or uuids; ``values``: numbers or uuids. The answer is one string with all values that are asked for;
-    gold are their facts, in that order.
+    ``keys``: words or uuids; ``values``: numbers or uuids. The answer is one string with all values asked for; gold are
+    their facts, in that order.
 
     >>> story = next(make_needles("single", 1, seed=0))
     >>> story.facts[0].startswith("One of the special magic numbers for "), story.gold
@@ -122,10 +122,10 @@ def make_needles(kind: str, count: int, seed: int, keys: str = "words", values: 
 
 
 def distractors(count: int, seed: int, keys: str = "words", values: str = "numbers") -> list[str]:
-    """Return a haystack of ``count`` needles, none of which any story asks for.
+    """Return a haystack of ``count`` needles that no story asks for.
 
     Raises:
-        CorpusError: there are not as many names.
+        CorpusError: there are not that many names.
     """
     rng = random.Random(f"{seed}/haystack/{keys}/{values}")
     words = _names()[1]
@@ -140,7 +140,7 @@ def distractors(count: int, seed: int, keys: str = "words", values: str = "numbe
 
 @cache
 def _names() -> tuple[list[str], list[str]]:
-    """Return all names of words in two halves: those of stories, and those of haystacks."""
+    """Return all names made of words in two halves: for stories and for haystacks."""
     pairs = [f"{adjective}-{noun}" for adjective in ADJECTIVES for noun in NOUNS]
     random.Random(0).shuffle(pairs)
     return pairs[: len(pairs) // 2], pairs[len(pairs) // 2 :]

@@ -16,15 +16,15 @@ from harr.types import Passage, Question
 
 
 class ParagraphsParams(HaystackParams):
-    """Questions whose gold paragraphs stand between those of other questions."""
+    """Questions whose gold paragraphs are placed between those of other questions."""
 
     noise: PathOrName
-    """JSON lines file with the paragraphs, ``{id, text, title?}``: the gold ones, and those in between."""
+    """JSON lines file with the paragraphs, ``{id, text, title?}``: the gold ones and those in between."""
     train: NonEmpty[PathOrName]
-    """Files of training questions ``{id, question, answers, supporting}``, of which at most train_questions are drawn
+    """Files of training questions ``{id, question, answers, supporting}``, from which at most train_questions are drawn
     by the seed."""
     test: NonEmpty[PathOrName]
-    """Files of test questions, of which at most test_questions are drawn by the seed."""
+    """Files of test questions, from which at most test_questions are drawn by the seed."""
     sentences: Positive = 100
     """Length of a document in paragraphs; questions with more gold ones are left out."""
 
@@ -58,7 +58,7 @@ def qa_stories(params: ParagraphsParams, split: str) -> Iterator[Story]:
 
 
 def other_paragraphs(params: ParagraphsParams) -> list[str]:
-    """Return the paragraphs that are gold of no question, in an order drawn by the seed."""
+    """Return the paragraphs that are gold for no question, in an order drawn by the seed."""
     gold = {name for split in ("train", "test") for question in _questions(params, split) for name in question.gold_ids}
     others = [passage.content for passage in _paragraphs(params) if passage.id not in gold]
     random.Random(f"{params.seed}/paragraphs").shuffle(others)

@@ -1,1 +1,1 @@
-"""Search at test time: a model that sees no gold grades what sampled episodes have found, and one is chosen."""
+"""Search at test time: a model that sees no gold grades what sampled episodes found, and one is chosen."""

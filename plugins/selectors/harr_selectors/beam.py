@@ -1,8 +1,8 @@
-"""A beam over searches: the episodes of a question are compared after every search, and the best ones go on.
+"""A beam over searches: the episodes of a question are compared after every search, and the best ones continue.
 
-N episodes begin by chance. Whenever all of them have searched or ended, a model grades what each has found; the best
-quarter of those that go on does so in place of the others (arXiv 2408.03314, section 5.1: of N beams N / M are kept,
-with M = 4). The answer is chosen among the N that end (:func:`harr_selectors.best_of.choose_best`). Nobody sees gold.
+N episodes are sampled. Whenever all of them have searched or ended, a model grades what each has found; the best
+quarter of those not ended replaces the others (arXiv 2408.03314, section 5.1: of N beams N / M are kept, with M = 4).
+The answer is chosen among the N that end (:func:`harr_selectors.best_of.choose_best`). Nobody sees gold.
 """
 
 from collections.abc import Generator as PyGenerator, Mapping, Sequence
@@ -21,13 +21,13 @@ from tasks.samples import Player, Playing
 
 PROMPT = Path(__file__).with_name("promising.txt").read_text(encoding="utf-8")
 M = 4
-"""Number of episodes of which one goes on after a search."""
+"""Number of episodes of which one continues after a search."""
 PAUSED = Outcome()
-"""The outcome of an episode that has searched and not ended."""
+"""The outcome of an episode that has searched but not ended."""
 
 
 def beam(selector: Mapping[str, Any]) -> Player:
-    """Return the player of the beam, in which the selector grades after every search, and the answers."""
+    """Return the player of the beam, in which the selector grades after every search, and grades the answers."""
     section = read_selector(selector)
 
     def play(playing: Playing) -> tuple[list[Episode], list[Group]]:
@@ -44,8 +44,8 @@ def beam(selector: Mapping[str, Any]) -> Player:
 def play_beam(
     questions: Sequence[Question], game: Game, samplers: Sequence[Generator], judge: Generator, *, batch_size: int
 ) -> tuple[list[Group], list[Group]]:
-    """Return the ended episodes of every question, one for each of ``samplers``, which sample; and all that was played
-    for them, every part once, with the parts that were given up."""
+    """Return the ended episodes of every question, one per sampling generator in ``samplers``; and everything played
+    for them, every part once, including parts that were given up."""
     going = {question.id: [Episode(question) for _ in samplers] for question in questions}
     ended: dict[str, list[Episode]] = {question.id: [] for question in questions}
     parts: dict[str, list[Episode]] = {question.id: [] for question in questions}
@@ -66,7 +66,7 @@ def play_beam(
 
 
 def _up_to_search(pipeline: Pipeline, begun: Mapping[str, Episode]) -> Pipeline:
-    """Return a pipeline that goes on from what is ``begun`` of a question, by id, and pauses after its next search."""
+    """Return a pipeline that continues what is ``begun`` of a question, by id, and pauses after its next search."""
 
     def play(question: Question) -> PyGenerator[Request, Any, Outcome]:
         moves, before = pipeline(question), begun[question.id]
@@ -95,9 +95,9 @@ def _up_to_search(pipeline: Pipeline, begun: Mapping[str, Episode]) -> Pipeline:
 
 
 def _best(groups: Mapping[str, Sequence[Episode]], judge: Generator) -> dict[str, list[Episode]]:
-    """Return the best quarter of each group, at least one of any, by what was found; of equals those that were first.
+    """Return the best quarter of each group, at least one if any, by what was found; of equals the first.
 
-    A grade that cannot be read is 0.
+    An unreadable grade is 0.
     """
     asked = [_request(episode) for group in groups.values() for episode in group]
     grades = iter([-(grade_of(reply) or 0.0) for reply in (judge.complete(asked) if asked else [])])
@@ -110,7 +110,7 @@ def _best(groups: Mapping[str, Sequence[Episode]], judge: Generator) -> dict[str
 
 
 def _filled(episodes: Sequence[Episode], count: int) -> list[Episode]:
-    """Return ``count`` episodes, each as often as the others; none of none.
+    """Return ``count`` episodes, repeating all equally often; none if there are none.
 
     >>> [episode.question.id for episode in _filled([Episode(Question(name, "")) for name in "ab"], 3)]
     ['a', 'b', 'a']

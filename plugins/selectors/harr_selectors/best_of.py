@@ -1,4 +1,4 @@
-"""The arm best_of: a language model plays a question several times by chance, and a model that sees no gold chooses."""
+"""The arm best_of: a language model samples several episodes of a question, and a model that sees no gold chooses."""
 
 import json
 from collections import Counter
@@ -25,14 +25,14 @@ PROMPT = Path(__file__).with_name("choose.txt").read_text(encoding="utf-8")
 
 
 class SelectorParams(Section):
-    """What the arms of this package are set to."""
+    """Settings of this package's arms."""
 
     selector: Annotated[ServedParams | LocalParams, Field(discriminator="kind"), Untaught]
-    """Model that grades, by question and passages, without gold."""
+    """Model that grades, from question and passages, without gold."""
 
 
 def best_of(selector: Mapping[str, Any]) -> Player:
-    """Return the player that takes the answer which the selector grades best."""
+    """Return the player that takes the answer with the selector's best grade."""
     section = read_selector(selector)
 
     def play(playing: Playing) -> tuple[list[Episode], list[Group]]:
@@ -49,7 +49,7 @@ def read_selector(selector: Mapping[str, Any]) -> SelectorParams:
     """Return the settings of an arm.
 
     Raises:
-        ParamsError: they are none of a server or a local model.
+        ParamsError: they are not those of a server or a local model.
     """
     return read_section(SelectorParams, {"selector": selector}, "evaluate.arms: settings of harr_selectors")
 
@@ -62,9 +62,9 @@ def open_selector(section: SelectorParams, playing: Playing) -> Generator:
 
 
 def choose_best(groups: Sequence[Group], judge: Generator) -> list[Episode]:
-    """Return the episode of each group whose answer ``judge`` grades best, of equals the more frequent answer.
+    """Return the episode of each group whose answer ``judge`` grades best; of equals, the more frequent answer.
 
-    It reads the question, what the episode has found, and the answer. A grade that cannot be read is 0.
+    The judge reads the question, what the episode found, and the answer. An unreadable grade is 0.
     """
     asked = {_key(episode): _request(episode) for group in groups for episode in group if episode.answer}
     replies = judge.complete(list(asked.values())) if asked else []
@@ -82,7 +82,7 @@ def _key(episode: Episode) -> tuple[str, ...]:
 
 
 def _request(episode: Episode) -> Generate:
-    """Return what the judge is asked. The answer is one JSON string, which writes no lines of its own into it."""
+    """Return the request to the judge. The answer is one JSON string, so it cannot add lines of its own."""
     answer = json.dumps(episode.answer, ensure_ascii=False)
     passages, _ = passages_text(episode.retrieved)
     return messages(PROMPT, question=" ".join(episode.question.text.split()), passages=passages, answer=answer)

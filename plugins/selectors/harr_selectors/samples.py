@@ -1,6 +1,6 @@
-"""Search at test time: a language model plays a question several times by chance, and one episode is chosen.
+"""Search at test time: a language model samples several episodes of a question, and one is chosen.
 
-A majority of the answers chooses (self-consistency, arXiv 2203.11171), or a model that grades.
+The majority of the answers decides (self-consistency, arXiv 2203.11171), or a model that grades.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ Group = tuple[Episode, ...]
 def play_samples(
     questions: Sequence[Question], game: Game, samplers: Sequence[Generator], *, batch_size: int
 ) -> list[Group]:
-    """Play every question once by each of ``samplers``, which sample; return the episodes of each question."""
+    """Play every question once with each sampling generator in ``samplers``; return the episodes of each question."""
     rounds = [
         replace(game, generator=sampler, desc=f"{game.desc}: sample {number}/{len(samplers)}").play(
             questions, batch_size=batch_size
@@ -30,7 +30,7 @@ def play_samples(
 
 
 def majority(group: Group) -> Episode:
-    """Return the first episode with the most frequent answer; one that gives none counts only among such.
+    """Return the first episode with the most frequent answer; empty answers count only if there are no others.
 
     >>> from harr.types import Outcome
     >>> group = [Episode(Question("q", "Who?"), outcome=Outcome(answer)) for answer in ("", "Ada", "Ben", "ada.", "")]

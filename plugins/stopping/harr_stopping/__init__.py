@@ -1,1 +1,1 @@
-"""When to stop picking: what a threshold on Q would give, from logs of `harr lengths`: `harr stopping`."""
+"""When to stop picking: the effect of a threshold on Q, from logs of `harr lengths`: `harr stopping`."""

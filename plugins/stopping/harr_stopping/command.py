@@ -1,4 +1,4 @@
-"""The command `harr stopping`: its options. What it does stands in study.py, and is imported when it runs."""
+"""The command `harr stopping`: its options. study.py, which does the work, is imported when the command runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,8 +20,8 @@ def stopping(
     """Say what stopping by a threshold on Q would give.
 
     Prints length, fact EM and F1 by threshold and by number of picks, the shares of stories that stop early, perfectly
-    and late, and how well values tell needed picks from others (AUC). With --tune the threshold of the best fact F1 on
-    those logs is the only one.
+    and late, and how well values separate needed picks from others (AUC). With --tune the only threshold is the one
+    with the best fact F1 on those logs.
     """
     from harr_stopping.study import stopping_lines
 

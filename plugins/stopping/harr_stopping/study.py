@@ -1,4 +1,4 @@
-"""When to stop picking, by the logs of `harr lengths`: a study of thresholds on Q, and of numbers of picks."""
+"""When to stop picking: a study of thresholds on Q, and of numbers of picks, from logs of `harr lengths`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from harr.evaluate.intervals import mean_interval
 def stops(row: Mapping[str, Any], threshold: float) -> str:
     """Return whether a threshold stops a story ``early``, ``perfect`` (right after its last gold) or ``late``.
 
-    ``not found``: its picks never hold all gold.
+    ``not found``: its picks never contain all gold.
 
     >>> row = {"gold": [7, 2], "picked": [2, 7, 9], "values": [0.9, 0.7, 0.1]}
     >>> [stops(row, threshold) for threshold in (0.0, 0.5, 0.8)]
@@ -31,7 +31,7 @@ def stops(row: Mapping[str, Any], threshold: float) -> str:
 def auc(rows: Sequence[Mapping[str, Any]]) -> float | None:
     """Return the chance that a pick before the last gold has a higher value than one after it; None without both.
 
-    Stories whose picks never hold all gold tell nothing of where to stop.
+    Stories whose picks never contain all gold do not tell where to stop.
 
     >>> auc([{"gold": [7, 2], "picked": [2, 7, 9], "values": [0.9, 0.7, 0.1]}])
     1.0
@@ -55,7 +55,7 @@ def study(
     resamples: int,
     seed: int,
 ) -> list[dict[str, Any]]:
-    """Return per limit of a rule the length that is kept and mean and interval of the rest.
+    """Return, per limit of a rule, the length kept and the mean and interval of the other figures.
 
     A row has ``limit``, ``length``, ``n``, ``fact_em`` and ``fact_f1`` (mean, low, high) and, for thresholds, the
     shares of stories that stop ``early``, ``perfect`` and ``late``.
@@ -79,7 +79,7 @@ def stopping_tables(
 ) -> tuple[dict[str, list[dict[str, Any]]], float | None]:
     """Return what stopping by every threshold and after every number of picks gives, by rule, and the AUC of values.
 
-    With ``tune`` there is one threshold, that of the best fact F1 on those logs.
+    With ``tune`` there is one threshold, the one with the best fact F1 on those logs.
 
     Raises:
         ParamsError: a log is missing or empty.

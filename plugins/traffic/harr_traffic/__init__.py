@@ -1,1 +1,1 @@
-"""What the log of `harr serve` says of another model, and learning from it: `harr replay`, the shadow, GRPO."""
+"""What the log of `harr serve` says about another model, and learning from it: `harr replay`, the shadow, GRPO."""

@@ -1,4 +1,4 @@
-"""The command `harr replay`: its options. What it does stands in judge.py, and is imported when it runs."""
+"""The command `harr replay`: its options. judge.py, which does the work, is imported when the command runs."""
 
 from pathlib import Path
 from typing import Annotated

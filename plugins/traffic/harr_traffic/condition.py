@@ -1,4 +1,4 @@
-"""What logged traffic says of a candidate: a condition of the gate (``tracking.conditions``)."""
+"""A condition of the gate (``tracking.conditions``): what logged traffic says about a candidate."""
 
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ NEEDED = "an estimated gain (dr) of at least 0 over what was served"
 
 
 def gain(client: Any, candidate: Any, gains: Gains, *, log: str) -> Condition:
-    """Ask that a candidate would not have earned less than what was served, by the log in a folder.
+    """Require that, by the log in a folder, a candidate would have earned no less than what was served.
 
-    A log that says too little of it, or cannot be read, is no yes.
+    A log that says too little about it, or cannot be read, does not pass it.
     """
     try:
         folder = fetch(client, resolve(client, f"{SCHEME}{candidate.name}/{candidate.version}"), Path(CACHE))

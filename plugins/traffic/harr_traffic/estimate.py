@@ -1,8 +1,8 @@
-"""Off-policy estimates: what a policy would have earned, from rows that another one chose, with 95 % intervals.
+"""Off-policy estimates, with 95 % intervals: what a policy would have earned, from rows chosen by another one.
 
 Inverse propensity (Horvitz and Thompson 1952), self-normalised (Swaminathan and Joachims 2015), doubly robust (Dudik,
-Langford and Li, arXiv 1103.4601). Intervals come from the influence of every group of rows, so that the searches of one
-question count as what they are: not independent.
+Langford and Li, arXiv 1103.4601). Intervals come from the influence of each group of rows, since the searches of one
+question are not independent.
 """
 
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from harr.errors import CorpusError
 Array = NDArray[np.float64]
 Z = 1.959964
 LEAST_GROUPS = 50
-"""Number of groups below which an interval by the normal law says too little."""
+"""Number of groups below which a normal interval says too little."""
 LEAST_SHARE = 0.05
-"""Effective share of the rows below which a few of them decide."""
+"""Effective share of the rows below which a few of them dominate."""
 MOST_APART = 0.05
-"""Share of the rows, above which nothing is said, whose kept first ranks the policy would fill with others."""
+"""Share of rows whose kept first ranks the policy would fill otherwise, above which no estimate is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ def effective(weights_B: Array) -> float:
 
 
 def check_support(weights_B: Array, groups_B: NDArray[np.int64]) -> None:
-    """Refuse rows that say too little of the policy.
+    """Refuse rows that say too little about the policy.
 
     Raises:
-        CorpusError: there are too few groups, a few rows decide, or what the policy would choose was never drawn: then
-            the mean weight, which is 1 where both choose among the same, is not.
+        CorpusError: there are too few groups, a few rows dominate, or the policy would choose what was never drawn:
+            then the mean weight, which is 1 where both choose among the same, is not.
     """
     found, rows = effective(weights_B), len(weights_B)
     if (groups := len(np.unique(groups_B))) < LEAST_GROUPS:
@@ -71,12 +71,12 @@ def check_support(weights_B: Array, groups_B: NDArray[np.int64]) -> None:
 
 
 def check_kept(same_B: NDArray[np.bool_]) -> None:
-    """Refuse rows whose first ranks were kept, where the policy would keep others: it never makes such a choice.
+    """Check how many rows have kept first ranks that differ from the policy's: it never makes such a choice.
 
-    Which rows those are does not hang on what was drawn, so that the other rows may stand alone.
+    Which rows those are does not depend on what was drawn, so the other rows can be used without them.
 
     Raises:
-        CorpusError: they are too many.
+        CorpusError: there are too many.
     """
     if (apart := 1.0 - float(same_B.mean())) > MOST_APART:
         raise CorpusError(
@@ -87,7 +87,7 @@ def check_kept(same_B: NDArray[np.bool_]) -> None:
 
 
 def apart_line(count: int) -> str:
-    """Return the line of a table on the rows that :func:`check_kept` accepts, and that are left out."""
+    """Return the line of a table about the rows that :func:`check_kept` accepts and that are left out."""
     return f"left out: {count:,} explored searches whose kept first passages this model would have otherwise"
 
 
@@ -101,10 +101,10 @@ def estimates(
     """Return ``ips``, ``snips`` and ``dr``: what a policy would have earned.
 
     Args:
-        weights_B: chance of the logged choice under the policy over its chance when it was drawn.
+        weights_B: probability of the logged choice under the policy, divided by that when it was drawn.
         scores_B: what the choice earned.
         groups_B: rows with the same number are not independent.
-        features_BF: what describes the logged choice; ``dr`` predicts the score from it.
+        features_BF: features of the logged choice, from which ``dr`` predicts the score.
         expected_BF: their mean over the choices that the policy would draw.
 
     >>> rng = np.random.default_rng(0)
@@ -151,9 +151,9 @@ def _spread(influence_B: Array, groups_B: NDArray[np.int64]) -> float:
 def _predicted(
     weights_B: Array, scores_B: Array, groups_B: NDArray[np.int64], features_BF: Array, expected_BF: Array
 ) -> tuple[Array, Array]:
-    """Return the predicted score of each logged choice, and the mean of those that the policy would draw.
+    """Return the predicted score of each logged choice, and the mean prediction for those the policy would draw.
 
-    A linear model, weighted as the policy would see the rows; each half of the groups is predicted by the other's.
+    A linear model, weighted as the policy would see the rows; each half of the groups is predicted from the other.
     """
     predicted_B, wished_B = np.zeros_like(scores_B), np.zeros_like(scores_B)
     logged_BF, drawn_BF = (np.column_stack([np.ones(len(scores_B)), own]) for own in (features_BF, expected_BF))

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 def replay_log(log: Path, model: str, project: Path, out: Path | None) -> list[str]:
-    """Judge a model by a log, and write the figures where ``out`` names a file.
+    """Judge a model by a log, and write the figures to ``out`` if given.
 
-    Without a model those are judged that ranked the searches in the shadow (preference.py).
+    Without a model, judge the shadow candidates that ranked the searches (preference.py).
 
     Returns:
-        The table.
+        The lines of the table.
 
     Raises:
-        ParamsError, DamagedFile: the log is none, or holds what this model cannot be judged by.
-        CorpusError: it says too little of the model.
+        ParamsError, DamagedFile: there is no log, or this model cannot be judged by it.
+        CorpusError: the log says too little about the model.
     """
     from harr.io.files import write_json
 
@@ -42,7 +42,7 @@ def replay_log(log: Path, model: str, project: Path, out: Path | None) -> list[s
 def replayed(log: Path, model: str, project: Path) -> "Replayed":
     """Return what a model would have earned, over the index of a project.
 
-    Questions that the project trains on are left out: a model is judged too well by what it learnt from.
+    Questions that the project trains on are left out: a model looks too good on what it learnt from.
 
     Raises:
         HarrError: as :func:`replay_log`.
@@ -64,7 +64,7 @@ def replayed(log: Path, model: str, project: Path) -> "Replayed":
 
 
 def compared(log: Path, project: Path) -> "list[Compared]":
-    """Return what a log says of the candidates that ranked its searches; no model is loaded.
+    """Return what a log says about the candidates that ranked its searches; no model is loaded.
 
     Raises:
         HarrError: as :func:`replay_log`.

@@ -1,8 +1,8 @@
-"""GRPO by rollouts that were logged: off-policy, with clipped weights.
+"""Off-policy GRPO on logged rollouts, with clipped weights.
 
-The choices are those that a served model drew (``explore`` of :class:`harr_traffic.log.Recording`), with their exact log-probabilities; the ratio
-to them is clipped as PPO clips it (arXiv 1707.06347), so that nothing is learnt from where the log has no support.
-First ranks that were kept (``explore_after``) are given, as the state is: the ranks after them are learnt from.
+The choices are those that a served model drew (``explore`` of :class:`harr_traffic.log.Recording`), with their exact
+log-probabilities. The ratio to them is clipped as in PPO (arXiv 1707.06347), so nothing is learnt where the log has no
+support. First ranks that were kept (``explore_after``) are given, like the state; only the ranks after them are learnt.
 
 ``train: {method: function, function: "harr_traffic.learn:METHOD", learns: retriever}`` trains by it.
 """
@@ -30,15 +30,15 @@ from harr_traffic.questions import Drawn, choices_of
 
 
 class LoggedParams(StatesParams, UpdateParams):
-    """What an update is set to (``train.settings``), as of train.method grpo."""
+    """Settings of an update (``train.settings``), as for train.method grpo."""
 
 
 def train(
     section: FunctionTrainParams, setup: Setup, out: Path, work: Path, log: Log, seed: int
 ) -> list[dict[str, Any]]:
-    """Train as :func:`harr.train.grpo.train`, but by the choices of the questions, and write the adapter to ``out``.
+    """Train as :func:`harr.train.grpo.train`, but on the questions' logged choices, and write the adapter to ``out``.
 
-    A step learns from ``questions_per_step`` x ``group_size`` choices, drawn in seeded permutations laid end to end.
+    A step learns from ``questions_per_step`` x ``group_size`` choices, drawn in consecutive seeded permutations.
 
     Raises:
         CorpusError: no question has a choice. ParamsError: the choices were made in states that this model never reads.
@@ -65,7 +65,7 @@ METHOD = Method(train, settings=LoggedParams)
 
 
 def choices_in(questions: Sequence[Question], policy: DensePolicy) -> tuple[list[Episode], list[float]]:
-    """Return every logged choice as an episode of one search, and its score."""
+    """Return every logged choice as an episode of one search, and the scores."""
     found = [(question, choice) for question in questions for choice in choices_of(question)]
     if not found:
         raise CorpusError(
@@ -87,9 +87,9 @@ def _episode(question: Question, choice: Drawn, row_of: dict[str, int], policy: 
 
 
 def advantages(groups: Sequence[str], scores: Sequence[float]) -> list[float]:
-    """Return how much better every choice did than others of its question, over the deviation of all scores.
+    """Return how much better every choice did than others of its question, divided by the deviation of all scores.
 
-    What others did is the mean of their scores and, counted once more, of all: most questions are asked once.
+    The baseline averages the others' scores and, as one more score, the mean of all: most questions are asked once.
 
     >>> [round(value, 2) for value in advantages(["a", "a", "b"], [1.0, 0.0, 1.0])]
     [1.41, -1.77, 0.71]

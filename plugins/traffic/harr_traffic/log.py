@@ -1,4 +1,4 @@
-"""A folder of answered searches and their outcomes: JSON lines, a file a day of each."""
+"""A folder of answered searches and their outcomes: JSON lines, one file of each per day."""
 
 import json
 import os
@@ -29,26 +29,26 @@ class LoggedSearch:
     at: float
     """Seconds since 1970."""
     version: str
-    """The version of the model that answered."""
+    """Version of the model that answered."""
     reads: str
-    """What its states contain (:func:`harr.rag.policies.state.reads`); equal ones read the same states."""
+    """What its states contain (:func:`harr.rag.policies.state.reads`); equal values mean the same states."""
     question: str = ""
     query: str = ""
     state: str = ""
-    """The text that the model read; with question and query empty where texts are not kept."""
+    """Text that the model read; empty, like question and query, if texts are not kept."""
     chosen: tuple[str, ...] = ()
-    """Ids of the passages that were returned, in order."""
+    """Ids of the returned passages, in order."""
     pool: tuple[str, ...] = ()
-    """Ids of all candidates, the chosen ones first, where the choice was drawn; empty where it was the best."""
+    """Ids of all candidates, the chosen ones first, if the choice was drawn; empty if it was the best."""
     logprob: float | None = None
-    """Log-probability (nats) of the choice under the model, where it was drawn (Plackett-Luce)."""
+    """Log-probability (nats) of the choice under the model, if it was drawn (Plackett-Luce)."""
     kept: int = 0
-    """Number of first passages that were the best, where the others were drawn; the log-probability is of those."""
+    """Number of first passages that were the best while the rest were drawn; ``logprob`` is of the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What became of a search, as the application says."""
+    """The outcome of a search, as the application reports it."""
 
     id: str
     at: float
@@ -63,29 +63,29 @@ class Recording(Section):
     folder: Path
     """Folder of the files."""
     explore: float = Field(0.0, ge=0, le=1)
-    """Share of the searches whose passages are drawn by the model's own chances, not its best."""
+    """Share of the searches whose passages are sampled from the model instead of its best."""
     explore_after: int = Field(0, ge=0)
-    """How many first ranks of these stay the best."""
+    """Number of first ranks in these searches that stay the best."""
     days: int = Field(30, ge=1)
-    """Files of days before are deleted."""
+    """Number of days after which files are deleted."""
     texts: bool = True
-    """Whether questions, queries and states are kept; without them no other model can be judged by the log."""
+    """Whether questions, queries and states are kept; without them the log can judge no other model."""
 
 
 Row = TypeVar("Row")
 
 
 class TrafficLog:
-    """The files of a server, which appends to them; several servers may share a folder.
+    """The files that a server appends to; several servers may share a folder.
 
-    They are named ``<kind>-<day>.jsonl``; those of other ``kinds`` than these are left alone.
+    They are named ``<kind>-<day>.jsonl``; files of kinds not in ``kinds`` are left alone.
     """
 
     def __init__(self, recording: Recording, kinds: Sequence[str] = (SEARCHES, OUTCOMES)) -> None:
-        """Open the folder; a line that a kill broke off goes.
+        """Open the folder and remove a line that a kill cut off.
 
         Raises:
-            ParamsError: it cannot be written.
+            ParamsError: the folder cannot be written.
         """
         self.recording, self._lock, self._day = recording, threading.Lock(), ""
         self._name = re.compile(rf"(?:{'|'.join(kinds)})-(\d{{8}})\.jsonl")
@@ -101,16 +101,16 @@ class TrafficLog:
             ) from None
 
     def add_search(self, search: LoggedSearch) -> None:
-        """Keep a search."""
+        """Append a search."""
         row = search if self.recording.texts else replace(search, question="", query="", state="")
         self.append(SEARCHES, row)
 
     def outcome(self, outcome: Feedback) -> None:
-        """Keep the outcome of a search."""
+        """Append the outcome of a search."""
         self.append(OUTCOMES, outcome)
 
     def append(self, kind: str, record: Any) -> None:
-        """Keep a record, a dataclass, in the files of a kind; :func:`read_records` reads it again."""
+        """Append a record, a dataclass, to the files of a kind; :func:`read_records` reads it."""
         day, values = datetime.now(UTC).strftime("%Y%m%d"), asdict(record)
         row = {"format": FORMAT} | {name: value for name, value in values.items() if value not in ((), None, "")}
         line = json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n"
@@ -133,21 +133,21 @@ class TrafficLog:
 
 
 def new_id() -> str:
-    """Return the id of a search."""
+    """Return a new id for a search."""
     return uuid.uuid4().hex
 
 
 def now() -> float:
-    """Return the time, to a millisecond."""
+    """Return the time in seconds since 1970, to a millisecond."""
     return round(time.time(), 3)
 
 
 def read_log(folder: Path) -> tuple[list[LoggedSearch], dict[str, Feedback]]:
-    """Return all searches of a folder by their time, and the last outcome of each by its id.
+    """Return all searches of a folder by time, and the last outcome of each by id.
 
     Raises:
-        ParamsError: there is no log in it, or it cannot be read.
-        DamagedFile: a line is none of ours, of another format, or there twice; nothing is half-read.
+        ParamsError: the folder has no log, or it cannot be read.
+        DamagedFile: a line is damaged or of another format, or a search is repeated.
     """
     searches = read_records(LoggedSearch, folder, SEARCHES, key=lambda search: search.id)
     if not searches:
@@ -161,16 +161,15 @@ def read_log(folder: Path) -> tuple[list[LoggedSearch], dict[str, Feedback]]:
 def read_records(
     kind: type[Row], folder: Path, name: str, *, key: Callable[[Row], Hashable] | None = None
 ) -> list[Row]:
-    """Return the records of the files ``<name>-<day>.jsonl`` of a folder, by their time (``at``).
+    """Return the records of the files ``<name>-<day>.jsonl`` of a folder, by time (``at``).
 
     Args:
-        kind: the dataclass of a row.
-        folder: of the log.
-        name: what the files hold.
-        key: what no two records share; None where one may follow another.
+        kind: dataclass of a row.
+        folder: folder of the log.
+        name: first part of the files' names.
+        key: what no two records share; None if records may repeat.
 
     Raises:
-        ParamsError, DamagedFile: as :func:`read_log`.
     """
     records: list[Any] = []
     keys: set[Hashable] = set()
@@ -202,7 +201,7 @@ def _rows(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def _record(kind: type[Row], row: dict[str, Any], place: str) -> Row:
-    """Return a row as its record.
+    """Return a row as a record.
 
     Raises:
         DamagedFile: a field is missing or unknown.

@@ -1,4 +1,4 @@
-"""What a candidate in the shadow would have answered, compared with what was served: `harr replay` of a log with shadows."""
+"""What a shadow candidate would have answered, compared with what was served: `harr replay` of a log with shadows."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -26,7 +26,7 @@ Span = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean with its 95 % interval, of so many searches; without a span too few questions stand behind it."""
+    """A mean over ``rows`` searches with its 95 % interval; no ``span`` where there are too few questions."""
 
     rows: int
     span: Span | None
@@ -34,19 +34,19 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What a log says of a candidate and what was served.
+    """What a log says about a candidate and what was served.
 
     Args:
-        version: of the candidate. served: versions that answered.
-        searches: how many were ranked by it. asked: how many were answered meanwhile.
-        first: share whose first passage is another. others: share of the served passages that it leaves out. Both are
-            of searches that were answered with the best, not drawn.
+        version: version of the candidate. served: versions that answered.
+        searches: number that it ranked. asked: number answered in that time.
+        first: share whose first passage differs. others: share of the served passages that the candidate leaves out.
+            Both are over searches answered with the best, not drawn.
         same, differs: mean score of what was served, where the first passage is the same, and where it is not.
-        clicked: searches with a click. preferred: share of them whose clicked passage the candidate puts higher, less
-            the share where it puts it lower or leaves it out.
+        preferred: share of the searches with a click in which the candidate puts the clicked passage higher, less the
+            share in which it puts it lower or leaves it out. higher, lower: numbers of both.
         explored: searches that were drawn and have an outcome. effective: how many they count as. apart: how many more
-            there are whose first ranks were kept, and that the candidate would fill otherwise.
-        found: estimates of what the candidate would have earned, by name; refused: why there are none.
+            have kept first ranks that the candidate would fill otherwise.
+        found: estimates of what the candidate would have earned, by name. refused: why there are none.
     """
 
     version: str
@@ -96,7 +96,7 @@ class Compared:
 def compare(
     searches: Sequence[LoggedSearch], outcomes: dict[str, Feedback], shadows: Sequence[Shadowed]
 ) -> list[Compared]:
-    """Return what a log says of every candidate that ranked its searches, by first sight.
+    """Return what a log says about every candidate that ranked its searches, in order of appearance.
 
     Raises:
         CorpusError: no candidate did.
@@ -147,7 +147,7 @@ def _compared(
 
 
 def _higher(search: LoggedSearch, shadow: Shadowed, clicked: Sequence[str]) -> float:
-    """Return 1 where the candidate puts the first clicked passage higher than it stood, -1 where lower, or nowhere."""
+    """Return 1 if the candidate puts the first clicked passage higher, 0 if the same, -1 if lower or nowhere."""
 
     def place(names: Sequence[str]) -> int:
         return min((names.index(one) for one in clicked if one in names), default=len(names))
@@ -158,7 +158,7 @@ def _higher(search: LoggedSearch, shadow: Shadowed, clicked: Sequence[str]) -> f
 def _earned(
     drawn: Sequence[Pair], same: Sequence[bool], outcomes: dict[str, Feedback]
 ) -> tuple[float, dict[str, Estimate], str]:
-    """Return the effective number of rows, estimates by ``ips`` and ``snips``, and why there are none.
+    """Return the effective number of rows, the estimates ``ips`` and ``snips``, and why there are none.
 
     Only rows whose kept first ranks are the ``same`` in both are choices of the candidate.
     """

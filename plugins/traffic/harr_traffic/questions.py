@@ -22,16 +22,16 @@ from harr.types import Passage, Question
 from harr_traffic.log import Feedback, LoggedSearch, read_log
 
 CHOICES = "choices"
-"""The note of a question: the searches that were drawn for users who asked it."""
+"""Note of a question: the searches that were drawn for users who asked it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """A search that was drawn for a user, and how it went: ``score``, 0 to 1.
 
-    ``reads`` says what the ``state`` reads (``harr/rag/policies/state.py``). The first ``chosen`` of ``pool``, ids of
-    all candidates, were returned; ``logprob`` (nats) is of that under the model that drew. The first ``kept`` of them
-    were its best and not drawn, and the log-probability is of the others, given these.
+    ``reads`` says what the ``state`` contains (``harr/rag/policies/state.py``). ``pool`` has the ids of all candidates,
+    of which the first ``chosen`` were returned. The first ``kept`` of these were the best and not drawn; ``logprob``
+    (nats) is of the others, given these, under the model that drew.
     """
 
     reads: str
@@ -47,25 +47,25 @@ class TrafficParams(QuestionsParams):
     """What users asked of `harr serve`, with what they took as gold (``download.settings``)."""
 
     passages: NonEmpty[PathOrName]
-    """Files with the passages that were searched, in the shape of those of dataset jsonl."""
+    """Files with the passages that were searched, as for dataset jsonl."""
     log: PathOrName
     """Folder of the log."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    """Share of the questions, by a hash of their text, that are not learnt from: those of them with gold are the test
-    questions, and by all of them `harr replay` and the gate judge."""
+    """Share of the questions, by a hash of their text, that are not trained on: those with gold are the test questions,
+    and `harr replay` and the gate judge by all of them."""
 
 
 def traffic(params: TrafficParams) -> Source:
     """Open passages and a log; one question for every text that was asked and has an outcome.
 
     Its gold is what users clicked, or the one passage that they accepted; its choices are the searches that explored.
-    ``test_share`` of the questions are never learnt from, by a hash of their text, so that a question stays where it is
-    when the log grows; those of them with gold are test questions. Searches of passages that the corpus has no more are
-    left out and counted.
+    ``test_share`` of the questions, by a hash of their text, are never trained on, so a question keeps its split when
+    the log grows; those with gold are test questions. Searches of passages that the corpus no longer has are left out
+    and counted.
 
     Raises:
-        ParamsError: there is no log, or it has no texts. DamagedFile: a line of it is none of ours. CorpusError: most
-            of it is of another corpus.
+        ParamsError: there is no log, or it has no texts. DamagedFile: a line is damaged or foreign. CorpusError: most
+            of the log is of another corpus.
     """
     searches, outcomes = read_log(Path(params.log))
     if not all(one.question for one in searches):
@@ -124,6 +124,6 @@ def _question(text: str, rows: list[tuple[LoggedSearch, Feedback]]) -> Question:
 
 
 def _taken(one: LoggedSearch, outcome: Feedback) -> tuple[str, ...]:
-    """Return the passages that a user took: those clicked, or the only one of a search that was accepted."""
+    """Return the passages that a user took: those clicked, or the only one of an accepted search."""
     accepted = one.chosen if len(one.chosen) == 1 and outcome.score >= 0.5 else ()
     return tuple(name for name in outcome.clicked if name in one.chosen) or accepted

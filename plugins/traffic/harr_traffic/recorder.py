@@ -1,4 +1,4 @@
-"""What `harr serve` answered, and what became of it: ``--observer harr_traffic.recorder:Recorder=FOLDER,explore=0.05``.
+"""What `harr serve` answered, and its outcome: ``--observer harr_traffic.recorder:Recorder=FOLDER,explore=0.05``.
 
 Every answer of ``/search`` then has an ``id``, with which the application reports the outcome to ``/outcome``.
 """
@@ -20,7 +20,7 @@ from harr_traffic.log import Feedback, LoggedSearch, Recording, TrafficLog, new_
 
 
 class OutcomeBody(BaseModel):
-    """What became of a search: a score, whether its answer was accepted, or the passages that were opened."""
+    """The outcome of a search: a score, whether its answer was accepted, or the passages that were opened."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -37,7 +37,7 @@ class OutcomeBody(BaseModel):
 
     @property
     def worth(self) -> float:
-        """Return the score; without one 1 for what was accepted, or else clicked, and 0 for what was not."""
+        """Return the score; without one, 1 or 0 by whether the answer was accepted or, failing that, clicked."""
         if self.score is not None:
             return self.score
         return float(bool(self.clicked) if self.accepted is None else self.accepted)
@@ -47,8 +47,8 @@ class Recorder(Observer):
     """A log of searches and outcomes; a share of the searches explores.
 
     Args:
-        service: whose answers are logged.
-        text: a folder, and after commas settings of :class:`Recording`, such as ``traffic,explore=0.05,days=7``.
+        service: the server whose answers are logged.
+        text: a folder, then settings of :class:`Recording` after commas, such as ``traffic,explore=0.05,days=7``.
     """
 
     def __init__(self, service: RetrieverService, text: str) -> None:
@@ -64,11 +64,11 @@ class Recorder(Observer):
         self._searcher = service.searcher
 
     def first_kept(self) -> int | None:
-        """Return for a share of the searches how many first passages stay the best."""
+        """Return, for a share of the searches, how many first passages stay the best."""
         return self.recording.explore_after if random.random() < self.recording.explore else None
 
     def answered(self, one: Answered) -> None:
-        """Log a search, and add the id by which the application names it."""
+        """Log a search, and add the id by which the application refers to it."""
         name, hits, search = new_id(), one.found, one.body.search(statuses=False)
         pool, chosen = self._searcher.ids(hits.pool), tuple(passage.id for passage in hits.passages)
         texts = search.question.text, search.query, hits.state

@@ -18,21 +18,21 @@ from harr_traffic.log import Feedback, LoggedSearch
 
 BATCH = 256
 DRAWS = 32
-"""Number of choices of the candidate that the expectation of a prediction is a mean of."""
+"""Number of the candidate's choices over which a prediction is averaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What the log says of a model.
+    """What the log says about a model.
 
     Args:
         rows: searches that explored and have an outcome.
-        effective: how many rows they count as, weighted for the model.
-        outside: share of the passages that the model would take first, over the whole corpus, which no row drew from.
-        served: what they earned, with its interval.
-        found: the estimates by name.
-        lost: searches among passages that the corpus has no more, which are left out.
-        apart: searches whose first ranks were kept, and that the model would fill otherwise, which are left out.
+        effective: number of rows they count as, weighted for the model.
+        outside: share of the model's own first passages over the whole corpus that are no candidates in the log.
+        served: what the rows earned, with its interval.
+        found: estimates by name.
+        lost: searches among passages that the corpus no longer has, which are left out.
+        apart: searches with kept first ranks that the model would fill otherwise, which are left out.
     """
 
     rows: int
@@ -67,14 +67,14 @@ class Replayed:
 
 
 def replay(policy: DensePolicy, searches: Sequence[LoggedSearch], outcomes: dict[str, Feedback]) -> Replayed:
-    """Return what a model would have earned, had it drawn the passages by its own chances, as exploration does.
+    """Return what a model would have earned if it had sampled the passages, as exploration does.
 
-    Searches of one question are a group. A choice can only be weighed among the candidates that were logged. One whose
-    kept first ranks the model would fill otherwise is none of its choices; such searches are left out, if they are few.
+    Searches of one question are a group. A choice can only be weighed among the logged candidates. One whose kept first
+    ranks the model would fill otherwise is not a choice of the model; such searches are left out if they are few.
 
     Raises:
         ParamsError: the log has no texts, or its states are not those that the model reads.
-        CorpusError: too little was explored, most of it in another corpus, or too little of it says anything of this
+        CorpusError: too little was explored, most of it in another corpus, or too little of it says anything about this
             model.
     """
     rows = [one for one in searches if one.logprob is not None and one.pool and one.id in outcomes]
@@ -139,7 +139,7 @@ def _weighed(
     policy: DensePolicy, rows: Sequence[LoggedSearch]
 ) -> tuple[torch.Tensor, torch.Tensor, NDArray[np.float64]]:
     """Return the model's logits of every logged pool, (B, N), how many were chosen, (B,), and the share of the model's
-    own first passages that is outside."""
+    own first passages that are outside the pool."""
     states, state_of = unique([one.state for one in rows])
     states_UD = policy.encode(states)
     row_of = policy.passages.rows_of({pid for one in rows for pid in one.pool})
@@ -158,7 +158,7 @@ def _weighed(
 
 
 def _features(logits_BN: torch.Tensor, chosen_B: torch.Tensor) -> torch.Tensor:
-    """Return what predicts a score: the chance of the chosen passages to be first, in all and of the first, (B, 2)."""
+    """Return what predicts a score: the chosen passages' chances to be first, their sum and the first one's, (B, 2)."""
     first_BN = logits_BN.softmax(-1)
     taken_BN = torch.arange(logits_BN.shape[-1]) < chosen_B.unsqueeze(-1)
     return torch.stack([(first_BN * taken_BN).sum(-1), first_BN[:, 0]], dim=-1)

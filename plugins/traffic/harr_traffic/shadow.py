@@ -1,6 +1,6 @@
-"""A candidate in the shadow: it ranks what was answered, once that was sent, and nobody sees it.
+"""A shadow candidate: it ranks answered searches after the answer was sent, and nobody sees its ranking.
 
-``harr serve --observer harr_traffic.shadow:Shadow=MODEL`` begins it (:class:`harr.serve.observer.Observer`).
+``harr serve --observer harr_traffic.shadow:Shadow=MODEL`` starts it (:class:`harr.serve.observer.Observer`).
 """
 
 import threading
@@ -29,25 +29,25 @@ from harr_traffic.shadows import SHADOWS, Shadowed
 ROOM = 1000
 """Number of answered searches that may wait to be ranked; beyond that the oldest are left out."""
 BATCH = 8
-"""Number of searches that are ranked at a time."""
+"""Number of searches ranked at a time."""
 PAUSE_SECONDS = 0.002
-"""How long an answer is given to leave before it is ranked, and between two looks whether nobody is being answered."""
+"""Seconds to wait before an answered search is ranked, and between checks that nobody is being answered."""
 
 
 class Shadow(Observer):
     """A thread that ranks answered searches by a candidate, over the same vectors, while nobody is being answered.
 
-    A state is encoded while answers are sent; only the scan of the vectors, a tenth of the time, keeps an answer waiting.
-    Under load that never ends searches are left out and counted.
+    A state is encoded while answers are sent; only the scan of the vectors, a tenth of the time, delays an answer.
+    Under constant load, searches are left out and counted.
 
     Args:
-        service: whose corpus is searched, whose model is compared, and whose :class:`Recorder` has the log that keeps
-            what the candidate found.
-        model: the candidate, named as for :class:`Follower`, and followed as the served one is.
+        service: the server whose corpus is searched, whose model is compared, and whose :class:`Recorder` has the log
+            for what the candidate finds.
+        model: the candidate, named as for :class:`Follower` and followed like the served model.
     """
 
     def __init__(self, service: RetrieverService, model: str) -> None:
-        """Load the candidate, and begin.
+        """Load the candidate and start.
 
         Raises:
             ParamsError: the server keeps no log. HarrError: there is no such model, or it cannot search this corpus.
@@ -62,7 +62,7 @@ class Shadow(Observer):
         self._searcher, self._batches = service.searcher, service.batches
         self.serving: Serving | None = None
         self.ranked = self.left_out = 0
-        """Number of searches that were ranked, and that were not."""
+        """Numbers of searches ranked, and left out."""
         self._problem = ""
         self._waiting: deque[Answered] = deque()
         self._changed = threading.Condition()
@@ -75,7 +75,7 @@ class Shadow(Observer):
         self._worker.start()
 
     def load(self, folder: Path, version: str) -> None:
-        """Let a candidate rank from now on.
+        """Rank by this candidate from now on.
 
         Raises:
             ModelError, IndexMismatch: it cannot search this corpus.
@@ -83,7 +83,7 @@ class Shadow(Observer):
         self.serving = self._searcher.open_candidate(folder, version)
 
     def answered(self, one: Answered) -> None:
-        """Let a search of the champion be ranked, soon; a candidate that became champion has nothing to add."""
+        """Queue a champion's search for ranking; a candidate that became champion is idle."""
         candidate, passages = self.serving, one.found.passages
         if candidate is None or candidate.version == one.version or not passages or one.body.model != "champion":
             return
@@ -95,7 +95,7 @@ class Shadow(Observer):
             self._changed.notify()
 
     def health(self) -> dict[str, Any]:
-        """Return what runs here."""
+        """Return the candidate, its counts and the last problem."""
         return {
             "model": self._follower.model,
             "version": self.serving.version if self.serving else "",
@@ -106,7 +106,7 @@ class Shadow(Observer):
         }
 
     def close(self) -> None:
-        """Rank what waits, and end."""
+        """Rank what is waiting, then stop."""
         self._follower.close()
         with self._changed:
             self._closed = True
@@ -114,7 +114,7 @@ class Shadow(Observer):
         self._worker.join()
 
     def _renewed(self) -> bool:
-        """Return whether the model that answers searches another corpus by now."""
+        """Return whether the serving model now searches another corpus."""
         ours, theirs = self.serving, self._searcher.serving
         return ours is not None and theirs is not None and ours.corpus is not theirs.corpus
 
@@ -123,14 +123,14 @@ class Shadow(Observer):
             try:
                 kept = self._rank(part)
                 self._problem = ""
-            except Exception as error:  # whatever a library or a server raises: those that are answered do not suffer
+            except Exception as error:  # whatever a library or server raises must not affect answers
                 kind = "" if isinstance(error, HarrError) else f"{type(error).__name__}: "
                 kept, self._problem = 0, kind + one_line(error, 300)
             self.ranked += kept
             self.left_out += len(part) - kept
 
     def _next(self) -> list[Answered]:
-        """Return the next searches, once nobody is being answered; none when closed."""
+        """Return the next searches, once nobody is being answered; none after closing."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             while not self._closed:
@@ -140,14 +140,14 @@ class Shadow(Observer):
             return [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
 
     def _rank(self, part: Sequence[Answered]) -> int:
-        """Keep what the candidate finds for some searches; returns how many, none if the corpus is another by now."""
+        """Log what the candidate finds for some searches; return how many, 0 if the corpus has changed."""
         if (candidate := self.serving) is None:
             return 0
         searches = [replace(one.body.search(statuses=candidate.statuses), k=len(one.found.passages)) for one in part]
         policy: Retriever = candidate.policy
         chances: list[float | None] = [None] * len(part)
         if isinstance(policy, DensePolicy):
-            policy = replace(policy, frozen=True, _cache={})  # remembers the vectors of this batch
+            policy = replace(policy, frozen=True, _cache={})  # caches the vectors of this batch
             states, state_of = unique(policy.write_states(searches)[0])
             states_UD = torch.from_numpy(policy.encode(states))
         with self._searcher.pause_answers(candidate.corpus) as ours:
@@ -165,11 +165,11 @@ class Shadow(Observer):
 def _chances(
     policy: DensePolicy, states_UD: torch.Tensor, state_of_B: torch.Tensor, served: Sequence[Retrieval]
 ) -> list[float | None]:
-    """Return the log-probability of every choice that was drawn, under a policy, among the candidates of that time.
+    """Return the log-probability under a policy of every choice that was drawn, among the candidates of that time.
 
-    It is given the passages that were kept; whether the policy would keep the same its own first passages say.
+    The kept passages are given; whether the policy would keep the same ones is seen from its own first passages.
 
-    None where the best was served, and for a policy that weighs links, which a served choice does not hold.
+    None where the best was served, and for a policy that weighs links, which a served choice does not contain.
     """
     if policy.link_features or not any(one.pool for one in served):
         return [None] * len(served)

@@ -1,4 +1,4 @@
-"""Rows of a log: searches as a candidate in the shadow would have answered them (``shadows-<day>.jsonl``)."""
+"""Rows of a log: searches as a shadow candidate would have answered them (``shadows-<day>.jsonl``)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,18 +13,18 @@ class Shadowed:
     """A search as a candidate would have answered it, which nobody saw."""
 
     id: str
-    """The id of the search."""
+    """Id of the search."""
     at: float
     version: str
-    """The version of the candidate."""
+    """Version of the candidate."""
     chosen: tuple[str, ...] = ()
     """Ids of its best passages, as many as were served."""
     logprob: float | None = None
-    """Log-probability (nats) of what was served under the candidate, among the logged pool, where that was drawn."""
+    """Log-probability (nats) of what was served under the candidate, among the logged pool, if that was drawn."""
 
 
 def read_shadows(folder: Path) -> list[Shadowed]:
-    """Return how candidates would have answered the searches of a folder, by their time.
+    """Return how candidates would have answered the searches of a folder, by time.
 
     Raises:
         ParamsError, DamagedFile: as :func:`harr_traffic.log.read_log`.

@@ -1,9 +1,9 @@
-"""Boosted trees over the features of candidates: LambdaMART (LightGBM), the strongest simple baseline of links.
+"""Boosted trees over the features of candidates: LambdaMART (LightGBM), the strongest simple baseline with links.
 
-The encoder stays as it is. In the first round gold passages are picked in the order of their score, in the second the
-trees of the first round pick; the candidates of every search, of which those are right that are gold, are what the
-trees of a round learn to rank (LambdaMART: Burges, MSR-TR-2010-82). The number of trees is chosen on the validation
-questions, or without them on a tenth of the training questions.
+The encoder is not trained. In the first round gold passages are picked by score, in the second the trees of the first
+round pick. The trees of a round learn to rank the candidates of every search, gold ones above the others (LambdaMART:
+Burges, MSR-TR-2010-82). The number of trees is chosen on the validation questions, or on a tenth of the training
+questions if there are none.
 """
 
 import time
@@ -33,9 +33,9 @@ from harr.types import Log, Question
 from harr_trees.scorer import COLUMNS, Trees, describe_candidates
 
 ROUNDS = 2
-"""Gold passages are picked in the first round, the trees pick in the others."""
+"""Number of rounds: gold passages are picked in the first, the trees pick in the others."""
 TOGETHER = 256
-"""Number of questions that are played at once."""
+"""Number of questions played at once."""
 SETTINGS = {
     "objective": "lambdarank",
     "metric": "ndcg",
@@ -53,19 +53,19 @@ SETTINGS = {
 }
 """Parameters of LightGBM."""
 MAX_TREES, PATIENCE = 600, 50
-"""Number of trees at most, and of trees without a gain on validation after which no more are grown."""
+"""Maximum number of trees, and number of trees without a validation gain after which growing stops."""
 
 
 @dataclass
 class Examples:
-    """The candidates of many searches: ``tables`` have the columns of a search's candidates, ``labels`` are 1 for gold
-    that was not picked yet."""
+    """The candidates of many searches: ``tables`` are their columns, one table per search; ``labels`` are 1 for gold
+    not yet picked."""
 
     tables: list[NDArray[np.float32]] = field(default_factory=list)
     labels: list[NDArray[np.int8]] = field(default_factory=list)
 
     def dataset(self, reference: Any = None) -> Any:
-        """Return them as LightGBM's data; searches whose candidates are all alike teach nothing and are left out."""
+        """Return LightGBM's data set, without searches whose candidates have equal labels, which teach nothing."""
         parts = [
             (table, labels) for table, labels in zip(self.tables, self.labels, strict=True) if 0 < labels.mean() < 1
         ]
@@ -87,7 +87,7 @@ class Examples:
 
 @dataclass
 class Recorder:
-    """A ranking whose candidates are kept: that of ``trees``, or, without them, gold first."""
+    """A ranking whose candidates are recorded: by ``trees`` or, without them, gold first."""
 
     links: Links
     gold: dict[str, int]
@@ -96,7 +96,7 @@ class Recorder:
     examples: Examples = field(default_factory=Examples)
 
     def score(self, candidates: Candidates) -> NDArray[np.float32]:
-        """Return the scores, (B, N), and keep the columns and labels of all candidates."""
+        """Return the scores, (B, N), and record the columns and labels of all candidates."""
         pool_BN, searches = candidates.pool_BN, candidates.searches
         gold_of = [[self.gold[pid] for pid in one.question.gold_ids if pid in self.gold] for one in searches]
         is_gold_BN = np.stack([np.isin(pool_N, rows) for pool_N, rows in zip(pool_BN, gold_of, strict=True)])
@@ -116,9 +116,9 @@ Part = tuple[Sequence[Question], DensePolicy]
 def train(
     params: FunctionTrainParams, setup: Setup, out: Path, work: Path, log: Log, seed: int
 ) -> list[dict[str, Any]]:
-    """Grow trees from gold passages and write them to ``out``; minutes, so it begins anew when it was stopped.
+    """Grow trees from gold passages and write them to ``out``; takes minutes, so an interrupted run starts again.
 
-    A row is a round, whose ``reward_mean`` is that of the episodes it learnt from.
+    A row is a round; its ``reward_mean`` is that of the episodes the trees learnt from.
 
     Raises:
         CorpusError: no question has gold among its candidates.
@@ -135,7 +135,7 @@ def train(
 
 
 def linked_policy(setup: Setup) -> DensePolicy:
-    """Return the policy of ``setup``, which ranks by link features.
+    """Return the policy of ``setup`` if it ranks by link features.
 
     Raises:
         ParamsError: it does not.
@@ -147,10 +147,10 @@ def linked_policy(setup: Setup) -> DensePolicy:
 
 
 def split_questions(setup: Setup) -> tuple[list[Question], list[Question]]:
-    """Return the questions that trees learn from, and those that choose their number.
+    """Return the questions that trees learn from, and those that their number is chosen on.
 
     Raises:
-        CorpusError: there is only one.
+        CorpusError: at most one question has gold, and there is no validation.
     """
     questions = [question for question in setup.questions if question.gold_ids]
     if setup.validation:
@@ -167,9 +167,9 @@ def split_questions(setup: Setup) -> tuple[list[Question], list[Question]]:
 def grow_trees(
     params: ValidatedParams, setup: Setup, taught: Sequence[Part], kept: Part, log: Log, seed: int
 ) -> tuple[Trees, list[dict[str, Any]]]:
-    """Return the trees that learn from the searches of ``taught``, their number chosen by ``kept``, and a row per round.
+    """Return trees that learn from the searches of ``taught``, their number chosen by ``kept``, and a row per round.
 
-    Validation plays the policy of ``kept``.
+    The validation plays the policy of ``kept``.
     """
     served = kept[1]
     assert served.link_features
@@ -205,7 +205,7 @@ def grow_trees(
 
 
 def check_gold(questions: Sequence[Question]) -> None:
-    """Refuse questions none of which has a gold passage.
+    """Check that some question has a gold passage.
 
     Raises:
         CorpusError: none has.
@@ -229,7 +229,7 @@ def describe(params: FunctionTrainParams) -> dict[str, str]:
 def _record(
     setup: Setup, policy: DensePolicy, questions: Sequence[Question], trees: Trees | None, examples: Examples, name: str
 ) -> list[float]:
-    """Play questions by the trees, or gold first without them; add what was ranked, and return the rewards."""
+    """Play questions by the trees, or gold first without them; record what was ranked, and return the rewards."""
     ids = {pid for question in questions for pid in question.gold_ids}
     assert policy.link_features
     recorder = Recorder(policy.link_features.links, policy.passages.rows_of(ids), trees, examples)

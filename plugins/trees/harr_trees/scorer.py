@@ -1,6 +1,6 @@
-"""Boosted trees in place of the link term: they score a candidate by its features and its similarity to the state.
+"""Boosted trees instead of the link term: they score a candidate by its features and its similarity to the state.
 
-The trees are LambdaMART's (LightGBM), learnt from gold passages.
+They are LambdaMART trees (LightGBM), learnt from gold passages.
 """
 
 from pathlib import Path
@@ -15,21 +15,21 @@ from harr.io.files import write_text
 from harr.rag.policies.link_features import Candidates, Links
 
 TREES = "trees.txt"
-"""Their file in the folder of an adapter or of a merged model."""
+"""File of the trees in the folder of an adapter or of a merged model."""
 COLUMNS = (
     *FEATURES,
     "cosine",  # of the state and the passage
-    "gap",  # of that cosine to the highest of the search
+    "gap",  # difference of that cosine to the highest of the search
     "cosine_rank",  # 1 / (1 + rank) by cosine, rank from 0
-    "picks",  # number of passages that were picked before
+    "picks",  # number of passages picked before
 )
-"""What a tree may ask of a candidate, in order."""
+"""What a tree may ask about a candidate, in order."""
 TIE = 1e-6
-"""Weight of the cosine beside the trees' score: candidates in the same leaves are in the order of the vectors."""
+"""Weight of the cosine next to the trees' score, so that the vectors order candidates in the same leaves."""
 
 
 class Trees:
-    """A score by boosted trees, and the links that compute the features.
+    """A score by boosted trees, and the links that compute their features.
 
     Args:
         links: candidates and features in one corpus.
@@ -37,18 +37,18 @@ class Trees:
     """
 
     def __init__(self, links: Links, booster: lightgbm.Booster) -> None:
-        """Take the links and the trees."""
+        """Store the links and the trees."""
         self.links, self.booster = links, booster
 
     def score(self, candidates: Candidates) -> NDArray[np.float32]:
-        """Return the scores, (B, N); padding, whose cosine is minus infinity, keeps that."""
+        """Return the scores, (B, N); padding keeps its cosine of minus infinity."""
         is_candidate_BN, scores_BN = candidates.pool_BN >= 0, candidates.cosines_BN.copy()
         table_RC = describe_candidates(candidates)[is_candidate_BN]
         scores_BN[is_candidate_BN] = self.booster.predict(table_RC) + TIE * scores_BN[is_candidate_BN]
         return scores_BN
 
     def save(self, folder: Path) -> None:
-        """Write the trees as LightGBM's text into the folder of an adapter."""
+        """Write the trees in LightGBM's text format to the folder of an adapter."""
         write_text(folder / TREES, self.booster.model_to_string())
 
     @classmethod
@@ -56,7 +56,7 @@ class Trees:
         """Read the trees in the folder of an adapter or of a merged model.
 
         Raises:
-            ModelError: they are no trees of LightGBM, or ask for columns that this version does not compute.
+            ModelError: the file has no LightGBM trees, or they need columns that this version does not compute.
         """
         try:
             booster = lightgbm.Booster(model_file=str(folder / TREES))

@@ -1,8 +1,8 @@
-"""Trees over the scores of an encoder that was trained by reward: stacked generalization (Wolpert 1992).
+"""Trees over the scores of an encoder trained by reward: stacked generalization (Wolpert 1992).
 
 An encoder ranks the questions it learnt from better than others, so trees that learn from those trust it too much.
-Therefore it is trained three times: on either half of the questions, where it scores the other half for the trees to
-learn from, and on all, where the trees play.
+Therefore it is trained three times: on each half of the questions, to score the other half for the trees to learn from,
+and on all of them, for the trees to play with.
 """
 
 import shutil
@@ -30,11 +30,11 @@ def train(
     """Train the encoder as ``train.method`` of the run does, grow trees over its scores, and write both to ``out``.
 
     A row is a round of the trees (:func:`harr_trees.boosted.train`). The three trainings of the encoder are kept under
-    ``work``, so that a stopped run continues with the next.
+    ``work``, so an interrupted run continues with the next one.
 
     Raises:
         CorpusError: no question has gold among its candidates.
-        ParamsError: there are no link features, or it is no arm of a run of ``grpo`` or ``ppo``.
+        ParamsError: there are no link features, or this is no arm of a run of ``grpo`` or ``ppo``.
     """
     run = params.run if isinstance(params, ArmTrainParams) else params
     if not isinstance(run, GRPOParams | PPOParams):
@@ -62,14 +62,14 @@ def train(
 
 
 def _begin(policy: DensePolicy) -> DensePolicy:
-    """Return an untrained policy like this one, with an encoder of its own that learns, whatever ``retriever.learns``."""
+    """Return an untrained policy like this one, with its own encoder to train, whatever ``retriever.learns`` says."""
     assert policy.link_features
     term, encoder = LinkFeatures(policy.link_features.links, policy.temperature), deepcopy(policy.encoder)
     return replace(policy, encoder=encoder, link_features=term, query_adapter=None, frozen=False, _cache={})
 
 
 def _read(policy: DensePolicy, folder: Path) -> DensePolicy:
-    """Return a policy like this one with the encoder that was trained in ``folder``, which learns no more."""
+    """Return a policy like this one with the encoder trained in ``folder``, now frozen."""
     encoder = deepcopy(policy.encoder)
     if adapter := load_adapter(encoder, folder):
         adapter.merge_and_unload()

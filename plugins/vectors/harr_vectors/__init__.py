@@ -1,1 +1,1 @@
-"""An encoder that nobody here can compute: its vectors come from an API or from files."""
+"""An encoder that cannot be computed locally: its vectors come from an API or from files."""

@@ -22,7 +22,7 @@ def wrap_vectors(
 ) -> None:
     """Make an encoder of vectors that you keep.
 
-    They come from files, from an embedding API, or from both. No layer of such an encoder can learn:
+    They come from files, from an embedding API, or from both. No layer of such an encoder can be trained:
     `retriever.learns: query_adapter` trains a matrix over its vectors, and the passages' vectors stay as they are.
     """
 

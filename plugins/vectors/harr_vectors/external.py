@@ -1,9 +1,9 @@
 """An encoder whose vectors come from elsewhere: files of vectors, an OpenAI-compatible /v1/embeddings, or both.
 
-It is a module of sentence-transformers, so that its folder is a model like any other: embedded by, trained over with
-``retriever.learns: query_adapter``, merged, registered and served. No layer of it can learn. The vector of a state (style
-``json``) is the sum of the vectors of its query, its last answer and its question, so that a search can depend on what
-was found before it.
+It is a module of sentence-transformers, so its folder is a model like any other: used for embedding, trained over with
+``retriever.learns: query_adapter``, merged, registered and served. None of its layers can be trained. The vector of a
+state (style ``json``) is the sum of the vectors of its query, its last answer and its question, so that a search can
+depend on what was found before.
 """
 
 import json
@@ -35,16 +35,16 @@ from harr.params.servers import ServerParams
 from harr.services.openai_client import Service
 
 PROBE = "What is the capital of France?"
-"""The text by whose vector a server's model is known again."""
+"""Text whose vector identifies a server's model."""
 MIN_COSINE = 0.99
 TEXTS = 128
-"""Maximum number of texts in a request."""
+"""Maximum number of texts per request."""
 CONCURRENCY = 8
 ANSWER, QUESTION = 1.0, 0.3
-"""What the vectors of last answer and question weigh in a state, where the query's weighs 1."""
+"""Weights of the last answer's and the question's vectors in a state; the query's is 1."""
 STATE = re.compile(r"(?:Original Question: (.*)\nHistory: (\[.*\])\n)?Query: (.*)", re.DOTALL)
 MAX_ASKED = 40_000_000
-"""Maximum size, in numbers, of what an API's vectors may take."""
+"""Maximum size, in numbers, of the memory for an API's vectors."""
 CONFIG, TENSORS = "external.json", "model.safetensors"
 
 
@@ -57,12 +57,12 @@ class Api:
     key_variable: str = "OPENAI_API_KEY"
 
     def __deepcopy__(self, memo: object) -> Self:
-        """Return the same: copies of an encoder ask through one connection."""
+        """Return this object: copies of an encoder share one connection."""
         return self
 
     @cached_property
     def _service(self) -> Service:
-        """Return what asks the address that the environment names."""
+        """Return the client for the address that the environment names."""
         if not (url := os.environ.get(self.url_variable, "")):
             raise ParamsError(
                 f"the vectors of {self.model} come from an API; set the environment variable {self.url_variable} to its "
@@ -72,16 +72,16 @@ class Api:
         return Service("encoder", server=server, model=self.model)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return unit vectors, (n, D); several requests are under way at a time.
+        """Return unit vectors, (n, D); several requests run concurrently.
 
         Raises:
             ParamsError: the variable with the address is not set, or the API refuses or answers with something else.
-            ServiceUnavailable: it does not answer until the deadline.
+            ServiceUnavailable: it does not answer before the deadline.
         """
         service = self._service
 
         def ask(batch: Sequence[str]) -> list[NDArray[np.float32]]:
-            # Lists of numbers: some servers answer so whatever is asked.
+            # Lists of numbers: some servers return these whatever is requested.
             reply = service.ask(
                 lambda client: client.embeddings.create(model=self.model, input=list(batch), encoding_format="float")
             )
@@ -106,7 +106,7 @@ def unit(vectors: Sequence[Any], where: str) -> NDArray[np.float32]:
     [[0.6000000238418579, 0.800000011920929]]
 
     Raises:
-        ModelError: they are of several widths, zero, or not finite; ``where`` they are from.
+        ModelError: they have several widths, or are zero or not finite; ``where`` names their source.
     """
     if not len(vectors):
         return np.empty((0, 0), dtype=np.float32)
@@ -121,12 +121,12 @@ def unit(vectors: Sequence[Any], where: str) -> NDArray[np.float32]:
 
 
 def agree(one_1D: NDArray[np.float32], other_1D: NDArray[np.float32]) -> bool:
-    """Return whether two vectors of a text, (1, D), can be of one model."""
+    """Return whether two vectors of a text, (1, D), can be from one model."""
     return one_1D.shape == other_1D.shape and float((one_1D * other_1D).sum()) >= MIN_COSINE
 
 
 def parts_of(text: str) -> dict[str, float]:
-    """Return the texts whose weighted vectors add up to that of a state; any other text is the only part.
+    """Return the texts, with weights, whose vectors add up to that of a state; any other text is its own only part.
 
     >>> from harr.rag.policies.state import state
     >>> parts_of(state("Who founded the firm where Ada works?", [("Where does Ada work?", "Acme")], "Who founded it?"))
@@ -139,7 +139,7 @@ def parts_of(text: str) -> dict[str, float]:
     question, history, query = state.groups()
     try:
         last = next((hop["answer"] for hop in reversed(json.loads(history or "[]")) if hop["answer"]), "")
-    except (ValueError, KeyError, TypeError):  # it only looks like one
+    except (ValueError, KeyError, TypeError):  # only looks like a state
         return {text: 1.0}
     weights = {query: 1.0}
     for part, weight in ((last, ANSWER), (question, QUESTION)):
@@ -149,12 +149,12 @@ def parts_of(text: str) -> dict[str, float]:
 
 
 class External(InputModule):
-    """Vectors by text: from a table, and where that has none, from an API.
+    """Vectors by text: from a table or, for other texts, from an API.
 
     Attributes:
         table: the rows of texts with a vector.
         vectors_ND: unit vectors of the table.
-        api: None where only the texts of the table have vectors.
+        api: None if only the texts of the table have vectors.
         probe_D: the API's vector of ``PROBE``, or the table's first.
         samples: texts that have a vector.
     """
@@ -169,7 +169,7 @@ class External(InputModule):
         api: Api | None,
         samples: Sequence[str],
     ) -> None:
-        """Take the table (:func:`harr.embed.embedding_cache.text_hashes`), which may be empty, and the API."""
+        """Store the table (:func:`harr.embed.embedding_cache.text_hashes`), which may be empty, and the API."""
         super().__init__()
         self.hashes_N2, self.vectors_ND, self.probe_D = hashes_N2, vectors_ND, probe_D
         self.api, self.samples = api, samples
@@ -182,7 +182,7 @@ class External(InputModule):
 
     @property
     def max_seq_length(self) -> float:
-        """Return that no number of words is too long."""
+        """Return infinity: no text is too long."""
         return float("inf")
 
     def get_embedding_dimension(self) -> int:
@@ -190,12 +190,12 @@ class External(InputModule):
         return len(self.probe_D)
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
-        """Return the ``weights_NT`` of the ``texts`` that make up the inputs, and what an API is ``sent`` of each text: with
-        the prompt, and cut to the words that are read."""
+        """Return the ``weights_NT`` of the ``texts`` that make up the inputs, and what is ``sent`` to an API for each
+        text: with the prompt, cut to the words that are read."""
         known = self.table.rows(text_hashes(inputs)) >= 0
         parts = [{text: 1.0} if is_known else parts_of(text) for text, is_known in zip(inputs, known, strict=True)]
         row_of = {text: row for row, text in enumerate(dict.fromkeys(text for part in parts for text in part))}
-        weights_NT = np.zeros((len(parts), len(row_of)), dtype=np.float32)  # no tensor, which would go to the GPU
+        weights_NT = np.zeros((len(parts), len(row_of)), dtype=np.float32)  # not a tensor, which would go to the GPU
         for number, part in enumerate(parts):
             weights_NT[number, [row_of[text] for text in part]] = list(part.values())
         prompted = [(prompt or "") + text for text in row_of]
@@ -210,7 +210,7 @@ class External(InputModule):
         """Return the unit vectors of the inputs as ``sentence_embedding``, (n, D).
 
         Raises:
-            ModelError: a text has no vector and there is no API, or its vectors are of another model by now.
+            ModelError: a text has no vector and there is no API, or the API now has another model.
         """
         texts, sent = features["texts"], features["sent"]
         vectors_TD = np.empty((len(texts), len(self.probe_D)), dtype=np.float32)
@@ -223,7 +223,7 @@ class External(InputModule):
         return features
 
     def _ask(self, texts: list[str]) -> NDArray[np.float32]:
-        """Return the API's vectors; its model is compared once with that of the table or of before."""
+        """Return the API's vectors; its model is compared once with that of the table or of earlier use."""
         if self.api is None:
             raise ModelError(
                 f"the text {texts[0][:60]!r} has no vector in the files, and no API was named for new texts; make the encoder "

@@ -16,20 +16,20 @@ from harr.io.jsonl import Row, read_rows
 from harr_vectors.external import PROBE, Api, External, unit
 
 SAMPLES = 8
-"""Number of texts that are kept in words, to compare models with."""
+"""Number of texts kept in words, to compare models with."""
 
 
 def wrap(out: Path, vectors: Sequence[Path], texts: Sequence[Path], api: Api | None) -> str:
     """Write an encoder to ``out``; return a line about it.
 
     Args:
-        out: a folder that is not there yet.
-        vectors: rows of ``id`` or ``text``, and ``vector``; or X.npy, (n, D), with an id a line in X.ids.
-        texts: passages and questions, whose ids the vectors have.
+        out: a new folder.
+        vectors: rows of ``id`` or ``text``, and ``vector``; or X.npy, (n, D), with one id per line in X.ids.
+        texts: passages and questions with the ids of the vectors.
         api: for other texts.
 
     Raises:
-        ParamsError: neither files nor an API are named, or the folder is there.
+        ParamsError: neither files nor an API are named, or the folder exists.
         CorpusError: a row is wrong, or an id has no text. ModelError: vectors of several widths, zero, or not finite.
     """
     if not vectors and api is None:
@@ -59,9 +59,9 @@ def wrap(out: Path, vectors: Sequence[Path], texts: Sequence[Path], api: Api | N
 
 
 def _check_same_space(asked_SD: NDArray[np.float32], vectors_ND: NDArray[np.float32], model: str) -> None:
-    """Refuse an API to whose vectors of the first texts those of other texts are nearer.
+    """Refuse an API if its vectors of the first texts are nearer to those of other texts.
 
-    Equal they need not be: many models read a query and a passage differently.
+    They need not be equal: many models read a query and a passage differently.
     """
     is_same = (
         asked_SD.shape[1] == vectors_ND.shape[1]
@@ -75,7 +75,7 @@ def _check_same_space(asked_SD: NDArray[np.float32], vectors_ND: NDArray[np.floa
 
 
 def _texts_of(paths: Iterable[Path]) -> dict[str, str]:
-    """Return id -> text of passages, which a text has, and of questions."""
+    """Return id -> text of passages, including their titles, and of questions."""
     texts: dict[str, str] = {}
     for path in paths:
         for row in read_rows(path):
@@ -106,7 +106,7 @@ def _read_vectors(paths: Iterable[Path], texts: Mapping[str, str]) -> Iterator[t
 
 
 def _read_npy(path: Path) -> Iterator[Row]:
-    """Yield the rows of an array, whose ids are in a file next to it."""
+    """Yield the rows of an array whose ids are in a file next to it."""
     listing = path.with_suffix(".ids")
     try:
         vectors_ND, ids = np.load(path, allow_pickle=False), listing.read_text(encoding="utf-8").split("\n")
@@ -121,10 +121,10 @@ def _read_npy(path: Path) -> Iterator[Row]:
 
 
 def _one_vector_each(rows: Iterable[tuple[str, NDArray[np.float32]]]) -> dict[str, NDArray[np.float32]]:
-    """Return one vector a text.
+    """Return one vector per text.
 
     Raises:
-        CorpusError: a text has two that differ.
+        CorpusError: a text has two different ones.
     """
     known: dict[str, NDArray[np.float32]] = {}
     for text, vector_D in rows:

@@ -1,1 +1,1 @@
-"""Questions over the articles of Wikipedia of 2017: HotpotQA's fullwiki setting, and HoVer."""
+"""Questions over the Wikipedia articles of 2017: HotpotQA's fullwiki setting, and HoVer."""

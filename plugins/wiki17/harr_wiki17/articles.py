@@ -1,7 +1,7 @@
-"""The introductions of Wikipedia's articles of October 2017, and the questions whose gold is an article of it.
+"""The introductions of Wikipedia's articles of October 2017, and questions whose gold is among them.
 
-HotpotQA's fullwiki setting (arXiv 1809.09600) and HoVer (arXiv 2011.03088) name their supporting facts by the title of
-an article; so a passage's id depends on its title only. The passages are those of BEIR (arXiv 2104.08663).
+HotpotQA's fullwiki setting (arXiv 1809.09600) and HoVer (arXiv 2011.03088) name supporting facts by article title, so a
+passage's id depends only on its title. The passages are those of BEIR (arXiv 2104.08663).
 """
 
 import hashlib
@@ -32,8 +32,8 @@ def article_id(title: str) -> str:
 def over_wiki17(
     train: Callable[[], Iterator[Question]], test: Callable[[], Iterator[Question]], passages: Iterator[Row]
 ) -> Source:
-    """Yield questions over the articles. Once ``passages`` are read, those are left out and counted in ``figures``
-    whose gold is not there; before, none is."""
+    """Yield questions over the articles. Once ``passages`` are read, questions whose gold is not there are left out and
+    counted in ``figures``; before, none is."""
     wanted = {pid for split in (train, test) for question in split() for pid in question.gold_ids}
     present: set[str] = set()
     figures: dict[str, float] = {}
@@ -41,7 +41,7 @@ def over_wiki17(
     def found() -> Iterator[Passage]:
         for row in passages:
             text = " ".join(str(row.values.get("text") or "").split())
-            if text:  # a few articles have a title only
+            if text:  # a few articles have only a title
                 passage = Passage(article_id(row.text("title", "passage")), text, row.text("title", "passage"))
                 present.update({passage.id} & wanted)
                 yield passage
@@ -58,11 +58,11 @@ def over_wiki17(
 
 
 def articles(root: str) -> Iterator[Row]:
-    """Yield rows ``{_id, title, text}`` of wiki17; nothing is fetched before the first is asked for."""
+    """Yield rows ``{_id, title, text}`` of wiki17; nothing is downloaded before the first is requested."""
     for path in fetch(*WIKI17, root):
         yield from read_rows(path)
 
 
 def origin(params: Any) -> str:
-    """Tell where the passages come from."""
+    """Describe where the passages come from."""
     return f"{WIKI17[0]}, from {f'the folder {params.root}' if params.root else 'the hub'}"

@@ -23,7 +23,7 @@ class FullwikiParams(DrawnParams):
 
 
 def fullwiki(params: FullwikiParams) -> Source:
-    """Open HotpotQA; the gold of a question are the articles that its supporting facts name."""
+    """Open HotpotQA; a question's gold is the articles that its supporting facts name."""
     train, test = open_splits("hotpotqa", params, _row, root=params.root, levels=params.train_level)
     return over_wiki17(
         lambda: (question for question, _ in train()),

@@ -36,14 +36,14 @@ class HoverParams(DrawnParams):
     root: MaybePathOrName = ""
     """Folder with the hub's files of the articles as ``<repository>/<file>``; if empty, they are downloaded."""
     hops: NonEmpty[Annotated[int, Field(ge=2, le=4)]] = (2, 3, 4)
-    """Numbers of articles that the claims to keep need."""
+    """Numbers of articles that the kept claims need."""
 
 
 def hover(params: HoverParams) -> Source:
-    """Open HoVer's claims over wiki17; the gold of a claim are the articles it rests on, its answer is yes or no.
+    """Open HoVer's claims over wiki17; a claim's gold is the articles it rests on, its answer yes or no.
 
     Raises:
-        CorpusError: a file is not there, or a row is not in HoVer's format.
+        CorpusError: a file is missing, or a row is not in HoVer's format.
     """
 
     def split(name: str, limit: int) -> Callable[[], Iterator[Question]]:
