@@ -1,7 +1,7 @@
-"""harr teaches the retrieval side of RAG by reinforcement learning.
+"""harr trains the retrieval side of RAG by reinforcement learning.
 
-The package is a plain library: it knows nothing of DVC, Prefect, MLflow or Great Expectations.
-Start reading at ``harr/types.py`` (the nouns), then ``harr/rag/rollout.py`` (the game) and
+The package is a plain library, independent of DVC, Prefect and Great Expectations; only harr/services/model_registry.py
+imports MLflow. Start reading at ``harr/types.py`` (the nouns), then ``harr/rag/rollout.py`` (the game) and
 ``harr/train/grpo.py`` (the learning loop).
 """
 
@@ -18,12 +18,12 @@ _EXPORTED = {
     "Question": "harr.types:Question",
     "Search": "harr.types:Search",
 }
-"""What applications use. Each is imported when it is first asked for: a state is written without torch. Their types
-stand in __init__.pyi."""
+"""What applications use. Each is imported at its first use: writing a state needs no torch. Their types are in
+__init__.pyi."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is exported (PEP 562)."""
+    """Import an exported name (PEP 562)."""
     if name not in _EXPORTED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, attribute = _EXPORTED[name].partition(":")

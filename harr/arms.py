@@ -1,7 +1,7 @@
-"""The arms of an evaluation: what plays the same questions, so that the trained model can be compared with it.
+"""The arms of an evaluation: players of the same questions with which the trained model is compared.
 
-Every fact about an arm stands in its record in :data:`ARMS`. A new arm is one more record here; an arm of another
-package is named in ``evaluate.arms`` of params.yaml instead, and gets its record from :func:`retriever_arm`,
+Every fact about an arm is in its record in :data:`ARMS`. A new arm is one more record here; another package's arm
+is named in ``evaluate.arms`` of params.yaml instead, and gets its record from :func:`retriever_arm`,
 :func:`method_arm` or :func:`player_arm`.
 """
 
@@ -10,37 +10,37 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 TRAINED = "trained"
-"""The arm that is what stage train made; all others are compared with it."""
+"""The arm that stage train made; all others are compared with it."""
 Rewriting = Literal["", "last_answer", "first_answer", "all_answers", "question_query", "oracle_query"]
-"""The rules of ``harr/rag/retrieval/rewritten.py``, by name; empty: none."""
+"""The rules in ``harr/rag/retrieval/rewritten.py``, by name; empty: none."""
 Ranking = Literal["", "dense", "sparse", "hybrid", "gold", "nothing"]
-"""A ranking that is returned as it is; empty: that of the encoder."""
+"""A ranking that is returned unchanged; empty: the encoder's."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to play: which retriever searches, which language model writes, and what either of them sees."""
+    """One way to play: which retriever searches, which language model writes, and what each of them sees."""
 
     says: str
     """What the arm is; the end of a sentence that begins with its name."""
     look: str = ""
     """Its colour (``harr/report/plots.py``) and marker in plots; empty: spare ones."""
     learner: Literal["retriever", "language_model", "either"] = "retriever"
-    """Which player learns in the runs that the arm goes with."""
+    """Which player learns in the runs that this arm belongs to."""
     trained: bool = False
-    """Whether it is trained, once per seed; if not, it plays once as it is."""
+    """Whether it is trained, once per seed; otherwise it plays once, untrained."""
     method: str = ""
-    """The method that trains it, one of ours or ``package.module:name`` of another package; empty: train.method."""
+    """The method that trains it, one of ours or another package's ``package.module:name``; empty: train.method."""
     inside: str = ""
     """The subfolder of ``trained`` into which its training writes this arm; empty: the arm has its own folder."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters of section ``retriever`` that differ from those of the run."""
+    """Parameters of section ``retriever`` that differ from the run's."""
     history: bool = True
     """Whether the retriever sees the finished hops."""
     search: Ranking = ""
-    """The ranking that it returns as it is, whatever ``retriever.search`` says; empty: its encoder ranks."""
+    """The ranking that it returns unchanged, whatever ``retriever.search`` says; empty: its encoder ranks."""
     query: Rewriting = ""
-    """The rule that writes what it searches for; empty: the query as it is."""
+    """The rule that rewrites the query; empty: none."""
     ceiling: bool = False
     """Whether it reads what no retriever can know: an upper bound, not a competitor."""
     untaught: bool = False
@@ -48,32 +48,32 @@ class Arm:
     taught: bool = False
     """Whether it exists only if stage generator taught the language model."""
     demonstrations: Literal["", "best", "all"] = ""
-    """The sets of demonstrations from stage filter that the language model is shown."""
+    """The sets of demonstrations from stage filter in the language model's prompt."""
     player: str = ""
-    """``package.module:name`` of a player of another package."""
+    """Another package's player, ``package.module:name``."""
     function: str = ""
-    """``package.module:name`` of a retriever of another package."""
+    """Another package's retriever, ``package.module:name``."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the retriever, method or player of another package."""
+    """Settings of another package's retriever, method or player."""
 
     @property
     def needs_links(self) -> bool:
-        """Return whether it learns by the features of ``retriever.link_features``."""
+        """Return whether it learns from the features of ``retriever.link_features``."""
         return self.overrides.get("learns") == "link_features"
 
     @property
     def can_be_served(self) -> bool:
-        """Return whether it searches a corpus without gold and without a server."""
+        """Return whether it searches, and without gold, so that it can be served."""
         return not (self.ceiling or self.search == "nothing")
 
     @property
     def reads_words(self) -> bool:
-        """Return whether it searches by full text."""
+        """Return whether it uses full-text search."""
         return self.search in ("sparse", "hybrid")
 
     @property
     def reads_vectors(self) -> bool:
-        """Return whether an encoder reads its queries or states; else it searches by words alone."""
+        """Return whether an encoder reads its queries or states; otherwise it searches only by words."""
         return self.search in ("", "dense", "hybrid")
 
     @property
@@ -83,7 +83,7 @@ class Arm:
 
 
 def _rewriting(does: str, prefix: str, search: Ranking, colour: str) -> dict[str, Arm]:
-    """Return the untrained arms that search for the rewritten queries, one arm per rule."""
+    """Return the untrained arms that search for rewritten queries, one arm per rule."""
     rules: dict[Rewriting, tuple[str, str]] = {
         "last_answer": ("the last answer before the query", "<"),
         "first_answer": ("the first answer before the query", ">"),
@@ -191,7 +191,7 @@ ARMS = {
 
 
 def retriever_arm(function: str, settings: Mapping[str, Any]) -> Arm:
-    """Return the record of an arm with a retriever of another package.
+    """Return the record of an arm with another package's retriever.
 
     >>> retriever_arm("mine.search:Retriever", {"depth": 20}).says
     'is the retriever mine.search:Retriever'
@@ -200,7 +200,7 @@ def retriever_arm(function: str, settings: Mapping[str, Any]) -> Arm:
 
 
 def method_arm(method: str, settings: Mapping[str, Any]) -> Arm:
-    """Return the record of an arm that a method of another package trains.
+    """Return the record of an arm trained by another package's method.
 
     >>> method_arm("mine.learn:METHOD", {}).says
     'was trained by mine.learn:METHOD, with as many questions and updates'
@@ -210,7 +210,7 @@ def method_arm(method: str, settings: Mapping[str, Any]) -> Arm:
 
 
 def player_arm(player: str, settings: Mapping[str, Any]) -> Arm:
-    """Return the record of an arm that is ``trained`` as a player of another package plays it.
+    """Return the record of the arm ``trained`` as another package's player plays it.
 
     >>> player_arm("mine.choose:best", {}).says
     'is the trained model as mine.choose:best plays it'

@@ -1,7 +1,7 @@
-"""Words as Unicode has them: the one place that cuts text in any script into words, and compares them.
+"""Unicode words: the one place that splits text in any script into words and compares them.
 
-Scripts without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese) are read sign by sign where answers and titles are
-compared, and in pairs of neighbouring signs where words are searched for (as Lucene's CJK analyzer does).
+Scripts without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese) are read sign by sign to compare answers and
+titles, and in pairs of neighbouring signs to search for words (as in Lucene's CJK analyzer).
 """
 
 import re
@@ -22,16 +22,16 @@ _RUN = regex.compile(f"(?:{_SIGN})+|{_SPACED}", regex.V1)
 _SIGNS = regex.compile(_SIGN, regex.V1)
 _PLAIN = re.compile(r"\w+")
 _NOT_ENGLISH = regex.compile(r"[\p{L}--\p{Latin}]|[«»¿¡\u2039\u203a\u201e\u201a]|.\u201c$", regex.V1)
-"""What no English word has: another script, other quotes, or the opening quote at its end."""
+"""What no English word has: another script, other quotes, or an opening quote at its end."""
 _PUNCTUATION = regex.compile(r"[\p{P}\p{Cf}]")
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WIDTHS = {code: normalize("NFKC", chr(code)) for code in range(0xFF01, 0xFFEF)}
-"""Full-width and half-width forms, and the usual ones."""
+"""Full-width and half-width forms, mapped to the usual ones."""
 
 
 def fold(text: str) -> str:
-    """Return a text without case, form of Unicode (NFC, NFD) or East Asian width; the Turkish letters i are one.
+    """Return a text without differences of case, Unicode form (NFC, NFD) or East Asian width; Turkish i's become one.
 
     >>> fold("STRASSE") == fold("Straße"), fold("İstanbul"), fold("ＡＢＣ")
     (True, 'istanbul', 'abc')
@@ -43,7 +43,7 @@ def fold(text: str) -> str:
 
 
 def list_words(text: str) -> list[str]:
-    """Return the words that a text is searched by, in order: folded, of scripts without spaces in pairs of signs.
+    """Return the words by which a text is searched, in order: folded, in scripts without spaces as pairs of signs.
 
     >>> list_words("Who made it?"), list_words("北京市, हिन्दी")
     (['who', 'made', 'it'], ['北京', '京市', 'हिन्दी'])
@@ -62,7 +62,7 @@ def _pair(run: str) -> Iterator[str]:
 def spell_words(text: str) -> str:
     """Return a text in which Milvus's tokenizers find the words of :func:`list_words`, Lite's and a server's alike.
 
-    A word of which they would take a part is spelled by the numbers of its characters.
+    A word that they would split is spelled by its characters' code points.
 
     >>> spell_words("A film"), spell_words("猫 in Zoë")
     ('A film', ' x732b0  in zoë')
@@ -74,14 +74,14 @@ def _spell(run: str) -> str:
     if _PLAIN.fullmatch(run) and not _SIGNS.match(run):
         return run
     words = ("".join(f"{ord(character):x}" for character in word) for word in _pair(run))
-    return f" {' '.join(f'x{word}0' for word in words)} "  # the last 0: no stemmer takes an ending off
+    return f" {' '.join(f'x{word}0' for word in words)} "  # with a final 0, no stemmer removes an ending
 
 
 def normalise(text: str) -> str:
-    """Return a text in lower case, without punctuation and the articles a, an, the; single spaces.
+    """Return a text in lower case, without punctuation and the articles a, an, the, with single spaces.
 
-    English words are read as by the official script of SQuAD: without ASCII punctuation (curly quotes, long dashes
-    stay). From words of other scripts all of Unicode's punctuation goes, and signs of scripts without spaces are words
+    English words are treated as in SQuAD's official script: without ASCII punctuation (curly quotes, long dashes
+    stay). Words in other scripts lose all Unicode punctuation, and signs of scripts without spaces are words
     (as in MLQA, arXiv 1910.07475).
 
     >>> normalise("The  Beatles' first, an EP!"), normalise("«Париж»"), normalise("北京。")
@@ -95,7 +95,7 @@ def normalise(text: str) -> str:
 
 
 def states_answer(text: str, golds: Sequence[str]) -> bool:
-    """Return whether a text holds a gold answer as whole words, which DPR takes as evidence (arXiv 2004.04906).
+    """Return whether a text contains a gold answer as whole words, which DPR counts as evidence (arXiv 2004.04906).
 
     Answers that are yes, no, or empty after normalisation do not count.
 

@@ -1,4 +1,4 @@
-"""Errors that are meant for the user: one line that says what, where, and what to do next.
+"""Errors for the user: one line that says what, where, and what to do next.
 
     HarrError
     +-- ParamsError        (ValueError)        params.yaml is wrong
@@ -21,11 +21,11 @@ import re
 
 
 class HarrError(Exception):
-    """Base of every error that a user can mend; its text is complete without a traceback."""
+    """Base of every error that a user can fix; its text is complete without a traceback."""
 
 
 class ParamsError(HarrError, ValueError):
-    """params.yaml is missing, unreadable, or holds a wrong value."""
+    """params.yaml is missing, unreadable, or has a wrong value."""
 
 
 class CorpusError(HarrError, ValueError):
@@ -33,7 +33,7 @@ class CorpusError(HarrError, ValueError):
 
 
 class NoPreference(CorpusError):
-    """Queries were tried, and none that could be learnt was better than another."""
+    """Queries were tried, but none that could be learnt was better than another."""
 
 
 class IndexMismatch(HarrError, RuntimeError):
@@ -49,11 +49,11 @@ class DamagedFile(HarrError, OSError):
 
 
 class NoRoom(HarrError, OSError):
-    """A stage needs more disk or memory than there is; it has not begun."""
+    """A stage needs more disk or memory than available; it has not begun."""
 
 
 class InUse(HarrError, RuntimeError):
-    """Another process that lives works in this folder."""
+    """Another running process works in this folder."""
 
 
 class ExpectationFailed(HarrError, ValueError):
@@ -73,11 +73,11 @@ class PromotionRefused(HarrError, RuntimeError):
 
 
 class MissingExtra(HarrError, ImportError):
-    """What is asked for needs a package that only an extra of harr brings."""
+    """A feature needs a package that only an extra of harr installs."""
 
 
 def bare(address: str) -> str:
-    """Return an address without the name and password that it may carry.
+    """Return an address without its user name and password, if any.
 
     >>> bare("postgresql://me:secret@db/mlflow")
     'postgresql://db/mlflow'
@@ -88,10 +88,10 @@ def bare(address: str) -> str:
 
 
 def one_line(error: object, limit: int = 200, *, secret: str = "") -> str:
-    """Return what an exception says in one line of at most ``limit`` characters; its class where it says nothing.
+    """Return an exception's message in one line of at most ``limit`` characters; its class if it has none.
 
-    Passwords in addresses are left out, ``secret`` is replaced by three asterisks, and what would act on a terminal
-    (escapes, marks of direction) by question marks.
+    Passwords in addresses are left out, ``secret`` is replaced by three asterisks, and control characters
+    (escapes, direction marks) by question marks.
 
     >>> one_line(OSError("no\\n route to https://me:pass@host"), 22), one_line(KeyError())
     ('no route to https://ho', 'KeyError')
@@ -101,7 +101,7 @@ def one_line(error: object, limit: int = 200, *, secret: str = "") -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return a text without what a terminal would act on; its lines stay lines.
+    r"""Return a text with control characters replaced by question marks, except line breaks.
 
     >>> printable("a\x1b[2Jb\u202ec\nd")
     'a?[2Jb?c\nd'

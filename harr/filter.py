@@ -1,7 +1,7 @@
 """Keep the training questions whose rollouts disagree: only those have a gradient.
 
-A question is kept where the G sampled rollouts of the untrained policy (the retriever, or the language model, whichever
-will learn) score differently (HARR, arXiv 2602.03645, section 5.1); every other question has a reason.
+A question is kept if the G sampled rollouts of the untrained policy (the retriever or language model that will learn)
+score differently (HARR, arXiv 2602.03645, section 5.1); every question gets a reason.
 """
 
 import json
@@ -32,7 +32,7 @@ def filter_questions(
     """Roll out shuffled questions batch by batch until ``params.target`` are kept.
 
     Writes ``out/questions.jsonl`` (kept, from easy to hard) and ``out/statistics.jsonl`` (all that were tried: id,
-    reward_mean, reward_std, kept, reason). Finished batches survive a kill in ``work``, until the stage has ended.
+    reward_mean, reward_std, kept, reason). Finished batches survive a kill in ``work`` until the stage has ended.
 
     Returns:
         Counts per reason, and the share kept.
@@ -65,7 +65,7 @@ def filter_questions(
 
 
 def try_questions(params: FilterParams, setup: Setup, batch: Sequence[Question], seed: int) -> list[dict[str, Any]]:
-    """Return per question the statistics of G sampled rollouts, and whether the filter keeps it."""
+    """Return each question's statistics over G sampled rollouts, and whether the filter keeps it."""
     playable = [q for q in batch if q.candidate_ids or getattr(setup.retriever, "candidates", "corpus") == "corpus"]
     if params.keep == "all":
         return [{"id": q.id, "kept": True, "reason": "all are kept"} for q in playable]
@@ -83,7 +83,7 @@ def _lines(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _judge(question: Question, episodes: Sequence[Episode], setup: Setup) -> dict[str, Any]:
-    """Return why a question is kept or dropped."""
+    """Return a question's statistics, and whether and why it is kept or dropped."""
     if not episodes:
         return {"id": question.id, "kept": False, "reason": "no given passages"}
     rewards = [reward for reward in setup.reward.totals_or_none(setup.reward.score(episodes), 0) if reward is not None]
@@ -111,7 +111,7 @@ def _write(
             "raise filter.group_size or the temperature of what learns, or use easier questions"
         )
     means = {row["id"]: row.get("reward_mean", 0.0) for row in rows}
-    kept_ids.sort(key=lambda pid: -means[pid])  # from easy to hard: the order of a curriculum
+    kept_ids.sort(key=lambda pid: -means[pid])  # from easy to hard, as a curriculum
     by_id = {question.id: question for question in questions}
     with draft(run / "filtered", out) as folder:
         write_questions((by_id[pid] for pid in kept_ids), folder / "questions.jsonl")

@@ -1,7 +1,7 @@
-"""The nouns of harr: everything a pipeline, a player or a method passes to another.
+"""harr's core types: everything that pipelines, players and methods pass to one another.
 
 A *pipeline* is a generator function that yields :class:`Search` and :class:`Generate` requests and
-is sent their answers; ``harr.rag.rollout.play`` drives many of them at once. A *player* answers
+receives their answers; ``harr.rag.rollout.play`` drives many of them at once. A *player* answers
 requests: a :class:`Retriever` finds passages, a :class:`Generator` writes text.
 """
 
@@ -18,7 +18,7 @@ from harr.characters import list_words
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A retrievable text. ``id`` is unique in its corpus; ``source`` names the part of it, or of the web, it is from.
+    """A retrievable text. ``id`` is unique in its corpus; ``source`` names the part of the corpus or web it comes from.
 
     >>> Passage("p1", "Born in Ashford.", title="Ada Brown").content
     'Ada Brown: Born in Ashford.'
@@ -31,21 +31,21 @@ class Passage:
 
     @property
     def content(self) -> str:
-        """Return the title and text as one string: what is embedded, indexed and shown to a reader."""
+        """Return title and text as one string, which is embedded, indexed and shown to a reader."""
         return f"{self.title}: {self.text}" if self.title else self.text
 
     @property
     def document(self) -> str:
-        """Return the document of the passage."""
+        """Return the passage's document."""
         return document_of(self.id)
 
 
 CHUNK = "{document}_chunk_{number}"
-"""The id of a chunk of a document; numbers begin at 0."""
+"""The id of a document's chunk; numbers begin at 0."""
 
 
 def chunk_of(passage_id: str) -> tuple[str, int]:
-    """Return the document and chunk number of a passage; a passage that is no chunk is its own document.
+    """Return a passage's document and chunk number; a passage that is not a chunk is its own document.
 
     >>> chunk_of("lung_chunk_12"), chunk_of("p7")
     (('lung', 12), ('p7', 0))
@@ -55,7 +55,7 @@ def chunk_of(passage_id: str) -> tuple[str, int]:
 
 
 def document_of(passage_id: str) -> str:
-    """Return the document of a passage.
+    """Return a passage's document.
 
     >>> document_of("lung_chunk_12"), document_of("p7")
     ('lung', 'p7')
@@ -64,7 +64,7 @@ def document_of(passage_id: str) -> str:
 
 
 def list_neighbour_chunks(passage_id: str, most: int) -> list[str]:
-    """Return the ids of up to ``most`` chunks before and after a chunk, nearest first; [] if the passage is no chunk.
+    """Return the ids of up to ``most`` chunks before and after a chunk, nearest first; [] if it is not a chunk.
 
     >>> list_neighbour_chunks("lung_chunk_1", 2), list_neighbour_chunks("p7", 2)
     (['lung_chunk_2', 'lung_chunk_0', 'lung_chunk_3'], [])
@@ -78,16 +78,16 @@ def list_neighbour_chunks(passage_id: str, most: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with its gold. ``gold_ids`` are in hop order where the source knows the order.
+    """A question with its gold. ``gold_ids`` are in hop order if the data set knows the order.
 
-    The gold of a document that was cut into chunks is all its chunks; measures count it as one. ``grades`` says how
-    relevant each of ``gold_ids`` is, from 1, where somebody judged it; empty: all are alike.
+    If a gold document was cut into chunks, all of them are gold; metrics count it as one. ``grades`` says how
+    relevant each of ``gold_ids`` is, from 1, if it was judged; empty: all are equal.
 
     ``candidate_ids`` lists the passages given with the question (a distractor set); empty means
-    that the whole corpus is searched. ``kind`` and ``level`` (of difficulty) are in the source's own words. ``setting``
-    names the data set and the setting that the question is from, where there are several. ``notes`` are plain values
-    of a data set for a method of the same package; training questions of such a method need no gold. ``history`` is
-    what was asked and answered before it in a conversation.
+    that the whole corpus is searched. ``kind`` and ``level`` (of difficulty) are in the data set's own words.
+    ``setting`` names the question's data set and setting if there are several. ``notes`` are plain values
+    from a data set for a method of the same package; training questions for such a method need no gold. ``history``
+    is what was asked and answered earlier in a conversation.
     """
 
     id: str
@@ -104,7 +104,7 @@ class Question:
 
     @property
     def gold_grades(self) -> dict[str, int]:
-        """Return the grade of every gold document, that of its best chunk; 1 where none is given.
+        """Return the grade of every gold document, that of its best chunk; 1 if none is given.
 
         >>> Question("q", "Who?", gold_ids=("d_chunk_0", "d_chunk_1", "p"), grades=(1, 2, 1)).gold_grades
         {'d': 2, 'p': 1}
@@ -127,9 +127,9 @@ class Question:
     def identity(self) -> tuple[str, ...]:
         """Return what identifies the question: its words, those asked before it, and its gold if it has its own story.
 
-        Case, punctuation and the form of Unicode (NFC, NFD) do not count. "Where is Mary?" is another question in
-        every story, and "Where was she born?" after other turns. Passages of a question's own story have its id and a
-        hyphen before their number.
+        Case, punctuation and Unicode form (NFC, NFD) do not count. "Where is Mary?" is another question in
+        every story, as is "Where was she born?" after other turns. Passages of a question's own story have its id and
+        a hyphen before their number.
 
         >>> Question("q1", "Who is  it?", gold_ids=("p7",)).identity
         ('who is it',)
@@ -147,7 +147,7 @@ class Question:
 class Hop:
     """One finished hop as the next state shows it: the query and the answer.
 
-    ``status`` is FOUND, NOT_FOUND or AMBIGUOUS where the pipeline gives one, else empty.
+    ``status`` is FOUND, NOT_FOUND or AMBIGUOUS if the pipeline gives one, otherwise empty.
     """
 
     query: str
@@ -157,11 +157,11 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A request of a pipeline to the retriever for ``k`` passages (0: the retriever's own k).
+    """A pipeline's request to the retriever for ``k`` passages (0: the retriever's own k).
 
     ``hops`` is the history before this query; passages in ``exclude_ids`` are never returned. ``tool`` names the
-    source to ask, where there are several. ``resolved`` is the query with its pronoun replaced by the name, if the
-    writer of the query gives it; only the arms of an oracle read it. ``thought`` is what the agent wrote right before
+    source to ask if there are several. ``resolved`` is the query with its pronoun replaced by the name, if the
+    query's writer gives it; only oracle arms read it. ``thought`` is what the agent wrote right before
     this search, on one line and without tags; empty if it wrote nothing.
     """
 
@@ -177,10 +177,10 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """A request of a pipeline to the generator for one completion: of chat ``messages``, or of raw text ``prompt``.
+    """A pipeline's request to the generator for one completion of chat ``messages`` or of the raw text ``prompt``.
 
     Exactly one of the two is given. The completion ends before the first of the ``stop`` strings.
-    ``past`` holds the earlier turns of the episode; :func:`harr.rag.rollout.play` adds it.
+    ``past`` has the episode's earlier turns; :func:`harr.rag.rollout.play` adds it.
     """
 
     messages: tuple[Mapping[str, str], ...] = ()
@@ -197,7 +197,7 @@ class Generate:
         return text[: min((text.find(word) for word in self.stop if word in text), default=len(text))]
 
     def stopped(self, completion: str) -> bool:
-        """Return whether a stop string ended a completion; a completion without an ``ending`` counts as stopped.
+        """Return whether a stop string ended a completion; one without an ``ending`` counts as stopped.
 
         >>> request = Generate(prompt="q", stop=("</a>",))
         >>> request.stopped("Bath "), request.stopped(TruncatedCompletion("Bath "))
@@ -208,13 +208,13 @@ class Generate:
 
 
 class TruncatedCompletion(str):
-    """A completion that no stop string ended: a limit of tokens cut it off, or the model ended its text."""
+    """A completion that no stop string ended: a token limit cut it off, or the model ended its text."""
 
     ending = ""
 
 
 class ContextFull(TruncatedCompletion):
-    """A completion for which the prompt left less room than requested; ``reason``: where, and how much.
+    """A completion for which the prompt left less room than requested; ``reason`` says where, and how much.
 
     It is never cached, because a server with a longer context would have written more.
     """
@@ -223,7 +223,7 @@ class ContextFull(TruncatedCompletion):
 
     @classmethod
     def of(cls, text: str, reason: str) -> "ContextFull":
-        """Return a completion with the reason why it is so short.
+        """Return a completion with the reason for its shortness.
 
         >>> reply = PromptTooLong.of("", "at most 4096 tokens")
         >>> reply == "" and isinstance(reply, TruncatedCompletion), reply.reason
@@ -235,7 +235,7 @@ class ContextFull(TruncatedCompletion):
 
 
 class PromptTooLong(ContextFull):
-    """The empty completion of a prompt that is longer than the model reads; ``reason``: in the server's words."""
+    """The empty completion of a prompt that exceeds the model's context; ``reason`` is in the server's words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """What a state lost to its limit of length: how many hops were ``dropped``.
+    """What a state lost to its length limit: how many hops were ``dropped``.
 
     ``thought_cut``: the beginning of the thought was cut. ``question``: the original question was cut. ``query``: the
     current query alone exceeds the limit, so its end is not read.
@@ -266,10 +266,10 @@ class Retrieval:
 
     A sampling retriever also stores its action: ``state`` (the text it encoded), ``pool`` (row
     numbers of all candidates, the chosen ones first, in order) and ``logprob`` (nats) of the choice; the first ``kept``
-    passages were taken greedily, not sampled. A policy of values stores ``value``, the Q of its first passage. A
-    source that failed returns no passages but an ``error``: the reason in a line, which the model is shown.
-    ``scores``: one per passage, higher is better, if the retriever has scores of its own. ``shortened``: what the
-    state lacks of question, history and thought. ``features``: those of each candidate of the pool, (N, F), if
+    passages were chosen greedily, not sampled. A value-based policy stores ``value``, the Q of its first passage. A
+    failed source returns no passages but an ``error``, the reason in one line, which is shown to the model.
+    ``scores``: one per passage, higher is better, if the retriever has its own scores. ``shortened``: what the
+    state lacks of question, history and thought. ``features``: those of each candidate in the pool, (N, F), if
     the policy reads them. ``reached``: the gold passages among the candidates.
     """
 
@@ -287,7 +287,7 @@ class Retrieval:
 
     @property
     def scored(self) -> list[tuple[Passage, float | None]]:
-        """Return each passage with its score, None where the retriever has none of its own."""
+        """Return each passage with its score, None if the retriever has no scores."""
         return list(zip(self.passages, self.scores or [None] * len(self.passages), strict=True))
 
 
@@ -301,13 +301,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a pipeline: its final answer, its hops, and its counts.
+    """A pipeline's result: its final answer, hops and counts.
 
     ``malformed``: unusable replies. ``escaped``: control tags in passages, escaped before a model reads them.
     ``turns``: how often the model wrote, or should have, if the pipeline checks the form of turns; ``faults``: the
-    reason for every turn that is not well-formed. ``graph``: why the model's search graph is invalid; (): it is
-    valid; None: the pipeline has no graphs. ``tool_errors``: calls that a tool refused and searches that a source
-    failed.
+    reason for every ill-formed turn. ``graph``: why the model's search graph is invalid; (): it is
+    valid; None: the pipeline has no graphs. ``tool_errors``: number of calls that a tool refused and of searches that
+    failed at a source.
     """
 
     answer: str | None = None
@@ -322,7 +322,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One question played to its end: its searches, its turns of writing, and its outcome.
+    """One question played to its end: its searches, the model's turns, and its outcome.
 
     ``answer`` is None if the pipeline gave none.
     """
@@ -334,7 +334,7 @@ class Episode:
 
     @property
     def answer(self) -> str | None:
-        """Return the final answer of the pipeline."""
+        """Return the pipeline's final answer."""
         return self.outcome.answer
 
     @property
@@ -349,14 +349,14 @@ class Episode:
 
 
 Request = Search | Generate | tuple[Search, ...]
-"""What a pipeline yields. Several searches at once are answered by a list of retrievals, in order."""
+"""What a pipeline yields. Simultaneous searches are answered by a list of retrievals, in order."""
 Pipeline = Callable[[Question], PyGenerator[Request, "Retrieval | str | list[Retrieval]", Outcome]]
 Value = float | list[float] | None
-"""A reward: of the whole episode, or one per step; None means that it does not apply."""
+"""A reward for the whole episode, or one per step; None means that it does not apply."""
 Term = Callable[[Episode], float | None]
-"""A reward or metric of a whole episode."""
+"""A reward or metric for a whole episode."""
 Log = Callable[[int, Mapping[str, float]], None]
-"""A function of (step, values) by which a long loop reports its progress."""
+"""A function of (step, values) through which a long loop reports its progress."""
 
 
 class Retriever(Protocol):

@@ -1,4 +1,4 @@
-"""Build encoders from section ``encoder``, and from trained folders."""
+"""Build encoders from section ``encoder`` and from trained folders."""
 
 from pathlib import Path
 
@@ -25,9 +25,9 @@ def build_encoder(section: EncoderParams, model: str = "") -> Encoder:
 
 
 def query_section(section: EncoderParams, model: str) -> EncoderParams:
-    """Return what reads states, in the shape of section ``encoder``: itself, or the folder ``retriever.encoder``.
+    """Return the section of the encoder that reads states: ``encoder``, or it with the folder ``retriever.encoder``.
 
-    The prompt of such a folder is its own: the map in it was learnt with that.
+    Such a folder has its own prompt, with which its map was learnt.
     """
     if not model:
         return section
@@ -38,8 +38,9 @@ def query_section(section: EncoderParams, model: str) -> EncoderParams:
 
 
 def trained_encoder(section: EncoderParams, folder: Path) -> Encoder:
-    """Return an encoder from the folder of an adapter, which is merged, or of a merged model; ``section`` is of what
-    reads states.
+    """Return an encoder from the folder of an adapter, which is merged, or of a merged model.
+
+    ``section`` is that of the encoder that reads states.
 
     Raises:
         ModelError: there is no such folder.
@@ -55,9 +56,9 @@ def trained_encoder(section: EncoderParams, folder: Path) -> Encoder:
 
 
 def action_folder(folder: Path) -> Path | None:
-    """Return the folder of the trained tower of actions, of an adapter or of a merged model, or None.
+    """Return the folder of the trained action tower in an adapter or merged model, or None.
 
-    In a merged model it is the tower of documents.
+    In a merged model it is the document tower.
     """
     names = ("action", DOCUMENT) if "positions" in facts_of(folder) else ("action",)
     return next((folder / name for name in names if (folder / name).is_dir()), None)

@@ -1,4 +1,4 @@
-"""Whether a model folder is the right one: for the vectors that are there, and for what params.yaml says of it."""
+"""Check whether a model folder fits the vectors and params.yaml."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,28 +11,28 @@ from harr.io.model_folder import find_folder
 
 
 def facts_of(folder: Path) -> dict[str, Any]:
-    """Return what a model folder says of how it was made (harr.json); nothing where it is none of harr's."""
+    """Return how a model folder was made (harr.json); {} if harr did not make it."""
     path = folder / "harr.json"
     return dict(read_json(path)) if path.exists() else {}
 
 
 def made_for(model: str) -> str:
-    """Return the identity of the encoder whose vectors a folder reads states for; empty where it has none."""
+    """Return the identity of the encoder for whose vectors a folder reads states; "" if it names none."""
     return str(facts_of(find_folder(model, "retriever.encoder")).get("documents", ""))
 
 
 def check_encoder(encoder: Encoder, model: str, made_by: str, vectors: Path) -> None:
-    """Refuse an encoder of passages, or a ``model`` that reads states (``retriever.encoder``), that is not of the vectors.
+    """Refuse a passage encoder or state-reading ``model`` (``retriever.encoder``) that does not fit the vectors.
 
     Args:
-        encoder: that of section ``encoder``.
-        model: the folder that reads states in its place, if one does.
+        encoder: the one of section ``encoder``.
+        model: the folder that reads states instead, or "".
         made_by: the identity of the encoder that made the vectors.
-        vectors: where they lie.
+        vectors: the vectors' folder.
 
     Raises:
-        IndexMismatch: the vectors are of another encoder.
-        ModelError: the folder does not say for whose vectors it reads states.
+        IndexMismatch: the vectors are another encoder's.
+        ModelError: the folder does not say for which vectors it reads states.
     """
     if encoder.identity != made_by:
         raise IndexMismatch(
@@ -54,14 +54,14 @@ def check_encoder(encoder: Encoder, model: str, made_by: str, vectors: Path) -> 
 
 
 def check_trained(folder: Path, values: Mapping[str, Any]) -> None:
-    """Refuse a model that was trained with other settings than it would play with.
+    """Refuse a model that was trained with other settings than it would be played with.
 
     Args:
         folder: an adapter or a merged model.
-        values: those of params.yaml, by the name in harr.json.
+        values: the settings in params.yaml, by their name in harr.json.
 
     Raises:
-        ModelError: names the first that differs, and where it stands in params.yaml.
+        ModelError: a setting differs; names the first one and its place in params.yaml.
     """
     facts = facts_of(folder)
     for name, value in values.items():

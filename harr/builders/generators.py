@@ -1,4 +1,4 @@
-"""Sections of language models become players that write: the generator, judge, reader, and the model that learns."""
+"""Build the players that write from their sections: generator, judge, reader, and the model that learns."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -33,9 +33,9 @@ GeneratorSection = Reader | TrainedParams | NoGeneratorParams
 
 
 def build_generator(section: GeneratorSection, seed: int, places: Places) -> Generator | None:
-    """Return what completes prompts, where the pipeline needs it.
+    """Return the player that completes prompts, or None if the section's kind is ``none``.
 
-    What a server or a local model wrote is kept in ``places.completions``, for all stages; another model
+    Completions of servers and local models are cached in ``places.completions`` for all stages; another model
     folder starts a new cache.
     """
     return None if section.kind == "none" else _share(lambda: _open_generator(section, seed, places))
@@ -47,15 +47,15 @@ def build_reader(
     places: Places,
     name: str = "evaluate.reader",
 ) -> Generator | None:
-    """Return the model of ``evaluate.reader``, or of another section, ``name``, with such a model; it writes its most
-    likely tokens unless a temperature is set."""
+    """Return the model of ``evaluate.reader``, or of another section ``name``; it decodes greedily unless the section
+    sets a temperature."""
     return None if section is None else _share(lambda: _open_generator(_greedy(section), seed, places, name))
 
 
 def build_judge(section: ServedParams | LocalParams | None, seed: int, places: Places) -> Generator | None:
-    """Return the model that grades answers; it writes its most likely tokens unless its temperature is given.
+    """Return the model that grades answers; it decodes greedily unless the section sets a temperature.
 
-    Verdicts are kept as completions are; one that cannot be read is not, and a later stage asks again.
+    Verdicts are cached like completions, except unreadable ones, for which a later stage asks again.
     """
     if section is None:
         return None
@@ -65,7 +65,7 @@ def build_judge(section: ServedParams | LocalParams | None, seed: int, places: P
 def build_local_generator(
     section: GeneratorSection, model: Path, max_tokens: int, seed: int, places: Places
 ) -> Generator:
-    """Return a language model that learns, or has learnt, by its folder; it writes its most likely tokens."""
+    """Return a language model that learns, or has learnt, from its folder; it decodes greedily."""
     batch_size = getattr(section, "batch_size", 0)
     local = LocalParams(kind="local", model=str(model), temperature=0.0, max_tokens=max_tokens, batch_size=batch_size)
     return _open_generator(local.model_copy(update={"chat_template_kwargs": settings_of(section)}), seed, places)
@@ -74,7 +74,7 @@ def build_local_generator(
 def build_samplers(
     section: GeneratorSection, model: Path, max_tokens: int, temperature: float, seeds: Sequence[int], places: Places
 ) -> list[Generator]:
-    """Return a language model that has learnt, by its folder, as it samples with each of these seeds."""
+    """Return a trained language model from its folder, once for each of these sampling seeds."""
     settings, batch_size = settings_of(section), getattr(section, "batch_size", 0)
     language_model = LanguageModel(*load_model(str(model), chat_template_kwargs=settings), name=str(model))
     shape = {"model": str(model), "temperature": temperature, "max_tokens": max_tokens, "settings": settings}
@@ -90,7 +90,7 @@ def build_samplers(
 
 
 def _greedy(section: Reader) -> Reader:
-    """Return the section with temperature 0, where it does not give one."""
+    """Return the section with temperature 0 if it does not set one."""
     if isinstance(section, FunctionGeneratorParams) or "temperature" in section.model_fields_set:
         return section
     return section.model_copy(update={"temperature": 0.0})
@@ -138,12 +138,12 @@ def _open_generator(
 
 
 def language_model_folder(section: GeneratorSection, places: Places) -> Path:
-    """Return the folder of a local model's files; a place that does not exist for a model that has none."""
+    """Return the folder of a local model's files; for a model without files, a path that does not exist."""
     return places.generator if section.taught or section.kind != "local" else language_model_path(section.model)
 
 
 def base_folder(section: GeneratorSection, places: Places) -> Path:
-    """Return the folder of the model that ``language_model_folder`` was before stage generator taught it."""
+    """Return the folder of the model as it was before stage generator taught it."""
     match section.kind:
         case "trained":
             return places.generator / "base"
@@ -153,7 +153,7 @@ def base_folder(section: GeneratorSection, places: Places) -> Path:
 
 
 def stamps(folder: Path) -> str:
-    """Hash name, size and time of a model's files, cheaper than gigabytes; of a hub name what is cached of it."""
+    """Hash name, size and time of a model's files, not their gigabytes; for a hub name, what is cached of it."""
     if not folder.is_dir():
         return base_identity(str(folder)) or fingerprint([])
     files = sorted(path for path in folder.glob("*") if path.is_file())
@@ -161,12 +161,12 @@ def stamps(folder: Path) -> str:
 
 
 def settings_of(section: GeneratorSection) -> dict[str, Any]:
-    """Return what a section sets in the chat template of a model in this process."""
+    """Return a section's chat-template settings for a model in this process."""
     return getattr(section, "chat_template_kwargs", {})
 
 
 def language_model_facts(section: GeneratorSection, places: Places) -> LanguageModelFacts:
-    """Return what a pipeline may ask of the model that writes; its tokenizer is read when needed."""
+    """Return what a pipeline may ask about the model that writes; its tokenizer is loaded when needed."""
     if isinstance(section, ServedParams):
         name, settings = section.tokenizer, section.extra_body.get("chat_template_kwargs", {})
     else:
@@ -181,7 +181,7 @@ def language_model_facts(section: GeneratorSection, places: Places) -> LanguageM
             raise ModelError(f"the tokenizer of model {name!r} cannot be loaded: {one_line(error, 200)}") from None
 
     def fits(limit: int) -> Callable[[str], bool]:
-        # a token is a byte at least
+        # a token has at least one byte
         return lambda text: len(text.encode()) <= limit or len(tokenizer()(text)["input_ids"]) <= limit
 
     return LanguageModelFacts(

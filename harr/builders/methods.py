@@ -1,6 +1,6 @@
-"""The methods of training: one record each, which all stages read.
+"""The training methods: one record each, which all stages read.
 
-A method of another package is such a record, too: ``train: {method: function, function: "mine.train:METHOD"}``.
+Another package's method is such a record, too: ``train: {method: function, function: "mine.train:METHOD"}``.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,21 +22,21 @@ from harr.train import grpo, infonce, ppo, pqn
 from harr.types import Log, Question
 
 Train = Callable[[Any, Setup, Path, Path, Log, int], list[dict[str, Any]]]
-"""``train(params, setup, out, work, log, seed)``: train the player that learns, and write its adapter to ``out``.
+"""``train(params, setup, out, work, log, seed)``: train the learning player and write its adapter to ``out``.
 
 ``params`` is section ``train``. Unfinished work is kept in ``work``; ``log(step, values)`` is called after every step.
 Returns a row of figures per step, with ``step``, ``reward_mean``, ``zero_std_share`` and ``seconds``.
 """
 Prepare = Callable[[FilterParams, Setup, Path, Path, Log, int], dict[str, float]]
-"""``prepare(params, setup, out, work, log, seed)``: write to ``out`` what there is to learn from; returns counts.
+"""``prepare(params, setup, out, work, log, seed)``: write to ``out`` what to learn from; returns counts.
 
-``params`` is section ``filter``. ``out/questions.jsonl`` are the questions of training, ``out/statistics.jsonl`` has a
-row per question that was tried (:func:`harr.filter.filter_questions`).
+``params`` is section ``filter``. ``out/questions.jsonl`` has the training questions, ``out/statistics.jsonl`` a
+row per tried question (:func:`harr.filter.filter_questions`).
 """
 
 
 def describe_steps(params: Any) -> dict[str, str]:
-    """Describe a training of rollouts in steps, for the model card and the report."""
+    """Describe training on rollouts in steps, for the model card and the report."""
     return {
         "method": getattr(params, "function", params.method),
         **({"warm start": f"{warm} steps"} if (warm := getattr(params, "warm_start", 0)) else {}),
@@ -47,17 +47,16 @@ def describe_steps(params: Any) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A way to train, and what the other stages must know of it.
+    """A training method, and what the other stages must know about it.
 
     Args:
         train: trains. prepare: what stage filter does for it.
-        describe: section ``train`` as facts for the model card and the report; ``method`` is the first.
-        figure: the meaning of ``reward_mean`` in its rows. ``accuracy`` is of predictions: of tokens in even, pairs in
-            odd phases (``phase`` of a row).
-        rewarded: whether it learns from the run's rewards; if not, no reader is asked about what was picked.
+        describe: returns facts of section ``train`` for the model card and the report, ``method`` first.
+        figure: the meaning of ``reward_mean`` in its rows. ``accuracy`` is that of predicting tokens in even phases,
+            pairs in odd ones (``phase`` of a row).
+        rewarded: whether it learns from the run's rewards; if not, no reader is asked about picked passages.
         check: refuses questions that the method could not learn from, before any is played.
-        settings: the class that its ``settings`` of params.yaml are read as; what does not fit is refused before
-            anything is played.
+        settings: the class that validates its ``settings`` in params.yaml before anything is played.
     """
 
     train: Train
@@ -106,10 +105,10 @@ METHODS = {
 
 
 def method_of(section: TrainParams) -> Method:
-    """Return the method that section ``train`` names.
+    """Return the method named by section ``train``.
 
     Raises:
-        ParamsError: the method of another package cannot be imported, is neither a record nor a function, or takes
+        ParamsError: another package's method cannot be imported, is neither a record nor a function, or takes
             other settings.
     """
     return _import_method(section, "train") if isinstance(section, FunctionTrainParams) else METHODS[section.method]
@@ -129,7 +128,7 @@ def arm_method(params: Params, name: str) -> tuple[Method, TrainParams]:
 
 
 def _import_method(section: FunctionTrainParams, place: str) -> Method:
-    """Return the method of another package; ``place`` of params.yaml names it."""
+    """Return another package's method, named at ``place`` in params.yaml."""
     key = f"{place}.{'method' if isinstance(section, ArmTrainParams) else 'function'}"
     value = import_named(section.function, key=key)
     if not (isinstance(value, Method) or callable(value)):

@@ -1,4 +1,4 @@
-"""Sections ``pipeline`` and ``reward`` become the game that is played, and what it is worth."""
+"""Build the pipeline and the reward from their sections."""
 
 from functools import partial
 
@@ -17,21 +17,21 @@ from harr.types import Pipeline
 
 
 def build_pipeline(section: PipelineParams, generator: GeneratorSection, places: Places) -> Pipeline:
-    """Return the pipeline with its settings; the tokens of ``generator`` limit its prompts, its template frames them.
+    """Return the pipeline with its settings; ``generator``'s tokenizer limits its prompts, its template frames them.
 
     Raises:
-        ModelError: ``pipeline.template`` is chat, and the model has no chat template that can be used.
+        ModelError: ``pipeline.template`` is chat, but the model has no usable chat template.
     """
     return PIPELINES[section.name](section, language_model_facts(generator, places))
 
 
 def for_training(section: PipelineParams) -> PipelineParams:
-    """Return the section as training plays it: a pick without the tail of its ranking, which would only add noise."""
+    """Return the section as training plays it: a pick without its ranking's tail, which would only add noise."""
     return section.model_copy(update={"depth": 0}) if isinstance(section, PickParams) else section
 
 
 def build_reward(section: RewardParams, encoder: EncoderParams, seed: int, places: Places) -> Reward:
-    """Return the weighted reward terms, with judge, reranker and the ``encoder`` as it came where they are named."""
+    """Return the weighted reward terms, with the judge, reranker and untrained ``encoder`` if they are named."""
     judge = build_judge(section.judge, seed, places)
     encode = _encode(encoder) if SIMILARITY in section.terms else None
     rerank = open_reranker(section.reranker, "reward.reranker") if section.reranker else None
@@ -39,6 +39,6 @@ def build_reward(section: RewardParams, encoder: EncoderParams, seed: int, place
 
 
 def _encode(section: EncoderParams) -> Encode:
-    """Encode texts by an encoder of its own, which nothing trains; several processes share the work."""
+    """Return an encoding function with its own encoder, which nothing trains; several processes share the work."""
     encoder = build_encoder(section)
     return lambda texts: distributed.all_gather(texts, partial(encoder.encode, prompt=encoder.plain_prompt))

@@ -1,4 +1,4 @@
-"""Where a run's files lie: as the caller of a builder says, or as in every project (:meth:`Places.of_project`)."""
+"""Where a run's files are: given by the caller of a builder, or as in every project (:meth:`Places.of_project`)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The folders that builders read: those of stages, and those that remember something for all stages.
+    """The folders that builders read: stage outputs, and caches shared by all stages.
 
     Args:
         corpus: passages. vectors: their vectors. index: what is searched. tables: what other packages compute once per
             corpus.
-        generator: the model that stage generator made. completions: what servers and local models wrote. searches: what
-            sources of the web answered.
+        generator: stage generator's model. completions: what servers and local models wrote. searches: what web
+            sources answered.
     """
 
     corpus: Path
@@ -25,7 +25,7 @@ class Places:
 
     @classmethod
     def of_project(cls, root: Path) -> "Places":
-        """Return the places of a project that lies in ``root``; tasks/paths.py names the others."""
+        """Return the places of the project in ``root``; tasks/paths.py names the others."""
         data, work = root / "data", root / "work"
         return cls(
             corpus=data / "corpus",

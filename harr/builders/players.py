@@ -1,4 +1,4 @@
-"""The players that evaluation compares: of every arm what searches, and where the language model learns what writes."""
+"""The players that evaluation compares: each arm's retriever, and its language model if that is what learns."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ from harr.types import Generator, Question, Retriever
 
 
 def arm_params(params: Params, arm: Arm) -> Params:
-    """Return the parameters that an arm is trained and played with: those of the run, but for its overrides."""
+    """Return the parameters that an arm is trained and played with: the run's, with the arm's overrides."""
     return params.model_copy(update={"retriever": params.retriever.model_copy(update=arm.overrides)})
 
 
@@ -56,15 +56,15 @@ class Contest:
 
     @cached_property
     def answering(self) -> Encoder:
-        """Return the base encoder with kernels for reading only."""
+        """Return the base encoder with inference-only kernels."""
         return for_inference(self.base, self.dtype)
 
     def section(self, arm: Arm) -> RetrieverParams:
-        """Return section ``retriever`` as an arm plays by it."""
+        """Return section ``retriever`` with an arm's overrides."""
         return arm_params(self.params, arm).retriever
 
     def search(self, arm: Arm) -> Ranking:
-        """Return the search of an arm that does not learn; where the language model learns all search alike."""
+        """Return the search of an arm that does not learn; if the language model learns, all arms search alike."""
         return self.params.retriever.search if self.params.language_model_learns else arm.search
 
 
@@ -111,27 +111,27 @@ SEARCHERS: Sequence[tuple[Callable[[Contest, Arm, Path | None], object], Make]] 
     (lambda contest, arm, trained: trained and action_folder(trained), _towers),
     (lambda contest, arm, trained: True, _of_ours),
 )
-"""What searches for an arm: the first whose condition holds."""
+"""Conditions and what searches for an arm if they hold; the first match counts."""
 
 
 @contextmanager
 def open_players(
     params: Params, places: Places, questions: Sequence[Question], *, candidates: str
 ) -> Iterator[Callable[[Arm, Path | None], Retriever]]:
-    """Open what evaluation compares: ``player(arm, trained)`` is a retriever that takes its best K.
+    """Open what evaluation compares: ``player(arm, trained)`` returns a retriever that takes its best K.
 
-    ``trained`` is the folder of an adapter or of a merged model; without one the base encoder ranks. Where the language
-    model learns, all arms search with ``retriever.search``, and differ in who writes (:func:`open_generator`). States
-    are read in the number format that training computes in (``train.optimizer.precision``).
+    ``trained`` is the folder of an adapter or merged model; without one the base encoder ranks. If the language
+    model learns, all arms search with ``retriever.search`` and differ in who writes (:func:`open_generator`). States
+    are encoded in training's number format (``train.optimizer.precision``).
 
     Raises:
         CorpusError: a question's gold or given passage is not in the corpus.
         IndexMismatch: vectors or index belong to another encoder or corpus, or lack a source.
-        ParamsError: a source cannot be asked, or the function of an arm is not there.
+        ParamsError: a source cannot be asked, or an arm's function does not exist.
     """
     web = open_sources(params.sources, places.searches)
     for arm in params.evaluate.arm_table.values():
-        if arm.function:  # found missing before any other arm is played
+        if arm.function:  # fails before any other arm is played
             retriever_function(arm.function)
     with open_corpus(params.index, places) as corpus:
         _check_ids(questions, corpus.passages, places)
@@ -148,10 +148,11 @@ def open_players(
 
 
 def open_generator(params: Params, places: Places, arm: Arm, trained: Path | None) -> Generator:
-    """Return the language model of an arm, where it is what learns; it writes its most likely tokens.
+    """Return an arm's language model, if that is what learns; it decodes greedily.
 
-    ``trained`` is the folder of an adapter or of a model; without one the arm writes as training began. An arm that is
-    ``untaught`` writes as before stage generator, where what that stage left is an arm of its own (not of LeReT).
+    ``trained`` is the folder of an adapter or model; without one the arm writes with the model that training began
+    from. An ``untaught`` arm writes with the model before stage generator, if that stage's model is its own arm (not
+    for LeReT).
     """
     section = params.generator
     begun = base_folder if arm.untaught and "warmstart" in params.train.arms else language_model_folder
@@ -160,7 +161,7 @@ def open_generator(params: Params, places: Places, arm: Arm, trained: Path | Non
 
 
 def open_samplers(params: Params, places: Places, trained: Path | None, samples: int) -> list[Generator]:
-    """Return the language model of an arm as it samples when it is trained, once for each of so many samples."""
+    """Return an arm's language model with the temperature of training, once for each of the ``samples``."""
     folder = trained or language_model_folder(params.generator, places)
     seeds = [params.seed * 1_000_003 + number for number in range(samples)]
     temperature, longest = (getattr(params.train, name) for name in ("temperature", "max_tokens"))

@@ -1,4 +1,4 @@
-"""What MLflow's flavour ``python_function`` loads a registered retriever with: texts in, passages out."""
+"""Loader of a registered retriever for MLflow's flavour ``python_function``: texts in, passages out."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from harr.builders.trained import TrainedRetriever
 
 
 class PassageModel:
-    """A retriever as MLflow asks a model."""
+    """A retriever with MLflow's model interface."""
 
     def __init__(self, retriever: TrainedRetriever) -> None:
-        """Take a retriever, which stays open."""
+        """Wrap a retriever, which stays open."""
         self._retriever = retriever
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> list[list[dict[str, Any]]]:
-        """Return the passages of every question, a list or a column of them, the best first."""
+        """Return the passages for every question of a list or column, best first."""
         found = self._retriever.search([str(text) for text in np.asarray(model_input).ravel()])
         return [[{"id": one.id, "title": one.title, "text": one.text} for one in passages] for passages in found]
 

@@ -1,4 +1,4 @@
-"""Section ``retriever`` and the trained models become players that search a corpus."""
+"""Build players that search a corpus from section ``retriever`` and trained models."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -42,19 +42,19 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_corpus(section: IndexParams, places: Places) -> Iterator[Corpus]:
-    """Open what stages download, embed and index have made; the main process alone holds the index.
+    """Open the outputs of stages download, embed and index; only the main process opens the index.
 
-    Where they have made nothing, the index of another package (``index.function``) may be the corpus.
+    If there are none, another package's index (``index.function``) may be the corpus.
 
     Raises:
-        IndexMismatch: the three are not of one corpus.
+        IndexMismatch: the three do not belong to the same corpus.
     """
     if not places.corpus.exists() and (other := other_index(section)) and other.corpus:
         with other.corpus(section) as corpus:
             yield corpus
         return
     mapped: list[tuple[Passages, Vectors]] = []
-    distributed.main_process_only(lambda: mapped.append(_map_corpus(places)))  # it hashes, and notes it for the others
+    distributed.main_process_only(lambda: mapped.append(_map_corpus(places)))  # hashes; the others reuse its notes
     passages, vectors = mapped[0] if mapped else _map_corpus(places)
     opened = partial(open_index, passages, vectors, section, places.index)
     with distributed.open_in_main(opened) as index:
@@ -74,9 +74,9 @@ def arm_retriever(
     candidates: str,
     trained: Path | None = None,
 ) -> Retriever:
-    """Return what searches for an arm, in an evaluation as where it is served.
+    """Return what searches for an arm, in evaluation and when served.
 
-    ``encoder`` reads its queries or states, None where it reads words alone; ``trained`` is as in :func:`dense_policy`.
+    ``encoder`` encodes its queries or states, None if it reads only words; ``trained`` is as in :func:`dense_policy`.
     """
     searcher: Retriever
     if arm.function:
@@ -93,18 +93,18 @@ def arm_retriever(
 
 
 def with_rewriting(searcher: Retriever, arm: Arm) -> Retriever:
-    """Return a searcher that is handed the query as the rule of an arm writes it, if it has one."""
+    """Return a searcher that receives queries rewritten by the arm's rule, if it has one."""
     return Rewritten(searcher, rewrite_query(REWRITES[arm.query])) if arm.query else searcher
 
 
 def fixed_retriever(
     section: RetrieverParams, search: str, encoder: Encoder | None, corpus: Corpus, candidates: str
 ) -> Retriever:
-    """Return one that does not learn and sees the current query alone: ``dense``, ``sparse``, ``hybrid``; or what
+    """Return a fixed retriever that sees only the current query: ``dense``, ``sparse``, ``hybrid``, or what
     ``retriever.function`` makes of it.
 
     Raises:
-        ParamsError: there is no such function, or it makes something else.
+        ParamsError: there is no such function, or it returns something else.
     """
     retriever: Retriever
     retriever = sparse = BM25Retriever(corpus.index, corpus.passages, section.k, candidates)
@@ -133,9 +133,9 @@ def dense_policy(
     seed: int | None = None,
     trained: Path | None = None,
 ) -> DensePolicy:
-    """Return one that ranks by the encoder, with the ``history`` or without it; it samples where it has a ``seed``.
+    """Return a policy that ranks by the encoder, with or without the ``history``; with a ``seed`` it samples.
 
-    ``trained`` is the folder that the encoder is from; its term besides the vector is read there.
+    ``trained`` is the encoder's folder, from which the link term, if any, is loaded, too.
     """
     link_features: CandidateScorer | None = None
     if section.link_features and (trained or seed is not None):
@@ -174,7 +174,7 @@ def source_retrievers(
     corpus: Corpus,
     candidates: str,
 ) -> "Sources":
-    """Return all sources as one retriever, those of the ``web`` as they were opened; none of them learns."""
+    """Return all sources as one retriever; those of the ``web`` are already open. None of them learns."""
     from harr.rag.sources.router import Sources
 
     by_tool: dict[str, Retriever] = {}
@@ -187,20 +187,20 @@ def source_retrievers(
 
 @dataclass(frozen=True)
 class RetrieverInputs:
-    """What a retriever of another package is made from (docs/arms.md)."""
+    """What another package's retriever is made from (docs/arms.md)."""
 
     passages: Passages
     """All passages: ``passages.take(rows)``, and ``passages.rows_of(ids)``."""
     vectors: Vectors
-    """The base encoder's vectors of all passages, in their order: ``vectors.take(rows)``."""
+    """The base encoder's vectors of all passages, in the same order: ``vectors.take(rows)``."""
     index: PassageIndex
-    """The index of stage index, which searches by vector and, where it was built so, by words."""
+    """The index of stage index, which searches by vector and, if built so, by words."""
     encoder: Encoder
     """The base encoder."""
     base: Retriever
     """The ranking of ``retriever.search``."""
     k: int
-    """Passages that a search returns, unless it wants another number (``Search.k``)."""
+    """Number of passages that a search returns unless it sets another (``Search.k``)."""
     pool: int
     """Number of passages of ``base`` to rerank (``retriever.pool``)."""
     candidates: str
@@ -208,7 +208,7 @@ class RetrieverInputs:
     settings: Mapping[str, Any]
     """The ``settings`` next to its name in params.yaml."""
     tables: Path | None
-    """Folder in which to keep what is computed once per corpus; None if the corpus is a collection alone."""
+    """Folder for what is computed once per corpus; None if the corpus is only a collection."""
 
 
 def function_retriever(
@@ -222,10 +222,10 @@ def function_retriever(
     *,
     key: str = "evaluate.arms",
 ) -> Retriever:
-    """Return the retriever that a function of another package makes; ``key`` of params.yaml names it.
+    """Return the retriever made by another package's function, which ``key`` in params.yaml names.
 
     Raises:
-        ParamsError: there is no such function, or it makes something else.
+        ParamsError: there is no such function, or it returns something else.
     """
     parts, sizes = (corpus.passages, corpus.vectors, corpus.index, encoder, base), (section.k, section.pool)
     value = retriever_function(function, key)(RetrieverInputs(*parts, *sizes, candidates, settings, corpus.tables))
@@ -237,17 +237,17 @@ def function_retriever(
 
 
 def retriever_function(function: str, key: str = "evaluate.arms") -> Callable[[RetrieverInputs], Any]:
-    """Return the function that makes a retriever.
+    """Return the function of this name, which makes a retriever.
 
     Raises:
-        ParamsError: there is none of this name.
+        ParamsError: there is none.
     """
     shape = "takes RetrieverInputs (harr.builders.retrievers) and returns a Retriever"
     return function_of(function, key=key, shape=shape)
 
 
 def search_identity(index: str, section: RetrieverParams) -> str:
-    """Return the identity of a search: that of its ``index``, and of what ``retriever.function`` names with its settings.
+    """Return a search's identity: that of its ``index``, with ``retriever.function`` and its settings.
 
     >>> search_identity("3f2a", RetrieverParams())
     '3f2a'
@@ -258,17 +258,17 @@ def search_identity(index: str, section: RetrieverParams) -> str:
 
 
 def _of_source(index: PassageIndex, source: str) -> PassageIndex:
-    """Return a source's part of the index, which the main process alone opens; an error reaches all processes."""
+    """Return a source's part of the index, which only the main process opens; an error reaches all processes."""
     parts: list[PassageIndex] = []
     distributed.main_process_only(lambda: parts.append(index.of_source(source)))
     return parts[0] if parts else index
 
 
 def trained_towers(encoder: EncoderParams, section: RetrieverParams, folder: Path) -> TwoTowerPolicy:
-    """Return the towers of a trained adapter or of a merged model, without a corpus: the caller brings documents.
+    """Return the towers of a trained adapter or merged model, without a corpus: the caller provides documents.
 
     Raises:
-        ModelError: the folder holds no tower of actions; it was trained by another method.
+        ModelError: the folder has no action tower: it was trained by another method.
     """
     if (actions := action_folder(folder)) is None:
         raise ModelError(f"{folder} holds no tower of actions (folder action); train with train.method: pqn")
@@ -280,7 +280,7 @@ def trained_towers(encoder: EncoderParams, section: RetrieverParams, folder: Pat
 def towers_policy(
     section: RetrieverParams, states: Encoder, actions: Encoder, passages: Passages | None, seed: int | None = None
 ) -> TwoTowerPolicy:
-    """Return one that picks by the values of two towers; it samples where it has a ``seed``."""
+    """Return a policy that picks by the values of two towers; with a ``seed`` it samples."""
     return TwoTowerPolicy(
         states=states,
         actions=actions,

@@ -1,4 +1,4 @@
-"""All of params.yaml becomes what filter and train need: the players who learn, their questions and their reward."""
+"""Build from params.yaml what filter and train need: the players that learn, their questions and their reward."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,13 +39,12 @@ from harr.types import Question, Retriever
 def open_setup(
     params: Params, places: Places, questions: Path, *, history: bool = True, validation: Path | None = None
 ) -> Iterator[Setup]:
-    """Open everything that filter and train need; a retriever that learns samples, and sees the ``history`` or not.
+    """Open everything that filter and train need; a retriever that learns samples, and may see the ``history``.
 
-    ``validation`` are the questions that ``train.validation.every`` asks for; None where nothing is trained.
+    ``validation`` is the file of validation questions (``train.validation.every``); None if nothing is trained.
 
-    Where the language model learns there is no generator, but the ``language_model`` that it begins from, and how it is
-    sampled; and the retriever is ``retriever.search`` of the current query, as it ranks; or all ``sources``, where
-    there are some.
+    If the language model learns, the setup has no generator but the initial ``language_model`` and its sampler, and the
+    retriever is a fixed ``retriever.search`` on the current query, or all ``sources`` if there are any.
 
     Raises:
         IndexMismatch: vectors or index belong to another encoder or corpus, or lack a source.
@@ -69,7 +68,7 @@ def open_setup(
             "questions": sha256(questions),
             "language_model": stamps(language_model),
         }
-        if kind := describe_kind(params.index):  # what is not exact finds other pools
+        if kind := describe_kind(params.index):  # an approximate index finds other pools
             facts["index_kind"] = {**kind, "breadth": params.index.breadth}
         validating = _validation(params, validation)
         if validation and validating:
@@ -95,10 +94,10 @@ def open_setup(
 
 
 def _validation(params: Params, path: Path | None) -> list[Question]:
-    """Return the questions to validate with, where training does; of given passages, those that have some.
+    """Return the validation questions if training validates; with given passages, only those that have some.
 
     Raises:
-        ParamsError: there is none.
+        ParamsError: there is no such question.
     """
     if path is None or not params.train.validation.every:
         return []
@@ -114,13 +113,13 @@ def _validation(params: Params, path: Path | None) -> list[Question]:
 
 
 def _samplers(params: Params, model: str) -> Samplers | ServerSamplers:
-    """Return the language model that training begins with, as the filter samples it: here, or on a server of it."""
+    """Return the initial language model as the filter samples it: here or on its server."""
     section, longest = params.filter.preferences or PreferencesParams(), getattr(params.train, "max_tokens", 0)
     if section.server:
         name = "filter.preferences.server"
         return ServerSamplers(section.server, max_tokens=longest, seed=params.seed, name=name)
     at_once = getattr(params.train, "sampled_at_once", section.sampled_at_once)
-    alone = params.train.prefers  # a query that is compared with others is a text of its own
+    alone = params.train.prefers  # a query that is compared with others is a separate text
     return Samplers(
         model,
         max_tokens=longest,
@@ -146,10 +145,10 @@ def _learning_retriever(
 
 
 def open_encoder(params: Params, corpus: Corpus, places: Places) -> Encoder:
-    """Return the encoder that reads states, where the vectors are of ``encoder`` and it was made for them.
+    """Return the encoder that reads states, after checking that ``encoder`` made the vectors and that it fits them.
 
     Raises:
-        IndexMismatch, ModelError: it is not (:func:`harr.builders.fit.check_encoder`).
+        IndexMismatch, ModelError: as :func:`harr.builders.fit.check_encoder`.
     """
     encoder, model = build_encoder(params.encoder), params.retriever.encoder
     check_encoder(encoder, model, corpus.vectors.manifest["encoder"], places.vectors)
@@ -157,7 +156,7 @@ def open_encoder(params: Params, corpus: Corpus, places: Places) -> Encoder:
 
 
 def _with_gold(questions: Sequence[Question], passages: Passages) -> list[Question]:
-    """Return the questions whose gold passages are in the corpus: some may have gone since these were kept."""
+    """Return the questions whose gold passages are still in the corpus."""
     rows = passages.rows_of({pid for question in questions for pid in question.gold_ids})
     good = [question for question in questions if all(pid in rows for pid in question.gold_ids)]
     if len(good) < len(questions):

@@ -1,7 +1,7 @@
-"""An arm as a retriever in an application: a folder of it, over an index that stages embed and index made.
+"""An arm as a retriever in an application: its folder, over an index made by stages embed and index.
 
-It is built by what evaluation plays (:func:`harr.builders.retrievers.arm_retriever`); the folder says how it searches
-(harr.json), and no parameter file is needed.
+It is built as in evaluation (:func:`harr.builders.retrievers.arm_retriever`); the folder's harr.json says how it
+searches, so no parameter file is needed.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ from harr.types import Hop, Passage, Question, Retrieval, Retriever, Search
 
 
 class TrainedRetriever:
-    """An arm that answers searches with passages of its corpus. Use it with ``with``, or :meth:`close` it.
+    """An arm that answers searches with passages of its corpus. Use it in a ``with`` statement, or :meth:`close` it.
 
-    Several threads may ask it; it answers one after the other.
+    Several threads may call it; it answers one after the other.
     """
 
     def __init__(self, policy: Retriever, *, statuses: bool = False, opened: ExitStack | None = None) -> None:
-        """Take a policy; ``statuses``: whether its states say FOUND of a hop; ``opened``: what :meth:`close` closes."""
+        """Wrap a policy. ``statuses``: whether its states have hop statuses; ``opened``: what :meth:`close` closes."""
         self.policy = policy
         self.statuses = statuses
         self._opened = opened or ExitStack()
@@ -50,19 +50,19 @@ class TrainedRetriever:
         """Open a retriever, trained or not.
 
         Args:
-            folder: what stage merge wrote, models/retriever, wherever it lies now; or a model of MLflow's registry,
-                ``models:/NAME@champion``. The registry is that of the project, or else of MLFLOW_TRACKING_URI; the
+            folder: stage merge's output, models/retriever, wherever it is now; or a model in MLflow's registry,
+                ``models:/NAME@champion``. The registry is the project's, or else that of MLFLOW_TRACKING_URI; the
                 folder is kept in the project's .harr/registry.
-            index: a project's folder, with data/corpus, data/vectors and data/index; its params.yaml names a Milvus
-                server, where there is one. The corpus may be another than that of training, embedded by the same
-                encoder. Or a corpus that another package opens without a project, closed with the retriever.
+            index: a project's folder, with data/corpus, data/vectors and data/index; its params.yaml names the Milvus
+                server, if any. The corpus may differ from that of training if the same encoder embedded it. Or a
+                corpus that another package opens without a project, closed with the retriever.
 
         Raises:
-            ModelError: the folder is none that stage merge wrote for a retriever that searches a corpus.
-            IndexMismatch: the index is of another encoder.
+            ModelError: stage merge did not write the folder for a retriever that searches a corpus.
+            IndexMismatch: the index is another encoder's.
             DamagedFile: a file changed since it was written.
             ServiceUnavailable: Milvus or MLflow does not answer.
-            ParamsError: it is a retriever of another package, which is not here.
+            ParamsError: it is another package's retriever, and that package is not installed.
         """
         project = Path(index if isinstance(index, str | Path) else ".").expanduser().resolve()
         registered = is_registered(folder)
@@ -75,18 +75,18 @@ class TrainedRetriever:
         raise AssertionError
 
     def session(self, question: str) -> "Session":
-        """Begin a conversation about one question, which remembers its hops."""
+        """Begin a session about one question, which remembers its hops."""
         return Session(self, Question("", question))
 
     def search(self, searches: Sequence[Search | str]) -> list[tuple[Passage, ...]]:
-        """Return the passages of many searches at once, each the best first; a text is the first search of a question.
+        """Return the passages of many searches at once, best first; a text is a question's first search.
 
-        The searches of sessions come from :meth:`Session.asking`.
+        :meth:`Session.asking` returns the searches of sessions.
         """
         return [retrieval.passages for retrieval in self.retrieve([_as_search(search) for search in searches])]
 
     async def asearch(self, searches: Sequence[Search | str]) -> list[tuple[Passage, ...]]:
-        """Call :meth:`search` in a thread, so that an event loop is not blocked."""
+        """Call :meth:`search` in a thread, without blocking the event loop."""
         return await asyncio.to_thread(self.search, searches)
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
@@ -117,35 +117,35 @@ class Session:
     question: Question
     hops: list[Hop] = field(default_factory=list)
     excluded: set[str] = field(default_factory=set)
-    """Ids of passages that are not found again."""
+    """Ids of passages that searches no longer return."""
     _asked: str | None = None
 
     @property
     def searched(self) -> bool:
-        """Return whether the last search waits for what it taught (:meth:`learned`)."""
+        """Return whether the last search still waits for its answer (:meth:`learned`)."""
         return self._asked is not None
 
     def asking(self, query: str = "", *, k: int = 0, thought: str = "") -> Search:
-        """Return the search for a query, or for the question itself, as it stands in this session.
+        """Return this session's search for a query, or for the question itself.
 
         ``k``: number of passages, 0 for as many as in training. ``thought``: what the agent wrote right before, for a
-        retriever that reads that.
+        retriever that reads it.
         """
         self._asked = query or self.question.text
         return Search(self.question, self._asked, (*self.hops,), frozenset(self.excluded), k=k, thought=thought)
 
     def search(self, query: str = "", *, k: int = 0, thought: str = "") -> tuple[Passage, ...]:
-        """Return the passages for a query; arguments are those of :meth:`asking`."""
+        """Return the passages for a query; takes the arguments of :meth:`asking`."""
         return self.retriever.search([self.asking(query, k=k, thought=thought)])[0]
 
     async def asearch(self, query: str = "", *, k: int = 0, thought: str = "") -> tuple[Passage, ...]:
-        """Return what :meth:`search` does, in a thread."""
+        """Call :meth:`search` in a thread."""
         return (await self.retriever.asearch([self.asking(query, k=k, thought=thought)]))[0]
 
     def learned(self, answer: str, status: str = "") -> None:
-        """Remember what the last search taught; "" where its passages did not say.
+        """Remember the answer to the last search, "" if its passages did not tell.
 
-        ``status`` is FOUND, NOT_FOUND or AMBIGUOUS, for a retriever whose states have it; without it the answer
+        ``status`` is FOUND, NOT_FOUND or AMBIGUOUS, for a retriever whose states have it; by default the answer
         decides.
 
         Raises:
@@ -157,14 +157,14 @@ class Session:
         self._asked = None
 
     def picked(self, passages: Iterable[Passage]) -> None:
-        """Remember picked passages, in order, for a retriever of pipeline ``pick``; they are not found again."""
+        """Remember picked passages, in order, for a retriever of pipeline ``pick``; searches no longer return them."""
         for passage in passages:
             self.hops.append(Hop("", passage.content))
             self.excluded.add(passage.id)
 
 
 def finish_hop(query: str, answer: str, status: str, *, statuses: bool) -> Hop:
-    """Return a finished hop, for a retriever whose states have a hop's status (``statuses``) or not.
+    """Return a finished hop; ``statuses``: whether the retriever's states have a hop's status.
 
     >>> finish_hop("Who?", "", "", statuses=True).status, finish_hop("Who?", "Ada", "", statuses=False).status
     ('NOT_FOUND', '')
@@ -173,9 +173,9 @@ def finish_hop(query: str, answer: str, status: str, *, statuses: bool) -> Hop:
 
 
 def conversation(messages: Sequence[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
-    """Return the last message of the user, and every earlier one with the reply to it, of roles and texts.
+    """Return the user's last message, and every earlier one with its reply, from pairs of role and text.
 
-    What is neither the user's nor the assistant's is left out, as a system message.
+    Messages of other roles, such as system, are left out.
 
     >>> conversation([("user", "Who founded Acme?"), ("assistant", "Ada Brown"), ("user", "Where was she born?")])
     ('Where was she born?', [('Who founded Acme?', 'Ada Brown')])
@@ -195,17 +195,17 @@ def _as_search(search: Search | str) -> Search:
 
 
 def _corpus_of(project: Path) -> AbstractContextManager[Corpus]:
-    """Return what opens the corpus of a project."""
+    """Return a context manager that opens a project's corpus."""
     settings = project / "params.yaml"
     searched = Params.load(settings).index if settings.exists() else IndexParams()
     return open_corpus(searched, Places.of_project(project))
 
 
 def read_facts(folder: Path) -> tuple[dict[str, Any], RetrieverParams]:
-    """Return harr.json of a retriever, and the section in it.
+    """Return a retriever's harr.json, and section ``retriever`` from it.
 
     Raises:
-        ModelError: this version reads no such file, or the folder is of another method.
+        ModelError: this version cannot read the file, or the folder is another method's.
     """
     path = folder / "harr.json"
     if not path.exists():
@@ -230,14 +230,14 @@ def read_facts(folder: Path) -> tuple[dict[str, Any], RetrieverParams]:
 
 
 def arm_of(facts: Mapping[str, Any]) -> Arm:
-    """Return the record of the arm that a folder is of, as far as it says how the arm searches."""
+    """Return the record of a folder's arm, limited to how it searches."""
     other = {name: facts[name] for name in ("function", "settings") if name in facts}
     return Arm("", **{name: facts[name] for name in ("trained", "search", "query", "history")}, **other)
 
 
 def searches_words(facts: Mapping[str, Any], section: RetrieverParams) -> bool:
-    """Return whether a retriever asks the full-text index, as one of another package may; ``facts`` and ``section`` are
-    of :func:`read_facts`."""
+    """Return whether a retriever may use the full-text index, as another package's may; ``facts`` and ``section`` are
+    from :func:`read_facts`."""
     return "function" in facts or (facts["search"] or section.search) != "dense"
 
 
@@ -249,13 +249,13 @@ def open_retriever(
     project: Path,
     prepare: Callable[[Encoder], Encoder] = lambda encoder: encoder,
 ) -> Retriever:
-    """Return what searches a corpus; ``facts`` and ``section`` are of :func:`read_facts`.
+    """Return the retriever over a corpus; ``facts`` and ``section`` are from :func:`read_facts`.
 
-    ``prepare`` is handed the encoder, where there is one.
+    ``prepare`` is applied to the encoder, if there is one.
 
     Raises:
         IndexMismatch: another encoder embedded the passages.
-        ParamsError: it is of another package, which is not here.
+        ParamsError: it is another package's, and that package is not installed.
     """
     _check_vectors(corpus, facts, folder, project)
     arm = arm_of(facts)
@@ -268,18 +268,18 @@ def open_retriever(
 
 
 class TrainedFolder(Section):
-    """What :func:`search_by_folder` is set to (``settings``)."""
+    """The ``settings`` of :func:`search_by_folder`."""
 
     folder: PathOrName
-    """Folder that stage merge wrote, ``models/retriever``, of this or of another project with the same vectors."""
+    """Stage merge's output ``models/retriever``, of this project or another one with the same vectors."""
 
 
 def search_by_folder(inputs: RetrieverInputs) -> Retriever:
-    """Return a trained retriever as the search of an agent that learns (``retriever.function``), over the run's index.
+    """Return a trained retriever, over the run's index, for an agent that learns (``retriever.function``).
 
     Raises:
-        ParamsError: the settings are none of it.
-        ModelError, IndexMismatch: as of :meth:`TrainedRetriever.load`.
+        ParamsError: the settings are invalid.
+        ModelError, IndexMismatch: as :meth:`TrainedRetriever.load`.
     """
     place = read_section(TrainedFolder, inputs.settings, "settings of search_by_folder").folder
     folder, project = Path(place).expanduser().resolve(), Path.cwd()
@@ -292,7 +292,7 @@ def _check_vectors(corpus: Corpus, facts: dict[str, Any], folder: Path, project:
     """Refuse an index whose passages another encoder embedded.
 
     Raises:
-        IndexMismatch: says which.
+        IndexMismatch: another encoder did; names it.
     """
     if corpus.check:
         corpus.check(folder, facts)

@@ -1,1 +1,1 @@
-"""Several processes, batches that fit into memory, checkpoints, and what our TRL trainers share."""
+"""Distributed processes, batches that fit into memory, checkpoints, and what our TRL trainers share."""

@@ -1,7 +1,7 @@
-"""Attention of a model that learns in bfloat16 on a CPU: in float32, where its backward pass is several times as fast.
+"""Attention for bfloat16 training on a CPU, computed in float32: its backward pass is several times as fast.
 
-torch multiplies the small matrices of a head by a general kernel there, which is slow in bfloat16 (``python -m
-benchmarks.peers``). The rest stays in bfloat16; the learnt weights are no farther from those of float32.
+There torch multiplies a head's small matrices with a generic kernel, which is slow in bfloat16 (``python -m
+benchmarks.peers``). The rest stays in bfloat16; the learnt weights are no farther from float32's.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 NAME = "harr_float32"
-"""Its name in transformers."""
+"""The attention's name in transformers."""
 
 
 def compute_attention(
@@ -24,7 +24,7 @@ def compute_attention(
     attention_mask: Tensor | None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Return torch's attention, computed in float32, (B, T, H, D), in the number format of the query."""
+    """Return torch's attention, (B, T, H, D), computed in float32, in the query's number format."""
     parts = [part.float() for part in (query_BHTD, key_BHTD, value_BHTD)]
     if attention_mask is not None and attention_mask.is_floating_point():
         attention_mask = attention_mask.float()
@@ -38,10 +38,10 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
 def prepare_for_bfloat16(model: Any) -> None:
-    """Prepare a model of sentence-transformers, with its adapter, for training in bfloat16 under autocast on a CPU.
+    """Prepare a sentence-transformers model and its adapter for bfloat16 training under autocast on a CPU.
 
-    :func:`compute_attention` replaces torch's attention. PEFT no longer casts inputs of layers to float32 and back,
-    which changes no bit and takes a twentieth of a pass.
+    :func:`compute_attention` replaces torch's attention. PEFT no longer casts layer inputs to float32 and back, which
+    takes a twentieth of a pass without changing a bit.
     """
     if model.device.type != "cpu":
         return

@@ -1,4 +1,4 @@
-"""Batches as large as GPU memory allows."""
+"""Batches as large as the GPU's memory allows."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -16,10 +16,11 @@ def auto_batch(
 ) -> Iterator[tuple[Sequence[Row], T]]:
     """Yield batches of ``size`` rows, in order, each with the result of ``run``; smaller ones if the GPU is full.
 
-    A batch without room is halved, and so are those after it; a line with the model's ``name`` says so once.
+    A batch that does not fit is halved, as are those after it; a line with the model's ``name`` says so once.
 
     Raises:
-        torch.OutOfMemoryError: there is no room for one row; or processes compute together, all equally often.
+        torch.OutOfMemoryError: there is no room for one row, or for a batch of distributed processes, which must stay
+            in step.
 
     >>> list(auto_batch([3, 1, 2], 2, sum, "model"))
     [([3, 1], 4), ([2], 2)]
@@ -38,7 +39,7 @@ def auto_batch(
 
 
 def _try_batch(run: Callable[[Sequence[Row]], T], batch: Sequence[Row]) -> T | None:
-    """Return the result of ``run``; None without room, after the traceback, which refers to tensors, is freed."""
+    """Return the result of ``run``; None without room, once the traceback, which refers to tensors, is freed."""
     try:
         return run(batch)
     except torch.OutOfMemoryError:

@@ -1,7 +1,6 @@
-"""Checkpoints of a training run: trained weights, heads, optimizer, scale of the loss and history, in safetensors and
-json.
+"""Checkpoints of a training run: trained weights, heads, optimizer, loss scale and history, in safetensors and JSON.
 
-Random numbers need no saving: every step seeds its own generator from (seed, step).
+Random states need no saving: every step seeds its own generator from (seed, step).
 """
 
 import shutil
@@ -17,15 +16,15 @@ from harr.compute.tensors import load_tensors, optimizer_tensors, restore_optimi
 from harr.io.files import check_sums, draft, newest_sound, read_json, write_json
 
 HEADS = "heads.safetensors"
-"""File of the trained heads: a value head, the link term."""
+"""File of the trained heads, such as a value head or the link term."""
 
 
 @dataclass(frozen=True)
 class Checkpoints:
     """The latest and the best checkpoint of one run, kept under ``folder``.
 
-    ``save`` replaces an older one only after the new one is whole; ``load`` restores it exactly. ``scaler`` has the scale
-    of the loss in float16.
+    ``save`` replaces an older one only once the new one is complete; ``load`` restores it exactly. ``scaler`` has
+    float16's loss scale.
     """
 
     folder: Path
@@ -60,7 +59,7 @@ class Checkpoints:
         return [int(path.name.rpartition("-")[2]) for path in self._whole()]
 
     def history(self) -> list[dict[str, Any]]:
-        """Return the history of the latest sound checkpoint; [] without any."""
+        """Return the history of the latest intact checkpoint; [] without any."""
         return self._history(newest_sound(self._whole()))
 
     @staticmethod
@@ -70,7 +69,7 @@ class Checkpoints:
     def load(
         self, model: torch.nn.Module, head: torch.nn.Module | None, optimizers: Sequence[torch.optim.Optimizer]
     ) -> list[dict[str, Any]]:
-        """Restore the latest sound checkpoint and return its history; [] without any."""
+        """Restore the latest intact checkpoint and return its history; [] without any."""
         folder = newest_sound(self._whole())
         if folder is None:
             return []
@@ -84,10 +83,10 @@ class Checkpoints:
         return self._history(folder)
 
     def load_best(self, model: torch.nn.Module, head: torch.nn.Module | None, best: int) -> None:
-        """Restore weights and head of the checkpoint after ``best`` steps.
+        """Restore weights and head from the checkpoint after ``best`` steps.
 
         Raises:
-            DamagedFile: one of its files changed.
+            DamagedFile: one of its files has changed.
         """
         check_sums(self._path(best), f"rm -r {self.folder}` and `dvc repro -f -s train")
         self.load_weights(model, self._path(best))
@@ -96,7 +95,7 @@ class Checkpoints:
 
     @staticmethod
     def load_weights(model: torch.nn.Module, folder: Path) -> None:
-        """Restore the trained weights of one checkpoint."""
+        """Restore the trained weights from one checkpoint."""
         load_tensors(trained_weights(model), load_file(folder / "weights.safetensors"), folder)
 
     def _path(self, step: int) -> Path:

@@ -1,9 +1,8 @@
-"""Several processes that train as one (``accelerate launch``); with a single one, all of this does nothing.
+"""Several processes that train as one (``accelerate launch``); with a single process, all of this does nothing.
 
-Every process plays the same episodes and holds the same batch. The main one alone opens the index, asks the
-generator, chooses passages and writes files; it broadcasts the results. Encoding and gradient passes are distributed.
-Every process has a copy of the trained weights: gradients are summed before every update, so that the copies stay
-equal to the last bit.
+Every process plays the same episodes and has the same batch. Only the main one opens the index, asks the generator,
+chooses passages and writes files; it broadcasts the results. Encoding and gradient passes are distributed. Every
+process has a copy of the trained weights: gradients are summed before every update, so the copies stay bitwise equal.
 """
 
 import atexit
@@ -29,7 +28,7 @@ from harr.io.extras import optional
 
 T = TypeVar("T")
 WAIT = timedelta(days=1)
-"""Maximum time that a process waits for another: longer than a validation takes. One that dies is noticed at once."""
+"""Maximum time that a process waits for another: longer than a validation. One that dies is noticed at once."""
 
 
 def count() -> int:
@@ -42,25 +41,25 @@ def count() -> int:
 
 
 def number() -> int:
-    """Return the number of this process among the ``count()``, from 0."""
+    """Return this process's number among the ``count()``, from 0."""
     return int(os.environ.get("RANK", "0")) if count() > 1 else 0
 
 
 def is_main() -> bool:
-    """Return whether this process is the one that opens, asks and writes."""
+    """Return whether this is the process that opens, asks and writes."""
     return number() == 0
 
 
 def device() -> str | None:
-    """Return the device of this process; None if it is the only one."""
+    """Return this process's device; None if it is the only one."""
     return str(_join_processes()) if count() > 1 else None
 
 
 def _join_processes() -> torch.device:
-    """Join the process group at the first call; return the device of this process.
+    """Join the process group at the first call; return this process's device.
 
     Raises:
-        ParamsError: accelerate is configured for an engine that harr does not train with.
+        ParamsError: accelerate is configured for an engine that harr does not support.
     """
     if not torch.distributed.is_initialized():
         for engine in ("DEEPSPEED", "MEGATRON_LM"):
@@ -75,14 +74,14 @@ def _join_processes() -> torch.device:
 def _objects() -> torch.distributed.ProcessGroup | None:
     """Return the process group for objects: gloo, even with GPUs.
 
-    Waiting in NCCL keeps a core and a GPU busy, and processes wait as long as the main one plays.
+    Waiting in NCCL keeps a core and a GPU busy, and processes wait while the main one plays.
     """
     _join_processes()
     return torch.distributed.new_group(backend="gloo", timeout=WAIT)
 
 
 def _accelerate() -> ModuleType:
-    """Import accelerate, which a single process, such as an application that searches, does not need."""
+    """Import accelerate, which a single process, such as a search application, does not need."""
     return optional("accelerate", "pipeline")
 
 
@@ -93,8 +92,8 @@ def _configured(engine: str) -> bool:
 def shard(model: torch.nn.Module, weights: Iterable[torch.nn.Parameter]) -> None:
     """Cut the frozen part of ``model`` into one shard per process if accelerate is configured for FSDP.
 
-    Layers are gathered while they compute (FSDP 2), so all processes must compute equally often. The trained
-    ``weights`` stay whole in every process; DDP, if it wraps the model, sees only them.
+    Layers are gathered while they compute (FSDP 2), so all processes must run them equally often. The trained
+    ``weights`` stay whole in every process; DDP, if it wraps the model, sees only these.
     """
     if count() == 1 or not _configured("FSDP"):
         return
@@ -125,7 +124,7 @@ def main_process_only(call: Callable[[], T]) -> T:
 
 @contextmanager
 def open_in_main(opened: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
-    """Open a resource in the main process. The others get None, and must use it within ``main_process_only``."""
+    """Open a resource in the main process. The others get None and must use it through ``main_process_only``."""
     resources: list[T] = []
     with ExitStack() as stack:
         main_process_only(lambda: resources.append(stack.enter_context(opened())))
@@ -133,7 +132,7 @@ def open_in_main(opened: Callable[[], AbstractContextManager[T]]) -> Iterator[T]
 
 
 def share(size: int) -> tuple[int, int]:
-    """Return this process's part of ``size`` rows: the first row, and the first after the last.
+    """Return this process's share of ``size`` rows: its first row, and the first row after it.
 
     >>> share(5)
     (0, 5)
@@ -155,7 +154,7 @@ def gather_rows(mine: Sequence[T]) -> list[T]:
 
 
 def share_work(size: int, work: Callable[[Sequence[int]], Sequence[T]]) -> list[T]:
-    """Return one result per row of ``size``, in order, in all processes; each does ``work`` on its share of the rows.
+    """Return one result for each of ``size`` rows, in order, in all processes; each does ``work`` on its share.
 
     Neighbouring rows, which take similar time, go to different processes. A share may be empty.
 
@@ -195,9 +194,9 @@ def refuse_shards(method: str, unless: str = "") -> None:
 
 
 def all_gather(texts: Sequence[str], encode: Callable[[Sequence[str]], NDArray[np.float32]]) -> NDArray[np.float32]:
-    """Return the vectors of ``texts``, (n, D), in all processes to the same bit; each encodes its share.
+    """Return the vectors of ``texts``, (n, D), bitwise equal in all processes; each encodes its share.
 
-    Shares are padded to one size, so that every process runs the model equally often.
+    Shares are padded to one size, so every process runs the model equally often.
     """
     if count() == 1 or not texts:
         return encode(texts)
@@ -208,7 +207,7 @@ def all_gather(texts: Sequence[str], encode: Callable[[Sequence[str]], NDArray[n
 
 
 def sum_processes(values: Tensor) -> Tensor:
-    """Return the sum of ``values`` over all processes, in place."""
+    """Sum ``values`` over all processes, in place, and return them."""
     if count() > 1:
         local = values.to(_join_processes())
         torch.distributed.all_reduce(local)
@@ -227,7 +226,7 @@ def sum_gradients(weights: Iterable[Tensor]) -> None:
 
 
 def total(figures: Mapping[str, float], *, largest: str = "") -> dict[str, float]:
-    """Return the sums of figures over all processes; for the figure ``largest`` the maximum.
+    """Return figures summed over all processes; for the figure ``largest``, the maximum.
 
     >>> total({"loss": 0.5, "gap": 0.1}, largest="gap")
     {'loss': 0.5, 'gap': 0.1}

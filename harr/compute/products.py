@@ -1,7 +1,7 @@
-"""Products of linear layers in float32 on a CPU by oneDNN instead of MKL.
+"""float32 products of linear layers on a CPU, by oneDNN instead of MKL.
 
-MKL uses only half of what an AMD processor with AVX512 can do: 848 rows by 384 x 1,536 took one core of an EPYC at 105
-billion operations a second, and 228 by oneDNN. The sums are the same but for their last bits.
+MKL reaches only half of the speed of an AMD processor with AVX512: 848 rows by 384 x 1,536 ran at 105 billion
+operations a second on one core of an EPYC, and at 228 by oneDNN. The sums differ only in their last bits.
 """
 
 from typing import Any, cast
@@ -47,7 +47,7 @@ class Linear(torch.nn.Linear):
 
 
 def use_onednn(model: torch.nn.Module) -> None:
-    """Replace the linear layers of a model by :class:`Linear`; subclasses stay as they are."""
+    """Replace a model's linear layers by :class:`Linear`; subclasses stay unchanged."""
     if torch.backends.mkldnn.is_available():
         for part in model.modules():
             if type(part) is torch.nn.Linear:

@@ -1,4 +1,4 @@
-"""Trained weights and the state of an optimizer as named tensors, so that a checkpoint needs no pickle."""
+"""Trained weights and optimizer state as named tensors, so checkpoints need no pickle."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from harr.errors import ModelError
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """Return the state of an optimizer by ``<parameter's number>.<name>``, for safetensors."""
+    """Return an optimizer's state by ``<parameter's number>.<name>``, for safetensors."""
     state = optimizer.state_dict()["state"]
     return {f"{index}.{name}": value.contiguous() for index, slots in state.items() for name, value in slots.items()}
 
@@ -31,7 +31,7 @@ def trained_weights(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
 
 @torch.no_grad()
 def load_tensors(weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor], folder: Path) -> None:
-    """Copy tensors into the weights of the same names.
+    """Copy tensors into the weights with the same names.
 
     Raises:
         ModelError: a name or a shape differs.

@@ -1,7 +1,7 @@
 """TRL's training loop with our figures and checkpoints, a clean stop, and the same weights after a kill.
 
-TRL has the loss and the update. All its trainers here resume from the latest checkpoint and seed the random numbers of
-every step; a callback logs figures, draws the bar and saves.
+TRL provides the loss and the update. All its trainers here resume from the latest checkpoint and seed every step's
+random numbers; a callback logs figures, draws the bar and saves.
 """
 
 import time
@@ -32,9 +32,9 @@ Tokens = tuple[list[int], list[bool]]
 SAVE_EVERY = 50
 """Default number of steps between two checkpoints."""
 SFT_FIGURES = {"loss": "loss", "mean_token_accuracy": "accuracy", "grad_norm": "grad_norm"}
-"""Figures of SFT in TRL's logs, and their names here."""
+"""SFT figures in TRL's logs, and their names here."""
 CHECKPOINTING = "activation_checkpointing"
-"""Name of the setting of gradient checkpointing; transformers 5.19 has the older one."""
+"""Name of the setting for gradient checkpointing; transformers 5.19 has the older one."""
 if CHECKPOINTING not in TrainingArguments.__dataclass_fields__:
     CHECKPOINTING = "gradient_checkpointing"
 QUIET: dict[str, Any] = {
@@ -44,12 +44,12 @@ QUIET: dict[str, Any] = {
     "save_strategy": "no",
     "report_to": "none",
 }
-"""Settings by which TRL's trainers pass the figures of every update to our callback, and neither print nor save."""
+"""Settings with which TRL's trainers pass every update's figures to our callback, and neither print nor save."""
 
 
 @dataclass
 class Learning:
-    """A model that TRL trains, with its optimizer, its checkpoints, and a row of figures for each step so far."""
+    """A model that TRL trains, with its optimizer, checkpoints, and one row of figures per step so far."""
 
     model: Any
     tokenizer: Any
@@ -61,11 +61,11 @@ class Learning:
         self.history = self.checkpoints.history()
 
     def restore(self) -> None:
-        """Restore model and optimizer as of the last step of ``history``."""
+        """Restore model and optimizer as of the last step in ``history``."""
         self.checkpoints.load(self.model, None, [self.optimizer])
 
     def save(self, best: int) -> None:
-        """Save the state after the last step, unless that is done, and keep the checkpoint of step ``best``."""
+        """Save the state after the last step unless already saved, and keep the checkpoint of step ``best``."""
         done = len(self.history)
         if done and done not in self.checkpoints.steps() and distributed.is_main():
             self.checkpoints.save(done, self.model, None, [self.optimizer], self.history, best=best)
@@ -85,10 +85,10 @@ class StepCallback(TrainerCallback):
     """A callback between two steps of TRL's loop: figures, checkpoints, a bar, and a clean stop.
 
     Attributes:
-        step: the current step, from 0; it takes ``updates`` updates of TRL.
+        step: the current step, from 0; it consists of ``updates`` TRL updates.
         done: number of steps finished before this call.
-        stopped: why the run must stop; "" while it may go on.
-        whole: whether the last row is complete; it is not while validation questions are played.
+        stopped: why the run must stop; "" while it may continue.
+        whole: whether the last row is complete, which it is not while validation questions are played.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class StepCallback(TrainerCallback):
         updates: int = 1,
         validation: Between | None = None,
     ) -> None:
-        """Print where a killed run resumes; ``desc`` names it, and ``figures`` makes a row of TRL's logs."""
+        """Print where a killed run resumes; ``desc`` names it, and ``figures`` turns TRL's logs into a row."""
         self.validation, self.whole = validation, True
         self.learning, self.steps, self.seed, self.log = learning, steps, seed, log
         self.figures, self.every, self.updates = figures, every or SAVE_EVERY, updates
@@ -123,14 +123,14 @@ class StepCallback(TrainerCallback):
                 self.validation.begin()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Stop here if requested; else seed the random numbers of the step: the order of rows, dropout."""
+        """Stop here if requested; otherwise seed the step's random numbers, such as dropout's."""
         if state.global_step % self.updates == 0:
             self.step = next(self._steps_left)
             torch.manual_seed(self.seed * 1_000_003 + self.step)
             self.began = time.perf_counter()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **_: Any) -> None:
-        """Record the figures of a step after its last update, save at intervals, and stop a run that must stop."""
+        """Record a step's figures after its last update, save at intervals, and stop a run that must stop."""
         if not logs or "loss" not in logs:
             return
         self._logs |= logs  # TRL logs sampling with the first update
@@ -154,7 +154,7 @@ class StepCallback(TrainerCallback):
             control.should_training_stop = True
 
     def report(self, row: Mapping[str, Any]) -> None:
-        """Log the figures of a step and show them on the bar."""
+        """Log a step's figures and show them on the bar."""
         if self.main:
             self.log(self.step, {"loss": row["loss"], "accuracy": row["accuracy"]})
         self.progress.set_postfix(loss=f"{row['loss']:.2f}", right=f"{row['accuracy']:.1%}", refresh=False)
@@ -175,7 +175,7 @@ class StepCallback(TrainerCallback):
 
 @contextmanager
 def eval_mode(model: Any) -> Iterator[None]:
-    """Put a training model into eval mode: without dropout."""
+    """Put a training model into eval mode, without dropout."""
     training = model.training
     model.eval()
     try:
@@ -185,7 +185,7 @@ def eval_mode(model: Any) -> Iterator[None]:
 
 
 def rename_figures(logs: Mapping[str, float], names: Mapping[str, str]) -> dict[str, float]:
-    """Return the figures of TRL that have names here, by these.
+    """Return TRL's figures that have a name here, by that name.
 
     >>> rename_figures({"loss": 0.5, "epoch": 1.0}, SFT_FIGURES)
     {'loss': 0.5}
@@ -194,7 +194,7 @@ def rename_figures(logs: Mapping[str, float], names: Mapping[str, str]) -> dict[
 
 
 def open_trainer(kind: type[Any], callback: StepCallback, rate_share: Callable[[float], float], **options: Any) -> Any:
-    """Return a trainer of TRL, of this ``kind``, for the model of ``callback``.
+    """Return a TRL trainer of this ``kind`` for the model of ``callback``.
 
     ``rate_share`` gives the share of the learning rate at a step, counted over all calls of a run; ``options`` are
     further arguments of the trainer.
@@ -213,7 +213,7 @@ def open_trainer(kind: type[Any], callback: StepCallback, rate_share: Callable[[
 
 
 def run_trl(trainer: Any, callback: StepCallback) -> None:
-    """Restore the latest checkpoint and run the remaining steps; finished steps are saved.
+    """Restore the latest checkpoint and run the remaining steps, saving finished ones.
 
     The checkpoint is loaded after the trainer is made: TRL copies the initial adapter as its reference.
     """
@@ -239,9 +239,9 @@ def run_sft(
     rows_per_step: int,
     **more: Any,
 ) -> None:
-    """Train the model of ``callback`` on ``rows`` by SFT, in epochs of a seeded order.
+    """Train the model of ``callback`` on ``rows`` by SFT, in epochs with a seeded order.
 
-    ``params``, ``rows_per_step`` and ``more`` are those of :func:`row_settings`.
+    For ``params``, ``rows_per_step`` and ``more`` see :func:`row_settings`.
     """
     settings = row_settings(callback, params, rows_per_step, **more)
     places = order_rows(len(rows), callback.done * rows_per_step, callback.steps * rows_per_step, callback.seed)
@@ -258,7 +258,7 @@ def run_sft(
 def row_settings(
     callback: StepCallback, params: WarmstartParams | LeReTParams, rows_per_step: int, **more: Any
 ) -> dict[str, Any]:
-    """Return TRL's settings for training on given rows: it neither cuts nor shuffles nor writes."""
+    """Return TRL's settings for training on given rows: it does not truncate, shuffle or write."""
     cuda, stored = torch.cuda.is_available(), callback.learning.model.config.dtype
     return {
         "output_dir": str(callback.learning.checkpoints.folder / "trl"),
@@ -277,7 +277,7 @@ def row_settings(
 
 
 def order_rows(rows: int, start: int, end: int, seed: int) -> list[int]:
-    """Return the rows at the places ``start`` to ``end`` of consecutive epochs, each a seeded permutation.
+    """Return the rows at places ``start`` to ``end`` of consecutive epochs, each a seeded permutation.
 
     >>> order_rows(4, 2, 8, seed=0) == order_rows(4, 0, 8, seed=0)[2:], sorted(order_rows(4, 4, 8, seed=0))
     (True, [0, 1, 2, 3])

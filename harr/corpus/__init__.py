@@ -1,1 +1,1 @@
-"""Passages, questions and vectors on disk: their formats."""
+"""Formats of passages, questions and vectors on disk."""

@@ -1,4 +1,4 @@
-"""Record the corpus that a model was trained on, and measure how much it changed since.
+"""Record the corpus that a model was trained on, and measure how much it has changed since.
 
 Training is a decision: ten new documents need no new retriever. Stages filter, train and arms depend on this record,
 not on corpus, vectors and index themselves, so they run again only if the record changes.
@@ -20,11 +20,11 @@ REMEDY = "dvc repro -f -s index"
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The differences between today's corpus and the one of the training.
+    """The differences between today's corpus and the training corpus.
 
     Attributes:
-        passages: number of passages before. added, removed, changed: passages with a new id, with an id that is gone,
-            and with another text.
+        passages: number of passages before. added, removed, changed: numbers of passages with a new id, a missing id,
+            and another text.
         questions: new or changed questions of training and validation; removed ones do not count.
         made: whether vectors or index were built differently (encoder, number format, kind).
     """
@@ -52,12 +52,12 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class TrainedOn:
-    """Fingerprints of a corpus and its questions, from which changes are counted.
+    """Fingerprints of a corpus and its questions, by which changes are counted.
 
     Attributes:
         facts: its identity as ``corpus``, how many ``passages``, and how vectors and index were ``made``.
-        marks: hashes of ids, ascending, and of the passage under each, (2, N).
-        questions: marks of the questions that train and validate.
+        marks: hashes of ids, ascending, and of their passages, (2, N).
+        questions: hashes of the training and validation questions.
     """
 
     facts: Mapping[str, Any]
@@ -66,7 +66,7 @@ class TrainedOn:
 
     @classmethod
     def of(cls, passages: Passages, questions: Sequence[Path], made: Mapping[str, Any]) -> "TrainedOn":
-        """Read a corpus, and the lines of its question files."""
+        """Fingerprint a corpus and the lines of its question files."""
         marks = passages.marks()
         lines = [line for path in questions for line in path.read_bytes().splitlines()]
         facts = {"corpus": passages.identity, "passages": len(passages), "made": dict(made)}
@@ -83,7 +83,7 @@ class TrainedOn:
         return cls(facts, *(np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("marks", "questions")))
 
     def save(self, folder: Path, work: Path) -> None:
-        """Write the record, atomically."""
+        """Write the record atomically."""
         with draft(work, folder) as unfinished:
             np.save(unfinished / "marks.npy", self.marks, allow_pickle=False)
             np.save(unfinished / "questions.npy", self.questions, allow_pickle=False)

@@ -1,4 +1,4 @@
-"""Passages and questions on disk: Arrow shards that are memory-mapped, and JSON lines."""
+"""Passages and questions on disk: memory-mapped Arrow shards, and JSON Lines."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ BATCH_ROWS = 10_000
 REBUILD = "dvc repro -f -s download"
 SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string()), ("searchable", pa.bool_())])
 SOURCED = SCHEMA.append(pa.field("source", pa.string()))
-"""The schema of a corpus whose passages name their sources."""
+"""Schema of a corpus whose passages name their sources."""
 
 
 def write_passages(
@@ -31,8 +31,8 @@ def write_passages(
 ) -> dict[str, Any]:
     """Stream passages into Arrow shards of 100,000 rows and return the manifest.
 
-    Equal passages give equal bytes. ``searchable`` says which of them go into the index (None: all). Sources are kept
-    where the first passage has one.
+    Equal passages give equal bytes. ``searchable`` says which of them go into the index (None: all). Sources are stored
+    if the first passage has one.
     """
     shards: list[dict[str, Any]] = []
     stream = iter(passages)
@@ -54,7 +54,7 @@ def write_passages(
 def _write_shard(
     stream: Iterator[Passage], path: Path, searchable: Callable[[Passage], bool] | None, schema: pa.Schema
 ) -> int:
-    """Write at most one shard and return its rows; 0 and no file at the end of the stream."""
+    """Write at most one shard and return its number of rows; 0, without a file, at the end of the stream."""
     first = list(islice(stream, BATCH_ROWS))
     if not first:
         return 0
@@ -76,7 +76,7 @@ def _write_shard(
 
 
 class Passages:
-    """The passages of a corpus by row number, memory-mapped."""
+    """A corpus's passages by row number, memory-mapped."""
 
     def __init__(self, table: pa.Table, identity: str) -> None:
         """Wrap a mapped table; use :meth:`open`."""
@@ -92,14 +92,14 @@ class Passages:
         """Map the shards of ``folder``, whose hashes are checked once.
 
         Raises:
-            DamagedFile: manifest or shard missing or changed; says which and how to rebuild it.
+            DamagedFile: manifest or shard is missing or changed; names it and how to rebuild it.
         """
         manifest = read_manifest(folder, REBUILD, keys={"shards": list}, once=True)
         tables = [_map_shard(folder / shard["file"]) for shard in manifest["shards"]]
         return cls(pa.concat_tables(tables), manifest["identity"])
 
     def __len__(self) -> int:
-        """Return how many passages there are."""
+        """Return the number of passages."""
         return len(self._table)
 
     def take(self, rows: Sequence[int]) -> list[Passage]:
@@ -114,13 +114,13 @@ class Passages:
         return Passage(*(column[place].as_py() for column in self._batches[batch]))
 
     def contents(self, start: int, stop: int) -> list[str]:
-        """Return the title and text of the passages from ``start`` up to ``stop``, as they are embedded."""
+        """Return title and text, as embedded, of the passages from ``start`` up to ``stop``."""
         rows = self._table.slice(start, stop - start)
         columns = (rows.column(name).to_pylist() for name in ("id", "text", "title"))
         return [Passage(*values).content for values in zip(*columns, strict=True)]
 
     def marks(self) -> NDArray[np.int64]:
-        """Return hashes of all ids, ascending, and under each that of the passage: a fingerprint of the corpus."""
+        """Return hashes of all ids, ascending, and of their passages, (2, N): a fingerprint of the corpus."""
         marks = np.empty((2, len(self)), dtype=np.int64)
         for start in range(0, len(self), BATCH_ROWS):
             part = self.take(range(start, min(start + BATCH_ROWS, len(self))))
@@ -130,9 +130,9 @@ class Passages:
         return marks[:, np.argsort(marks[0], kind="stable")]
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
-        """Return the rows of those ids that are in the corpus; new ids cost one scan of the id column."""
+        """Return the rows of those ids that are in the corpus; unseen ids cost one scan of the id column."""
         wanted = list(dict.fromkeys(ids))
-        if len(self._row_of) > 2 * len(self._table):  # bound the memory of a server that is asked for unknown ids
+        if len(self._row_of) > 2 * len(self._table):  # limits the memory of a server that receives unknown ids
             self._row_of.clear()
         unseen = [pid for pid in wanted if pid not in self._row_of]
         if unseen:
@@ -149,19 +149,19 @@ class Passages:
 
     @property
     def titles(self) -> pa.ChunkedArray:
-        """Return the titles of all passages, by row, as a column of Arrow."""
+        """Return the titles of all passages, by row, as an Arrow column."""
         return self._table.column("title")
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Return the sources of the searchable passages, in the order of the alphabet; () where the corpus has none."""
+        """Return the sources of the searchable passages, sorted; () if the corpus has none."""
         if "source" not in self._table.column_names:
             return ()
         column = self._table.column("source").filter(self._table.column("searchable"))
         return tuple(sorted(pc.unique(column).to_pylist()))
 
     def searchable_rows(self, source: str = "") -> NDArray[np.int64]:
-        """Return rows that go into the index, ascending; those of one ``source``, or all."""
+        """Return the rows that go into the index, ascending: those of one ``source``, or all."""
         flags = self._table.column("searchable")
         if source:
             flags = pc.and_(flags, pc.equal(self._table.column("source"), source))
@@ -169,18 +169,18 @@ class Passages:
 
 
 def short_hash(content: bytes) -> int:
-    """Return 63 bits of a hash, which fit into an int64."""
+    """Return a non-negative 63-bit hash, which fits into an int64."""
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") >> 1
 
 
 def _map_shard(path: Path) -> pa.Table:
-    """Return the table of a shard; its bytes stay on disk until they are read."""
+    """Return a shard's table, whose bytes stay on disk until read."""
     with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
         return reader.read_all()
 
 
 def write_questions(questions: Iterable[Question], path: Path) -> int:
-    """Write questions as JSON lines; returns how many."""
+    """Write questions as JSON Lines; return how many."""
     count = 0
     with appears_whole(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
         for question in questions:
@@ -206,7 +206,7 @@ def read_questions(path: Path) -> list[Question]:
     """Read what :func:`write_questions` wrote.
 
     Raises:
-        DamagedFile: the file is missing or changed, or a line of it is not a question.
+        DamagedFile: the file is missing or changed, or a line is not a question.
     """
     check_sums(path.parent, "dvc repro")
     try:

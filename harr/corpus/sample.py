@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def draw_questions(questions: Sequence[Question], count: int, seed: int) -> list[Question]:
-    """Return ``count`` questions (0: all) in their order, the same share of every setting and kind.
+    """Return ``count`` questions (0: all) in their order, with the same share of every setting and kind.
 
     >>> asked = [Question(f"{n}", "Who?", kind="rare" if n < 2 else "common") for n in range(20)]
     >>> drawn = draw_questions(asked, 10, seed=0)
@@ -23,7 +23,7 @@ def draw_questions(questions: Sequence[Question], count: int, seed: int) -> list
 
 
 def _sample_strata(items: Sequence[T], strata: Sequence[Hashable], count: int, seed: int) -> list[T]:
-    """Return the items with the lowest relative place in the shuffled order of their stratum."""
+    """Return the ``count`` items with the lowest relative places in their stratum's shuffled order."""
     rng, sizes, counts = random.Random(f"{seed}/questions"), Counter(strata), Counter[Hashable]()
     shuffled = rng.sample(range(len(items)), len(items))
     places: dict[int, tuple[float, float]] = {}
@@ -38,8 +38,8 @@ def _sample_strata(items: Sequence[T], strata: Sequence[Hashable], count: int, s
 def draw_rows(
     rows: Iterable[T], count: int, seed: int, stratum: Callable[[T], Hashable] = lambda row: None
 ) -> Iterable[T]:
-    """Return ``count`` rows (0: all) of a stream in their order, the same share of every ``stratum``; at most ``count``
-    rows of each stratum are in memory.
+    """Return ``count`` rows (0: all) of a stream in their order, with the same share of every ``stratum``; memory holds
+    at most ``count`` rows of each stratum.
 
     >>> drawn = draw_rows(range(1000), 10, seed=0, stratum=lambda row: row < 200)
     >>> len(drawn), sum(row < 200 for row in drawn)
@@ -48,7 +48,7 @@ def draw_rows(
     if not count:
         return rows
     rng, sizes = random.Random(f"{seed}/rows"), Counter[Hashable]()
-    heaps: dict[Hashable, list[tuple[float, int, T]]] = {}  # the greatest numbers of each stratum, with place and row
+    heaps: dict[Hashable, list[tuple[float, int, T]]] = {}  # each stratum's largest numbers, with place and row
     for place, row in enumerate(rows):
         key = stratum(row)
         sizes[key] += 1

@@ -1,4 +1,4 @@
-"""Passage vectors by row number: memory-mapped float32 shards that were checked by hash."""
+"""Passage vectors by row number: memory-mapped float32 shards, checked by hash."""
 
 from collections.abc import Iterator, Mapping
 from mmap import MADV_DONTNEED, mmap
@@ -17,10 +17,10 @@ MANIFEST_KEYS = {"rows": int, "width": int, "shards": list}
 
 
 def check_corpus(manifest: Mapping[str, Any], corpus: str, folder: Path) -> None:
-    """Compare the corpus in the ``manifest`` of ``folder`` with the identity ``corpus``.
+    """Check that the ``manifest`` of ``folder`` names the corpus identity ``corpus``.
 
     Raises:
-        IndexMismatch: they differ.
+        IndexMismatch: it names another.
     """
     if (actual := manifest.get("corpus")) != corpus:
         raise IndexMismatch(
@@ -30,11 +30,11 @@ def check_corpus(manifest: Mapping[str, Any], corpus: str, folder: Path) -> None
 
 
 class Vectors:
-    """The vectors of a corpus; row i belongs to passage i.
+    """A corpus's vectors; row i belongs to passage i.
 
     Attributes:
         identity: the *index identity*, a hash of encoder (weights, pooling, prompts), dtype and corpus.
-        rows: number of vectors. width: D. manifest: the manifest of stage embed.
+        rows: number of vectors. width: D. manifest: stage embed's manifest.
     """
 
     def __init__(self, manifest: dict[str, Any], shards: list[NDArray[np.float32]]) -> None:
@@ -48,10 +48,10 @@ class Vectors:
 
     @classmethod
     def open(cls, folder: Path) -> "Vectors":
-        """Map the shards of ``folder``, whose hashes are checked once; to search a corpus use :meth:`of`.
+        """Map the shards of ``folder``, whose hashes are checked once; to search a corpus, use :meth:`of`.
 
         Raises:
-            DamagedFile: manifest or shard missing or changed; says which and how to rebuild it.
+            DamagedFile: manifest or shard is missing or changed; names it and how to rebuild it.
         """
         manifest = read_manifest(folder, REBUILD, keys=MANIFEST_KEYS, once=True)
         files = [folder / shard["file"] for shard in manifest["shards"]]
@@ -59,20 +59,20 @@ class Vectors:
 
     @classmethod
     def of(cls, passages: Passages, folder: Path) -> "Vectors":
-        """Map the shards of ``folder`` (:meth:`open`), which must be of this corpus; all stages open vectors here.
+        """Map the shards of ``folder`` (:meth:`open`), which must be this corpus's; all stages open vectors here.
 
         Raises:
-            DamagedFile: as :meth:`open`. IndexMismatch: they were made of another corpus.
+            DamagedFile: as :meth:`open`. IndexMismatch: they were made from another corpus.
         """
         manifest = read_manifest(folder, REBUILD, shards=False, keys=MANIFEST_KEYS)
         check_corpus(manifest, passages.identity, folder)
         return cls.open(folder)
 
     def take(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return vectors of ``rows`` (any shape), shape (*rows.shape, D), in memory.
+        """Return the vectors of ``rows`` (any shape) in memory, shape (*rows.shape, D).
 
         Raises:
-            IndexError: a row outside the corpus; padding (-1) must be dealt with by the caller.
+            IndexError: a row is outside the corpus; the caller must handle padding (-1).
         """
         wanted = np.asarray(rows, dtype=np.int64)
         flat = wanted.ravel()
@@ -86,9 +86,9 @@ class Vectors:
         return vectors.reshape(*wanted.shape, self.width)
 
     def release(self) -> None:
-        """Drop the pages that were read, so that a scan of all vectors does not fill the process's memory.
+        """Release the pages already read, so that a scan of all vectors does not fill the process's memory.
 
-        The system keeps them in its cache; reading them once more costs little.
+        The system's cache keeps them, so reading them again costs little.
         """
         for shard in self._shards:
             if isinstance(shard.base, mmap):

@@ -1,6 +1,6 @@
-"""Stage download: a file per kind of data set, and :data:`DATASETS`, the table of all.
+"""Stage download: one file per kind of data set, and :data:`DATASETS`, the table of all.
 
-One of another package is named in params.yaml: ``download: {dataset: function, function: "mine.data:load", settings: {}}``.
+Another package's is named in params.yaml: ``download: {dataset: function, function: "mine.data:load", settings: {}}``.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,12 @@ class Dataset:
     """A data set as stage download and `harr preview` read it.
 
     Args:
-        load: section ``download`` becomes a :class:`Source`.
-        origin: where its passages come from, in words.
-        preview: as ``load``, where that would ask other machines.
-        vast: whether its questions can be read alone: passages may be millions.
-        apart: whether it promises that no passage is gold in two splits.
-        settings: of another package, the class that ``download.settings`` are read as, which all of these then take.
+        load: turns section ``download`` into a :class:`Source`.
+        origin: returns a text that says where its passages come from.
+        preview: like ``load``, for data sets whose ``load`` would ask other machines.
+        vast: whether its questions can be read without its passages, of which there may be millions.
+        apart: whether it guarantees that no passage is gold in two splits.
+        settings: another package's class for ``download.settings``, which the functions then take.
     """
 
     load: Callable[..., Source]
@@ -55,10 +55,10 @@ DATASETS = {
 
 
 def dataset_of(params: DatasetParams) -> tuple[Dataset, Any]:
-    """Return the data set that section ``download`` names, and the section that it reads.
+    """Return the data set named by section ``download``, and the section that it reads.
 
     Raises:
-        ParamsError: the record of another package cannot be imported, or takes other settings.
+        ParamsError: another package's record cannot be imported, or takes other settings.
     """
     if isinstance(params, FunctionDatasetParams):
         record = import_named(params.function, key="download.function")

@@ -1,4 +1,4 @@
-"""Stage download: a data set's passages and questions, checked, on disk; all or nothing."""
+"""Stage download: check a data set's passages and questions and write them to disk, all or nothing."""
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,14 +19,14 @@ from harr.types import Passage, Question
 
 
 def download(params: DatasetParams, corpus: Path, questions: Path, work: Path) -> dict[str, float]:
-    """Fetch or make a data set in the folder ``work``, check all of it, then publish ``corpus`` and ``questions``.
+    """Fetch or make a data set in the folder ``work``, check it, then publish ``corpus`` and ``questions``.
 
-    No question is in two splits (same text; of a story, same story): training questions that are also validation or
-    test questions are left out and counted, and validation questions that are also test questions. Validation questions
-    are an empty file where none were asked for.
+    No question is in two splits (same text; for stories, same story): training questions that are also validation or
+    test questions are left out and counted, as are validation questions that are also test questions. The validation
+    file is empty if no validation questions were requested.
 
     Returns:
-        Counts of passages and questions, and the mean length of a passage in words; and what the data set counts.
+        Counts of passages and questions, the mean passage length in words, and the data set's own figures.
 
     Raises:
         CorpusError: a file is missing or damaged, or a row is wrong; nothing is published.
@@ -77,7 +77,7 @@ def download(params: DatasetParams, corpus: Path, questions: Path, work: Path) -
 def _drop_missing_gold(
     questions: Mapping[str, Sequence[Question]], passages: Passages
 ) -> tuple[dict[str, list[Question]], dict[str, float]]:
-    """Return the questions whose gold passages are all there, by split, and figures of the others, which are named."""
+    """Return the questions whose gold passages all exist, by split, and counts of the others, which are printed."""
     named = passages.rows_of({pid for items in questions.values() for q in items for pid in q.gold_ids})
     kept, gone = drop_missing_gold(questions, named)
     for split, ids in gone.items():
@@ -87,7 +87,7 @@ def _drop_missing_gold(
 
 
 def _warnings(odd: Mapping[str, float], figures: Mapping[str, float]) -> Iterator[str]:
-    """Yield what a person should know of the questions, a line each."""
+    """Yield warnings about the questions, one line each."""
     if count := odd["answers_of_no_word"]:
         yield f"{count:,.0f} questions have an answer of no word (empty, or an article alone), which is not scored"
     if count := odd["gold_not_given"]:
@@ -97,10 +97,10 @@ def _warnings(odd: Mapping[str, float], figures: Mapping[str, float]) -> Iterato
 
 
 def unique_passages(passages: Iterable[Passage], words: list[int]) -> Iterator[Passage]:
-    """Pass passages on; stop at the second one with the same id. Word counts go to ``words``.
+    """Yield the passages, appending their word counts to ``words``; refuse a repeated id.
 
     Raises:
-        CorpusError: names the id and both positions; or only some of the passages have a source.
+        CorpusError: an id is repeated (names it and both positions), or only some of the passages have a source.
     """
     seen: dict[str, int] = {}
     sourced = True
@@ -123,10 +123,11 @@ def unique_passages(passages: Iterable[Passage], words: list[int]) -> Iterator[P
 
 
 def check_questions(questions: Iterable[Question], split: str, passages: Passages) -> list[Question]:
-    """Return all questions of a split, each with its own id and with passages that exist.
+    """Return all questions of a split, checking that ids are unique and passages exist.
 
     Raises:
-        CorpusError: no question, two with one id, or an id of a passage that is not in the corpus.
+        CorpusError: there is no question, two share an id, one has neither answers nor gold passages, or one names a
+            passage that is not in the corpus.
     """
     by_id: dict[str, Question] = {}
     for question in questions:

@@ -1,4 +1,4 @@
-"""Files of the user's own."""
+"""The user's own files."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,20 +17,20 @@ from harr.params.download import JsonlParams, OwnQuestionsParams
 from harr.types import Passage, Question
 
 SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
-"""A name of a source, which is that of a collection as well."""
+"""Pattern for a source's name, which also names a collection."""
 
 
 def jsonl(params: JsonlParams) -> Source:
-    """Open local files; ``searchable_where`` keeps the other passages out of the index.
+    """Open local files; passages that do not match ``searchable_where`` stay out of the index.
 
-    Up to ``bad_passages`` rows that are no passages are left out and noted.
+    Up to ``bad_passages`` rows that are not valid passages are left out and noted.
     """
     held_back: set[str] = set()
     left_out: list[str] = []
     seen: set[str] = set()
 
     def leave_out(error: CorpusError) -> None:
-        """Note a passage that cannot be used, as long as there are few."""
+        """Note an unusable passage, up to the limit."""
         if not params.bad_passages:
             raise error
         if len(left_out) == params.bad_passages:
@@ -70,8 +70,7 @@ def jsonl(params: JsonlParams) -> Source:
 def read_own_questions(
     params: OwnQuestionsParams,
 ) -> tuple[Iterator[Question], Iterator[Question] | None, Iterator[Question]]:
-    """Return the training, validation and test questions of the user's own files; None where no file of validation
-    questions is named."""
+    """Return the training, validation and test questions in the user's own files; None without a validation file."""
     count = params.train_questions if params.validation else rows_to_read(params)
     rest = params.seed, params.columns
     train = read_questions_where(params.train, params.train_where, count, *rest)
@@ -83,7 +82,7 @@ def read_own_questions(
 
 
 def rename_columns(row: Row, columns: Mapping[str, str]) -> Row:
-    """Return a row under our names; ``columns`` has theirs, and a dot in one leads into a field of fields.
+    """Return a row with our names; ``columns`` maps them to the file's, in which a dot leads into a nested field.
 
     >>> row = Row({"_id": "q1", "answers": {"text": ["Ada"]}}, "train.parquet: row 1")
     >>> dict(rename_columns(row, {"id": "_id", "answers": "answers.text"}).values)
@@ -100,13 +99,13 @@ def _within(value: Any, path: Sequence[str]) -> Any:
 
 
 def passage_of(row: Row) -> Passage:
-    """Return a passage from ``{id, text, title?, source?}``, or from ``{id, contents}`` with the title as first line.
+    """Return a passage from ``{id, text, title?, source?}``, or from ``{id, contents}``, whose first line is the title.
 
     Raises:
-        CorpusError: a value is missing or wrong; a source names a collection, hence letters, digits and _ alone.
+        CorpusError: a value is missing or wrong; a source names a collection, hence has only letters, digits and _.
     """
     if "text" not in row.values and isinstance(contents := row.values.get("contents"), str):
-        head, _, body = contents.partition("\n")  # as FlashRAG and Search-R1 have it
+        head, _, body = contents.partition("\n")  # FlashRAG's and Search-R1's format
         row = Row({**row.values, "title": head.strip(' "'), "text": body}, row.place)
     title = row.text("title", "passage") if row.values.get("title") else ""
     source = row.text("source", "passage") if row.values.get("source") else ""
@@ -116,11 +115,11 @@ def passage_of(row: Row) -> Passage:
 
 
 def question_of(row: Row) -> Question:
-    """Return a question from ``{id, question, answers? or answer?, supporting?, context_ids?, type?, level?}`` and,
-    where its data set has several settings, ``setting`` or ``labels``.
+    """Return a question from ``{id, question, answers? or answer?, supporting?, context_ids?, type?, level?}`` and, if
+    its data set has several settings, ``setting`` or ``labels``.
 
-    ``grades``, ``{passage id: grade}``, judges the gold passages, or names them where there is no ``supporting``; what
-    is judged 0 is none. ``golden_answers`` are answers, too.
+    ``grades``, ``{passage id: grade}``, grades the gold passages, or names them if there is no ``supporting``; grade
+    0 means not gold. ``golden_answers`` are answers, too.
     """
     only = (row.text("answer", "question"),) if "answer" in row.values and "answers" not in row.values else ()
     grades = _grades(row)
@@ -142,7 +141,7 @@ def question_of(row: Row) -> Question:
 
 
 def _grades(row: Row) -> dict[str, int]:
-    """Return the passages that are judged relevant, each with its grade, the best first."""
+    """Return the relevant passages with their grades, the best first."""
     grades = row.values.get("grades") or {}
     if not isinstance(grades, dict) or not all(type(grade) is int for grade in grades.values()):
         raise CorpusError(f"{row.place}: grades is {str(grades)[:60]!r}; expected {{passage id: whole number}}")
@@ -150,7 +149,7 @@ def _grades(row: Row) -> dict[str, int]:
 
 
 def read_question_file(path: Path) -> Iterator[Question]:
-    """Return the questions of one file of the documented shape."""
+    """Return the questions in one file of the documented format."""
     return (question_of(row) for row in read_rows(path))
 
 
@@ -161,20 +160,20 @@ def read_questions_where(
     seed: int = 0,
     columns: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Question]:
-    """Yield ``limit`` (0: all) questions of several files whose rows match, drawn by ``seed``; ``columns``: see
+    """Yield ``limit`` (0: all) questions from several files whose rows match, drawn by ``seed``; ``columns``: see
     :func:`rename_columns`.
 
-    Files in different folders are of different data sets: their questions' settings begin with the folder's name.
+    Files in different folders count as different data sets: their questions' settings begin with the folder's name.
 
     Raises:
-        CorpusError: names the place of a row without id, question or answer, or with an id that another row has.
+        CorpusError: a row has no id, question or answer, or a repeated id; names its place.
     """
     questions = _matching(paths, where, columns)
     yield from draw_questions(list(questions), limit, seed) if limit else questions
 
 
 def _matching(paths: Sequence[str], where: Mapping[str, Any], columns: Mapping[str, str]) -> Iterator[Question]:
-    """Yield the questions of all rows that match, each with its setting."""
+    """Yield the questions of all matching rows, with their settings."""
     places: dict[str, str] = {}
     several = len({Path(path).parent for path in paths}) > 1
     for path in paths:

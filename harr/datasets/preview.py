@@ -1,4 +1,4 @@
-"""Show what would be trained on, before anything is embedded: `harr preview`."""
+"""Show what training would use, before anything is embedded: `harr preview`."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,9 +13,9 @@ from harr.types import Passage, Question
 
 @dataclass(frozen=True)
 class Preview:
-    """The questions of a split in words: how many, of what level and kind, where the passages come from.
+    """A description of a split's questions: how many, of what level and kind, and where the passages come from.
 
-    ``left_out``: questions of the split that another split has.
+    ``left_out``: number of the split's questions that another split has.
     """
 
     split: str
@@ -28,19 +28,19 @@ class Preview:
 
 
 CONTENTS = 300_000
-"""Number of passages whose texts are kept, to be compared with answers."""
+"""Number of passages whose texts are kept for comparison with answers."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """A whole data set as stage download would write it: questions, and of passages what questions are compared with.
+    """A data set as stage download would write it: questions, and the parts of passages that they are compared with.
 
     Args:
         splits: the questions.
-        ids: those of all passages; None where they are not read, since they are millions.
+        ids: ids of all passages; None if they are too many to be read.
         contents: titles and texts of the first ``CONTENTS`` passages by id.
-        gone: ids, by split, of questions that are left out since a gold passage is not in the corpus.
-        left_out: a line for every passage or document that could not be read.
+        gone: by split, ids of questions left out because a gold passage is not in the corpus.
+        left_out: one line for every passage or document that could not be read.
     """
 
     splits: Splits
@@ -53,7 +53,7 @@ class Data:
 def read_data(params: DatasetParams) -> Data:
     """Return a data set as stage download would write it.
 
-    Nothing is written, and no page is fetched. A hub's files come from ``root`` or through the hub's own cache, and its
+    Nothing is written, and no web page is fetched. A hub's files come from ``root`` or the hub's own cache, and its
     passages are not read.
 
     Raises:
@@ -79,7 +79,7 @@ def read_data(params: DatasetParams) -> Data:
 
 
 def read_passages(params: DatasetParams) -> Iterable[Passage]:
-    """Return the passages of a data set; no questions are wanted for that.
+    """Return a data set's passages without reading its questions.
 
     Raises:
         CorpusError: a file is missing or damaged, or a row is wrong.
@@ -89,7 +89,7 @@ def read_passages(params: DatasetParams) -> Iterable[Passage]:
 
 
 def preview(params: DatasetParams, split: str, questions: Sequence[Question], left_out: int, examples: int) -> Preview:
-    """Describe a split; ``examples`` is how many of its first questions are shown."""
+    """Describe a split; ``examples`` is the number of its first questions to show."""
     dataset, section = dataset_of(params)
     return Preview(
         split=split,
@@ -106,5 +106,5 @@ def preview(params: DatasetParams, split: str, questions: Sequence[Question], le
 
 
 def _counts(words: Sequence[str]) -> dict[str, int]:
-    """Return how often each name occurs, the most frequent first, without the empty one."""
+    """Return how often each non-empty name occurs, the most frequent first."""
     return dict(Counter(word for word in words if word).most_common())

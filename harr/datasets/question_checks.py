@@ -1,4 +1,4 @@
-"""Questions that could not be scored fairly: answers that say nothing, gold that is not given, train that is test."""
+"""Find questions that cannot be scored fairly: empty answers, gold that is not given, training that nearly is test."""
 
 import unicodedata
 from collections import Counter
@@ -10,11 +10,11 @@ from harr.characters import list_words, normalise
 from harr.types import Question
 
 ALIKE = 0.8
-"""Share of their words that two questions have in common, from which on they are nearly the same."""
+"""Minimum share of common words for which two questions are nearly the same."""
 
 
 def says_nothing(answer: str) -> bool:
-    """Return whether nothing is left of an answer once it is compared, so that an empty answer would be right.
+    """Return whether normalisation leaves nothing of an answer, so that an empty answer would be right.
 
     >>> says_nothing(""), says_nothing("The"), says_nothing("A 3")
     (True, True, False)
@@ -23,7 +23,7 @@ def says_nothing(answer: str) -> bool:
 
 
 def with_sound_answers(questions: Iterable[Question]) -> tuple[list[Question], int]:
-    """Return the questions without answers that say nothing, and how many questions had one."""
+    """Return the questions without such empty answers (:func:`says_nothing`), and how many questions had one."""
     sound, changed = [], 0
     for question in questions:
         answers = tuple(answer for answer in question.answers if not says_nothing(answer))
@@ -35,7 +35,7 @@ def with_sound_answers(questions: Iterable[Question]) -> tuple[list[Question], i
 def drop_missing_gold(
     splits: Mapping[str, Sequence[Question]], passages: Container[str]
 ) -> tuple[dict[str, list[Question]], dict[str, list[str]]]:
-    """Return, by split, the questions whose gold passages are all there, and the ids of the others."""
+    """Return, by split, the questions whose gold passages all exist, and the ids of the others."""
 
     def is_whole(question: Question) -> bool:
         return all(pid in passages for pid in question.gold_ids)
@@ -46,16 +46,16 @@ def drop_missing_gold(
 
 
 def count_ungiven(questions: Iterable[Question]) -> int:
-    """Return of how many questions a gold passage is not among the given ones, so that it cannot be found there."""
+    """Return the number of questions with a gold passage that is not among the given ones, where none can find it."""
     return sum(bool(q.candidate_ids) and not {*q.gold_ids} <= {*q.candidate_ids} for q in questions)
 
 
 def find_near_duplicates(questions: Sequence[Question], others: Sequence[Question]) -> dict[str, str]:
-    """Return the questions that are nearly one of the others, by id, with that one's id.
+    """Return the ids of questions that nearly equal one of the ``others``, with that one's id.
 
-    They share ``ALIKE`` of their words, and an answer that is not yes or no, or a gold passage. All such pairs are
-    found and no others: words stand in the order of their rarity, and two sets that overlap enough share one of their
-    first few (prefix filtering: Chaudhuri et al. 2006; Bayardo et al. 2007, "Scaling up all pairs similarity search").
+    They share ``ALIKE`` of their words, and an answer other than yes or no, or a gold passage. The search is exact:
+    words are sorted by rarity, and two sets that overlap enough share one of their first few
+    (prefix filtering: Chaudhuri et al. 2006; Bayardo et al. 2007, "Scaling up all pairs similarity search").
 
     >>> train = [Question("a", "Who in the town built the red bridge of Ashford?", ("Acme",))]
     >>> test = [Question("b", "Who built the red bridge of Ashford in the town, then?", ("acme",))]
@@ -80,7 +80,7 @@ def find_near_duplicates(questions: Sequence[Question], others: Sequence[Questio
 
 
 def _rarest(words: frozenset[str], often: Counter[str]) -> list[str]:
-    """Return the rarest words, of which two sets that are ALIKE share at least one."""
+    """Return the rarest words, of which two sets with an ``ALIKE`` overlap share at least one."""
     ordered = sorted(words, key=lambda word: (often[word], word))
     return ordered[: len(ordered) - ceil(ALIKE * len(ordered)) + 1]
 

@@ -1,4 +1,4 @@
-"""What every data set is, before it is checked and stored."""
+"""The form of every data set before it is checked and stored."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,11 +8,11 @@ from harr.types import Passage, Question
 
 @dataclass(frozen=True)
 class Source:
-    """Passages and questions as streams; ``searchable`` says which passages go into the index (None: all).
+    """Streams of passages and questions; ``searchable`` says which passages go into the index (None: all).
 
-    ``passages`` is read before the questions. ``validation``: questions of its own to validate with; None: those that
-    ``download.validation_questions`` asks for are drawn from ``train``. ``figures`` and ``left_out``, a line for every
-    passage that could not be read, are complete when ``passages`` was read.
+    ``passages`` is read before the questions. ``validation``: the data set's own validation questions; None: those that
+    ``download.validation_questions`` requests are drawn from ``train``. ``figures`` and ``left_out``, one line for
+    every unreadable passage, are complete once ``passages`` has been read.
     """
 
     passages: Iterable[Passage]

@@ -25,7 +25,7 @@ class Splits:
     figures: dict[str, float]
 
     def of(self, split: str) -> tuple[list[Question], int]:
-        """Return the questions of a split, and how many were left out of it."""
+        """Return a split's questions, and how many were left out of it."""
         lost = sum(value for name, value in self.figures.items() if name.startswith(f"{split}_questions_dropped"))
         return getattr(self, split), int(lost)
 
@@ -33,14 +33,14 @@ class Splits:
 def divide(
     train: Sequence[Question], own: Sequence[Question] | None, test: Sequence[Question], count: int, near: str = ""
 ) -> Splits:
-    """Return splits that share no question (:attr:`Question.identity`); test questions stay as they are.
+    """Return splits that share no question (:attr:`Question.identity`); test questions do not change.
 
     ``own`` are the data set's own validation questions, of which ``count`` are drawn (0: all). None: it has none, and
-    ``count`` are drawn from ``train``. ``near`` says what becomes of training questions that are nearly test questions
-    (harr/datasets/question_checks.py): keep, drop or refuse; with "" they are not looked for.
+    ``count`` are drawn from ``train``. ``near`` says what to do with training questions that are nearly test questions
+    (harr/datasets/question_checks.py): keep, drop or refuse; with "" they are not searched for.
 
     Raises:
-        CorpusError: as many are to be drawn as there are training questions; or one is nearly a test question.
+        CorpusError: drawing ``count`` leaves no training question, or one nearly equals a test question.
     """
     tested = _identities(test)
     candidates = [question for question in train if question.identity not in tested]
@@ -71,14 +71,14 @@ def divide(
 
 
 def hold_out(rows: Sequence[T], count: int, seed: int = 0) -> tuple[list[T], list[T]]:
-    """Return the rows that stay, and ``count`` that were drawn by ``seed``, both in their order.
+    """Return the remaining rows, and ``count`` rows drawn by ``seed``, both in their original order.
 
     >>> kept, drawn = hold_out(range(5), 2)
     >>> sorted([*kept, *drawn]), len(drawn)
     ([0, 1, 2, 3, 4], 2)
 
     Raises:
-        CorpusError: no row would stay.
+        CorpusError: no row would remain.
     """
     if count and count >= len(rows):
         raise CorpusError(
@@ -90,7 +90,7 @@ def hold_out(rows: Sequence[T], count: int, seed: int = 0) -> tuple[list[T], lis
 
 
 def rows_to_read(params: DrawnParams) -> int:
-    """Return how many training questions are read, with those that are drawn from them; 0: all.
+    """Return how many training questions to read, including the validation questions drawn from them; 0: all.
 
     >>> rows_to_read(DrawnParams(train_questions=800, validation_questions=200))
     1000

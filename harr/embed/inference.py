@@ -1,6 +1,6 @@
-"""An encoder for inference alone: BERT without a library's layers between its matrix products.
+"""An inference-only encoder: BERT without a library's layers between its matrix products.
 
-For a few short texts a library's overhead, such as laying out weights again, costs as much as the products. Only BERT
+For a few short texts a library's overhead, such as repacking weights, costs as much as the products. Only BERT
 with mean pooling is computed this way, with or without a linear map of its vector (Dense).
 """
 
@@ -17,9 +17,9 @@ from harr.compute.packed import Packed
 from harr.embed.encoder import Encoder
 
 STEP = 2
-"""Texts of a pass are padded to a multiple of this many tokens: each size needs a kernel, and padding costs time."""
+"""A pass is padded to a multiple of this many tokens: each size needs its own kernel, but padding costs time."""
 LEAST_COSINE = 0.999
-"""Minimum cosine with the library's vectors on the probes; bfloat16 has 0.9999."""
+"""Minimum cosine with the library's vectors on the probes; bfloat16 reaches 0.9999."""
 STACK = ("Transformer", "Pooling", "Normalize")
 PROBES = ("Who founded Acme?", "x", "Where was\nthe Founder of Acme born? " * 20, "Ähre, 日本, \x00 [SEP] and </s>")
 
@@ -28,7 +28,7 @@ class InferenceEncoder(Encoder):
     """An :class:`Encoder` on a CPU that computes the same vectors, without gradients."""
 
     def __init__(self, encoder: Encoder, dtype: torch.dtype) -> None:
-        """Take an encoder that :func:`is_bert`; ``dtype``: the number format of the products."""
+        """Take an encoder for which :func:`is_bert` holds; ``dtype`` is the number format of the products."""
         self.__dict__ |= vars(encoder)
         [transformer, *_] = encoder.model
         self._bert = _Bert(transformer.auto_model, dtype)
@@ -48,7 +48,7 @@ class InferenceEncoder(Encoder):
 
 
 class _Bert:
-    """The layers of a BERT, for texts of like length."""
+    """A BERT's layers, for texts of similar length."""
 
     def __init__(self, model: Any, dtype: torch.dtype) -> None:
         self._heads, embeddings = model.config.num_attention_heads, model.embeddings
@@ -101,7 +101,7 @@ def _norm(norm: torch.nn.LayerNorm, dtype: torch.dtype) -> Callable[[Tensor], Te
 
 
 def for_inference(encoder: Encoder, dtype: torch.dtype) -> Encoder:
-    """Return the encoder for states in ``dtype``: an :class:`InferenceEncoder` if that gives the same vectors."""
+    """Return an encoder that computes in ``dtype``: an :class:`InferenceEncoder` if that gives the same vectors."""
     if is_bert(encoder):
         inference = InferenceEncoder(encoder, dtype)
         cosine_N = (inference.encode(PROBES) * encoder.encode(PROBES)).sum(-1)
@@ -124,7 +124,7 @@ def is_bert(encoder: Encoder) -> bool:
 
 
 def faster_dtype(encoder: Encoder) -> torch.dtype:
-    """Return bfloat16 if it takes less than 4/5 of the time on the probes, else float32."""
+    """Return bfloat16 if it takes less than 4/5 of float32's time on the probes, otherwise float32."""
     if not encoder.has_weights:
         return torch.float32
     seconds = {}

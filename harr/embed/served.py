@@ -1,4 +1,4 @@
-"""Passage vectors from an OpenAI-compatible /v1/embeddings, such as vLLM's pooling runner."""
+"""Passage vectors from an OpenAI-compatible /v1/embeddings endpoint, such as vLLM's pooling runner."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -17,11 +17,10 @@ MIN_COSINE = 0.99
 
 
 class ServedEncoder:
-    """The model of ``encoder`` behind ``server``; it is sent token ids, up to its ``concurrency`` batches at a time.
+    """The model of ``encoder`` behind ``server``; it receives token ids, up to ``concurrency`` batches at a time.
 
-    Token ids come from ``encoder``: prompt, special tokens and cut are the same on both sides, whatever the
-    server's own tokenizer would do. Failed attempts are tried again as
-    :class:`harr.services.openai_client.Service` says.
+    Token ids come from ``encoder``: prompt, special tokens and truncation are the same on both sides, whatever the
+    server's own tokenizer would do. Failed requests are retried by :class:`harr.services.openai_client.Service`.
     """
 
     def __init__(self, encoder: Encoder, server: ServerParams) -> None:
@@ -30,10 +29,10 @@ class ServedEncoder:
         self._service = Service("encoder", server=server, model=encoder.name)
 
     def check(self, texts: Sequence[str]) -> None:
-        """Compare with the encoder in the process on a few passages.
+        """Compare the server with the local encoder on a few passages.
 
         Raises:
-            ModelError: a cosine lies below ``MIN_COSINE``, or the vectors have another width.
+            ModelError: a cosine is below ``MIN_COSINE``, or the vectors have another width.
         """
         prompt = self._encoder.passage_prompt
         ours_ND, theirs_ND = self._encoder.encode(texts, prompt=prompt), self.encode(texts, prompt=prompt)
@@ -52,18 +51,17 @@ class ServedEncoder:
         batch_size: int = 32,
         on_batch: Callable[[int], object] | None = None,
     ) -> NDArray[np.float32]:
-        """Return unit vectors of ``texts``, shape (n, D), in their order; arguments are those of
-        :meth:`Encoder.encode`.
+        """Return unit vectors of ``texts``, shape (n, D), in their order; arguments as for :meth:`Encoder.encode`.
 
-        The first failure that retries did not mend ends the call; requests not yet sent are dropped.
+        The first failure that persists after retries ends the call; requests not yet sent are dropped.
 
         Raises:
             ServiceUnavailable: no answer, or only 429 and 5xx answers, until the deadline.
-            ParamsError: the server refuses a request, or answers with something else than a vector a text.
+            ParamsError: the server refuses a request, or does not answer with one vector per text.
             ModelError: the vectors have another width than the encoder's.
         """
         starts = range(0, len(texts), batch_size)
-        # Tokenized here, while earlier batches are under way: tokenizers are not for several threads.
+        # Tokenized here, while earlier batches are in flight: tokenizers are not thread-safe.
         batches = (self._encoder.token_ids(texts[start : start + batch_size], prompt=prompt) for start in starts)
         vectors_ND = np.empty((len(texts), self._encoder.width), dtype=np.float32)
         with ThreadPoolExecutor(self._server.concurrency, thread_name_prefix="encoder") as pool:
@@ -74,7 +72,7 @@ class ServedEncoder:
         return vectors_ND
 
     def _embed(self, batch: list[list[int]]) -> NDArray[np.float32]:
-        """Return one request: unit vectors, shape (B, D)."""
+        """Send one request and return its unit vectors, shape (B, D)."""
         name, where = self._encoder.name, self._service.where
         reply = self._service.ask(
             lambda client: client.embeddings.create(model=name, input=batch, encoding_format="base64")
@@ -105,16 +103,16 @@ class ServedEncoder:
 
 
 def read_vectors(reply: Any) -> dict[int, NDArray[np.float32]]:
-    """Return the vectors of an answer by the place of their texts in the request.
+    """Return the vectors of an answer by their texts' places in the request.
 
     Raises:
-        AttributeError, TypeError, ValueError, OverflowError: it holds something else.
+        AttributeError, TypeError, ValueError, OverflowError: the answer has something else.
     """
     return {row.index: _floats(row.embedding) for row in reply.data}
 
 
 def _floats(embedding: str | list[float]) -> NDArray[np.float32]:
-    """Return a vector from base64, which was asked for, or from a list, which some servers send all the same."""
+    """Return a vector from base64, as requested, or from a list, which some servers send instead."""
     if isinstance(embedding, str):
         return np.frombuffer(base64.b64decode(embedding), dtype=np.float32)
     return np.asarray(embedding, dtype=np.float32).ravel()

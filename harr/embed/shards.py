@@ -1,4 +1,4 @@
-"""Passages to vectors, shard by shard: resumable, bounded in memory by one shard.
+"""Embed passages shard by shard: resumable, with one shard in memory.
 
 A shard is a pure function of corpus, encoder, dtype and number (:func:`embed_shard`). Texts of the previous corpus
 are not embedded again (harr/embed/embedding_cache.py); the bytes are the same.
@@ -39,7 +39,7 @@ from harr.io.progress import bar, stoppable
 from harr.params.embed import EmbedParams
 
 CHECKED = 8
-"""Number of passages on which server and process are compared before the server encodes the corpus."""
+"""Number of passages on which server and local encoder are compared before the server encodes the corpus."""
 
 
 def embed_corpus(
@@ -53,13 +53,13 @@ def embed_corpus(
     """Embed every passage and publish ``out``: vectors-00000.npy ... and manifest.json.
 
     A shard is a float32 array of unit vectors, rows in corpus order. texts-00000.npy identifies its texts: the first
-    half of each SHA-256, in two numbers, and the tokens, uint64, (rows, 3). If ``out`` holds vectors of another corpus,
-    those of equal texts are reused. The next call with the same corpus, encoder, dtype and shard size resumes the
-    shards in ``work/<fingerprint>``. ``served`` computes in place of ``encoder`` once both agree on the first passages.
-    The weights of ``encoder`` may be in bfloat16 afterwards (:func:`choose_embedder`).
+    half of each SHA-256, as two numbers, and the number of tokens, uint64, (rows, 3). If ``out`` has another corpus's
+    vectors, those of equal texts are reused. The next call with the same corpus, encoder, dtype and shard size resumes
+    the shards in ``work/<fingerprint>``. ``served`` computes instead of ``encoder`` once both agree on the first
+    passages. The weights of ``encoder`` may be in bfloat16 afterwards (:func:`choose_embedder`).
 
     Returns:
-        Figures for the metrics file; ``embedded``, ``reused``, ``seconds`` and ``texts_per_second`` are of this call.
+        Figures for the metrics file; ``embedded``, ``reused``, ``seconds`` and ``texts_per_second`` are this call's.
     """
     if served:
         served.check(passages.contents(0, min(CHECKED, len(passages))))
@@ -69,7 +69,7 @@ def embed_corpus(
     _take_back(out, work / fingerprint(plan), header, params.shard_size)
     folder = work / fingerprint(plan)
     manifest = _resume(folder, params.shard_size) or header
-    (folder / SUMS).unlink(missing_ok=True)  # of a call that was killed as it published
+    (folder / SUMS).unlink(missing_ok=True)  # from a call killed during publication
     write_json(folder / "manifest.json", manifest)
     done = {shard["file"]: shard for shard in manifest["shards"]}
     missing = [number for number in range(-(-len(passages) // params.shard_size)) if _shard_name(number) not in done]
@@ -99,7 +99,7 @@ def _embed_shards(
     numbers: Sequence[int],
     on_batch: Callable[[int], object],
 ) -> Iterator[dict[str, Any]]:
-    """Embed these shards, reusing the vectors in ``out``, and yield the manifest entry of each."""
+    """Embed these shards, reusing the vectors in ``out``, and yield each one's manifest entry."""
     if not numbers:
         return
     embedder = choose_embedder(encoder, manifest, served)
@@ -111,10 +111,10 @@ def _embed_shards(
 def choose_embedder(
     encoder: Encoder, manifest: Mapping[str, Any], served: ServedEncoder | None
 ) -> Encoder | ServedEncoder:
-    """Return what computes vectors as the manifest says: the encoder, its form in bfloat16, or the server.
+    """Return what computes vectors in the manifest's dtype: the encoder, its bfloat16 form, or the server.
 
-    An encoder without an inference form becomes bfloat16 in place: a second copy of 4 billion weights would fill a GPU
-    of 24 GB.
+    An encoder without an inference form becomes bfloat16 in place: a second copy of 4 billion weights would fill a
+    24 GB GPU.
     """
     if served or manifest["dtype"] != "bfloat16":
         return served or encoder
@@ -134,22 +134,22 @@ def embed_shard(
     cache: EmbeddingCache | None = None,
     on_batch: Callable[[int], object] = lambda _: None,
 ) -> dict[str, Any]:
-    """Embed shard ``number`` into ``folder``; the same bytes whenever it runs.
+    """Embed shard ``number`` into ``folder``; repeated calls give the same bytes.
 
     A text that occurs twice in the shard is encoded once, a cached one not at all.
 
     Args:
         passages: the corpus; row ``number * shard_size`` is the shard's first.
-        encoder: gives prompt and limit.
+        encoder: provides prompt and limit.
         embedder: computes the vectors; see :func:`choose_embedder`.
         params: shard and batch size.
-        folder: where the file appears, whole.
-        number: of the shard, from 0.
-        cache: texts that have vectors.
+        folder: where the files are written atomically.
+        number: the shard's number, from 0.
+        cache: vectors of known texts.
         on_batch: called with the number of passages just done.
 
     Returns:
-        The shard's entry in the manifest: file, rows, sha256, truncated; and how many passages were ``embedded``.
+        The shard's manifest entry: file, rows, sha256, truncated, texts; and how many passages were ``embedded``.
     """
     start = number * params.shard_size
     texts = passages.contents(start, min(start + params.shard_size, len(passages)))
@@ -203,7 +203,7 @@ def _header(passages: Passages, encoder: Encoder, dtype: str) -> dict[str, Any]:
 
 
 def _take_back(out: Path, folder: Path, header: Mapping[str, Any], shard_size: int) -> None:
-    """Make vectors that a killed call of the same plan has just published unfinished work again."""
+    """Turn vectors that a killed call of the same plan has just published back into unfinished work."""
     if folder.exists() or not folder.with_suffix(".published").exists():
         return
     with suppress(DamagedFile):
@@ -214,7 +214,7 @@ def _take_back(out: Path, folder: Path, header: Mapping[str, Any], shard_size: i
 
 
 def _resume(folder: Path, shard_size: int) -> dict[str, Any] | None:
-    """Return the manifest of interrupted work; None without any."""
+    """Return the manifest of interrupted work; None if there is none."""
     if not (folder / "manifest.json").exists():
         return None
     manifest = read_state(folder / "manifest.json", f"delete {folder}", shards=list, rows=int)

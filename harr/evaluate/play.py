@@ -1,4 +1,4 @@
-"""The playing of arms: every question greedily, or several times by chance."""
+"""Play arms: every question greedily, or several times with sampling."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class ArmRun:
     arm: Arm
     number: int
     folder: Path | None
-    """The folder of its trained model; None where it was not trained."""
+    """The folder of its trained model; None if it was not trained."""
 
     def __str__(self) -> str:
         return f"{self.name}-{self.number}"
@@ -39,14 +39,14 @@ class ArmRun:
 
 @dataclass(frozen=True)
 class Game:
-    """The players of one run, ready to play; ``desc`` names the run in the progress bar."""
+    """One run's players, ready to play; ``desc`` names the run in the progress bar."""
 
     desc: str
     pipeline: Pipeline
     retriever: Retriever
     generator: Generator | None
     reader: Generator | None = None
-    """The model that answers from what a pipeline without answers (LeReT's) has found."""
+    """The model that answers from what a pipeline without answers (LeReT's) found."""
 
     def play(self, questions: Sequence[Question], *, batch_size: int) -> list[Episode]:
         """Play all questions, ``batch_size`` at a time; one episode each, in order."""
@@ -62,7 +62,7 @@ class Game:
     def rows(
         self, episodes: Sequence[Episode], terms: Sequence[Mapping[str, float]], *, picking: bool = False
     ) -> list[Row]:
-        """Return a row of metrics per question; of LeReT also recall and average precision after every hop."""
+        """Return one row of metrics per question; for LeReT with recall and average precision after every hop."""
         rows = question_rows(episodes, terms, picking=picking)
         if isinstance(self.pipeline, LeReT):
             return [row | hop_metrics(episode, self.pipeline) for row, episode in zip(rows, episodes, strict=True)]
@@ -80,8 +80,8 @@ def pass_rates(
 ) -> dict[str, Row]:
     """Return pass@k per question id: the chance that one of k sampled episodes is right, from ``samples`` of them.
 
-    It is empty where the retriever does not sample. Right means an exactly matching answer or, where the pipeline
-    gives none, all gold passages found. A ``temperature`` takes the place of that of training.
+    It is empty if the retriever cannot sample. Right means an exactly matching answer or, if the pipeline
+    gives none, all gold passages found. A ``temperature`` replaces training's.
     """
     if not isinstance(game.retriever, DensePolicy):
         return {}
@@ -94,7 +94,7 @@ def pass_rates(
 
 
 def rates(groups: Sequence[Sequence[Episode]], ks: Sequence[int]) -> dict[str, Row]:
-    """Return pass@k per question id from the episodes of every question."""
+    """Return pass@k per question id from every question's episodes."""
     answering = any(episode.answer is not None for group in groups for episode in group)
     right = answer_em if answering else all_gold
     counts = {group[0].question.id: (len(group), sum(right(episode) == 1.0 for episode in group)) for group in groups}

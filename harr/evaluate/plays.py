@@ -1,7 +1,7 @@
-"""Every question of an evaluation as data for the report: what each arm scored, searched, found and answered.
+"""An evaluation's questions as data for the report: what each arm scored, searched, found and answered.
 
-Texts that come back are written once: passages by id, queries and answers by their place in a list. What would make
-the page larger than :data:`BYTES` is cut, and the page says how much.
+Repeated texts are stored once: passages by id, queries and answers by their place in a list. What would make
+the page larger than :data:`BYTES` is left out, and the page says how much.
 """
 
 import json
@@ -17,11 +17,11 @@ from harr.types import Episode
 
 BYTES = 2_000_000
 LISTED = 10_000
-"""Maximum number of questions in the table; of more, a random sample."""
+"""Maximum number of questions in the table; a random sample if there are more."""
 LENGTHS = (600, 300, 150, 80)
-"""Characters of a passage: the first of these with which all fits."""
+"""Maximum characters of a passage: the first of these with which everything fits."""
 QUESTION, ANSWER = 400, 200
-"""Characters of a question or query, and of an answer."""
+"""Maximum characters of a question or query, and of an answer."""
 
 Row = Mapping[str, Any]
 Episodes = Mapping[str, Sequence[Episode]]
@@ -29,24 +29,24 @@ Episodes = Mapping[str, Sequence[Episode]]
 
 @dataclass
 class Table:
-    """Texts by number, each once."""
+    """Distinct texts by number."""
 
     places: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, text: str | None, most: int = ANSWER) -> int:
-        """Return the number of a text, cut to ``most`` characters; -1 without one."""
+        """Return the number of a text, truncated to ``most`` characters; -1 for None."""
         if text is None:
             return -1
         return self.places.setdefault(cut(text, most), len(self.places))
 
 
 def plays_of(summary: Summary, rows: Mapping[str, Sequence[Row]], episodes: Episodes) -> dict[str, Any]:
-    """Return the question table with the leading metric, ``trained`` next to what it began as or its strongest rival.
+    """Return the question table in the leading metric, ``trained`` next to its baseline or its strongest rival.
 
     Args:
         summary: as :func:`harr.evaluate.summary.summarise` returns it.
-        rows: question rows by arm, of its first run.
-        episodes: what each arm played, of the same run.
+        rows: question rows of each arm's first run.
+        episodes: the episodes of the same runs.
     """
     lead = headline(summary)
     pair = (baseline_of(summary) or rival_of(summary, lead), TRAINED)
@@ -54,7 +54,7 @@ def plays_of(summary: Summary, rows: Mapping[str, Sequence[Row]], episodes: Epis
 
 
 def cut(text: str, most: int) -> str:
-    """Cut a text to at most ``most`` characters; a longer one ends in three dots.
+    """Truncate a text to at most ``most`` characters; a longer one ends in an ellipsis.
 
     >>> cut("abcdef", 4), cut("abcd", 4)
     ('abc…', 'abcd')
@@ -75,13 +75,13 @@ def question_table(
     """Return the data of the question table, at most about ``most`` bytes of JSON.
 
     Args:
-        rows: question rows by arm, of its first run.
-        episodes: what each arm played, of the same run.
-        metric: the score that is shown.
-        words: the name of the metric.
-        share: whether the score is shown in percent.
+        rows: question rows of each arm's first run.
+        episodes: the episodes of the same runs.
+        metric: the metric to show.
+        words: its name.
+        share: whether it is shown in percent.
         pair: the two arms that are compared first.
-        most: about how many bytes of JSON.
+        most: approximate maximum of JSON bytes.
     """
     arms = [arm for arm in episodes if arm in rows]
     if not arms:
@@ -112,7 +112,7 @@ def _body(
     arms: Sequence[str],
     length: int,
 ) -> dict[str, Any]:
-    """Return questions and all that they name; plays of ``arms`` and of the ``opened`` questions only."""
+    """Return questions and all that they refer to; plays only for ``arms`` and ``opened`` questions."""
     texts = Table()
     passages: list[list[str]] = []
     places: dict[str, int] = {}
@@ -151,7 +151,7 @@ def _body(
 
 
 def compact(data: Any) -> str:
-    """Return data as JSON without a blank that means nothing.
+    """Return data as JSON without insignificant white space.
 
     >>> compact({"a": [1, 2]})
     '{"a":[1,2]}'

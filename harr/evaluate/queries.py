@@ -1,4 +1,4 @@
-"""Figures of written queries: was one asked again, or did it hold an answer that was known beforehand?"""
+"""Audits of written queries: was one repeated, or did it contain an answer that was known beforehand?"""
 
 from collections.abc import Callable, Sequence
 
@@ -7,12 +7,12 @@ from harr.types import Episode, Passage
 
 
 def writes_queries(episodes: Sequence[Episode]) -> bool:
-    """Return whether anything but the question itself was ever searched for: else there is no query to audit."""
+    """Return whether anything but the question itself was ever searched for; otherwise there is no query to audit."""
     return any(step.search.query != episode.question.text for episode in episodes for step in episode.steps)
 
 
 def repeated_queries(episode: Episode) -> float | None:
-    """Return the share of the searches whose query its source was asked before; case, articles and punctuation apart.
+    """Return the share of searches that repeat a query to the same source, ignoring case, articles and punctuation.
 
     None without searches.
 
@@ -27,10 +27,10 @@ def repeated_queries(episode: Episode) -> float | None:
 
 
 def answer_in_query(episode: Episode) -> float | None:
-    """Return 1.0 where a query has a gold answer that neither the question nor any earlier passage has, else 0.0.
+    """Return 1.0 if a query has a gold answer that neither the question nor any earlier passage has, otherwise 0.0.
 
-    The model knew or guessed the answer: what it then found shows no skill in searching. None without searches, and
-    without a gold answer of two words or four characters: shorter ones (yes, no, 12) stand in queries by chance.
+    The model then knew or guessed the answer, so what it found shows no skill in searching. None without searches, or
+    without a gold answer of two words or four characters: shorter ones (yes, no, 12) occur in queries by chance.
     """
     golds = [gold for gold in map(normalise, episode.question.answers) if " " in gold or len(gold) >= 4]
     if not golds or not episode.steps:
@@ -41,7 +41,7 @@ def answer_in_query(episode: Episode) -> float | None:
 def names_unread_word(episode: Episode, words: Sequence[str], text_of: Callable[[Passage], str]) -> bool:
     """Return whether a query uses one of these normalised ``words`` before the question or a passage does.
 
-    ``text_of``: the part of a retrieved passage that counts as read.
+    ``text_of`` returns the part of a retrieved passage that counts as read.
     """
     read = [episode.question.text]
     for step in episode.steps:
@@ -53,5 +53,5 @@ def names_unread_word(episode: Episode, words: Sequence[str], text_of: Callable[
 
 
 def holds(text: str, gold: str) -> bool:
-    """Return whether a text holds normalised words, as whole words."""
+    """Return whether a text contains a normalised string as whole words."""
     return f" {gold} " in f" {normalise(text)} "

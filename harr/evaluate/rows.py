@@ -1,4 +1,4 @@
-"""Rows: what each episode of an arm says of its question, in figures."""
+"""Question rows: the metrics of each of an arm's episodes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,16 +28,15 @@ NDCG_DEPTH, SUCCESS_DEPTH = 10, 5
 def question_rows(
     episodes: Sequence[Episode], terms: Sequence[Mapping[str, float]] = (), *, picking: bool = False
 ) -> list[Row]:
-    """Return one flat row per question: id, question, answer, gold_answers, where there are any its gold documents,
-    those retrieved (``ranked``) and their ``scores``, kind and setting, and every metric that applies.
+    """Return one flat row per question: id, question, answer, gold_answers; if there are any, its gold documents,
+    those retrieved (``ranked``) and their ``scores``, kind and setting; and every metric that applies.
 
-    A metric that does not apply to a question is absent from its row. Answers are scored where the
-    question has gold answers; if no episode has an answer and no reply was malformed, the pipeline
-    gives none by design and none is scored. Otherwise a missing answer scores 0. ``terms``: what the
-    run's own reward says of each episode; a metric of the same name is kept as it is. ``picking``: passages
-    are picked one by one, so that fact_em and fact_f1 say how well. Recall and success at k are of every question where
-    one of them asked for so many passages; nDCG at k, which is of one ranking, where all did. Queries are audited where
-    any is written.
+    Answers are scored if the question has gold answers; if no episode has an answer and no reply was malformed, the
+    pipeline gives none by design and none is scored. Otherwise a missing answer scores 0. ``terms``: the values of
+    the run's own reward for each episode; a metric of the same name takes precedence. ``picking``: passages
+    are picked one by one, which fact_em and fact_f1 measure. Recall and success at k are measured for all questions
+    if any of them retrieved that many passages; nDCG at k, which rates a ranking, only if all did. Queries are audited
+    if any is written.
     """
     answering = any(episode.answer is not None or episode.outcome.malformed for episode in episodes)
     writing, depths = writes_queries(episodes), [depth(episode) for episode in episodes]
@@ -85,7 +84,7 @@ def _row(episode: Episode, ks: Sequence[int], answering: bool, picking: bool, wr
 
 
 def _scores(episode: Episode) -> list[float]:
-    """Return the score of every document, that of its first passage; [] where a search has none."""
+    """Return every document's score, that of its first passage; [] if a search has none."""
     by_document: dict[str, float] = {}
     for step in episode.steps:
         passages, scores = step.retrieval.passages, step.retrieval.scores
@@ -97,10 +96,10 @@ def _scores(episode: Episode) -> list[float]:
 
 
 def join_candidates(rows_by_candidates: Mapping[str, Sequence[Row]]) -> list[Row]:
-    """Merge the rows of ``corpus`` and ``question`` search per question id.
+    """Merge the rows from searching ``corpus`` and ``question`` per question id.
 
     Metrics of ``question`` (only the given passages were searched) get the prefix ``given_``, next to those of
-    ``corpus``; the answer shown is that of the first kind listed.
+    ``corpus``; the answer shown is that of the first one listed.
 
     >>> rows = {"corpus": [{"id": "q", "recall": 0.5}], "question": [{"id": "q", "recall": 1.0}]}
     >>> join_candidates(rows)

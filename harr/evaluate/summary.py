@@ -1,4 +1,4 @@
-"""Means and paired gains: what the rows of every arm become, with intervals."""
+"""Summarise every arm's rows: means and paired gains with intervals."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,25 +11,25 @@ from harr.evaluate.intervals import LEVEL, Array, Draws, resample
 from harr.evaluate.rows import NOT_METRICS, Row
 
 Runs = Sequence[Sequence[Row]]
-"""The question rows of every run of an arm: of one that was trained, a run per seed."""
+"""The question rows of an arm's runs: one run per seed if it was trained."""
 Summary = dict[str, dict[str, dict[str, Any]]]
 Samples = dict[tuple[str, str, str, tuple[str, ...]], Array]
-"""Values, runs x questions, by part and place of a summary, the name in it, and the arms that are compared."""
+"""Values, runs x questions, by part and place of a summary, the name in it, and the compared arms."""
 
 HEADLINES = ("answer_f1", "ndcg_at_10", "all_gold", "recall", "given_answer_f1", "given_all_gold", "given_recall")
 """The metric that leads a table or sentence: the first of these that was measured."""
 DEEP = frozenset({"ndcg_at_10"})
-"""Headlines that an arm has only where it asks for so many passages."""
+"""Headlines that an arm has only if it retrieves that many passages."""
 CONTRASTS = "contrasts"
 TAIL = (1 - LEVEL) / 2
 BEST_BY_KIND = "best_by_kind"
-"""The row that bounds every rule which takes an untrained arm by the kind of question."""
+"""The row that bounds every rule that chooses an untrained arm by the kind of question."""
 MOST_KINDS = 30
-"""More kinds than these are no kinds: a rule by them would know every question."""
+"""Maximum number of kinds: a rule on more of them would nearly know every question."""
 
 
 def _metrics(rows: Iterable[Row]) -> list[str]:
-    """Return the names of all metrics in the rows; the longest row leads, so that hops stay in order."""
+    """Return the names of all metrics in the rows, those of the longest row first, so that hops stay in order."""
     ordered = sorted(rows, key=len, reverse=True)
     return list(dict.fromkeys(key for row in ordered for key in row if key not in NOT_METRICS))
 
@@ -37,19 +37,19 @@ def _metrics(rows: Iterable[Row]) -> list[str]:
 def summarise(
     runs: Mapping[str, Runs], *, baseline: str = "frozen", arms: Mapping[str, Arm] = ARMS, resamples: int, seed: int
 ) -> Summary:
-    """Return means and gains, all with 95 % intervals, of every arm's runs (:mod:`harr.evaluate.intervals`).
+    """Return means and gains of every arm's runs, with 95 % intervals (:mod:`harr.evaluate.intervals`).
 
-    A trained arm is one of ``arms`` that says so. A comparison with one that was trained once has no ``p``: its
-    interval knows nothing of other seeds.
+    ``arms`` says which arms are trained. A comparison with one that was trained once has no ``p``: its
+    interval does not cover other seeds.
 
     Returns:
-        ``arms``: ``{arm: {metric: {mean, low, high, n, seeds}}}``; ``seeds`` are the means of the runs of a trained
-        arm, one per seed. ``paired``: the gains ``{arm: {metric: {gain, low, high, p, n, seeds}}}`` over ``baseline``,
-        each by itself; empty where that is not among the arms. ``contrasts``: gains of ``trained`` over every other
-        arm, ``{"trained-arm": {metric: gain}}``; those of the headline metric have ``family: {low, high, p, of}``,
-        which hold for all of them at once. ``kinds``, where questions have several: ``{kind: {arm: {mean, ...}}}`` in the
-        headline metric, with the row ``best_by_kind`` among the arms. Where questions are of several settings, no
-        contrast and no kind of the mixture, but ``settings``: all this for each of them.
+        ``arms``: ``{arm: {metric: {mean, low, high, n, seeds}}}``; ``seeds`` are the means of a trained
+        arm's runs, one per seed. ``paired``: the gains ``{arm: {metric: {gain, low, high, p, n, seeds}}}`` over
+        ``baseline``, each by itself; {} if it is not among the arms. ``contrasts``: gains of ``trained`` over every
+        other arm, ``{"trained-arm": {metric: gain}}``; those of the headline metric have
+        ``family: {low, high, p, of}``, which hold simultaneously. ``kinds``, if there are several:
+        ``{kind: {arm: {mean, ...}}}`` in the headline metric, with the row ``best_by_kind`` among the arms. With
+        several settings, the mixture has no contrasts or kinds, but ``settings``: all this for each of them.
     """
     rows = {row["id"]: row for by_seed in runs.values() for row in by_seed[0]}
     settings = list(dict.fromkeys(row.get("setting", "") for row in rows.values()))
@@ -66,12 +66,12 @@ def summarise(
 
 
 def is_untrained(arm: str, arms: Mapping[str, Arm]) -> bool:
-    """Return whether an arm needs no training and is no upper bound."""
+    """Return whether an arm needs no training and is not an upper bound."""
     return arm in arms and not arms[arm].trained and not arms[arm].ceiling
 
 
 def rival_of(summary: Summary, lead: str) -> str:
-    """Return the best arm without training, ours or another package's, that is no upper bound; or ""."""
+    """Return the best untrained arm, ours or another package's, that is not an upper bound; or ""."""
     means = {
         arm: row[lead]["mean"]
         for arm, row in summary["arms"].items()
@@ -81,10 +81,10 @@ def rival_of(summary: Summary, lead: str) -> str:
 
 
 def _with_best_by_kind(runs: Mapping[str, Runs], arms: Mapping[str, Arm]) -> Mapping[str, Runs]:
-    """Return the runs with those of ``best_by_kind``: for each kind of question the rows of the untrained retriever
-    that does best on it, chosen with the very answers that it is then scored by.
+    """Return the runs with that of ``best_by_kind``: for each kind of question the rows of the untrained retriever
+    that does best on it, chosen with the same answers that it is scored by.
 
-    Left out where there are not several kinds, and not several such arms.
+    Left out unless there are several kinds and several such arms.
     """
     rivals = {
         name: by_seed[0]
@@ -106,7 +106,7 @@ def _with_best_by_kind(runs: Mapping[str, Runs], arms: Mapping[str, Arm]) -> Map
 def _compare(
     runs: Mapping[str, Runs], baseline: str, arms: Mapping[str, Arm], resamples: int, seed: int, *, mixed: bool = False
 ) -> Summary:
-    """Return the means, gains, contrasts and kinds of :func:`summarise`; a mixture has neither of the last two."""
+    """Return the means, gains, contrasts and kinds of :func:`summarise`; a mixture has no contrasts or kinds."""
     rows = {row["id"]: row for by_seed in runs.values() for row in by_seed[0]}
     values = {arm: _values(by_seed, list(rows)) for arm, by_seed in runs.items()}
     measured = [
@@ -139,7 +139,7 @@ def _compare(
 
 
 def _means_and_gains(values: Mapping[str, Mapping[str, Array]], baseline: str) -> Samples:
-    """Return the samples of every arm, and those of its gains over the baseline."""
+    """Return the samples of every arm and of its gains over the baseline."""
     theirs = values.get(baseline, {})
     means = {("arms", arm, name, (arm,)): table for arm, tables in values.items() for name, table in tables.items()}
     return means | {
@@ -161,7 +161,7 @@ def _contrasts(values: Mapping[str, Mapping[str, Array]]) -> Samples:
 
 
 def _kinds(values: Mapping[str, Mapping[str, Array]], lead: str, kinds: Sequence[str]) -> Samples:
-    """Return the samples of every arm in the metric ``lead``, kind of question by kind, where there are several."""
+    """Return the samples of every arm in the metric ``lead`` by kind of question, if there are several."""
     several = list(dict.fromkeys(kinds))
     if not 1 < len(several) <= MOST_KINDS:
         return {}
@@ -174,7 +174,7 @@ def _kinds(values: Mapping[str, Mapping[str, Array]], lead: str, kinds: Sequence
 
 
 def _values(by_seed: Runs, ids: Sequence[str]) -> dict[str, Array]:
-    """Return the values of every metric, runs x questions; NaN where a question has none."""
+    """Return every metric's values, runs x questions; NaN if a question has none."""
     tables: dict[str, Array] = {}
     places = {name: place for place, name in enumerate(ids)}
     for name in _metrics(by_seed[0]):
@@ -187,8 +187,8 @@ def _values(by_seed: Runs, ids: Sequence[str]) -> dict[str, Array]:
 
 
 def _cell(centre: str, table: Array, draws: Draws, number: int, runs: Iterable[int], cut: int = 0) -> Row:
-    """Return the figures of one sample; ``runs``: how often each of the arms that it compares was trained; ``cut``: of
-    its interval (:meth:`harr.evaluate.intervals.Draws.interval`)."""
+    """Return one sample's figures; ``runs``: how often each compared arm was trained; ``cut``: as in
+    :meth:`harr.evaluate.intervals.Draws.interval`."""
     complete = table[:, ~np.isnan(table).any(axis=0)]
     draw = draws.of([number])
     (low, high), p = draw.interval(cut)[0], draw.p()[0]
@@ -198,7 +198,7 @@ def _cell(centre: str, table: Array, draws: Draws, number: int, runs: Iterable[i
 
 
 def contrast(ours: Runs, theirs: Runs, *, resamples: int, seed: int, tail: float = TAIL) -> dict[str, Row]:
-    """Return the gain of one arm over another per metric, paired by question id: ``{metric: {gain, low, high, p, n,
+    """Return one arm's gains over another per metric, paired by question id: ``{metric: {gain, low, high, p, n,
     seeds}}``; the interval leaves out ``tail`` at either end.
 
     Only questions on which all runs of both have the metric count; a metric without such a question is absent.
@@ -218,16 +218,16 @@ def contrast(ours: Runs, theirs: Runs, *, resamples: int, seed: int, tail: float
 
 
 def parts_of(summary: Summary) -> dict[str, Summary]:
-    """Return the summary of every setting of every data set, or of all questions where there is one setting (named "").
+    """Return the summary of every setting, or of all questions if there is one setting (named "").
 
-    A mixture of settings is none of them: figures by arm are those of each part.
+    A mixture of settings is not among them: figures by arm are those of each part.
     """
     parts: dict[str, Summary] = summary.get("settings") or {"": summary}
     return parts
 
 
 def flat_rows(summary: Summary) -> list[Row]:
-    """Return the arms of a summary as rows ``{setting, arm, metric, mean, low, high, n, seeds}`` for a plot or a CSV
+    """Return a summary's arms as rows ``{setting, arm, metric, mean, low, high, n, seeds}`` for a plot or a CSV
     file, setting by setting."""
     return [
         {"setting": setting, "arm": arm, "metric": name, **values}
@@ -238,7 +238,7 @@ def flat_rows(summary: Summary) -> list[Row]:
 
 
 def headlines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the metrics that a figure of these flat rows shows, the leading one first."""
+    """Return the metrics that a plot of these flat rows shows, the leading one first."""
     measured: dict[tuple[str, str], dict[str, int]] = {}
     for row in rows:
         measured.setdefault((row.get("setting", ""), row["arm"]), {})[row["metric"]] = row["n"]
@@ -246,8 +246,8 @@ def headlines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def list_silent_arms(summary: Summary) -> list[str]:
-    """Return the arms that scored nothing in any headline metric, which is a fault and no result: a gain over such an
-    arm says nothing. A language model may score nothing before it is taught.
+    """Return the arms that scored 0 in every headline metric, which is a fault, not a result: a gain over such an
+    arm means nothing. A language model may score 0 before it is taught.
 
     >>> list_silent_arms({"arms": {"bm25": {"recall": {"mean": 0.0}}, "frozen": {"recall": {"mean": 0.2}}}})
     ['bm25']
@@ -261,7 +261,7 @@ def list_silent_arms(summary: Summary) -> list[str]:
 
 
 def headline(summary: Summary) -> str:
-    """Return the metric that leads: the first of HEADLINES that any arm has.
+    """Return the leading metric: the first of HEADLINES that any arm has.
 
     Raises:
         CorpusError: nothing could be scored.
@@ -274,10 +274,10 @@ def headline(summary: Summary) -> str:
 
 
 def _headlines(measured: Iterable[Mapping[str, int]]) -> list[str]:
-    """Return those of HEADLINES that were measured, from the numbers of questions by metric, a table for every arm.
+    """Return the HEADLINES that were measured; ``measured`` has every arm's number of questions by metric.
 
-    nDCG at 10 is none where some questions have it and others with gold do not, because fewer passages were asked for:
-    those that have it are no sample of all.
+    nDCG at 10 is left out if some questions with gold lack it because they retrieved fewer passages: those that have it
+    do not represent all.
 
     >>> _headlines([{"ndcg_at_10": 1, "recall": 32}]), _headlines([{"ndcg_at_10": 32, "recall": 32}])
     (['recall'], ['ndcg_at_10', 'recall'])

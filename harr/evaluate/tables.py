@@ -1,4 +1,4 @@
-"""Figures as text: metrics in words, shares in percent, and the table of arms."""
+"""Figures as text: metric names, shares in percent, and the table of arms."""
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill
@@ -37,13 +37,13 @@ BY_HOP = {
     "recall_after": "recall after hop",
     "ap_after": "average precision after hop",
 }
-"""Metrics with a value for each hop."""
+"""Metrics with a value per hop."""
 SHARES = frozenset(LABELS) - {"searches", "written_tokens", "context_words", "malformed", "reward"}
 """Metrics between 0 and 1, shown in percent; the others are plain numbers."""
 
 
 def label(metric: str) -> str:
-    """Return a metric's name in words.
+    """Return a metric's display name.
 
     >>> label("given_hop_recall_2"), label("answer_f1")
     ('recall of hop 2, given passages', 'answer F1')
@@ -57,17 +57,17 @@ def label(metric: str) -> str:
 
 
 def is_share(metric: str) -> bool:
-    """Return whether a metric is between 0 and 1, and is shown in percent."""
+    """Return whether a metric is between 0 and 1 and shown in percent."""
     plain = metric.removeprefix("given_")
     return plain in SHARES or plain.rpartition("_")[0] in (*BY_HOP, "pass_at")
 
 
 def table(summary: Summary, width: int = 100, *, markdown: bool = False) -> str:
-    """Return the arms as plain text, shares in percent; below, whom ``trained`` is compared with, in points of the lead
-    metric, or else the gains over the baseline. Every setting has a table of its own.
+    """Return the arms as plain text, shares in percent; below, the gains of ``trained`` over the others, in points of
+    the leading metric, or else the gains over the baseline. Every setting has its own table.
 
-    It has under 100 columns; where ``width`` is less, metrics are left out until it fits, the last ones first.
-    ``markdown``: as tables of Markdown.
+    It has under 100 columns; for a smaller ``width``, metrics are left out from the end until it fits.
+    ``markdown``: as Markdown tables.
     """
     grid_of = markdown_grid if markdown else _grid
     if settings := summary.get("settings"):
@@ -93,14 +93,14 @@ def table(summary: Summary, width: int = 100, *, markdown: bool = False) -> str:
     gains = [[arm, spread(gain, "gain", "+.1f"), p_value(gain)] for arm, gain in compared.items()]
     words = words if max(map(len, words.split("\n"))) <= width else fill(words.replace("\n", " "), width)
     if markdown:
-        words = "\n" + words.replace("\n", " ")  # a paragraph, which the reader's screen breaks
+        words = "\n" + words.replace("\n", " ")  # a paragraph, which the reader's screen wraps
     rows = [[title, "points [95 %]", "p"], *gains]
     kinds = _by_kind(summary)
     return f"{grid}\n\n{grid_of(rows)}\n{words}" + (f"\n\n{grid_of(kinds)}" if kinds else "")
 
 
 def _arms(summary: Summary, lead: str, extra: Mapping[str, str]) -> list[list[str]]:
-    """Return a row for every arm, with the metric ``lead`` and more of them, each by its heading."""
+    """Return one row per arm with the metric ``lead`` and the ``extra`` ones, by heading."""
     rows = [["arm", f"{label(lead)} % [95 %]", "runs", *extra.values(), "n"]]
     for arm, metrics in summary["arms"].items():
         cells = [percent(metrics[name]["mean"]) if name in metrics else "-" for name in extra]
@@ -111,14 +111,14 @@ def _arms(summary: Summary, lead: str, extra: Mapping[str, str]) -> list[list[st
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> str:
-    """Return cells in columns, the first flush left."""
+    """Return cells in columns, the first left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows]
     return "\n".join("  ".join(cells).rstrip() for cells in lines)
 
 
 def markdown_grid(rows: Sequence[Sequence[str]]) -> str:
-    r"""Return cells as a table of Markdown, with empty lines around it.
+    r"""Return cells as a Markdown table, with empty lines around it.
 
     >>> markdown_grid([["arm", "n"], ["trained", "3"]])
     '\n| arm | n |\n|---|--:|\n| trained | 3 |\n'
@@ -128,7 +128,7 @@ def markdown_grid(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _by_kind(summary: Summary) -> list[list[str]]:
-    """Return the kinds of question, each with its n, what ``trained`` has, and the best other arm that is no
+    """Return the kinds of question, each with n, the mean of ``trained``, and the best other arm that is not a
     ceiling."""
     kinds: Mapping[str, Mapping[str, Mapping[str, Any]]] = summary.get("kinds", {})
     rows = [["kind", "n", f"{TRAINED} %", "best other arm"]]
@@ -142,10 +142,11 @@ def _by_kind(summary: Summary) -> list[list[str]]:
 
 
 def comparisons(summary: Summary, lead: str) -> tuple[dict[str, dict[str, Any]], str]:
-    """Return the gains of ``trained`` over every other arm in the metric ``lead``, as they hold all at once, and what
-    they rest on, in words; without ``trained`` the gains of the others over the baseline, each by itself.
+    """Return the gains of ``trained`` over every other arm in the metric ``lead``, holding simultaneously, and a text
+    on what they rest on; without ``trained``, the others' gains over the baseline, each by itself.
 
-    There is none over an arm that scored nothing (:func:`list_silent_arms`), and the words name it. The gain over an arm stands under its name. One with an arm that was trained once has no ``p``.
+    Gains are by arm. One over an arm that scored nothing (:func:`list_silent_arms`) is left out, and the text names
+    that arm. One with an arm that was trained once has no ``p``.
     """
     silent = list_silent_arms(summary)
     faults = "".join(f"\n{line}" for line in describe_silent_arms(summary))
@@ -167,13 +168,13 @@ def comparisons(summary: Summary, lead: str) -> tuple[dict[str, dict[str, Any]],
 
 
 def describe_silent_arms(summary: Summary) -> list[str]:
-    """Return a line for every arm that scored nothing."""
+    """Return one line for every arm that scored nothing."""
     tail = "scores 0.0 on all questions, which is a fault and no rival; see what it found in the report"
     return [f"{arm} {tail}." for arm in list_silent_arms(summary)]
 
 
 def runs(seeds: Sequence[float]) -> str:
-    """Return how often an arm was trained, and the range of the means of its runs in percent.
+    """Return how often an arm was trained, and the range of its runs' means in percent.
 
     >>> runs([0.985, 0.998, 0.96]), runs([0.985]), runs([])
     ('3: 96.0 to 99.8', '1 run', '')
@@ -184,7 +185,7 @@ def runs(seeds: Sequence[float]) -> str:
 
 
 def p_value(gain: Mapping[str, Any]) -> str:
-    """Return p with two digits; ``1 run`` where an arm of the comparison was trained once.
+    """Return p with two digits; ``1 run`` if a compared arm was trained once.
 
     >>> p_value({"p": 0.0213}), p_value({})
     ('0.021', '1 run')
@@ -193,7 +194,7 @@ def p_value(gain: Mapping[str, Any]) -> str:
 
 
 def percent(share: float, form: str = ".1f") -> str:
-    """Return a share in percent, with one decimal; one that was read from a file, with six, reads the same.
+    """Return a share in percent, with one decimal; a share read from a file, with six decimals, gives the same.
 
     >>> percent(0.4567), percent(0.157499999999), percent(0.1575)
     ('45.7', '15.8', '15.8')
@@ -212,7 +213,7 @@ def spread(values: Mapping[str, float], centre: str, form: str = ".1f") -> str:
 
 
 def verdict(gain: Mapping[str, float]) -> str:
-    """Return what the interval of a gain says of an arm and the other that it is compared with.
+    """Return the verdict of a gain's interval on an arm and the one it is compared with.
 
     >>> verdict({"low": 0.1, "high": 0.2}), verdict({"low": -0.1, "high": 0.2})
     ('beats', 'cannot be told apart from')
@@ -221,7 +222,7 @@ def verdict(gain: Mapping[str, float]) -> str:
 
 
 def warm_start_words(summary: Summary, lead: str) -> str:
-    """Return in a sentence what the warm start gained and what training by reward gained after it; "" without one."""
+    """Return a sentence on what the warm start gained and what training by reward gained after it; "" without one."""
     first = summary["paired"].get("warm_start", {}).get(lead)
     then = comparisons(summary, lead)[0].get("warm_start")
     if not first or not then:
@@ -231,7 +232,7 @@ def warm_start_words(summary: Summary, lead: str) -> str:
 
 
 def level(metric: str, value: float) -> str:
-    """Return a mean in words.
+    """Return a mean with its metric's name.
 
     >>> level("ndcg_at_10", 0.315), level("searches", 2.0)
     ('31.5 % nDCG@10', '2.000 searches')
@@ -240,7 +241,7 @@ def level(metric: str, value: float) -> str:
 
 
 def with_interval(metric: str, values: Mapping[str, float], centre: str) -> str:
-    """Return a mean or gain with its interval: of a share in percent or points, otherwise as a plain number.
+    """Return a mean or gain with its interval: a share in percent or points, otherwise a plain number.
 
     >>> with_interval("recall", {"mean": 0.5, "low": 0.25, "high": 0.75}, "mean")
     '50.0 [25.0, 75.0]'

@@ -1,1 +1,1 @@
-"""Stage generator: warm starts, and the demonstrations they learn from."""
+"""Stage generator: warm starts and their demonstrations."""

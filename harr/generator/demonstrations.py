@@ -1,11 +1,11 @@
-"""Demonstrations: tokenized texts, of which a language model learns only the tokens that it has to write.
+"""Demonstrations: tokenized texts, of which a language model learns only the tokens it must write.
 
-A line of a file of demonstrations is one of two:
+A line of a demonstrations file is one of two:
 
-- a conversation, ``{"messages": [{"role": "user", "content": "..."}, {"role": "assistant", ...}, ...]}``: the turns of
-  the assistant are learnt, each from where the chat template asks for it to the token that ends it;
+- a conversation, ``{"messages": [{"role": "user", "content": "..."}, {"role": "assistant", ...}, ...]}``: turns of the
+  assistant are learnt, each from where the chat template prompts for it to its end token;
 - a text in pieces, ``{"pieces": [["Question: ...", false], ["<think> ...", true], ...]}``: pieces marked true are
-  learnt. Each piece is encoded by itself, as the texts of model and environment are when the model plays.
+  learnt. Each piece is encoded separately, as texts of model and environment are in play.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,15 +24,15 @@ from harr.rag.generation.local_model import LanguageModel
 from harr.types import Generate
 
 Piece = tuple[str, bool]
-"""A part of a text; True where the model learns to write it."""
+"""A part of a text; True if the model learns to write it."""
 
 
 def read_demonstrations(path: Path, language_model: LanguageModel) -> list[Tokens]:
-    """Return the demonstrations of a file of JSON lines, in order.
+    """Return the demonstrations in a JSON Lines file, in order.
 
     Raises:
-        CorpusError: the file is missing or empty, or a row is neither of the two, has nothing to learn, or does not go
-            with the chat template; names the line. ModelError: conversations for a model without a chat template.
+        CorpusError: the file is missing or empty, or a row is neither of the two, has nothing to learn, or does not fit
+            the chat template; names the line. ModelError: conversations for a model without a chat template.
     """
     if not path.is_file():
         raise CorpusError(
@@ -45,7 +45,7 @@ def read_demonstrations(path: Path, language_model: LanguageModel) -> list[Token
 
 
 def encode_rows(rows: Iterable[Row], language_model: LanguageModel) -> list[Tokens]:
-    """Return demonstrations as tokens, in order; raises as :func:`read_demonstrations`."""
+    """Return demonstrations as tokens, in order; raises like :func:`read_demonstrations`."""
     return [_encode_row(row, language_model) for row in rows]
 
 
@@ -64,7 +64,7 @@ def make_demonstrations(params: WarmstartParams, seed: int, language_model: Lang
 
 
 def encode(language_model: LanguageModel, pieces: Sequence[Piece], *, begins: bool) -> Tokens:
-    """Return the tokens of a text in pieces; raw text that ``begins`` has the tokenizer's first token."""
+    """Return the tokens of a text in pieces; if it ``begins``, with the tokenizer's first token."""
     ids: list[int] = []
     learnt_flags: list[bool] = []
     for place, (text, learnt) in enumerate(pieces):
@@ -86,7 +86,7 @@ def _encode_row(row: Row, language_model: LanguageModel) -> Tokens:
         ids, learnt_flags = encode(
             language_model, _turns(_messages(parts, row.place), language_model, row.place), begins=False
         )
-    if not any(learnt_flags[1:]):  # nothing comes before the first token, so it cannot be learnt
+    if not any(learnt_flags[1:]):  # nothing precedes the first token, so it cannot be learnt
         raise CorpusError(
             f"{row.place}: nothing is learnt from this demonstration; "
             "mark a piece true, or give a turn of role assistant"
@@ -111,7 +111,7 @@ def _messages(parts: Any, place: str) -> list[dict[str, str]]:
 
 
 def _turns(messages: list[dict[str, str]], language_model: LanguageModel, place: str) -> list[Piece]:
-    """Return a conversation in pieces: the text before each turn of the model, and that turn with its end token."""
+    """Return a conversation in pieces: the text before each of the model's turns, and that turn with its end token."""
     pieces: list[Piece] = []
     read_so_far = ""
     for number, message in enumerate(messages):
@@ -138,7 +138,7 @@ def _turns(messages: list[dict[str, str]], language_model: LanguageModel, place:
 
 
 def _cut_turn(text: str, language_model: LanguageModel) -> str:
-    """Return the part of a turn that the model writes: up to its end token, without the template's line end."""
+    """Return the part of a turn that the model writes: up to its end token, without the template's line break."""
     ends = [place + len(end) for end in _end_texts(language_model) if (place := text.rfind(end)) >= 0]
     return text[: max(ends)] if ends else text
 

@@ -1,8 +1,8 @@
-"""Examples of reading: what a language model should answer from passages, or that they do not tell.
+"""Reading examples: what a language model should answer from passages, or that they do not tell.
 
-They teach the reader of pipeline ``pick``, before the retriever learns from its answers: the gold passages of every
-training question, and for some of them passages of which one at least is wrong. A wrong one is given with the question
-(``context_ids``), or is gold of another question that shares many of its words.
+They train the reader of pipeline ``pick`` before the retriever learns from its answers. Every training question is
+shown with its gold passages, filled up with wrong ones, and some questions again with gold missing. A wrong passage
+is given with the question, or is another question's gold passage that shares many of its words.
 """
 
 import random
@@ -17,11 +17,11 @@ from harr.rag.pipelines.pick import reading_request
 from harr.types import Passage, Question
 
 UNKNOWN = "unknown"
-"""What the prompt of pipeline pick has the reader write where the passages do not tell."""
+"""What pipeline pick's prompt asks the reader to write if the passages do not tell."""
 WRONG_EVERY = 3
-"""Every so many questions one is shown again with a wrong passage: a reader that sees more of these gives up early."""
+"""One in this many questions is shown again with gold missing: a reader that sees more of these gives up early."""
 LOOKED_AT = 200
-"""Maximum number of gold passages of other questions that are compared with a question's words."""
+"""Maximum number of other questions' gold passages that are compared with a question's words."""
 
 
 def make_readings(questions: Sequence[Question], passages: Passages, shown: int, seed: int) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ def make_readings(questions: Sequence[Question], passages: Passages, shown: int,
 def _wrong_ids(
     question: Question, words_of: Callable[[str], frozenset[str]], golds: Sequence[str], rng: random.Random
 ) -> list[str]:
-    """Return ids of passages that are not gold for a question, those likeliest to be taken for it first."""
+    """Return ids of passages that are not gold for a question, those most easily mistaken for gold first."""
     given = [pid for pid in question.candidate_ids if pid not in question.gold_ids]
     if given:
         return rng.sample(given, len(given))
@@ -68,9 +68,9 @@ def _wrong_ids(
 
 
 def _reading(question: Question, passages: Sequence[Passage]) -> dict[str, Any]:
-    """Return a conversation that ends with the first answer if the passages tell it, else with ``UNKNOWN``.
+    """Return a conversation that ends with the first answer if the passages tell it, otherwise with ``UNKNOWN``.
 
-    They tell it where all gold is among them, or where they state an answer (:func:`states_answer`).
+    They tell it if all gold is among them, or if they state an answer (:func:`states_answer`).
     """
     ids, text = {passage.id for passage in passages}, "\n".join(passage.content for passage in passages)
     is_told = ids.issuperset(question.gold_ids) or states_answer(text, question.answers)

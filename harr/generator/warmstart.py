@@ -1,6 +1,6 @@
 """A warm start: a language model learns from demonstrations before it learns from rewards (SFT, by TRL).
 
-TRL has the loss and the loop; only the tokens that the model has to write have a loss.
+TRL provides the loss and the loop; only the tokens that the model must write have a loss.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.types import Log
 
 WARMUP = 0.05
-"""Share of the updates in which the learning rate rises."""
+"""Share of the updates during which the learning rate rises."""
 
 
 def train_warmstart(
@@ -31,11 +31,11 @@ def train_warmstart(
 ) -> dict[str, float]:
     """Train ``section.model`` on demonstrations, merge its LoRA, and publish the whole model in the folder ``out``.
 
-    They are ``readings``, where there are any (:mod:`harr.generator.readings`). A killed run resumes after its last
+    ``readings``, if given, are the demonstrations (:mod:`harr.generator.readings`). A killed run resumes after its last
     checkpoint and ends with the same weights.
 
     Returns:
-        The number of demonstrations, and of those that were too long; all tokens and those with a loss; loss and token
+        The numbers of demonstrations, of those too long, of all tokens and of those with a loss; loss and token
         accuracy in the first and the last tenth of the updates; seconds.
 
     Raises:
@@ -70,7 +70,7 @@ def train_warmstart(
 
 
 def _drop_long_rows(rows: Sequence[Tokens], limit: int) -> list[Tokens]:
-    """Return demonstrations of at most ``limit`` tokens; a line counts the others."""
+    """Return demonstrations of at most ``limit`` tokens; print the number of the others."""
     usable = [row for row in rows if len(row[0]) <= limit]
     if not usable:
         raise CorpusError(
@@ -92,7 +92,7 @@ def rate_share(step: float, steps: int) -> float:
 
 
 def figures(history: Sequence[Mapping[str, float]], rows: Sequence[Tokens], long: int, size: int) -> dict[str, float]:
-    """Summarize a run in a few numbers."""
+    """Return the figures of a run."""
     tenth = -(-len(history) // 10)
     ends = {"first": history[:tenth], "last": history[-tenth:]}
     points = [(name, end) for name in ("loss", "accuracy") for end in ends]

@@ -1,1 +1,1 @@
-"""Stage index: vectors become a collection of Milvus that is searched."""
+"""Stage index: turn vectors into a searchable Milvus collection."""

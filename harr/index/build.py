@@ -1,4 +1,4 @@
-"""Stage index: build a Milvus collection of passages."""
+"""Build a Milvus collection of passages (stage index)."""
 
 import shutil
 import time
@@ -25,8 +25,8 @@ from harr.params.index import IndexParams
 from harr.services.milvus_client import REBUILD, Connection, check_full_text
 
 FLUSH_ROWS = 50_000
-"""Number of rows that Milvus Lite flushes at a time; otherwise a million take 7 GB of memory. A server decides itself,
-and with full text all rows must stay together, since Lite counts the words of BM25 per segment."""
+"""Number of rows that Milvus Lite flushes at a time; otherwise a million take 7 GB of memory. A server decides itself.
+With full text nothing is flushed early: Lite counts BM25's words per segment, so all rows must stay together."""
 FORMAT = 4
 """Version of the collection's layout."""
 AGAIN = "delete its folder and run the same command again"
@@ -37,7 +37,7 @@ def build_index(
 ) -> dict[str, float]:
     """Put the searchable passages into Milvus and publish ``out``: manifest.json, rows, and milvus.db for Lite.
 
-    A corpus with sources gets a collection for each source and one for the whole. Primary keys are rows. A killed
+    A corpus with sources gets one collection per source and one for the whole. Primary keys are rows. A killed
     build resumes after its last finished batch in ``work/<fingerprint>``; a complete collection on a server is reused.
     ``fill`` replaces :meth:`Builder.insert` (``index.function``).
 
@@ -46,7 +46,7 @@ def build_index(
 
     Raises:
         ServiceUnavailable: Milvus cannot be reached, or refuses the passages.
-        ParamsError: full text is asked of a server that has none.
+        ParamsError: full text is requested, but the server does not have it.
         IndexMismatch: rows are missing at the end.
     """
     parts = _parts(passages, vectors, params)
@@ -104,7 +104,7 @@ def _parts(passages: Passages, vectors: Vectors, params: IndexParams) -> dict[st
 
 
 def _name(vectors: Vectors, params: IndexParams, source: str) -> str:
-    """Return the name of the collection of a corpus, or of one of its sources, for one encoder."""
+    """Return the collection name of a corpus, or of one of its sources, for one encoder."""
     kind = "" if params.kind == "flat" else f"_{params.kind}"
     text = ("_stems" if params.stemmer else "") if params.full_text else "_dense"
     return f"harr_{vectors.identity}{text}{kind}{f'_in_{source}' if source else ''}"
@@ -112,7 +112,7 @@ def _name(vectors: Vectors, params: IndexParams, source: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """Build collections; ``folder`` holds the unfinished work."""
+    """Build collections; ``folder`` has the unfinished work."""
 
     client: Connection
     passages: Passages
@@ -135,7 +135,7 @@ class Builder:
             return rows - first
 
     def insert(self, part: Slice, first: int, progress_path: Path, on_rows: Callable[[int], object]) -> None:
-        """Insert the passages from ``first`` on, and write the progress to ``progress_path``."""
+        """Insert the passages from ``first`` on, writing the progress to ``progress_path``."""
         # A killed client's last batch may still arrive at a server: upsert makes it harmless.
         write, unflushed = self.client.upsert if first else self.client.insert, 0
         size, name = self.params.batch_size, part.collection
@@ -160,7 +160,7 @@ class Builder:
         return records
 
     def _first_missing(self, part: Slice, progress: Path) -> int:
-        """Return how many rows the collection has already; recreate a collection of other content."""
+        """Return how many rows the collection already has; recreate a collection with other content."""
         client, name, content = self.client, part.collection, part.content
         if client.has_collection(name):
             if content_of(client, name) == content:
@@ -188,14 +188,14 @@ class Builder:
         return 0
 
     def _has_flushed_rows(self, name: str) -> bool:
-        """Return whether a stopped build has rows on disk: Milvus Lite would count the words of the rest apart."""
+        """Return whether a stopped build has rows on disk: Milvus Lite would count the other rows' words separately."""
         collection = self.folder / "out/milvus.db/collections" / name
         return self.params.full_text and not self.params.uri and any(collection.rglob("*.parquet"))
 
 
 Fill = Callable[[Builder, Slice, int, Path, Callable[[int], object]], None]
-"""A function that fills a collection from the given place on, writes its progress (``rows``) to a file, so that a
-killed build can resume, and reports the number of passages inserted."""
+"""A function that fills a collection from the given place on, writes its progress (``rows``) to a file, from which a
+killed build resumes, and reports the number of passages inserted."""
 
 
 def _finish(client: Connection, part: Slice) -> None:
@@ -206,7 +206,7 @@ def _finish(client: Connection, part: Slice) -> None:
         indexes = client.prepare_index_params()
         indexes.add_index("vector", metric_type="IP", **kinds.index_of(content))
         if content["full_text"]:
-            # pymilvus flattens params, and Lite reads none but a nested `params`; servers take both.
+            # pymilvus flattens params, but Lite reads only a nested `params`; servers accept both.
             nested = {"params": BM25}
             indexes.add_index("terms", index_type="SPARSE_INVERTED_INDEX", metric_type="BM25", params=nested)
         client.create_index(name, indexes, timeout=kinds.build_seconds(rows))
@@ -217,9 +217,9 @@ def _finish(client: Connection, part: Slice) -> None:
 
 
 def _drop_half_written_indexes(folder: Path) -> None:
-    """Remove partial index files and collections of a killed build; Lite makes missing index files."""
+    """Remove a killed build's partial index files and collections; Lite recreates missing index files."""
     for path in [*folder.rglob("*.idx"), *folder.rglob("*.tmp")]:
         path.unlink()
-    for path in folder.glob("out/milvus.db/collections/*"):  # Lite knows a collection by its schema.json
+    for path in folder.glob("out/milvus.db/collections/*"):  # Lite recognizes a collection by its schema.json
         if not (path / "schema.json").exists():
             shutil.rmtree(path)

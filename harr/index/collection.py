@@ -1,7 +1,6 @@
 """A collection of passages in Milvus: its content and its size.
 
-Its property ``harr`` describes its content, so that the live collection can be compared with the manifest on every
-open (Lite keeps no description).
+Its property ``harr`` describes its content, with which every open compares the manifest (Lite stores no description).
 """
 
 import json
@@ -27,9 +26,9 @@ class Slice:
     """The passages of one collection: the whole corpus, or one of its sources.
 
     Attributes:
-        source: its name, empty for the whole corpus.
+        source: the source's name, "" for the whole corpus.
         collection: the name in Milvus.
-        rows: of the passages, ascending, (R,).
+        rows: rows of the passages, ascending, (R,).
         content: value of the collection's property.
     """
 
@@ -39,7 +38,7 @@ class Slice:
     content: Mapping[str, Any]
 
     def describe(self) -> dict[str, Any]:
-        """Return its entry in the manifest."""
+        """Return the manifest entry."""
         return {"collection": self.collection, "rows": len(self.rows)}
 
 
@@ -77,5 +76,5 @@ def open_build(params: IndexParams, folder: Path) -> Iterator[Connection]:
 
 
 def where_of(params: IndexParams, folder: Path) -> str:
-    """Return the address or the file of Milvus, for connections and messages."""
+    """Return Milvus's address or file, for connections and messages."""
     return bare(params.uri) or str((folder / "milvus.db").resolve())

@@ -1,4 +1,4 @@
-"""A searchable corpus, and indexes of other packages (``index.function``)."""
+"""A searchable corpus, and other packages' indexes (``index.function``)."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -18,8 +18,9 @@ from harr.params.index import IndexParams
 class Corpus:
     """A searchable corpus: passages by row, their vectors, and the index.
 
-    ``tables`` is where other packages keep what they compute once per corpus; None if the corpus is a collection alone.
-    ``check`` refuses a trained retriever, by its folder and its harr.json, if the vectors do not name their encoder.
+    ``tables`` is where other packages keep what they compute once per corpus; None if the corpus is only a collection.
+    ``check`` replaces the check of a trained retriever, given its folder and harr.json, if the vectors do not name
+    their encoder.
     """
 
     passages: Passages
@@ -31,14 +32,14 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class OtherIndex:
-    """An index of another package, which reads ``index.settings``.
+    """Another package's index, which reads ``index.settings``.
 
     Args:
-        build: stage index: takes passages, vectors, section ``index``, the folder to publish and one for unfinished
-            work, and returns figures (``rows`` and ``indexed`` at least).
-        open: opens the published index from passages, vectors, section and folder; it may be approximate. None: it is
-            a collection of harr's form.
-        corpus: opens the index as a corpus of its own, without data/corpus.
+        build: runs stage index: takes passages, vectors, section ``index``, the folder to publish and one for
+            unfinished work, and returns figures (at least ``rows`` and ``indexed``).
+        open: opens the published index, which may be approximate, from passages, vectors, section and folder. None:
+            it is a collection in harr's format.
+        corpus: opens the index as a corpus without data/corpus.
     """
 
     build: Callable[[Passages, Vectors, IndexParams, Path, Path], dict[str, float]]
@@ -47,7 +48,7 @@ class OtherIndex:
 
 
 def other_index(params: IndexParams) -> OtherIndex | None:
-    """Return the index of another package that section ``index`` names; None if harr builds its own.
+    """Return another package's index that section ``index`` names; None if harr builds its own.
 
     Raises:
         ParamsError: it cannot be imported, or is something else.

@@ -1,7 +1,7 @@
-"""The kinds of vector index in Milvus: how each is built and searched, and its memory.
+"""Kinds of vector index in Milvus: how each is built and searched, and its memory.
 
-Only ``flat`` is exact. The others read a part of the vectors: ``hnsw`` walks a graph of neighbours (Malkov and
-Yashunin, arXiv 1603.09320), ``ivf_sq8`` reads the nearest cells, quantized to a byte per number.
+Only ``flat`` is exact. The others read some of the vectors: ``hnsw`` walks a graph of neighbours (Malkov and
+Yashunin, arXiv 1603.09320), ``ivf_sq8`` reads the nearest cells, quantized to one byte per number.
 """
 
 from collections.abc import Mapping
@@ -15,21 +15,21 @@ from harr.params.index import IndexParams, KindName
 INDEX_TYPES: dict[KindName, str] = {"flat": "FLAT", "hnsw": "HNSW", "ivf_sq8": "IVF_SQ8"}
 """Their names in Milvus."""
 LINKS = 32
-"""Number of neighbours that a vector is linked to in ``hnsw`` (M)."""
+"""Number of neighbours that each vector links to in ``hnsw`` (M)."""
 BUILD_EFFORT = 200
-"""Number of candidates for the links of a vector, hnsw's efConstruction (hnswlib's default)."""
+"""Number of candidates for a vector's links, hnsw's efConstruction (hnswlib's default)."""
 ROWS_A_CELL = 39
 """Minimum number of training vectors per cell (faiss warns below it)."""
 MOST_CELLS = 65_536
-"""Largest number of cells that a server takes."""
+"""Maximum number of cells that a server accepts."""
 BREADTH = 128
-"""Number of candidates in a walk through a graph if ``index.breadth`` is 0."""
+"""Number of candidates in a graph walk if ``index.breadth`` is 0."""
 SEARCH = "search.json"
-"""File with the search parameters of a collection: another breadth needs no new collection."""
+"""File with a collection's search parameters: another breadth needs no new collection."""
 
 
 def describe_kind(params: IndexParams) -> dict[str, Any]:
-    """Return the description of a collection's kind, empty for ``flat``; another one means a new collection.
+    """Return the description of a collection's kind, {} for ``flat``; another one means a new collection.
 
     >>> describe_kind(IndexParams()), describe_kind(IndexParams(kind="hnsw"))
     ({}, {'kind': 'hnsw'})
@@ -46,20 +46,20 @@ def index_of(content: Mapping[str, Any]) -> dict[str, Any]:
     kind: KindName = content.get("kind", "flat")
     cells = {"nlist": count_cells(content["rows"])}
     params = {"hnsw": {"M": LINKS, "efConstruction": BUILD_EFFORT}, "ivf_sq8": cells}.get(kind)
-    # pymilvus flattens params, and Lite reads none but a nested `params`; servers take both.
+    # pymilvus flattens params, but Lite reads only a nested `params`; servers accept both.
     return {"index_type": INDEX_TYPES[kind], "params": {"params": params} if params else {}}
 
 
 def build_seconds(rows: int) -> int:
-    """Return the seconds that a server may take for an index: half an hour, and one for each 100 rows.
+    """Return the seconds that a server may take to build an index: half an hour, plus one for every 100 rows.
 
-    pymilvus waits for ever unless it is given a whole number.
+    pymilvus waits forever unless it gets an integer.
     """
     return 1_800 + rows // 100
 
 
 def count_cells(rows: int) -> int:
-    """Return the number of cells: four times the root of the rows, each of at least 39 rows.
+    """Return the number of cells: four times the square root of the rows, each cell with at least 39 rows.
 
     >>> count_cells(1_000_000), count_cells(10_000)
     (4000, 256)
@@ -68,13 +68,13 @@ def count_cells(rows: int) -> int:
 
 
 def note_search(folder: Path, params: IndexParams) -> None:
-    """Write the search parameters of an index to its folder; ``flat`` has none."""
+    """Write an index's search parameters to its folder; ``flat`` has none."""
     if params.kind != "flat":
         write_json(folder / SEARCH, {"kind": params.kind, "breadth": params.breadth})
 
 
 def read_search(folder: Path, rebuild: str) -> dict[str, Any]:
-    """Return the search parameters that :func:`note_search` wrote; empty for ``flat``.
+    """Return the search parameters that :func:`note_search` wrote; {} for ``flat``.
 
     Raises:
         DamagedFile: the file is damaged.
@@ -85,9 +85,9 @@ def read_search(folder: Path, rebuild: str) -> dict[str, Any]:
 
 
 def search_params(search: Mapping[str, Any], rows: int, limit: int) -> dict[str, int]:
-    """Return the parameters of a search for the ``limit`` nearest of ``rows``; a walk has at least as many candidates.
+    """Return the parameters to search the ``limit`` nearest of ``rows``; a walk has at least ``limit`` candidates.
 
-    ``search`` may be of a collection that harr did not build, with ``cells`` of its own, or of kind ``diskann``.
+    ``search`` may describe a collection that harr did not build, with its own ``cells`` or of kind ``diskann``.
 
     >>> search_params({"kind": "hnsw", "breadth": 0}, 10_000, 38), search_params({}, 10_000, 38)
     ({'ef': 128}, {})
@@ -103,9 +103,9 @@ def search_params(search: Mapping[str, Any], rows: int, limit: int) -> dict[str,
 
 
 def memory_bytes(params: IndexParams, rows: int, width: int) -> float:
-    """Return about how much memory a server needs to search vectors; Milvus Lite needs the float32 vectors as well.
+    """Estimate the bytes that a server needs to search vectors; Milvus Lite also needs the float32 vectors.
 
-    ``hnsw`` has 2 M links in its lowest layer, of four bytes each.
+    ``hnsw`` has 2 M links of four bytes per vector in its lowest layer.
 
     >>> [round(memory_bytes(IndexParams(kind=kind), 1_000_000, 128) / 1e6) for kind in INDEX_TYPES]
     [512, 768, 128]

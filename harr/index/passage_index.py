@@ -1,7 +1,7 @@
 """The passage index in Milvus: nearest passages by vector and by BM25.
 
-There is one collection for a corpus as one encoder sees it, alike in Milvus Lite (``milvus.db`` in the stage's output)
-and on a Milvus server. The live collection is compared with the manifest on every open.
+Each pair of corpus and encoder has one collection, alike in Milvus Lite (``milvus.db`` in the stage's output)
+and on a Milvus server. Every open compares the live collection with the manifest.
 """
 
 import re
@@ -21,23 +21,23 @@ from harr.params.index import IndexParams
 from harr.services.milvus_client import REBUILD, Connection, connect, explain_errors
 
 ROWS = "rows.npy"
-"""The file with the rows of the passages in an index, ascending."""
+"""The file with the rows of an index's passages, ascending."""
 MANIFEST = {"collection": str, "rows": int, "width": int, "full_text": bool}
 SEARCH_SECONDS = 60.0
 QUERIES_PER_CALL = 1024
 TIES = 8
-"""Number of hits fetched beyond the request, so that ties at the cut are resolved by row."""
+"""Number of extra hits fetched, so that ties at the cut are resolved by row."""
 DEPTH = 20
 """Minimum number of hits fetched per text, so that a search for a few more needs no new call."""
 REMEMBERED = 10_000
-"""Maximum number of texts in the cache of hits."""
+"""Maximum number of texts in the hit cache."""
 
 
 class PassageIndex:
-    """An open index; close it (or use ``with``), since Milvus Lite runs a server for it."""
+    """An open index; close it or use ``with``, since Milvus Lite runs a server for it."""
 
     def __init__(self, client: Connection, where: str, manifest: dict[str, Any], rows: NDArray[np.int64]) -> None:
-        """Take a checked collection, and the rows of the whole corpus in it; use :meth:`open`."""
+        """Take a checked collection and the whole corpus's indexed rows; use :meth:`open`."""
         self.connection = self._client = client
         self._all_rows = rows
         self._where = where
@@ -56,8 +56,8 @@ class PassageIndex:
         """Open the index that stage index published in ``out``; ``identity`` is that of the vectors.
 
         Raises:
-            IndexMismatch: manifest or live collection is of another encoder or corpus, or lacks rows.
-            ServiceUnavailable: no answer before the deadline, or a server refuses.
+            IndexMismatch: manifest or live collection belongs to another encoder or corpus, or lacks rows.
+            ServiceUnavailable: there is no answer before the deadline, or the server refuses.
             DamagedFile: manifest or milvus.db is missing or unreadable.
         """
         manifest = read_manifest(out, REBUILD, keys=MANIFEST)
@@ -82,7 +82,7 @@ class PassageIndex:
         return cls(client, where, manifest, np.load(out / ROWS, mmap_mode="r", allow_pickle=False))
 
     def of_source(self, source: str) -> "PassageIndex":
-        """Return the collection of one source, over the same connection, which this index closes.
+        """Return the index of one source, over the same connection, which this index closes.
 
         Raises:
             IndexMismatch: the corpus has no such source.
@@ -97,14 +97,14 @@ class PassageIndex:
         return PassageIndex(self._client, self._where, self._manifest | parts[source], self._all_rows)
 
     def list_rows(self) -> NDArray[np.int64]:
-        """Return the rows of all indexed passages, ascending; for one source, too, those of the whole corpus."""
+        """Return the rows of all indexed passages, ascending; even for one source those of the whole corpus."""
         return self._all_rows
 
     def search(self, vectors_QD: NDArray[np.float32], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return rows and inner products of the ``n`` nearest passages, shape (Q, n) each, in one call.
 
-        Exact where ``index.kind`` is flat. Best first; scores equal to 1e-6 are ordered by row. Where there are
-        fewer than ``n`` passages, rows are padded with -1 and scores with minus infinity.
+        Exact if ``index.kind`` is flat. Best first; scores that agree to 1e-6 are ordered by row. With fewer than
+        ``n`` passages, rows are padded with -1 and scores with minus infinity.
         """
         vectors_QD = np.asarray(vectors_QD, dtype=np.float32)
         if vectors_QD.shape[1] != self.width:
@@ -115,10 +115,10 @@ class PassageIndex:
         return self._search("vector", list(vectors_QD), n)
 
     def search_text(self, texts: Sequence[str], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return rows and BM25 scores (positive) of the ``n`` best passages per text; shapes as :meth:`search`.
+        """Return rows and (positive) BM25 scores of the ``n`` best passages per text; shapes as in :meth:`search`.
 
-        A passage that shares no word with a text, stop words apart, is not a hit; padding as there. Hits are cached,
-        since a pipeline that picks one passage after the other repeats its searches.
+        A passage that shares no word with a text, stop words aside, is not a hit; padding as in :meth:`search`. Hits
+        are cached, since a pipeline that picks one passage after another repeats its searches.
         """
         if not self.full_text:
             raise IndexMismatch(f"{self._where} has no BM25 part; set index.full_text: true and run `dvc repro`")
@@ -153,7 +153,7 @@ class PassageIndex:
                 )
             for q, hits in enumerate(hits_by_query, start):
                 rows, scores = self._rows(hits)
-                # Lite gives BM25 scores with the sign turned; a BM25 score is never negative.
+                # Lite gives negated BM25 scores; a BM25 score is never negative.
                 scores = np.abs(scores) if field == "terms" else scores
                 best = np.lexsort((rows, -scores.round(6)))[:n]
                 rows_QN[q, : len(best)], scores_QN[q, : len(best)] = (rows[best], scores[best])
@@ -164,7 +164,7 @@ class PassageIndex:
         return np.asarray(hits.ids, dtype=np.int64), np.asarray(hits.distances, dtype=np.float32)
 
     def close(self) -> None:
-        """Disconnect, and end the server of Milvus Lite."""
+        """Disconnect and stop Milvus Lite's server."""
         self._client.close()
 
     def __enter__(self) -> "PassageIndex":

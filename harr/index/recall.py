@@ -1,8 +1,8 @@
 """Recall of an approximate index: the share of the exact nearest passages that it finds.
 
-Queries are questions, not passages. Passages find one another more easily than questions find passages: of 12,003
-passages (2Wiki, MiniLM), hnsw with 16 links and a breadth of 64 found 98.3 % of the 30 nearest of 300 passages, and
-94.7 % of those of 300 questions.
+Queries are questions, not passages. Passages find one another more easily than questions find passages: among 12,003
+passages (2Wiki, MiniLM), hnsw with 16 links and a breadth of 64 found 98.3 % of the 30 nearest to 300 passages, but
+94.7 % of those nearest to 300 questions.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ from harr.io.progress import bar
 from harr.params.index import IndexParams
 
 QUERIES = 200
-"""Number of questions in the measurement."""
+"""Maximum number of questions in the measurement."""
 BLOCK = 50_000
 """Number of vectors compared at a time."""
 SAME = 1e-5
-"""Maximum difference of equal scores: among passages with the same vector any is right."""
+"""Maximum difference between equal scores: of passages with the same vector, any is right."""
 
 
 def check_recall(
@@ -36,19 +36,19 @@ def check_recall(
     encode: Callable[[Sequence[str]], NDArray[np.float32]],
     pool: int,
 ) -> dict[str, float]:
-    """Return the share of the exact ``pool`` nearest passages that the index in ``out`` finds; a flat one is exact.
+    """Return the share of the ``pool`` nearest passages that the index in ``out`` finds; a flat one is exact.
 
     Args:
-        passages: of the corpus.
+        passages: the corpus.
         vectors: their vectors.
         params: section ``index``.
         out: output of stage index.
-        texts: questions, of which QUERIES are taken, evenly.
+        texts: questions, of which at most QUERIES are taken, evenly spaced.
         encode: embeds them as queries.
         pool: number of passages.
 
     Raises:
-        IndexMismatch: the share is below ``params.min_recall``; the index stays, so that another ``index.breadth``
+        IndexMismatch: the share is below ``params.min_recall``; the index is kept, so another ``index.breadth``
             needs no new build.
     """
     other = other_index(params)
@@ -72,7 +72,7 @@ def check_recall(
 def recall_at(
     index: PassageIndex, vectors: Vectors, rows: NDArray[np.int64], queries_QD: NDArray[np.float32], n: int
 ) -> float:
-    """Return the share of the ``n`` nearest of ``rows`` that the index finds, by a scan of all their vectors."""
+    """Return the share of the ``n`` nearest of ``rows``, by a scan of all their vectors, that the index finds."""
     n = min(n, len(rows))
     best_QN = np.empty((len(queries_QD), 0), dtype=np.float32)
     with bar(total=len(rows), desc="scan", unit="passage") as progress:

@@ -1,6 +1,6 @@
-"""An exact scan of a corpus's vectors in memory, which a server uses if the index is Milvus Lite.
+"""An exact in-memory scan of a corpus's vectors, which `harr serve` uses if the index is Milvus Lite.
 
-Milvus Lite copies all vectors for every call and lets one process in at a time; a scan of 58,112 vectors is some ten
+Milvus Lite copies all vectors for every call and admits one process at a time; a scan of 58,112 vectors is about ten
 times as fast (docs/performance.md) and leaves the index to the stages.
 """
 
@@ -12,16 +12,16 @@ from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch
 
 SPARE = 64
-"""Number of passages beyond the request that are looked at for ties."""
+"""Number of extra passages that are checked for ties."""
 AT_ONCE = 64
-"""Number of queries whose scores are in memory at a time: more would not fit into the processor's cache."""
+"""Number of queries scored at a time: more would not fit into the processor's cache."""
 
 
 class VectorScan:
-    """The searchable vectors of a corpus, each of which is compared with every query in float32."""
+    """A corpus's searchable vectors, all of which are compared with every query in float32."""
 
     def __init__(self, vectors: Vectors, rows: NDArray[np.int64]) -> None:
-        """Read the vectors of ``rows``, those of the index."""
+        """Load the vectors of ``rows``, the index's rows."""
         self.rows, self.width = len(rows), vectors.width
         self._row_of = rows
         self._vectors_ND = torch.from_numpy(vectors.take(rows))

@@ -1,1 +1,1 @@
-"""Files that appear whole, JSON lines, model folders that are safe, work that resumes, progress."""
+"""Atomic files, JSON Lines, safe model folders, resumable work, progress."""

@@ -1,7 +1,7 @@
-"""Files of the user's own that params.yaml names, and what they hold: so that a change of one is noticed.
+"""Hashes of the user's files that params.yaml names, which reveal changes in them.
 
-DVC compares the values of parameters, which for a file is its name. The first entry of dvc.yaml (tasks/inputs)
-writes the hashes down, and stage download depends on what it wrote.
+DVC compares parameter values, which for a file is its name. The first entry of dvc.yaml (tasks/inputs) writes
+the hashes, on which stage download depends.
 """
 
 import json
@@ -14,7 +14,7 @@ from harr.io.folders import files_below
 
 
 def find_paths(section: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the values of a section that may be paths: texts, lists of them, and those under ``settings``.
+    """Yield the values of a section that may be paths: strings, lists of them, and those under ``settings``.
 
     >>> list(find_paths({"dataset": "jsonl", "passages": ["a.jsonl"], "train_where": {"split": "b"}, "seed": 0}))
     ['a.jsonl']
@@ -29,15 +29,15 @@ def find_paths(section: Mapping[str, Any]) -> Iterator[str]:
 
 
 def look(section: Mapping[str, Any], root: Path, memo: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file that a section names, or that lies in a folder it names, by path.
+    """Return the SHA-256 of every file that a section names, or that is in a folder it names, by path.
 
-    What is no file and no folder of this machine is a name, and left out; so is what begins with a dot. A file whose
-    stamp is that in ``memo`` is not read again.
+    Values that are neither a file nor a folder are left out, as are hidden files in folders. A file whose stamp equals
+    that in ``memo`` is not read again.
 
     Args:
-        section: of params.yaml, as plain values.
-        root: relative paths begin there.
-        memo: a json file, which is rewritten.
+        section: a section of params.yaml, as plain values.
+        root: the folder that relative paths begin at.
+        memo: a JSON file, which is rewritten.
     """
     before, after = _read_memo(memo), dict[str, list[Any]]()
     digests = {}
@@ -53,7 +53,7 @@ def look(section: Mapping[str, Any], root: Path, memo: Path) -> dict[str, str]:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the files that differ, each with what happened where it was not changed within.
+    """Return the files that differ, marked if they are new or deleted.
 
     >>> changes({"a": "1", "b": "2"}, {"b": "3", "c": "4"})
     ['a (deleted)', 'b', 'c (new)']
@@ -63,7 +63,7 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def _files(names: Iterable[str], root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield each file with its name: a path as the section has it, and for a folder what lies below."""
+    """Yield each file with its name: the path as in the section, and for a folder the paths below it."""
     for name in names:
         try:
             if (path := root / name).is_file():
@@ -71,7 +71,7 @@ def _files(names: Iterable[str], root: Path) -> Iterator[tuple[str, Path]]:
             for file in files_below(path) if name and path.is_dir() else ():
                 if file.is_file():
                     yield (Path(name) / file.relative_to(path)).as_posix(), file
-        except OSError:  # a name that no disk takes; the stage reports unreadable files
+        except OSError:  # not a valid file name; the stage reports unreadable files
             continue
 
 

@@ -1,5 +1,4 @@
-"""Packages of extras: what only some uses need is imported when it is needed, and a missing one is named with its
-extra."""
+"""Optional packages: imported only when needed; the error for a missing one names its extra."""
 
 from importlib import import_module
 from types import ModuleType
@@ -8,7 +7,7 @@ from harr.errors import MissingExtra, one_line
 
 
 def optional(module: str, extra: str) -> ModuleType:
-    """Return a module that an extra of harr brings.
+    """Return a module that an extra of harr installs.
 
     Raises:
         MissingExtra: it is not installed.
@@ -24,6 +23,6 @@ def optional(module: str, extra: str) -> ModuleType:
         return import_module(module)
     except ModuleNotFoundError as error:
         state = f"package {error.name or module} is not installed"
-    except ImportError as error:  # a package that says so in words of its own
+    except ImportError as error:  # a package with its own message
         state = f"package {module} cannot be imported ({one_line(error, 200)})"
     raise MissingExtra(f"{state}; run `pip install 'harr[{extra}]'`")

@@ -1,4 +1,4 @@
-"""Files that appear whole: temporary name, fsync, rename; and a hash of every file of a published folder."""
+"""Atomic writes (temporary name, fsync, rename), and hashes of every file in a published folder."""
 
 import errno
 import hashlib
@@ -18,9 +18,9 @@ from tqdm import tqdm
 from harr.errors import DamagedFile
 
 SUMS = "sha256sums.txt"
-"""In every published folder: a line a file, as `sha256sum -c` reads it."""
+"""Name of the hash list in every published folder: one line per file, as `sha256sum -c` reads it."""
 FRESH_SECONDS = 2.0
-"""Time in which a file may be changed again without another time of change."""
+"""Time within which a file may change again without a new modification time."""
 _LINE = re.compile(r"([0-9a-f]{64})  (\S[^\r\n]*)\n")
 
 
@@ -33,7 +33,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Push the bytes of a file that a library wrote to the disk."""
+    """Flush a file that a library wrote to the disk."""
     with path.open("rb") as handle:
         os.fsync(handle.fileno())
 
@@ -61,13 +61,13 @@ def appears_whole(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole text file."""
+    """Write a text file atomically."""
     with appears_whole(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a whole JSON file, keys in the order given, one trailing newline."""
+    """Write a JSON file atomically, keys in the given order, with a trailing newline."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -77,16 +77,16 @@ def read_json(path: Path) -> Any:
 
 
 def read_jsonl(path: Path) -> list[Any]:
-    """Read JSON lines; only a line feed ends one (``splitlines`` would also split at U+2028)."""
+    """Read JSON Lines; only a line feed ends a line (``splitlines`` would also split at U+2028)."""
     with path.open(encoding="utf-8", newline="\n") as lines:
         return [json.loads(line) for line in lines]
 
 
 def read_state(path: Path, remedy: str, **keys: type) -> dict[str, Any]:
-    """Read an object that harr wrote, and see that it has these ``keys``, each of its type.
+    """Read a JSON object that harr wrote, and check that it has these ``keys`` with their types.
 
     Raises:
-        DamagedFile: it is missing or damaged; says what is wrong, and the ``remedy``.
+        DamagedFile: it is missing or damaged; says what is wrong and the ``remedy``.
     """
     try:
         text = path.read_bytes()
@@ -97,7 +97,7 @@ def read_state(path: Path, remedy: str, **keys: type) -> dict[str, Any]:
 
 
 def read_state_rows(path: Path, remedy: str, **keys: type) -> list[dict[str, Any]]:
-    """Read JSON lines as :func:`read_state` reads JSON; an error names the line."""
+    """Read JSON Lines as :func:`read_state` reads JSON; an error names the line."""
     if not path.exists():
         raise DamagedFile(f"{path} is missing; {remedy}")
     lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
@@ -105,7 +105,7 @@ def read_state_rows(path: Path, remedy: str, **keys: type) -> list[dict[str, Any
 
 
 def parse_state(text: bytes, place: str, remedy: str, keys: Mapping[str, type]) -> dict[str, Any]:
-    """Parse a text as :func:`read_state` does a file; ``place`` says where it stands.
+    """Parse a text as :func:`read_state` does a file; ``place`` names its origin.
 
     Raises:
         DamagedFile: it is damaged.
@@ -124,14 +124,14 @@ def parse_state(text: bytes, place: str, remedy: str, keys: Mapping[str, type]) 
 
 
 def stamp(path: Path) -> list[int]:
-    """Return what differs between a file and any changed form of it: its size, times (of its content, and of any change
-    of it, which nobody can set) and number on the disk."""
+    """Return what changes whenever a file changes: its size, modification time, change time (which nobody can set) and
+    inode number."""
     stat = path.stat()
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
 
 
 def is_fresh(path: Path) -> bool:
-    """Return whether a file was changed so lately that it may be changed again with the same :func:`stamp`."""
+    """Return whether a file changed so recently that it may change again without a new :func:`stamp`."""
     return time.time() - path.stat().st_mtime <= FRESH_SECONDS
 
 
@@ -142,7 +142,7 @@ def sha256(path: Path) -> str:
 
 
 def digest_of(path: Path) -> str:
-    """Return the hash of a file, or of the names and hashes of all files in a folder."""
+    """Return the hash of a file, or for a folder that of all its files' names and hashes."""
     if path.is_file():
         return sha256(path)
     whole = hashlib.sha256()
@@ -152,7 +152,7 @@ def digest_of(path: Path) -> str:
 
 
 def fingerprint(value: Any) -> str:
-    """Return a short stable hash of a JSON-able value: names resumable work and index collections.
+    """Return a short, stable hash of a JSON value, which names resumable work and index collections.
 
     >>> fingerprint({"b": 1, "a": 2}) == fingerprint({"a": 2, "b": 1})
     True
@@ -162,11 +162,11 @@ def fingerprint(value: Any) -> str:
 
 
 def publish(folder: Path, out: Path) -> None:
-    """Note the hash of every file of a finished folder in it, and rename it to ``out``, replacing an older one.
+    """Write the hashes of a finished folder's files into it, and rename it to ``out``, replacing an older one.
 
-    What was there is renamed to a hidden name, and deleted only when the new folder has its place: after a kill in
-    between, the next call ends the work. Where ``out`` is a link, its target is replaced; where it is on another disk
-    than ``folder``, a copy next to it gets its name.
+    The old folder gets a hidden name and is deleted only once the new one is in place: after a kill in between, the
+    next call completes the work. If ``out`` is a link, its target is replaced; if it is on another disk
+    than ``folder``, a copy next to it is renamed.
     """
     _remove_stumps(folder)
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / SUMS)
@@ -191,7 +191,7 @@ def publish(folder: Path, out: Path) -> None:
 
 @contextmanager
 def draft(folder: Path, out: Path) -> Iterator[Path]:
-    """Yield ``folder``, empty; on success it is published as ``out`` (:func:`publish`), which is then whole.
+    """Yield ``folder``, empty; on success, publish it as ``out`` (:func:`publish`).
 
     >>> import tempfile
     >>> place = Path(tempfile.mkdtemp())
@@ -207,10 +207,10 @@ def draft(folder: Path, out: Path) -> Iterator[Path]:
 
 
 def _swap(new: Path, out: Path, old: Path) -> None:
-    """Rename what is at ``out`` to ``old``, and ``new`` to ``out``; if that fails, all is as it was."""
+    """Rename ``out`` to ``old`` and ``new`` to ``out``; if that fails, restore ``out``."""
     if out.exists():
         shutil.rmtree(old, ignore_errors=True)
-        shutil.move(out, old)  # a folder that came with a container's image is copied
+        shutil.move(out, old)  # a folder from a container's image is copied
     try:
         new.replace(out)
     except OSError:
@@ -220,10 +220,10 @@ def _swap(new: Path, out: Path, old: Path) -> None:
 
 
 def _copy_folder(folder: Path, copy: Path) -> Path:
-    """Return a copy of a folder, synced; where that fails, nothing is left of it.
+    """Return a synced copy of a folder; if copying fails, nothing is left of it.
 
     Raises:
-        OSError: the first of what went wrong, with its number: shutil has a list of texts.
+        OSError: the first error, with its number: shutil has only a list of texts.
     """
     shutil.rmtree(copy, ignore_errors=True)
     try:
@@ -238,8 +238,8 @@ def _copy_folder(folder: Path, copy: Path) -> Path:
 
 
 def _remove_stumps(folder: Path) -> None:
-    """Delete what a killed call left in a folder under temporary names."""
-    for stump in sorted(folder.rglob(".*.tmp"), reverse=True):  # what is in a folder comes before it
+    """Delete the temporary files that a killed call left in a folder."""
+    for stump in sorted(folder.rglob(".*.tmp"), reverse=True):  # a folder's contents come before the folder
         if stump.is_dir() and not stump.is_symlink():
             shutil.rmtree(stump)
         else:
@@ -247,7 +247,7 @@ def _remove_stumps(folder: Path) -> None:
 
 
 def _sync_all(folder: Path) -> None:
-    """Push a folder with all that is in it to the disk."""
+    """Flush a folder and everything in it to the disk."""
     for path in [folder, *folder.rglob("*")]:
         if path.is_dir():
             _sync_folder(path)
@@ -256,12 +256,12 @@ def _sync_all(folder: Path) -> None:
 
 
 def _resolve_link(path: Path) -> Path:
-    """Return where a link points to; any other path as it is."""
+    """Return where a link points; any other path unchanged."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def reopen_work(out: Path, folder: Path) -> None:
-    """Make a published folder unfinished work again, under the name ``folder``; to another disk it is copied."""
+    """Make a published folder unfinished work again, named ``folder``; copy it if that is on another disk."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         _resolve_link(out).replace(folder)
@@ -272,9 +272,9 @@ def reopen_work(out: Path, folder: Path) -> None:
 
 
 def note_published(run: Path) -> Path:
-    """Note next to the unfinished work ``run`` that it is being published: a kill before the stage has ended undoes it.
+    """Note next to the unfinished work ``run`` that it is being published: a kill before the stage's end undoes it.
 
-    Until :func:`finish`, the next run of the stage goes on from what was published, not from the start.
+    Until :func:`finish`, the stage's next run continues from what was published, not from the start.
     """
     note = run.with_suffix(".published")
     write_text(note, "")
@@ -282,7 +282,7 @@ def note_published(run: Path) -> Path:
 
 
 def reopen_published(run: Path, out: Path, folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Take a whole ``out`` of this manifest back as ``folder`` if ``run`` was killed after :func:`note_published`."""
+    """Take back an intact ``out`` of this manifest as ``folder`` if ``run`` was killed after :func:`note_published`."""
     if run.with_suffix(".published").exists() and (out / "manifest.json").exists() and not folder.exists():
         with suppress(DamagedFile):
             if read_manifest(out, "") == manifest:
@@ -290,26 +290,25 @@ def reopen_published(run: Path, out: Path, folder: Path, manifest: Mapping[str, 
 
 
 def finish(work: Path) -> None:
-    """Forget the work that was published, once the stage has reported it: it must not answer for code of tomorrow."""
+    """Delete published work once the stage has reported it: it must not be reused by later code."""
     for note in work.glob("*.published"):
         shutil.rmtree(note.with_suffix(""), ignore_errors=True)
         note.unlink(missing_ok=True)
 
 
 def check_sums(folder: Path, rebuild: str, *names: str) -> None:
-    """Compare the files of a folder, or those of these ``names``, with the hashes that :func:`publish` noted.
+    """Compare a folder's files, or only those of these ``names``, with the hashes that :func:`publish` noted.
 
     A folder within a published one is checked with the whole. A folder without hashes, made by hand or by another
-    program, is taken as it is.
+    program, is accepted.
 
     Raises:
-        DamagedFile: a file is missing or changed, or the list of hashes itself; says which, and the command
-            ``rebuild``.
+        DamagedFile: a file or the list of hashes is missing or changed; names it and the command ``rebuild``.
     """
     place = next((place for place in (folder, folder.parent) if (place / SUMS).exists()), None)
     if place is None:
         return
-    # Not read_text, which takes a carriage return for the end of a line, too.
+    # Not read_text, which also ends lines at carriage returns.
     text = (place / SUMS).read_bytes().decode(errors="replace")
     digests = {name: digest for digest, name in _LINE.findall(text)}
     whole = "".join(f"{digest}  {name}\n" for name, digest in digests.items()) == text
@@ -321,7 +320,7 @@ def check_sums(folder: Path, rebuild: str, *names: str) -> None:
 
 
 def newest_sound(folders: Sequence[Path]) -> Path | None:
-    """Return the last of these published folders that is as it was written; damaged ones are named and removed."""
+    """Return the last of these published folders that is intact; print the names of damaged ones and remove them."""
     for folder in reversed(folders):
         try:
             check_sums(folder, "the same command again")
@@ -336,12 +335,11 @@ def newest_sound(folders: Sequence[Path]) -> Path | None:
 def read_manifest(
     folder: Path, rebuild: str, *, shards: bool = True, keys: Mapping[str, type] | None = None, once: bool = False
 ) -> dict[str, Any]:
-    """Read ``folder``'s manifest.json, and compare all files, or without ``shards`` it alone, with their hashes.
+    """Read ``folder``'s manifest.json, and compare all files, or without ``shards`` only it, with their hashes.
 
-    The hashes are those of :func:`publish`; of unfinished work, which is not published yet, those of the manifest.
-    It must have an ``identity`` and these ``keys``, each of its type. With ``once`` the files are not compared again
-    until one of them is another by its size, times or number on the disk; ``.<folder>.checked.json`` next to the folder
-    notes these.
+    The hashes are those of :func:`publish`; for unfinished work, which is not published yet, those in the manifest.
+    The manifest must have an ``identity`` and these ``keys`` with their types. With ``once`` the files are not compared
+    again until the :func:`stamp` of one changes; ``.<folder>.checked.json`` next to the folder notes the stamps.
 
     Raises:
         DamagedFile: the manifest or a shard is missing or changed; names it and the command ``rebuild``.
@@ -362,7 +360,7 @@ def read_manifest(
             raise DamagedFile(f"{path} is damaged (a shard without file or sha256); run `{rebuild}`")
         check_shard(folder / shard["file"], shard, rebuild)
     if once and compares and not any(is_fresh(file) for file in files):
-        with suppress(OSError):  # a disk that is only read
+        with suppress(OSError):  # a read-only disk
             write_json(note, stamps)
     return manifest
 
@@ -371,7 +369,7 @@ def check_shard(path: Path, shard: Mapping[str, Any], rebuild: str) -> None:
     """Compare a file with its noted ``sha256``.
 
     Raises:
-        DamagedFile: missing or changed; the message names the file and the command ``rebuild``.
+        DamagedFile: it is missing or changed; names the file and the command ``rebuild``.
     """
     if not path.exists():
         raise DamagedFile(f"{path} is missing; run `{rebuild}`")

@@ -1,4 +1,4 @@
-"""The files of a folder that a person keeps, whatever links are in it."""
+"""The files of a user's folder, whatever links it contains."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -9,16 +9,16 @@ FETCH = "a pointer of Git LFS in place of the file; run `git lfs pull`"
 
 
 def is_pointer(path: Path) -> bool:
-    """Return whether a file is what Git LFS leaves in place of one that it has not fetched."""
+    """Return whether a file is Git LFS's placeholder for a file that it has not fetched."""
     with path.open("rb") as handle:
         return handle.read(len(POINTER)) == POINTER
 
 
 def files_below(folder: Path, refused: Callable[[OSError], object] = lambda error: None) -> Iterator[Path]:
-    """Yield the files below a folder in the order of their names, those of a folder before those of the folders in it.
+    """Yield the files below a folder sorted by name, a folder's own files before those of its subfolders.
 
-    Links are followed, and each folder is entered once, so that one that leads back ends. What is hidden (``.git``) is
-    left alone. ``refused`` is called with every folder that cannot be read. Broken links and pipes are yielded, too.
+    Links are followed, but each folder is entered only once, so cycles end. Hidden files and folders (``.git``) are
+    skipped. ``refused`` is called with the error of every unreadable folder. Broken links and pipes are yielded, too.
 
     >>> import tempfile
     >>> place = Path(tempfile.mkdtemp())

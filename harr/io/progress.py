@@ -1,4 +1,4 @@
-"""Progress bars with rate and ETA, quiet enough for a log file; and loops that can be stopped between two units."""
+"""Progress bars with rate and ETA, quiet enough for a log file; and loops that can stop between two units."""
 
 import os
 import sys
@@ -13,26 +13,26 @@ from tqdm import tqdm
 Unit = TypeVar("Unit")
 BEAT_SECONDS = 1.0
 LOG_SECONDS = 10.0
-"""How often a bar is drawn on a terminal at least, and how often a line goes into a log at most."""
+"""Maximum time between two draws of a bar on a terminal, and minimum time between two lines in a log."""
 
 
 class _Stop:
-    """How this process is to leave once it was asked to (else None), and how many loops look for that."""
+    """How this process should leave if it was asked to (else None), and how many loops check for that."""
 
     leave: Callable[[], None] | None = None
     loops = 0
 
 
 class Bar(tqdm):
-    """A bar that moves every second, also while one unit takes long, and ends as a line of text.
+    """A bar that is redrawn every second, even during a long unit, and ends as a line of text.
 
-    Where stderr is no terminal it is lines of text alone: one every ten seconds at most, and fewer the longer it takes.
+    If stderr is not a terminal, it only writes lines: at most one every ten seconds, and fewer the longer it takes.
     """
 
-    monitor_interval = 0  # tqdm's own thread looks every ten seconds only
+    monitor_interval = 0  # tqdm's own thread looks only every ten seconds
 
     def __init__(self, iterable: Iterable[Any] | None, **given: Any) -> None:
-        """Take what tqdm takes."""
+        """Take tqdm's arguments."""
         self.written_at, self.over, self.on_terminal = (
             time.monotonic(),
             threading.Event(),
@@ -46,22 +46,22 @@ class Bar(tqdm):
 
     @property
     def format_dict(self) -> dict[str, Any]:
-        """Return what tqdm shows, and ``speed``, the rate in words."""
+        """Return what tqdm shows, and ``speed``, the rate as text."""
         fields: dict[str, Any] = super().format_dict
         done, seconds = fields["n"] - fields["initial"], fields["elapsed"]
         return fields | {"speed": _speed(fields["rate"] or (done / seconds if seconds else 0.0), fields["unit"])}
 
     def display(self, msg: str | None = None, pos: int | None = None) -> Any:
-        """Draw the bar, on a terminal."""
+        """Draw the bar if on a terminal."""
         return super().display(msg, pos) if self.on_terminal else None
 
     def clear(self, *given: Any, **named: Any) -> None:
-        """Take the bar away for a line of text, on a terminal."""
+        """Remove the bar for a line of text if on a terminal."""
         if self.on_terminal:
             super().clear(*given, **named)
 
     def beat(self) -> None:
-        """Show the time that has passed; in a log, where a line is due."""
+        """Show the elapsed time; in a log only if a line is due."""
         now, seconds = time.monotonic(), self.format_dict["elapsed"]
         if self.on_terminal:
             self.refresh(nolock=True)
@@ -70,7 +70,7 @@ class Bar(tqdm):
             self.fp.write(f"{_line(self.format_dict)}\n")
 
     def close(self) -> None:
-        """Put a line of text in the bar's place."""
+        """Replace the bar with a line of text."""
         if self.disable:
             return
         with self.get_lock():
@@ -91,7 +91,7 @@ def _beat(bar: "weakref.ref[Bar]", over: threading.Event) -> None:
 
 
 def _line(fields: Mapping[str, Any], *, ended: bool = False) -> str:
-    """Return a bar in words.
+    """Return a bar as text.
 
     >>> fields = {"prefix": "train", "n": 12, "initial": 0, "total": 64, "elapsed": 180.0, "unit": "step", "rate": None}
     >>> print(_line(fields))
@@ -111,7 +111,7 @@ def _line(fields: Mapping[str, Any], *, ended: bool = False) -> str:
 
 
 def _speed(rate: float, unit: str) -> str:
-    """Return a rate in units per second, or where that is below 1 in seconds per unit.
+    """Return a rate in units per second, or in seconds per unit if that is below 1.
 
     >>> _speed(1234.5, "passage"), _speed(0.125, "step"), _speed(0.0, "step")
     ('1,234/s', '8.0 s/step', '? s/step')
@@ -130,16 +130,16 @@ def bar(
     initial: int = 0,
     visible: bool = True,
 ) -> Bar:
-    """Return a bar on stderr over units (a word in the singular), if it is ``visible``; close it or use ``with``.
+    """Return a bar on stderr, shown if ``visible``; ``unit`` is singular. Close it or use ``with``.
 
-    Of several processes of `accelerate launch` the main one alone shows it.
+    With `accelerate launch` only the main process shows it.
     """
     visible = visible and os.environ.get("RANK", "0") == "0"
     return Bar(iterable, total=total, desc=desc, unit=unit, initial=initial, disable=not visible)
 
 
 def stoppable(units: Iterable[Unit]) -> Generator[Unit]:
-    """Yield units of work, each on disk before the next is asked for; leave between two where a stop was asked for.
+    """Yield units of work, each on disk before the next is requested; leave between two if a stop was requested.
 
     >>> list(stoppable("ab"))
     ['a', 'b']
@@ -154,18 +154,18 @@ def stoppable(units: Iterable[Unit]) -> Generator[Unit]:
 
 
 def ask_to_stop(way: Callable[[], None]) -> bool:
-    """Let the loop that runs call ``way`` after its unit; False where none runs or it was asked already."""
+    """Let the running loop call ``way`` after its unit; return False if none runs or a stop was already requested."""
     waits = _Stop.loops > 0 and not _Stop.leave
     _Stop.leave = way
     return waits
 
 
 def leave() -> None:
-    """Leave as ``ask_to_stop`` demands; do nothing where no stop was asked for."""
+    """Leave as :func:`ask_to_stop` requested; do nothing if no stop was requested."""
     if _Stop.leave:
         _Stop.leave()
 
 
 def should_stop() -> bool:
-    """Return whether this process was asked to stop: a unit that could keep more than it must should do so now."""
+    """Return whether this process was asked to stop: a unit that may save early should do so now."""
     return _Stop.leave is not None

@@ -1,4 +1,4 @@
-"""Calls that are repeated, after growing pauses, while what they ask may come back."""
+"""Retry calls, with growing pauses, while a server may come back."""
 
 import random
 import time
@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 
 def unavailable(error: Exception) -> bool:
-    """Return whether a server was away, and may answer later."""
+    """Return whether a server was unavailable and may answer later."""
     return isinstance(error, ServiceUnavailable)
 
 
 def is_transient(status: int) -> bool:
-    """Return whether a server that answers with this HTTP status may answer otherwise later.
+    """Return whether a server with this HTTP status may answer differently later.
 
     >>> [is_transient(status) for status in (404, 429, 503)]
     [False, True, True]
@@ -34,11 +34,11 @@ def retry(
     tell: Callable[[Any, int], object] = lambda error, number: None,
     sleep: Callable[[float], object] = time.sleep,
 ) -> T:
-    """Return what ``call`` returns; an error that may be better ``again`` is tried again until ``seconds`` are over.
+    """Return what ``call`` returns; retry it for ``seconds`` after errors for which ``again`` is true.
 
-    Pauses double from ``first`` to ``longest`` seconds. Each is shortened by up to half, so that callers part, and
-    lasts at least the ``wait_seconds`` of an error that has them. ``tell`` is called before a pause with the error and
-    the number of calls so far. A ``sleep`` that returns true ends the tries.
+    Pauses double from ``first`` to ``longest`` seconds. Each is randomly shortened by up to half, which spreads
+    callers out, but lasts at least the error's ``wait_seconds``, if any. ``tell`` is called before a pause with the
+    error and the number of calls so far. A ``sleep`` that returns true ends the retries.
 
     >>> replies = iter([ServiceUnavailable("no answer"), "yes"])
     >>> def call():

@@ -1,4 +1,4 @@
-"""A table on disk that the stages of one run share: an SQLite file."""
+"""An SQLite table that the stages of a run share."""
 
 import sqlite3
 from collections.abc import Callable
@@ -10,7 +10,7 @@ Found = TypeVar("Found")
 
 
 class SharedTable:
-    """A table of answers in the file ``path``; ``columns`` are its name and columns, as SQL has them.
+    """A table of answers in the file ``path``; ``columns`` are its name and columns in SQL.
 
     >>> import tempfile
     >>> table = SharedTable(Path(tempfile.mkdtemp()) / "known.sqlite", "known (name TEXT PRIMARY KEY, value INTEGER)")
@@ -25,7 +25,7 @@ class SharedTable:
         self.do(lambda store: None)
 
     def do(self, action: Callable[[sqlite3.Connection], Found]) -> Found:
-        """Return what ``action`` returns, on disk; what of the file is no database, SQLite says."""
+        """Run ``action`` in a transaction and return its result; SQLite raises if the file is not a database."""
         with closing(sqlite3.connect(self.path, timeout=60.0)) as store, store:
             store.text_factory = lambda text: text.decode("utf-8", "replace")
             store.execute(f"CREATE TABLE IF NOT EXISTS {self._columns} WITHOUT ROWID")

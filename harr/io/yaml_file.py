@@ -1,4 +1,4 @@
-"""YAML files as DVC reads them: YAML 1.2 by ruamel, set up as in DVC, so that params.yaml and dvc.lock say the same."""
+"""YAML files as DVC reads them: YAML 1.2 by ruamel, set up as in DVC, so params.yaml and dvc.lock agree."""
 
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,10 @@ from harr.errors import ParamsError, bare
 
 
 def parse_yaml(text: str) -> Any:
-    """Return what a YAML text holds; only plain values are made.
+    """Return the content of a YAML text, as plain values only.
 
     Raises:
-        ValueError: it is no YAML, or a key stands twice in a mapping; the reason is one line.
+        ValueError: it is not YAML, or a mapping has a duplicate key; the reason is one line.
 
     >>> parse_yaml("train: {steps: 3, learning_rate: 2e-4}")
     {'train': {'steps': 3, 'learning_rate': 0.0002}}
@@ -29,16 +29,16 @@ def parse_yaml(text: str) -> Any:
     except MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise ValueError(f"{line}{error.problem or error.context}") from None
-    # Its own conversions raise others: `2024-13-45` is no date, `!!bool x` no truth value.
+    # ruamel's conversions raise other errors: `2024-13-45` is not a date, `!!bool x` not a boolean.
     except (YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())) from None
 
 
 def read_yaml(path: Path, *, mend: str) -> Any:
-    """Return what a YAML file holds.
+    """Return the content of a YAML file.
 
     Raises:
-        ParamsError: the file cannot be read, or is not YAML; one line, which ends with ``mend`` where it is missing.
+        ParamsError: the file cannot be read, or is not YAML; one line, which ends with ``mend`` in the first case.
     """
     try:
         return parse_yaml(path.read_text(encoding="utf-8"))

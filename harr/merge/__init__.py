@@ -1,1 +1,1 @@
-"""Stage merge: the adapter becomes part of the model that was trained."""
+"""Stage merge: fold the adapter into the trained model."""

@@ -37,7 +37,7 @@ KINDS = {
     "retriever": ("sentence-transformers", "sentence-similarity", ["sentence-transformers", "dense-retrieval"]),
     "language_model": ("transformers", "text-generation", ["transformers", "search", "question-answering"]),
 }
-"""Library, task and tags of a model, as the hub reads them."""
+"""Library, task and tags of a model, for the hub."""
 
 PASSAGES = ("Ada Brown: She was born in Ashford.", "Acme: A firm in Bath, founded by Ada Brown.")
 SEARCHES = """\
@@ -47,7 +47,7 @@ import harr
 with harr.Retriever.load("{name}", index="PROJECT") as retriever:
     [passages] = retriever.search(["Who founded Acme?"])
 ```"""
-"""The usage of an arm that nobody trained; ``PROJECT`` is the folder with the corpus."""
+"""The usage of an untrained arm; ``PROJECT`` is the folder with the corpus."""
 USAGE = """\
 It was trained on *states*: a query together with what is known already. A bare query is another text to it.
 
@@ -79,9 +79,9 @@ def model_card(
     body: str = "",
     **metadata: Any,
 ) -> str:
-    """Return the card of a model: what it is, its usage, and the scalar ``facts`` of its harr.json.
+    """Return a model's card: what it is, its usage, and the scalar ``facts`` of its harr.json.
 
-    ``body`` stands before the facts; ``metadata`` are further fields of ``ModelCardData``, which the hub reads.
+    ``body`` precedes the facts; ``metadata`` are further fields of ``ModelCardData``, which the hub reads.
     """
     library, task, tags = KINDS[kind]
     data = ModelCardData(library_name=library, pipeline_tag=task, tags=["harr", *tags], **metadata)
@@ -99,7 +99,7 @@ def plain_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_name(model: str) -> str:
-    """Return a hub name as it is, and only the last part of a folder: a card shows no paths of its author's machine.
+    """Return a hub name unchanged, but only the last part of a folder: a card shows no paths of its author's machine.
 
     >>> plain_name("Qwen/Qwen3-Embedding-0.6B"), plain_name("/data/models/mine"), plain_name("./mine")
     ('Qwen/Qwen3-Embedding-0.6B', 'mine', 'mine')
@@ -109,9 +109,9 @@ def plain_name(model: str) -> str:
 
 
 def usage(facts: Mapping[str, Any], name: str = HERE) -> str:
-    """Return the usage of a retriever from its harr.json: the code, and the state that it writes.
+    """Return a retriever's usage from its harr.json: the code, and the state that it writes.
 
-    A retriever of `harr bridge`, which was never trained on states, reads plain queries.
+    A retriever from `harr bridge`, which was never trained on states, reads plain queries.
     """
     if not facts.get("trained", True):
         return SEARCHES.format(name=name)
@@ -136,7 +136,7 @@ def usage(facts: Mapping[str, Any], name: str = HERE) -> str:
 
 
 def _example(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments of ``harr.state`` for a retriever, from its harr.json."""
+    """Return example arguments of ``harr.state`` for a retriever, from its harr.json."""
     style = facts["retriever"]["state"]
     question = "Where was the founder of Acme born?"
     own = {"style": style, "history": facts["history"]}
@@ -149,8 +149,7 @@ def _example(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def purpose(facts: Mapping[str, Any]) -> str:
-    """Return the purpose of a retriever from its harr.json: what the untrained arm is, queries for an index of its base,
-    or two towers."""
+    """Return a retriever's purpose from its harr.json: untrained arm, queries for its base's index, or two towers."""
     base = facts["base_model"]
     if not facts.get("trained", True):
         arm = ARMS.get(facts["arm"]) or retriever_arm(facts["function"], {})

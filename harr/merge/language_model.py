@@ -1,4 +1,4 @@
-"""Stage merge where the language model learns: fold the adapter into it and save a stock transformers folder."""
+"""Stage merge for a language model: fold the adapter into it and save a stock transformers folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,9 +16,9 @@ from harr.rag.generation.adapter import save_language_model
 from harr.rag.generation.local_model import load_model
 
 TOKENS = 128
-"""Maximum number of tokens of a probe."""
+"""Maximum number of tokens in a probe."""
 BOUND = {torch.float32: 1e-3}
-"""Maximum change of a logit by merging; ``ROUNDED`` for weights of 16 bits."""
+"""Maximum change of a logit by merging; ``ROUNDED`` for 16-bit weights."""
 ROUNDED = 0.5
 
 
@@ -30,19 +30,19 @@ def merge_language_model(
     facts: Mapping[str, str],
     training: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
-    """Merge the adapter ``trained`` into its base, or take a whole model as it is, and publish the folder ``out``.
+    """Merge the adapter ``trained`` into its base, or copy a whole model, and publish the folder ``out``.
 
-    Its harr.json holds the ``facts``, and under ``training`` the facts for a card. The folder is reloaded from disk and
-    its logits on probe texts are compared with the adapter's before it is published.
+    Its harr.json has the ``facts``, and under ``training`` the facts for a card. Before publication the folder is
+    reloaded from disk and its logits on probe texts are compared with the adapter's.
 
     Returns:
-        The largest and the mean difference of a logit, and the number of probes.
+        The maximum and mean logit difference, and the number of probes.
 
     Raises:
         ModelError: the adapter does not fit its base, or the reloaded model disagrees with it.
     """
     model, tokenizer = load_model(str(trained))
-    if model.device.type == "cpu":  # products in 16 bits are rounded by more than merging changes
+    if model.device.type == "cpu":  # 16-bit products have larger rounding errors than merging
         model = model.float()
     expected = _logits(model, tokenizer)
     if isinstance(model, PeftModel):
@@ -50,7 +50,7 @@ def merge_language_model(
     bound = BOUND.get(model.dtype, ROUNDED)
     with draft(work / "language_model", out) as folder:
         save_language_model(model, tokenizer, folder)
-        del model  # before the next one is loaded: there may be room for one only
+        del model  # before the next one is loaded: there may be room for only one
         harr_json = {**read_json(trained / "harr.json"), **facts}
         harr_json.pop("beside", None)
         what = f"It was trained by reward in a pipeline that searches; its base is {harr_json['base_model']}."
@@ -78,6 +78,6 @@ def merge_language_model(
 
 @torch.inference_mode()
 def _logits(model: Any, tokenizer: Any) -> list[Tensor]:
-    """Return logits (T, V) of every probe, in 32 bits."""
+    """Return every probe's logits, (T, V), in float32."""
     probes = [tokenizer(text)["input_ids"][:TOKENS] for text in PROBES]
     return [model(torch.tensor([ids], device=model.device)).logits[0].float().cpu() for ids in probes]

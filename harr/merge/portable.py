@@ -1,6 +1,6 @@
 """Model folders that every loader reads: sentence-transformers 5 and 6, AutoModel, vLLM, text-embeddings-inference.
 
-Version 6 of sentence-transformers writes class paths and keys that older versions refuse; it still reads theirs.
+sentence-transformers 6 writes class paths and keys that older versions refuse; it still reads theirs.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from harr.io.model_folder import DOCUMENT, QUERY, ROUTER_FILE
 
 LEGACY = "sentence_transformers.models"
 CLASSES = ("Transformer", "Pooling", "Normalize", "Dense", "StaticEmbedding", "LayerNorm", "Dropout", "Router")
-"""Modules with the same name in version 5."""
+"""Modules with the same names in version 5."""
 MODES = {
     "cls": "cls_token",
     "mean": "mean_tokens",
@@ -20,16 +20,16 @@ MODES = {
     "weightedmean": "weightedmean_tokens",
     "lasttoken": "lasttoken",
 }
-"""Modes of pooling, and their names in the keys ``pooling_mode_...``."""
+"""Pooling modes, and their names in the keys ``pooling_mode_...``."""
 MODULE_KEYS = {"module_input_name", "module_output_name"}
-"""Keys of version 6 that have their defaults in a module over whole texts."""
+"""Version 6 keys that have their defaults in a module over whole texts."""
 
 
 def make_portable(folder: Path, max_tokens: int) -> None:
-    """Rewrite a folder saved by version 6, so that older loaders read it as the same model.
+    """Rewrite a folder saved by version 6 so that older loaders read it as the same model.
 
     Pooling is written in both spellings, except its width, whose new name version 5 refuses; class paths are the old
-    ones. A module that version 5 lacks stays as it is.
+    ones. A module that version 5 lacks stays unchanged.
     """
     modules = read_json(folder / "modules.json")
     for module in modules:
@@ -47,7 +47,7 @@ def make_portable(folder: Path, max_tokens: int) -> None:
 
 
 def pooling(config: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration of pooling in both spellings.
+    """Return a pooling configuration in both spellings.
 
     >>> config = pooling({"embedding_dimension": 384, "pooling_mode": "mean", "include_prompt": True})
     >>> config["word_embedding_dimension"], config["pooling_mode_mean_tokens"], config["pooling_mode_cls_token"]
@@ -58,13 +58,13 @@ def pooling(config: dict[str, Any]) -> dict[str, Any]:
     mode = config["pooling_mode"]
     modes = [mode] if isinstance(mode, str) else mode
     flags = {f"pooling_mode_{key}": name in modes for name, key in MODES.items()}
-    mode_entry = {"pooling_mode": mode} if isinstance(mode, str) else {}  # version 5 reads one name only
+    mode_entry = {"pooling_mode": mode} if isinstance(mode, str) else {}  # version 5 reads only one name
     width = config["embedding_dimension"]
     return {"word_embedding_dimension": width, **flags, **mode_entry, "include_prompt": config["include_prompt"]}
 
 
 def _rewrite_transformer(path: Path, max_tokens: int) -> None:
-    """Write the configuration of a text transformer for version 5, which refuses other keys."""
+    """Write a text transformer's configuration for version 5, which refuses other keys."""
     config = read_json(path)
     reads = config.get("modality_config", {}).get("text", {}).get("method_output_name")
     if (config.get("transformer_task"), reads) == ("feature-extraction", "last_hidden_state"):
@@ -72,10 +72,10 @@ def _rewrite_transformer(path: Path, max_tokens: int) -> None:
 
 
 def write_router(folder: Path) -> None:
-    """Combine the two towers in a folder into one model, without a second copy of their weights.
+    """Combine a folder's two towers into one model, without copying their weights.
 
-    Text without a route is a document: a query encoded as a document is merely no better than before training, while a
-    document encoded as a query has a useless vector.
+    Text without a route is a document: a query encoded as a document is merely no better than before training, but a
+    document encoded as a query gets a useless vector.
     """
     types: dict[str, str] = {}
     structure: dict[str, list[str]] = {}

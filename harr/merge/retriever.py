@@ -1,4 +1,4 @@
-"""The folder of a retriever: what was trained is folded into its encoder, a stock sentence-transformers folder."""
+"""Export a retriever: fold what was trained into its encoder, as a stock sentence-transformers folder."""
 
 import shutil
 from collections.abc import Mapping
@@ -28,19 +28,19 @@ PROBES = (
     "A single word",
     "Harbour " * 120,
 )
-"""Texts of several lengths on which adapter and merged model must agree."""
+"""Texts of various lengths on which adapter and merged model must agree."""
 
 KEPT_SUFFIXES = KINDS - {".jinja", ".model"}
-"""Suffixes of the files of an encoder's folder."""
+"""Suffixes of the files in an encoder's folder."""
 
 
 @dataclass(frozen=True)
 class ExportedTower:
-    """An encoder to publish, with its trained adapter; without ``adapter`` it stays as it is."""
+    """An encoder to publish, with its trained adapter; without ``adapter`` it is published unchanged."""
 
     encoder: Encoder
     prompt: str
-    """Prompt before each of its texts, queries or passages."""
+    """Prompt that precedes each of its texts, queries or passages."""
     adapter: Path | None = None
 
 
@@ -55,14 +55,14 @@ def merge(
 ) -> dict[str, float]:
     """Merge the adapters into their encoders and publish the model folder ``out``.
 
-    With ``documents`` it holds two towers, ``query`` and ``document``, each a whole model folder, combined by
-    sentence-transformers' ``Router``; else it is the model of queries. Without ``queries`` it holds no model: words are
-    searched alone. harr.json holds that of the queries' adapter and ``facts``. The folder is reloaded from disk and
-    compared with the adapters on probe texts before it is published.
+    With ``documents`` it has two towers, ``query`` and ``document``, each a whole model folder, combined by
+    sentence-transformers' ``Router``; otherwise it is the query model. Without ``queries`` it has no model: the search
+    uses only words. harr.json combines that of the queries' adapter with ``facts``. Before publication the folder is
+    reloaded from disk and compared with the adapters on probe texts.
 
     Returns:
-        The lowest and mean cosine between adapter and merged model, and the number of probes; those of the documents'
-        tower under ``document_...``.
+        The lowest and mean cosine between adapter and merged model, and the number of probes; those of the document
+        tower as ``document_...``.
 
     Raises:
         ModelError: an adapter belongs to another base, or the reloaded model disagrees with it.
@@ -93,10 +93,10 @@ def merge(
 
 
 def _compare_vectors(folder: Path, expected: Mapping[str, NDArray[np.float32]], min_cosine: float) -> dict[str, float]:
-    """Return cosines between the ``expected`` vectors of each tower and those of the folder as a user loads it.
+    """Return cosines between each tower's ``expected`` vectors and those of the folder as a user loads it.
 
     Raises:
-        ModelError: one is too low.
+        ModelError: a cosine is too low.
     """
     places = {name: folder / name if DOCUMENT in expected else folder for name in expected}
     if any(map(needs_package, places.values())):
@@ -121,19 +121,19 @@ def _compare_vectors(folder: Path, expected: Mapping[str, NDArray[np.float32]], 
 
 
 def _probes(model: SentenceTransformer) -> list[str]:
-    """Return texts on which two forms of a model are compared; one that knows some texts alone names them."""
+    """Return texts on which two forms of a model are compared; a model that knows only certain texts names them."""
     return list(getattr(model[0], "samples", PROBES))
 
 
 def save_stock(model: SentenceTransformer, folder: Path, encoder: Encoder) -> None:
-    """Save a model with the prompts of ``encoder`` so that every loader reads it, without files that no loader needs:
-    a chat template, or a tokenizer's own format."""
+    """Save a model with the prompts of ``encoder`` so that every loader reads it, without files that no loader needs,
+    such as a chat template or a tokenizer's own format."""
     model.prompts = {"query": encoder.query_prompt, "document": encoder.passage_prompt}
     model.save_pretrained(str(folder), create_model_card=False)
     for path in [path for path in folder.rglob("*") if path.is_file() and path.suffix not in KEPT_SUFFIXES]:
         path.unlink()
     for path in folder.rglob("config.json"):
-        # Code of another repository: we never load it, MLflow's loader would.
+        # Code from another repository: we never load it, but MLflow's loader would.
         if "auto_map" in (config := read_json(path)):
             write_json(path, {key: value for key, value in config.items() if key != "auto_map"})
     make_portable(folder, encoder.max_tokens)
@@ -141,7 +141,7 @@ def save_stock(model: SentenceTransformer, folder: Path, encoder: Encoder) -> No
 
 def _check_weights(folder: Path) -> None:
     """Refuse a folder whose missing weights AutoModel would fill with random ones."""
-    if (folder / "config.json").exists():  # a table of token vectors has none
+    if (folder / "config.json").exists():  # a table of token vectors has no config.json
         _, report = AutoModel.from_pretrained(
             str(folder), local_files_only=True, use_safetensors=True, output_loading_info=True
         )

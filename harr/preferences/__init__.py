@@ -1,1 +1,1 @@
-"""Stage filter for train.method leret: queries are tried, and become pairs of a better and a worse one."""
+"""Stage filter for train.method leret: tries queries and turns them into pairs of a better and a worse one."""

@@ -1,8 +1,8 @@
 """Sample queries hop by hop and compare them: the preferences that LeReT learns (arXiv 2410.23214, section 3).
 
-Every question is tried with every prompt; the average precision of the resulting ranking is the score of a query. One
+Every question is tried with every prompt; a query's score is the average precision of the resulting ranking. One
 of the outcomes is the context of the next hop. Questions are split into learnt and held-out ones before sampling.
-Samples depend on (seed, question, hop) alone, so that a killed sampling ends with the same bytes.
+Samples depend only on (seed, question, hop), so a resumed sampling ends with the same bytes.
 """
 
 import json
@@ -34,7 +34,7 @@ Row = dict[str, Any]
 Sample = Callable[[float], Generator]
 """A function from a temperature to the language model sampled at it."""
 REPEATED = ("manifest.json", "prompts.json", "held_out.jsonl")
-"""Files that another sampling of the same questions needs."""
+"""Files needed to sample the same questions again."""
 
 
 def collect_preferences(
@@ -63,8 +63,8 @@ def sample_preferences(
 
     ``prompts.json``: the prompts. ``preferences.jsonl``: a row per prompt that teaches, ``{id, question_id, hop, split,
     prompt, responses, scores, pairs, sft_target}``. ``questions.jsonl`` and ``held_out.jsonl``: questions to learn from
-    and the others. ``statistics.jsonl``: all sampled questions. ``manifest.json``: settings, seed, and the identity of
-    the index. ``figures.json``: the returned figures.
+    and the others. ``statistics.jsonl``: all sampled questions. ``manifest.json``: settings, seed, and index
+    identity. ``figures.json``: the returned figures.
 
     Returns:
         Counts of questions, prompts and pairs, and the share of prompts that teach.
@@ -99,10 +99,10 @@ def sample_again(
 ) -> dict[str, float]:
     """Sample the questions of the preferences in ``first`` again, with the same prompts, settings and split.
 
-    ``setup.questions`` are those to learn from; the held-out ones are added, and stay held out.
+    ``setup.questions`` are those to learn from; the held-out ones are added and stay held out.
 
     Returns:
-        As :func:`sample_preferences`, which also says what is written.
+        As :func:`sample_preferences`, which also describes the files.
 
     Raises:
         CorpusError: ``first`` lacks a file. NoPreference: there is nothing to learn. ServiceUnavailable: the retriever
@@ -137,13 +137,13 @@ def check_repeatable(folder: Path) -> None:
 
 
 def shuffle_questions(questions: Sequence[Question], seed: int) -> list[Question]:
-    """Return the questions that have gold, in seeded order."""
+    """Return the questions with gold, in seeded order."""
     order = np.random.default_rng(seed).permutation(len(questions))
     return [questions[place] for place in order if questions[place].gold_ids]
 
 
 def is_held_out(question: Question, share: float, seed: int) -> bool:
-    """Return whether a question's preferences are predicted, not learnt: by its text, so that no text is on both sides.
+    """Return whether a question's preferences are predicted, not learnt; decided by text, so no text is on both sides.
 
     >>> [is_held_out(Question("q", text), 0.5, seed=0) for text in ("Who?", "Where?", "When?")]
     [True, False, False]
@@ -196,7 +196,7 @@ def try_batch(
     setup: Setup,
     generator: Generator,
 ) -> list[Row]:
-    """Return one hop of a batch of questions, each with every prompt: all are played together."""
+    """Play one hop of a batch of questions, each with every prompt, all together; return their rows."""
     contexts = [programs[0].rank(retrievals) for _, retrievals in batch]
     games = [program.one_hop(context) for context in contexts for program in programs]
     turns = iter(games)
@@ -225,10 +225,10 @@ def try_batch(
 
 
 def check_index(folder: Path, identity: str) -> None:
-    """Compare the current index with the one that preferences were sampled with.
+    """Check that the preferences in ``folder`` were sampled with the index ``identity``.
 
     Raises:
-        IndexMismatch: they differ, so that queries have other scores now.
+        IndexMismatch: they were not, so queries would have other scores now.
     """
     path = folder / "manifest.json"
     sampled_with = str(read_json(path)["index"]) if path.exists() else identity
@@ -252,7 +252,7 @@ def read_preferences(folder: Path) -> list[Row]:
 
 
 def _context(row: Row | None, hop: int, seed: int) -> list[Retrieval] | None:
-    """Return the retrievals of the hops before; None if the question is solved."""
+    """Return the retrievals of earlier hops; None if the question is solved."""
     if hop == 0:
         return []
     if row is None:
@@ -304,7 +304,7 @@ def check_questions(params: PreferencesParams, questions: Sequence[Question], he
     """Check that there is a question to learn from, before sampling.
 
     Raises:
-        CorpusError: all are held out.
+        CorpusError: all questions are held out.
     """
     if all(question.id in held_out for question in questions):
         raise CorpusError(
@@ -314,7 +314,7 @@ def check_questions(params: PreferencesParams, questions: Sequence[Question], he
 
 
 def figures(rows: Sequence[Row], notes: Sequence[Row], tried: Sequence[Row], prompts: Row) -> dict[str, float]:
-    """Summarize a sampling in a few numbers."""
+    """Return the figures of a sampling."""
     chosen_aps = [row["ap"] for row in prompts["sets"] if row["chosen"]]
     pairs = Counter(row["split"] for row in rows for _ in row["pairs"])
     by_prompt = [[row["tries"][place]["ap"] for row in tried] for place in range(len(tried[0]["tries"]))]

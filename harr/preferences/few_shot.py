@@ -1,8 +1,8 @@
-"""Few-shot prompts for LeReT by bootstrapping from the model's own good episodes (arXiv 2410.23214, app. A).
+"""Few-shot prompts for LeReT, bootstrapped from the model's own good episodes (arXiv 2410.23214, app. A).
 
 The model plays some training questions without demonstrations. Successful hops of good episodes become demonstrations;
-random sets of them are compared by average precision on other questions. Unlike the paper, episodes are sampled so
-that they differ, and hops that found nothing are no demonstrations.
+random sets of them are compared by average precision on other questions. Unlike in the paper, episodes are sampled so
+that they differ, and hops that found nothing do not become demonstrations.
 """
 
 import random
@@ -33,9 +33,9 @@ def find_prompts(
     seed: int,
     work: Path,
 ) -> dict[str, Any]:
-    """Compare sets of demonstrations and choose the best; the first of ``questions`` are the pool.
+    """Compare sets of demonstrations and choose the best; the first of ``questions`` form the pool.
 
-    ``generators``: the model for bootstrapping, and for sampling. Results in the folder ``work`` are reused.
+    ``generators``: the model for bootstrapping and for sampling. Results in the folder ``work`` are reused.
 
     Returns:
         ``{seed, accepted, zero_shot: ap, sets: [{seed, ap, chosen, demonstrations}]}``, the best set first.
@@ -100,7 +100,7 @@ def _bootstrap(
 
 
 def demonstrations(episode: Episode, program: LeReT, min_ap: float) -> list[Demonstration]:
-    """Return the hops that found new gold, if the average precision of the episode is above ``min_ap``."""
+    """Return the hops that found new gold if the episode's average precision is above ``min_ap``."""
     gold, retrievals = episode.question.gold_documents, list(by_hop(episode))
     if not gold or average_precision(documents_of(program.rank(retrievals)), gold) <= min_ap:
         return []
@@ -131,7 +131,7 @@ def read_demonstrations(which: str, folder: Path) -> tuple[Demonstration, ...]:
     """Return the demonstrations that stage filter chose: the ``best`` set, those of ``all`` sets, or none ("").
 
     Raises:
-        CorpusError: ``folder`` has none of stage filter.
+        CorpusError: ``folder`` has no prompts of stage filter.
     """
     if not which:
         return ()
@@ -153,6 +153,6 @@ def hop_metrics(episode: Episode, program: LeReT) -> dict[str, float]:
 
 
 def _draw_set(accepted: Sequence[Demonstration], most: int, seed: int) -> tuple[Demonstration, ...]:
-    """Return one to ``most`` demonstrations, by a seed."""
+    """Draw one to ``most`` demonstrations."""
     rng = random.Random(seed)
     return tuple(rng.sample(accepted, min(rng.randint(1, most), len(accepted))))

@@ -1,4 +1,4 @@
-"""Preferences between sampled queries: pure rules of LeReT (arXiv 2410.23214, sections 3.2 and 3.3)."""
+"""Preferences between sampled queries: LeReT's rules as pure functions (arXiv 2410.23214, sections 3.2 and 3.3)."""
 
 import math
 import random
@@ -11,16 +11,16 @@ from typing import Any
 from harr.types import Passage
 
 DIGITS = 9
-"""Number of digits to which scores of one level agree."""
+"""Number of decimal digits to which scores of the same level agree."""
 LEAKED = "(Title: "
-"""A text that marks a query as a copy of its passages, which is left out."""
+"""Text that marks a query as a copy of its passages; such queries are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """The preferences of a prompt: its ``responses`` from worst to best with their ``scores``, and pairs of them.
+    """A prompt's preferences: its ``responses`` from worst to best with their ``scores``, and pairs of them.
 
-    ``pairs`` holds (chosen, rejected), places in ``responses``. ``target`` is the last of the best.
+    ``pairs`` are (chosen, rejected), as places in ``responses``. ``target`` is the last of the best.
     """
 
     responses: tuple[str, ...]
@@ -34,10 +34,10 @@ class Preferences:
 
 
 def preferences(queries: Sequence[str], scores: Sequence[float]) -> Preferences | None:
-    """Return the preferences between the queries of one prompt; None without a pair.
+    """Return the preferences between one prompt's queries; None without a pair.
 
-    Empty queries, and copies of the passages, are left out; of equal queries the worse stays. Every query is
-    preferred to every query of the next lower score, as published.
+    Empty queries and copies of passages are left out; of equal queries the worse one stays. Every query is
+    preferred to every query with the next lower score, as published.
 
     >>> result = preferences(["bad", "mother", "mother", "mother of Ada"], [0.0, 0.5, 0.5, 1.0])
     >>> result.responses, result.pairs, result.target
@@ -64,7 +64,7 @@ def preferences(queries: Sequence[str], scores: Sequence[float]) -> Preferences 
 def chances(scores: Sequence[float]) -> dict[float, float]:
     """Return the probability that the next hop starts from each level of average precision; {} if all are solved (1).
 
-    It is proportional to the level, plus .5 for the highest. As published; a level of 1 is left out.
+    As published, it is proportional to the level, plus .5 for the highest; a level of 1 is left out.
 
     >>> chances([0.0, 0.5, 1.0]), chances([0.25, 0.5]), chances([0.0]), chances([1.0])
     ({0.0: 0.0, 0.5: 1.0}, {0.25: 0.2, 0.5: 0.8}, {0.0: 1.0}, {})
@@ -91,12 +91,12 @@ def next_try(scores: Sequence[float], rng: random.Random) -> int | None:
 
 
 def documents_of(passages: Sequence[Passage]) -> list[str]:
-    """Return the documents of passages, each at its first passage."""
+    """Return the documents of passages, each at the place of its first passage."""
     return list(dict.fromkeys(passage.document for passage in passages))
 
 
 def preference_row(hop_row: Mapping[str, Any], held_out: bool) -> dict[str, Any] | None:
-    """Return the row of ``preferences.jsonl`` of a prompt; None if its queries do not differ."""
+    """Return a prompt's row of ``preferences.jsonl``; None if its queries do not differ in score."""
     result = preferences(
         [attempt["query"] for attempt in hop_row["tries"]],
         [attempt["ap"] for attempt in hop_row["tries"]],
@@ -117,7 +117,7 @@ def preference_row(hop_row: Mapping[str, Any], held_out: bool) -> dict[str, Any]
 
 
 def statistics_row(name: str, values: Sequence[float], held_out: set[str], learnt: set[str]) -> dict[str, Any]:
-    """Return the statistics of a question's samples, in the shape of the filter's statistics."""
+    """Return the statistics of a question's samples, in the format of the filter's statistics."""
     mean, std = statistics.fmean(values), statistics.pstdev(values)
     agreement = "all right" if mean == 1 else "all wrong" if mean == 0 else "all alike"
     is_learnt = name in learnt
@@ -126,7 +126,7 @@ def statistics_row(name: str, values: Sequence[float], held_out: set[str], learn
 
 
 def explain_none(hop_rows: Sequence[Mapping[str, Any]], held_out: set[str], held_rows: int) -> str:
-    """Return why the samples hold no preference, and what to do about it."""
+    """Return why the samples contain no preference, and what to do about it."""
     learnable = [hop_row for hop_row in hop_rows if hop_row["question_id"] not in held_out]
     if held_rows:
         return (

@@ -1,1 +1,1 @@
-"""A project from the installed package: `harr init` makes its files, and the command `harr` runs its code."""
+"""Projects made from the installed package: `harr init` writes the files, and the command `harr` runs the code."""

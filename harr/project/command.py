@@ -1,4 +1,4 @@
-"""The command `harr`: `init` runs anywhere; all others are code of the project in the current folder."""
+"""The command `harr`: `init` runs anywhere; all other commands are code of the project in the current folder."""
 
 import argparse
 import os
@@ -12,11 +12,11 @@ from harr.project.create import VERSION, create_project
 
 
 def main() -> None:
-    """Run `harr` with the words of the command line."""
+    """Run `harr` with the command line's arguments."""
     if sys.argv[1:2] == ["init"]:
         _init(sys.argv[2:])
     elif Path("flows/cli.py").exists():
-        sys.path.insert(0, os.getcwd())  # before a repository that is installed by links
+        sys.path.insert(0, os.getcwd())  # takes precedence over an editable install
         other = _describe_other_version()
         print(other, end="", file=sys.stderr)
         try:
@@ -49,7 +49,7 @@ def _init(words: list[str]) -> None:
 
 
 def _describe_other_version() -> str:
-    """Return a line where the project's code is of another version than the library that it would run with."""
+    """Return a line if the project's code has another version than the installed library; otherwise ""."""
     note = Path(VERSION)
     version = note.read_text().strip() if note.exists() else harr.__version__
     if version == harr.__version__:

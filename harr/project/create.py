@@ -1,4 +1,4 @@
-"""`harr init`: a folder gets the files of a project, which the wheel carries; in the repository they are its own."""
+"""`harr init`: copy a project's files into a folder, from the wheel or, in the repository, from its root."""
 
 import shutil
 from pathlib import Path
@@ -8,28 +8,28 @@ from harr.errors import ParamsError
 from harr.io.files import write_text
 
 SETTINGS = (".dvc/config", ".dvcignore", ".gitignore", "params.yaml", "prefect.yaml")
-"""What a person edits; an update leaves it alone."""
+"""What users edit; an update leaves it alone."""
 CODE = tuple(".dvc/.gitignore AGENTS.md constraints.txt dvc.yaml flows params.schema.json recipes tasks".split())
-"""What belongs to a version of harr."""
+"""What belongs to a harr version."""
 PACKED = Path(__file__).with_name("files")
-"""Where the wheel has both (pyproject.toml, `force-include`)."""
+"""Where the wheel contains both (pyproject.toml, `force-include`)."""
 VERSION = ".harr-version"
-"""The project's note of which version its code is of."""
+"""File that notes the version of the project's code."""
 
 BEGIN_GIT = "git init && dvc config --local --unset core.no_scm"
-"""Commands after which DVC works with git in a project that was made outside of a repository."""
+"""Commands after which DVC uses git in a project made outside a repository."""
 
 
 def create_project(folder: Path, *, update: bool = False) -> str:
-    """Make a project in ``folder``, or with ``update`` give one the code of the installed version.
+    """Make a project in ``folder``, or with ``update`` give it the installed version's code.
 
-    An update replaces flows, tasks and dvc.yaml, and adds recipes; settings and results stay.
+    An update replaces flows, tasks and dvc.yaml, and adds recipes; settings and results are kept.
 
     Returns:
         What to do next.
 
     Raises:
-        ParamsError: the folder holds a file of a project already, or with ``update`` holds none.
+        ParamsError: the folder already has a project's file, or with ``update`` is not a project of ``harr init``.
     """
     root = PACKED if PACKED.exists() else Path(__file__).parents[2]
     there = [name for name in (*SETTINGS, *CODE) if (folder / name).exists()]
@@ -63,6 +63,6 @@ def _copy(source: Path, target: Path) -> None:
     if not source.is_dir():
         shutil.copyfile(source, target)
         return
-    if target.exists() and target.name != "recipes":  # whose own files stay
+    if target.exists() and target.name != "recipes":  # the user's own recipes are kept
         shutil.rmtree(target)
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)

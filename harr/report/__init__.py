@@ -1,1 +1,1 @@
-"""Every page, plot, and model card."""
+"""Pages and plots."""

@@ -1,4 +1,4 @@
-"""The arms of a summary as one table: every row and every column of the same questions."""
+"""A summary's arms as one table, all of whose rows and columns cover the same questions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from harr.evaluate.tables import comparisons, is_share, label, percent, plain, r
 RANKED = ("ndcg_at_10", "reciprocal_rank", "recall_at_2", "recall_at_5", "recall_at_10")
 ANSWERED = ("answer_f1", "answer_em", "semantic", "semantic_f1")
 AUDITS = ("repeated_queries", "answer_in_query")
-"""Audits: metrics that are good where they are low."""
+"""Audits: metrics of which lower values are better."""
 METRICS = (*ANSWERED, "fact_em", "fact_f1", "all_gold", "recall", "reward", *AUDITS, *RANKED)
 FEW = 5
 """Number of metrics shown next to the leading one."""
@@ -21,7 +21,7 @@ BOUND = (
 
 
 def arms_part(name: str, summary: Summary, first: str, arms: Mapping[str, Arm]) -> dict[str, Any]:
-    """Return the content of one setting of one data set: its arms, and the kinds and hops of a few of them."""
+    """Return the content for one setting: its arms, and the kinds and hops of a few of them."""
     lead, baseline = headline(summary), baseline_of(summary)
     compared, basis = comparisons(summary, lead)
     few = list(dict.fromkeys([baseline, rival_of(summary, lead), TRAINED, BEST_BY_KIND]))
@@ -40,7 +40,7 @@ def arms_part(name: str, summary: Summary, first: str, arms: Mapping[str, Arm]) 
 def _block(
     summary: Summary, lead: str, prefix: str, first: str, compared: Mapping[str, Any], arms: Mapping[str, Arm]
 ) -> dict[str, Any]:
-    """Return one table, the best arm first; empty without a metric of this prefix."""
+    """Return one table, the best arm first; {} without a metric of this prefix."""
     by_arm = {arm: row for arm, row in summary["arms"].items() if any(name.startswith("given_") for name in row)}
     by_arm = by_arm if prefix else summary["arms"]
     measured = {name for row in by_arm.values() for name in row}
@@ -84,8 +84,8 @@ def _block(
 def _columns(
     by_arm: Mapping[str, Mapping[str, Any]], lead: str, names: Sequence[str], size: int
 ) -> tuple[list[str], list[str]]:
-    """Return the metrics next to the lead, and those left out: that not every question has, that repeat one before
-    them, or beyond so many. One that is 0 for every arm is in neither."""
+    """Return the metrics next to the lead, and those left out: not measured for every question, equal to an earlier
+    one, or beyond ``FEW``. A metric that is 0 for every arm is in neither."""
     columns, left_out, distinct = [], [], [[metrics[lead]["mean"] for metrics in by_arm.values()]]
     for name in names:
         if name == lead:
@@ -108,7 +108,7 @@ def _badge(arm: str, summary: Summary, arms: Mapping[str, Arm]) -> str:
 
 
 def _cell(mean: Mapping[str, Any], name: str) -> dict[str, str]:
-    """Return a mean with its interval and the range of its runs, as text."""
+    """Return a mean with its interval and its runs' range, as text."""
     if not is_share(name):
         return {"mean": f"{mean['mean']:.3g}", "interval": f"{mean['low']:.3g} to {mean['high']:.3g}", "runs": ""}
     interval = f"{percent(mean['low'])} to {percent(mean['high'])}"
@@ -117,13 +117,13 @@ def _cell(mean: Mapping[str, Any], name: str) -> dict[str, str]:
 
 
 def _bar(mean: Mapping[str, Any]) -> dict[str, str]:
-    """Return where a mean and its interval lie between 0 and 100, for a drawing."""
+    """Return the position of a mean and its interval between 0 and 100, for drawing."""
     low, high, middle = (100 * min(1.0, max(0.0, mean[key])) for key in ("low", "high", "mean"))
     return {"low": f"{low:.1f}", "width": f"{max(0.6, high - low):.1f}", "mean": f"{middle:.1f}"}
 
 
 def format_gain(gain: Mapping[str, float] | None) -> dict[str, str]:
-    """Return a paired gain in points, its p where it has one, whether its interval excludes 0; empty without one."""
+    """Return a paired gain in points, its p if it has one, and its :func:`sign`; empty texts without a gain."""
     if not gain:
         return {"gain": "", "p": "", "sign": ""}
     p = gain.get("p")
@@ -135,12 +135,12 @@ def format_gain(gain: Mapping[str, float] | None) -> dict[str, str]:
 
 
 def sign(gain: Mapping[str, float]) -> str:
-    """Return whether a gain's interval lies above 0, below it, or holds it: the class of its colour."""
+    """Return whether a gain's interval is above 0, below 0, or contains it: the class of its colour."""
     return "up" if gain["low"] > 0 else "down" if gain["high"] < 0 else "level"
 
 
 def _kinds(summary: Summary, few: Sequence[str]) -> dict[str, Any]:
-    """Return what a few arms have by kind of question."""
+    """Return the means of a few arms by kind of question."""
     kinds: Mapping[str, Mapping[str, Mapping[str, float]]] = summary.get("kinds", {})
     names = [arm for arm in few if any(arm in cells for cells in kinds.values())]
     rows = [
@@ -155,7 +155,7 @@ def _kinds(summary: Summary, few: Sequence[str]) -> dict[str, Any]:
 
 
 def _hops(summary: Summary, few: Sequence[str]) -> dict[str, Any]:
-    """Return how often a few arms found the gold passage of each hop, in the whole corpus or among those given."""
+    """Return how often a few arms found each hop's gold passage, in the whole corpus or among those given."""
     by_arm = summary["arms"]
     prefix = "hop_recall_" if any("hop_recall_1" in metrics for metrics in by_arm.values()) else "given_hop_recall_"
     arms = [arm for arm in few if f"{prefix}1" in by_arm.get(arm, {})]
@@ -169,8 +169,8 @@ def _hops(summary: Summary, few: Sequence[str]) -> dict[str, Any]:
 
 
 def reward_gain(summary: Summary) -> str:
-    """Return the mean reward of ``trained`` and its gain over the baseline, as plain numbers: a total need not be a
-    share; "" where it says no more than the metric that leads."""
+    """Return the mean reward of ``trained`` and its gain over the baseline, as plain numbers, since a total need not be
+    a share; "" if it equals the leading metric."""
     reward, gain = summary["arms"].get(TRAINED, {}).get("reward"), summary["paired"].get(TRAINED, {}).get("reward")
     lead = summary["arms"].get(TRAINED, {}).get(headline(summary))
     if not reward or not gain or (lead and abs(lead["mean"] - reward["mean"]) < 1e-6):

@@ -1,4 +1,4 @@
-"""Pages of HTML from templates; every text is escaped, and a name not given is an error."""
+"""HTML pages from templates; every text is escaped, and a missing name is an error."""
 
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,13 @@ from harr.evaluate.plays import compact
 
 
 def render(template: str, folder: Path = Path(__file__).parent, /, **values: Any) -> str:
-    """Return the page that a template of this folder makes of these values."""
+    """Render a template of this folder with these values."""
     pages = Environment(loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return pages.get_template(template).render(values)
 
 
 def as_json(data: Any) -> Markup:
-    """Return data as JSON that no HTML parser reads as anything else.
+    """Return data as JSON that is safe inside HTML.
 
     >>> as_json({"a": "</script>"})
     Markup('{"a":"\\\\u003c/script\\\\u003e"}')

@@ -1,4 +1,4 @@
-"""reports/index.html: one self-contained page that shows what a run learnt, and how sure we are."""
+"""reports/index.html: one self-contained page that shows what a run learnt, and how certain that is."""
 
 import base64
 import hashlib
@@ -35,20 +35,20 @@ def write_report(
     candidates: Sequence[str] = ("corpus",),
     signal: str = "reward",
 ) -> None:
-    """Write the page. Every text from passages and questions is escaped; nothing is loaded from elsewhere, and no
-    script but the page's own runs, by its hash.
+    """Write the page. Every text from passages and questions is escaped; nothing is loaded from elsewhere, and only the
+    page's own script runs, by its hash.
 
     Args:
         out: path of the page.
         summary: as :func:`harr.evaluate.summary.summarise` returns it.
-        curve: one row per training step, as in metrics/training_stats.jsonl; empty: the page says nothing about it.
+        curve: one row per training step, as in metrics/training_stats.jsonl; if empty, it is left out.
         filter_rows: one row per question that the filter tried; may be empty.
-        questions: as :func:`harr.evaluate.plays.plays_of` returns it, of every arm's first run.
+        questions: every arm's first run, as :func:`harr.evaluate.plays.plays_of` returns it.
         facts: names and values of the run.
-        links: names of further pages and their addresses relative to ``out``.
-        arms: the record of every arm by its name.
-        candidates: where was searched; metrics without prefix are of the first.
-        signal: figure of the steps: ``reward``, or ``accuracy`` of preferences.
+        links: addresses of further pages, relative to ``out``, by name.
+        arms: every arm's record, by name.
+        candidates: what was searched; metrics without prefix belong to the first.
+        signal: the steps' figure: ``reward``, or ``accuracy`` for preferences.
     """
     lead, baseline = headline(summary), baseline_of(summary)
     text = render(
@@ -70,13 +70,13 @@ def write_report(
 
 
 def _style_and_script() -> dict[str, str]:
-    """Return the page's style and script, and the hash by which a browser knows the script."""
+    """Return the page's style and script, and the hash by which a browser allows the script."""
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     return {"style": Markup(STYLE), "script": Markup(SCRIPT), "digest": digest}
 
 
 def _training(curve: Sequence[Mapping[str, Any]], signal: str) -> dict[str, Any]:
-    """Return the learning curve, whether the training was one by preferences, and the validation."""
+    """Return the learning curve, whether training was on preferences, and the validation."""
     return {
         "curve": inline(draw_learning_curve(curve, signal)) if curve else "",
         "prefers": bool(curve) and signal == "accuracy",
@@ -85,7 +85,7 @@ def _training(curve: Sequence[Mapping[str, Any]], signal: str) -> dict[str, Any]
 
 
 def _count_changes(questions: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many questions score more, less and the same with the second arm of the pair; {} without two."""
+    """Return how many questions score higher, lower and the same with the pair's second arm; {} without two arms."""
     if not questions or questions["a"] == questions["b"]:
         return {}
     first, second = (questions["arms"].index(questions[end]) for end in "ab")
@@ -96,7 +96,7 @@ def _count_changes(questions: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _describe_filter(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the figure of the filter, and how many questions it kept or dropped for which reason."""
+    """Return the filter's plot, and how many questions it kept or dropped for which reason."""
     reasons = Counter(row["reason"] for row in rows)
     return {
         "filter": inline(draw_filter(rows)) if any("reward_mean" in row for row in rows) else "",
@@ -105,7 +105,7 @@ def _describe_filter(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _validation(curve: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the best point of the validation questions in words; nothing without any."""
+    """Return the best validation point as texts; {} without any."""
     if not (best := best_point(curve)):
         return {}
     metric = leading_metric(best)
@@ -114,8 +114,8 @@ def _validation(curve: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _describe_lead(summary: Summary, lead: str) -> dict[str, Any]:
-    """Return what the first sentence says: the trained arm against the best without training, or where there is
-    none its baseline, or no claim at all; no mixture of settings has one."""
+    """Return the content of the first sentence: the trained arm against the best untrained one, or else its baseline,
+    or no claim at all; a mixture of settings has none."""
     sizes = sorted({int(metrics[lead]["n"]) for metrics in summary["arms"].values() if lead in metrics})
     compared, basis = comparisons(summary, lead)
     baseline, seeds = baseline_of(summary), _seeds(summary, lead)
@@ -142,13 +142,13 @@ def _describe_lead(summary: Summary, lead: str) -> dict[str, Any]:
 
 
 def _seeds(summary: Summary, lead: str) -> list[float]:
-    """Return the means of the runs of ``trained``."""
+    """Return the means of ``trained``'s runs."""
     seeds: list[float] = summary["arms"].get(TRAINED, {}).get(lead, {}).get("seeds", [])
     return seeds
 
 
 def _range(sizes: Sequence[int]) -> str:
-    """Return numbers of questions in words.
+    """Return numbers of questions as text.
 
     >>> _range([400]), _range([380, 395, 1400])
     ('400', '380 to 1,400')

@@ -1,7 +1,7 @@
-"""Three figures in one style. Each function writes an SVG and, next to it, the CSV that ``dvc plots`` shows.
+"""Three plots in one style. Each function writes an SVG and, next to it, the CSV that ``dvc plots`` shows.
 
-The SVG bytes depend on the rows only. Text stays text, and the colours have names, so that
-``harr.report.page`` can swap them for those of its page.
+The SVG bytes depend only on the rows. Text stays text, and colours have names, so that
+``harr.report.page`` can replace them with its page's.
 """
 
 import csv
@@ -36,7 +36,7 @@ EXTRA = ("#c2541b", "#6b4fa0", "#0f6f6f")
 COLOURS = {"ink": INK, "muted": MUTED, "grid": GRID, "blue": BLUE, "orange": ORANGE, "green": GREEN, "grey": GREY}
 """Darkened Okabe-Ito colours by name: distinguishable with any colour vision; arms also differ in their marker."""
 OF_ARMS = COLOURS | {"purple": PURPLE, "sky": SKY, "olive": OLIVE, "teal": TEAL, "brown": BROWN, "slate": SLATE}
-"""The colours that ``harr/arms.py`` names."""
+"""The colours named in ``harr/arms.py``."""
 
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -63,15 +63,15 @@ STYLE: dict[Any, Any] = {
     "axes.facecolor": "none",
 }
 styled = matplotlib.rc_context(STYLE)
-"""A decorator of functions that draw in this style."""
+"""A decorator for functions that draw in this style."""
 
 
 def learning_curve(rows: Rows, path: Path, signal: str = "reward") -> None:
     """Plot the reward per training step, raw and smoothed, above the share of groups that taught nothing.
 
     ``rows`` are the dicts that training returns: one per step with ``step``, ``reward_mean`` and
-    ``zero_std_share``; all figures go into the CSV, those of validation questions as ``validation.<name>`` after the
-    step. Where the ``signal`` is accuracy, nothing was rolled out, and ``loss`` is below.
+    ``zero_std_share``; all figures go into the CSV, those of validation questions as ``validation.<name>`` in the
+    step's row. If the ``signal`` is accuracy, there were no rollouts, and ``loss`` is plotted below instead.
     """
     plain = [{name: value for name, value in row.items() if not isinstance(value, Mapping)} for row in rows]
     validation = [{f"{AFTER}.{name}": value for name, value in row.get(AFTER, {}).items()} for row in rows]
@@ -84,7 +84,7 @@ def filter_histogram(rows: Rows, path: Path) -> None:
     """Plot how many questions of each mean reward the filter kept and dropped.
 
     ``rows`` are those of data/filtered/statistics.jsonl; one without ``reward_mean`` was never
-    played and is not in the bars. The CSV holds one row per bar, named by its middle.
+    played and is not in the bars. The CSV has one row per bar, named by its centre.
     """
     centres, kept, dropped = _bars(rows)
     bars = [
@@ -95,14 +95,14 @@ def filter_histogram(rows: Rows, path: Path) -> None:
 
 
 def arms(rows: Rows, path: Path) -> None:
-    """Plot the means of the headline metrics per arm with 95 % intervals, a row of panels per setting; ``rows`` from
-    ``evaluate.flat_rows``."""
+    """Plot each arm's means in the headline metrics with 95 % intervals, one row of panels per setting; ``rows`` are
+    from ``evaluate.flat_rows``."""
     write(draw_arms(rows), path, ["setting", "arm", "metric", "mean", "low", "high", "n"], rows)
 
 
 @styled
 def draw_learning_curve(rows: Rows, signal: str = "reward") -> Figure:
-    """Draw the figure of :func:`learning_curve`."""
+    """Draw the plot of :func:`learning_curve`."""
     prefers = signal == "accuracy"
     figure = Figure(figsize=(5.8, 4.0), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
@@ -128,7 +128,7 @@ def draw_learning_curve(rows: Rows, signal: str = "reward") -> Figure:
     figure.legend(loc="outside lower center", ncols=2)
     if prefers:
         bottom.plot(steps, [row["loss"] for row in rows], color=ORANGE, linewidth=1.4)
-        bottom.set_yscale("symlog", linthresh=1.0)  # nats a token of SFT, squared nats of IPO
+        bottom.set_yscale("symlog", linthresh=1.0)  # nats per token for SFT, squared nats for IPO
         bottom.set_ylabel("loss")
     else:
         bottom.plot(steps, [100 * row["zero_std_share"] for row in rows], color=ORANGE, linewidth=1.4)
@@ -141,7 +141,7 @@ def draw_learning_curve(rows: Rows, signal: str = "reward") -> Figure:
 
 
 def smooth(values: NDArray[Any], window: int) -> NDArray[Any]:
-    """Return the mean over ``window`` neighbouring values, centred; fewer at the ends and of fewer values.
+    """Return the centred mean over ``window`` neighbouring values; fewer at the ends and for short series.
 
     >>> smooth(np.array([0.0, 3.0, 6.0]), 3).tolist(), smooth(np.array([0.0, 1.0]), 5).tolist()
     ([1.5, 3.0, 4.5], [0.0, 1.0])
@@ -155,7 +155,7 @@ def smooth(values: NDArray[Any], window: int) -> NDArray[Any]:
 
 @styled
 def draw_filter(rows: Rows) -> Figure:
-    """Draw the figure of :func:`filter_histogram`."""
+    """Draw the plot of :func:`filter_histogram`."""
     centres, kept, dropped = _bars(rows)
     figure = Figure(figsize=(5.8, 3.3), layout="constrained")
     if not (kept + dropped).any():
@@ -176,7 +176,7 @@ def draw_filter(rows: Rows) -> Figure:
 
 
 def _bars(rows: Rows) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return centres of 21 bars and the counts of kept and dropped questions."""
+    """Return the centres of 21 bars and their counts of kept and dropped questions."""
     played = [row for row in rows if "reward_mean" in row]
     means = np.asarray([row["reward_mean"] for row in played], dtype=float)
     kept = np.asarray([bool(row["kept"]) for row in played], dtype=bool)
@@ -188,7 +188,7 @@ def _bars(rows: Rows) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
 
 @styled
 def draw_arms(rows: Rows) -> Figure:
-    """Draw the figure of :func:`arms`: one panel per headline metric and setting, one line per arm."""
+    """Draw the plot of :func:`arms`: one panel per headline metric and setting, one line per arm."""
     metrics, settings = headlines(rows)[:4], _settings(rows)
     names = list(dict.fromkeys(row["arm"] for row in rows))
     figure = Figure(figsize=(9.6, len(settings) * (0.38 * len(names) + 0.6) + 0.6), layout="constrained")
@@ -209,12 +209,12 @@ def draw_arms(rows: Rows) -> Figure:
 
 
 def _settings(rows: Rows) -> list[str]:
-    """Return the settings of flat rows, at least one."""
+    """Return the settings of flat rows, [""] if there are none."""
     return list(dict.fromkeys(row.get("setting", "") for row in rows)) or [""]
 
 
 def _size(rows: Rows) -> str:
-    """Return the numbers of questions in words.
+    """Return the numbers of questions as text.
 
     >>> _size([{"n": 40}, {"n": 40}]), _size([{"n": 1400}, {"n": 40}])
     ('n = 40 questions', 'n = 40 to 1,400 questions')
@@ -254,7 +254,7 @@ def draw_intervals(axes: Axes, x: Sequence[float], rows: Rows, **style: Any) -> 
 
 
 def arm_style(arm: str, names: Sequence[str]) -> tuple[str, str]:
-    """Return colour and marker of an arm; one that is not in ``ARMS`` takes a spare colour."""
+    """Return an arm's colour and marker; one that is not in ``ARMS`` gets a spare colour."""
     if arm in ARMS:
         colour, marker = ARMS[arm].look.split()
         return OF_ARMS[colour], marker
@@ -271,7 +271,7 @@ def svg(figure: Figure) -> str:
 
 
 def inline(figure: Figure) -> Markup:
-    """Return a figure as SVG in the colours and font of a page; made by us, so it is not escaped."""
+    """Return a figure as SVG in a page's colours and font; our own markup, so not escaped."""
     text = re.sub(r"<metadata>.*?</metadata>", "", svg(figure), flags=re.DOTALL)
     for name, colour in COLOURS.items():
         text = text.replace(colour, f"var(--{name}, {colour})")
@@ -279,7 +279,7 @@ def inline(figure: Figure) -> Markup:
 
 
 def write(figure: Figure, path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write ``path`` (.svg) and the same name as .csv; numbers rounded to six digits."""
+    """Write ``path`` as .svg, and the rows as .csv with numbers rounded to six decimals."""
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()

@@ -1,4 +1,4 @@
-"""The promotion gate as a person reads it: named conditions, a table for the terminal, a page for the run."""
+"""The promotion gate for people: named conditions, a table for the terminal, a page for the run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from harr.report.html import render
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One thing that must hold before a candidate becomes champion: its state and the requirement."""
+    """A requirement for a candidate to become champion: what was found and what is needed."""
 
     name: str
     found: str
@@ -18,7 +18,7 @@ class Condition:
 
 
 def failures(conditions: Sequence[Condition]) -> str:
-    """Return the conditions that do not hold, in one line; empty where all do.
+    """Return the conditions that do not hold, in one line; "" if all do.
 
     >>> failures([Condition("questions", "32", "at least 100", False), Condition("index", "a1", "a1", True)])
     'questions: found 32, needed at least 100'
@@ -40,16 +40,16 @@ def table(conditions: Sequence[Condition], width: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the gate found about a candidate.
+    """The gate's verdict on a candidate.
 
     Args:
         name: name of the registered model.
-        version: number of the candidate.
-        against: the version or arm it was compared with, in words.
-        conditions: all of them, also those that hold.
+        version: the candidate's number.
+        against: text naming the version or arm it was compared with.
+        conditions: all of them, including those that hold.
         gains: paired gains per metric, as from ``evaluate.contrast``.
         facts: further names and values, such as fingerprints.
-        level: of the intervals, in per cent.
+        level: level of the intervals, in per cent.
     """
 
     name: str
@@ -62,13 +62,13 @@ class Verdict:
 
     @property
     def refusal(self) -> str:
-        """Why not, in one line; empty where the candidate may become champion."""
+        """Return why the candidate is refused, in one line; "" if it may become champion."""
         missed = failures(self.conditions)
         return f"version {self.version} of {self.name} against {self.against}: {missed}" if missed else ""
 
     @property
     def page(self) -> str:
-        """The verdict as one HTML page; every text is escaped and nothing is loaded from elsewhere."""
+        """Return the verdict as one HTML page; every text is escaped and nothing is loaded from elsewhere."""
         from harr.evaluate.tables import label, with_interval
 
         rows = [

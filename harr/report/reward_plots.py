@@ -1,4 +1,4 @@
-"""How every term of the reward went while training: its mean, and the spread of its episodes.
+"""Plot every reward term during training: its mean, and its spread over episodes.
 
 Each function writes an SVG and a CSV as ``harr.report.plots`` does. ``rows`` are the dicts that training returns:
 one per step with ``step``, ``phase``, ``episodes``, means by name and ``quantiles`` (``harr/train/record.py``).
@@ -22,18 +22,17 @@ Array = NDArray[np.float64]
 TOTAL = "total"
 QUANTILES = ("min", "p10", "p25", "p50", "p75", "p90", "max")
 BINS = 40
-"""Number of steps that are drawn one by one; of more, neighbours are drawn together."""
+"""Maximum number of steps drawn one by one; with more, neighbours are averaged."""
 
 
 def reward_progress(rows: Rows, path: Path) -> None:
-    """Plot mean of the total and of every term per step, and smoothed; the CSV has a row per step and term."""
+    """Plot the mean of the total and of every term, per step and smoothed; the CSV has a row per step and term."""
     columns = ["step", "phase", "term", "mean", "std", "smoothed"]
     write(draw_reward_progress(rows), path, columns, _progress_rows(rows))
 
 
 def reward_distribution(rows: Rows, path: Path) -> None:
-    """Plot the quantiles over the episodes of a step, of the total and of every term; the CSV has a row per step and
-    term."""
+    """Plot the quantiles of the total and of every term over a step's episodes; the CSV has a row per step and term."""
     spread = [
         {"step": row["step"], "term": name, **dict(zip(QUANTILES, values, strict=True))}
         for row in rows
@@ -44,7 +43,7 @@ def reward_distribution(rows: Rows, path: Path) -> None:
 
 @styled
 def draw_reward_progress(rows: Rows) -> Figure:
-    """Draw the figure of :func:`reward_progress`: a panel for the total and for every term."""
+    """Draw the plot of :func:`reward_progress`: one panel for the total and one per term."""
     names = terms(rows)
     figure, panels = _panels(f"Reward while training, by term ({_size(rows)})", names, rows)
     for name, panel in zip(names, panels, strict=True):
@@ -59,7 +58,7 @@ def draw_reward_progress(rows: Rows) -> Figure:
 
 @styled
 def draw_reward_distribution(rows: Rows) -> Figure:
-    """Draw the figure of :func:`reward_distribution`: bands of quantiles, with the mean."""
+    """Draw the plot of :func:`reward_distribution`: quantile bands with the mean."""
     names = terms(rows)
     size = -(-len(rows) // BINS)
     title = f"Spread of the reward over episodes, by term ({_size(rows)})"
@@ -82,12 +81,12 @@ def draw_reward_distribution(rows: Rows) -> Figure:
 
 
 def terms(rows: Rows) -> list[str]:
-    """Return the total, and every term of any step."""
+    """Return the names of the total and of every term in any step."""
     return list(dict.fromkeys([TOTAL, *(name for row in rows for name in row.get("quantiles", {}))]))
 
 
 def mean_column(name: str) -> str:
-    """Return the figure of a row that holds the mean of a term, or of the total."""
+    """Return the name of the figure with the mean of a term or of the total."""
     return "reward_mean" if name == TOTAL else f"reward_{name}_mean"
 
 
@@ -102,7 +101,7 @@ def curve(rows: Rows, name: str) -> tuple[Array, Array, Array]:
 
 
 def window(rows: Rows) -> int:
-    """Return over how many steps the smoothed line is a mean: about a tenth of all, 51 at most.
+    """Return the number of steps that the smoothed line averages: about a tenth of all, at most 51.
 
     >>> window([{}] * 20), window([{}] * 500), window([{}] * 5000)
     (3, 51, 51)
@@ -111,7 +110,7 @@ def window(rows: Rows) -> int:
 
 
 def boundaries(rows: Rows) -> list[float]:
-    """Return between which steps another phase begins: other weights of the terms.
+    """Return the places between steps at which a new phase begins.
 
     >>> boundaries([{"step": 0, "phase": 0.0}, {"step": 1, "phase": 1.0}, {"step": 2, "phase": 1.0}])
     [0.5]
@@ -142,7 +141,7 @@ def _size(rows: Rows) -> str:
 
 
 def _panels(title: str, names: Sequence[str], rows: Rows) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a named panel for each term, three in a row, and the phases marked."""
+    """Return a figure with a named panel for each term, at most three per row, and the phases marked."""
     across = min(3, max(2, len(names)))
     down = -(-len(names) // across)
     figure = Figure(figsize=(9.6, 0.9 + 2.35 * down), layout="constrained")

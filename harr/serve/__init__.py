@@ -1,1 +1,1 @@
-"""`harr serve`: a trained retriever as a server, whose model changes under it while passages and index stay."""
+"""`harr serve`: a trained retriever as a server that follows new model versions while passages and index stay."""

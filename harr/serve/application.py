@@ -26,7 +26,7 @@ SAFE = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; scrip
 
 
 def application(service: RetrieverService, *, token: str = "", loopback: bool = True) -> FastAPI:
-    """Return the server; ``token``: what requests must bear; ``loopback``: whether only this machine reaches it."""
+    """Return the server; ``token``: what requests must send; ``loopback``: whether only this machine can reach it."""
     mcp = mcp_server(service)
 
     @asynccontextmanager
@@ -112,7 +112,7 @@ def _hits(answer: Answer, scored: bool) -> list[dict[str, Any]]:
 
 
 def _document(passage: Passage) -> dict[str, str]:
-    """Return a passage as a document of Search-R1: ``contents`` is its title in quotes, a line break, and its text.
+    """Return a passage as a Search-R1 document: ``contents`` is its title in quotes, a line break, and its text.
 
     >>> _document(Passage("7", "Born in Bath.", "Ada Brown"))["contents"]
     '"Ada Brown"\\nBorn in Bath.'
@@ -131,7 +131,7 @@ def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 
 async def _answer_error(_: Request, error: Exception) -> Response:
-    """Answer with the fault: of the request (422), of a server behind this one (503), or of this server (500)."""
+    """Answer with an error of the request (422), of a server behind this one (503), or of this server (500)."""
     status = 422 if isinstance(error, ParamsError | CorpusError) else 503
     return _json(
         {"error": one_line(error, 300)}, status if status == 422 or isinstance(error, ServiceUnavailable) else 500
@@ -139,7 +139,7 @@ async def _answer_error(_: Request, error: Exception) -> Response:
 
 
 async def _answer_unknown(request: Request, error: Exception) -> Response:
-    """Answer that there is no such route, or no such method of it."""
+    """Answer that there is no such route, or that it lacks this method."""
     assert isinstance(error, HTTPException)
     message = f"{request.method} {request.url.path[:100]}: {error.detail}; the routes are in docs/serve.md"
     return _json({"error": message}, error.status_code, dict(error.headers or {}))

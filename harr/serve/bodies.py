@@ -1,4 +1,4 @@
-"""What a request may say, and how large it may be."""
+"""Request bodies and their limits."""
 
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -9,16 +9,16 @@ from harr.errors import ParamsError, one_line
 from harr.types import Question, Search
 
 MAX_BYTES = 4 << 20
-"""Number of bytes of a body."""
+"""Maximum number of bytes in a body."""
 MAX_QUERIES = 4096
-"""Number of queries in a request of Search-R1: the rollouts of a step."""
+"""Maximum number of queries in a Search-R1 request: a step's rollouts."""
 MAX_PASSAGES = 1000
 MAX_FOUND = 100_000
-"""Number of passages of an answer in Search-R1's protocol."""
+"""Maximum number of passages in an answer in Search-R1's protocol."""
 Text = Annotated[str, Field(max_length=20_000)]
 Count = Annotated[int, Field(ge=1, le=MAX_PASSAGES)]
 Tower = Literal["champion", "frozen"]
-"""The model that answers: the one that was trained, or the base encoder, which reads the query alone."""
+"""The model that answers: the trained one, or the base encoder, which reads only the query."""
 
 
 class HopBody(BaseModel):
@@ -32,21 +32,21 @@ class HopBody(BaseModel):
 
 
 class MessageBody(BaseModel):
-    """A message of a chat, as language models are sent it; of a list of parts the texts are read."""
+    """A chat message, as sent to language models; of a list of parts only the texts are read."""
 
     role: Annotated[str, Field(max_length=40)]
     content: Text | Annotated[list[dict[str, Any]], Field(max_length=64)] | None = ""
 
     @property
     def text(self) -> str:
-        """Return what it says."""
+        """Return the message's text."""
         if isinstance(self.content, list):
             return " ".join(str(part.get("text", "")) for part in self.content)[:20_000]
         return self.content or ""
 
 
 class SearchBody(BaseModel):
-    """One search: a query in its question, or a chat whose last message of the user is the question."""
+    """One search: a query of a question, or a chat whose last user message is the question."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -70,7 +70,7 @@ class SearchBody(BaseModel):
         return self
 
     def search(self, *, statuses: bool) -> Search:
-        """Return the search; ``statuses``: whether the model reads FOUND of a hop."""
+        """Return the search; ``statuses``: whether the model reads a hop's status."""
         last, hops = "", [(hop.query, hop.answer, str(hop.status)) for hop in self.hops]
         if self.messages:
             last, before = conversation([(message.role, message.text) for message in self.messages])
@@ -88,7 +88,7 @@ class SearchBody(BaseModel):
 
 
 class RetrieveBody(BaseModel):
-    """A request in Search-R1's protocol; SkyRL's server takes one ``query`` in place of the list."""
+    """A request in Search-R1's protocol; SkyRL's server takes one ``query`` instead of the list."""
 
     queries: Annotated[list[Text], Field(max_length=MAX_QUERIES)] | None = None
     query: Text | None = None
@@ -117,10 +117,10 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 def read_body(kind: type[Body], raw: bytes) -> Body:
-    """Return the body of a request.
+    """Parse a request's body.
 
     Raises:
-        ParamsError: it is none; one line says what is wrong, and where.
+        ParamsError: it is invalid; one line says what is wrong, and where.
     """
     try:
         return kind.model_validate_json(raw)
@@ -129,7 +129,7 @@ def read_body(kind: type[Body], raw: bytes) -> Body:
 
 
 def refusal(error: ValidationError) -> str:
-    """Return the first thing that is wrong with a body, and where, in one line."""
+    """Return the first fault of a body and its place, in one line."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"][:4])
     return one_line(f"{where}: {first['msg']}" if where else first["msg"], 300)

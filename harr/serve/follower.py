@@ -1,4 +1,4 @@
-"""What is served: a folder, or whatever an alias of the registry names, looked at every two seconds."""
+"""Follow what is served: a folder, or the version that a registry alias names, polled every two seconds."""
 
 import os
 import re
@@ -16,7 +16,7 @@ EVERY_SECONDS = 2.0
 
 
 class Served(NamedTuple):
-    """What is served: its number, or name, and the hash of its files, as a fresh registry reuses numbers."""
+    """A served version: its number or name, and its files' hash, since a fresh registry reuses numbers."""
 
     name: str
     digest: str = ""
@@ -26,14 +26,14 @@ NONE = Served("")
 
 
 class Follower:
-    """A thread that looks which version a name means now, and hands a new one over once its files are checked.
+    """A thread that polls which version a name means, and loads a new one once its files are checked.
 
     Args:
-        model: ``models:/NAME@ALIAS``, ``models:/NAME/NUMBER``, or a folder that stage merge writes.
-        project: the folder of a project, whose registry it is.
+        model: ``models:/NAME@ALIAS``, ``models:/NAME/NUMBER``, or an output folder of stage merge.
+        project: the folder of the project that has the registry.
         cache: where versions are downloaded to.
-        load: takes the folder of a version, and its name.
-        renewed: whether the current version must be loaded again, since the corpus changed.
+        load: takes a version's folder and its name.
+        renewed: returns whether the current version must be loaded again because the corpus changed.
     """
 
     def __init__(
@@ -47,18 +47,18 @@ class Follower:
         self.model, self._project, self._cache = model, project, cache
         self._load, self._renewed = load, renewed
         self.problem = ""
-        """Why the last look failed, in one line."""
+        """Why the last poll failed, in one line."""
         self.changes = 0
-        """Number of versions that were taken over after the first one."""
+        """Number of versions loaded after the first one."""
         self._version, self._folder = NONE, Path()
         self._unfit = (NONE, "")
-        """The version that does not fit here, and why: it is not loaded at every look."""
+        """The version that does not fit here, and why: it is not loaded again at every poll."""
         self._client: Any = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="follow", daemon=True)
 
     def start(self) -> None:
-        """Load the current version, and begin to poll.
+        """Load the current version and begin polling.
 
         Raises:
             HarrError: there is no such model, or it cannot be loaded.
@@ -67,7 +67,7 @@ class Follower:
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         self._ended.set()
 
     def _follow(self) -> None:
@@ -86,18 +86,18 @@ class Follower:
                 self.problem, self._unfit = "", (NONE, "")
             except HarrError as error:
                 self.problem = one_line(error, 300)
-            except Exception as error:  # whatever a library raises, the old model stays
+            except Exception as error:  # whatever a library raises, the old model stays in use
                 self.problem = f"{type(error).__name__}: {one_line(error, 300)}"
 
     def _look(self) -> tuple[Path, Served]:
-        """Return the folder and name of the current version; one that is served already is not fetched."""
+        """Return the folder and name of the current version; one that is already served is not fetched."""
         if not is_registered(self.model):
             folder = Path(self.model).expanduser()
             if not (folder / SUMS).exists():
                 raise ModelError(f"{folder} is no folder of stage merge; name models/retriever, or run `dvc repro`")
             return folder, Served(sha256(folder / SUMS)[:12])
         if self._client is None:
-            os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # this thread asks again by itself
+            os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # this thread retries by itself
             os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
             self._client = open_registry(registry_address(self._project))
         registered = resolve(self._client, self.model)

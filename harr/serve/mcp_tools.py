@@ -24,7 +24,7 @@ def mcp_server(service: RetrieverService) -> McpServer:
         stateless_http=True,
         log_level="WARNING",
         max_request_body_size=MAX_BYTES,
-        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # the door looks
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # Door checks the host
     )
 
     @server.tool(description=INSTRUCTIONS)

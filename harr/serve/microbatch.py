@@ -1,4 +1,4 @@
-"""Requests that arrive within a few milliseconds become one batch: one forward pass, one scan of the index."""
+"""Batch requests that arrive within a few milliseconds: one forward pass, one scan of the index."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 class Overloaded(Exception):
-    """An error of a queue that is full; ``seconds`` is about how long it takes to empty."""
+    """The queue is full; ``seconds`` is about how long it takes to empty."""
 
     def __init__(self, waiting: int, seconds: float) -> None:
         super().__init__(f"{waiting} searches are waiting; try again in {seconds:.0f} s")
@@ -23,14 +23,14 @@ class Overloaded(Exception):
 
 
 class MicroBatcher(Generic[Item, Result]):
-    """A queue whose only worker, a thread, answers all waiting requests as one batch, in the order of arrival.
+    """A queue whose single worker thread answers all waiting requests as one batch, in order of arrival.
 
     Args:
-        answer: answers a batch, one for one.
-        most: number of items in a batch.
-        room: number of items that may wait; a request that finds no room is refused.
-        window_seconds: how long the worker waits, at most, for as many as were in the batch before. Who asks alone is
-            answered at once, and clients who all ask again stay together.
+        answer: answers a batch, one result per item.
+        most: maximum number of items in a batch.
+        room: maximum number of waiting items; a request without room is refused.
+        window_seconds: how long the worker waits, at most, for as many items as the previous batch had. A lone client
+            is answered at once, and clients that all ask again stay together.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class MicroBatcher(Generic[Item, Result]):
         self._jobs: deque[tuple[Sequence[Item], Future[list[Result]]]] = deque()
         self._before = 0
         self.waiting = 0
-        """Number of items that wait."""
+        """Number of waiting items."""
         self._works = False
         self._seconds_each = 0.01
         self._changed = threading.Condition()
@@ -58,7 +58,7 @@ class MicroBatcher(Generic[Item, Result]):
         """Return the answers to some items, in order.
 
         Raises:
-            Overloaded: too many wait already. ServiceUnavailable: it is closed.
+            Overloaded: too many items are waiting. ServiceUnavailable: the queue is closed.
         """
         parts = [items[start : start + self._most] for start in range(0, len(items), self._most)]
         jobs: list[tuple[Sequence[Item], Future[list[Result]]]] = [(part, Future()) for part in parts]
@@ -74,11 +74,11 @@ class MicroBatcher(Generic[Item, Result]):
 
     @property
     def idle(self) -> bool:
-        """Return whether nothing waits, and nothing is being answered."""
+        """Return whether nothing is waiting or being answered."""
         return not (self.waiting or self._works)
 
     def close(self) -> None:
-        """Answer what waits, and end."""
+        """Answer the waiting items and stop."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -93,7 +93,7 @@ class MicroBatcher(Generic[Item, Result]):
             self._works = False
 
     def _next(self) -> list[tuple[Sequence[Item], Future[list[Result]]]]:
-        """Return the next jobs, at least one and together not more than a batch; none when closed."""
+        """Return the next jobs, at least one, together at most one batch; [] when closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._closed)
             until = time.monotonic() + self._window
@@ -114,9 +114,9 @@ class MicroBatcher(Generic[Item, Result]):
             return jobs
 
     def _settle(self, jobs: list[tuple[Sequence[Item], Future[list[Result]]]]) -> None:
-        """Answer jobs together; where that fails, each for itself, so that one does not spoil the others.
+        """Answer jobs together; if that fails, each separately, so that one does not spoil the others.
 
-        Where a server behind this one is away, these and all waiting jobs fail at once.
+        If a server behind this one is away, these and all waiting jobs fail at once.
         """
         live = [job for job in jobs if job[1].set_running_or_notify_cancel()]
         try:

@@ -1,4 +1,4 @@
-"""What every request passes first: whose name it calls, its token, its size, and a clock."""
+"""Middleware for every request: checks host name, token and size, and measures the time."""
 
 import hmac
 import json
@@ -12,23 +12,23 @@ from starlette.requests import ClientDisconnect
 from harr.serve.bodies import MAX_BYTES
 
 OPEN = ("/", "/health")
-"""Routes without a token: the page holds nothing, and health is asked by what starts containers."""
+"""Routes without a token: the page has no data, and container managers poll health."""
 HERE = ("127.0.0.1", "localhost", "[::1]")
-"""Names of a server on loopback; a page of the web that gave the address a name (DNS rebinding) has another."""
+"""Host names of a loopback server; a web page that uses DNS rebinding sends another."""
 GONE = 499
-"""How a request is counted whose client left before all of it had come."""
+"""Status with which a request is counted if its client disconnects before sending all of it."""
 Asgi = Callable[..., Any]
 
 
 class Door:
-    """An ASGI middleware: refuses bad requests in one line, and counts the answered ones."""
+    """An ASGI middleware that refuses bad requests in one line and counts the answered ones."""
 
     def __init__(self, app: Asgi, *, token: str, loopback: bool, counted: Callable[[str, int, float], None]) -> None:
         self._app, self._loopback, self._counted = app, loopback, counted
         self._wanted = f"Bearer {token}".encode() if token else b""
 
     async def __call__(self, scope: Any, receive: Asgi, send: Asgi) -> None:
-        """Answer a request, or let it through."""
+        """Refuse a request or pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -68,7 +68,7 @@ class Door:
 
 
 class TooLarge(Exception):
-    """A body grew over its limit while it was read."""
+    """A body exceeded its limit while being read."""
 
 
 def _limit_body(receive: Asgi) -> Asgi:
@@ -86,7 +86,7 @@ def _limit_body(receive: Asgi) -> Asgi:
 
 
 async def refuse(send: Asgi, status: int, line: str) -> None:
-    """Answer with an error in one line."""
+    """Answer with a one-line error."""
     body = json.dumps({"error": line}, ensure_ascii=False).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if status == 401:

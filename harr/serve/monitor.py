@@ -1,4 +1,4 @@
-"""What a server counts, for Prometheus."""
+"""A server's Prometheus metrics."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -29,12 +29,12 @@ class Monitor:
         self._seconds.labels(route).observe(seconds)
 
     def version(self, version: str) -> None:
-        """Tell which version answers."""
+        """Set which version answers."""
         if version != self._version:
             self._model.clear()
             self._model.labels(version).set(1)
             self._version = version
 
     def text(self) -> bytes:
-        """Return the figures in the format of Prometheus."""
+        """Return the figures in Prometheus's format."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""What watches the answers of `harr serve`, of another package: ``--observer package.module:name[=TEXT]``."""
+"""Observers of `harr serve`'s answers from other packages: ``--observer package.module:name[=TEXT]``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from harr.types import Retrieval
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A search that was answered: the request, the passages of ``version``, and the response, which may be added to.
+    """An answered search: the request, the passages that ``version`` found, and the response, which may be extended.
 
     ``reads``: the fields of the model's states (:func:`harr.rag.policies.state.reads`).
     """
@@ -25,23 +25,23 @@ class Answered:
 
 
 class Observer:
-    """Made of the service (``harr/serve/service.py``) and of TEXT as the server starts; a HarrError ends it then."""
+    """Made from the service (``harr/serve/service.py``) and TEXT at the server's start, which a HarrError ends."""
 
     def first_kept(self) -> int | None:
-        """Return how many first passages of the next search stay the best, where the others are drawn by the model's
-        own chances; None where nothing is drawn."""
+        """Return how many of the next search's first passages are the best ones, the others being sampled from the
+        model's own probabilities; None if nothing is sampled."""
         return None
 
     def answered(self, one: Answered) -> None:
-        """Take an answer that is about to be sent; work that takes time belongs to a thread of the observer's own."""
+        """Receive an answer about to be sent; slow work belongs in the observer's own thread."""
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return further routes of the server."""
+        """Return further routes for the server."""
         return ()
 
     def health(self) -> dict[str, Any]:
-        """Return its entry in ``/health``."""
+        """Return the observer's entry in ``/health``."""
         return {}
 
     def close(self) -> None:
-        """End, before the searcher does."""
+        """Stop, before the searcher closes."""

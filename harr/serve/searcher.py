@@ -1,4 +1,4 @@
-"""A corpus that stays, and the retriever that searches it, which is changed between two batches."""
+"""A fixed corpus, and the retriever that searches it, which can be replaced between two batches."""
 
 import secrets
 import threading
@@ -40,16 +40,16 @@ Dtype = Literal["auto", "float32", "bfloat16"]
 
 CHAMPION = "champion"
 BASE = "base"
-"""What stands for a version where the base encoder answered."""
+"""Version name of answers from the base encoder."""
 PATIENCE_SECONDS = 3.0
-"""How long searches wait for a Milvus server that went away; then their answer is 503."""
+"""How long searches wait for a Milvus server that went away before answering 503."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A search, or a text to be encoded, for a model: ``champion``, or ``frozen``, the base encoder.
+    """A search, or a text to encode, for a model: ``champion``, or ``frozen``, the base encoder.
 
-    ``kept``: how many first passages are the best, where the champion draws the others by its own chances.
+    ``kept``: how many first passages are the best ones, if the champion samples the others; None if it samples none.
     """
 
     model: str
@@ -59,8 +59,8 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The passages, or the vector of a text; ``version``: of the model; ``reads``: the fields of its states, empty
-    where it writes none; ``trained_on``: what its training lacked, from harr.json."""
+    """The passages, or a text's vector, from the model's ``version``; ``reads``: the fields of its states, "" without
+    states; ``trained_on``: what its training lacked, from harr.json."""
 
     version: str
     reads: str = ""
@@ -71,7 +71,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Serving:
-    """A model that answers, and what it searches."""
+    """An answering model and what it searches."""
 
     corpus: Corpus
     policy: Retriever
@@ -84,16 +84,16 @@ class Serving:
 
 
 class Searcher:
-    """A project's passages and vectors, opened once, and the model of the moment.
+    """A project's passages and vectors, opened once, and the current model.
 
-    Where a Milvus server has the index, it is asked; in place of Milvus Lite the vectors are scanned in memory, so that
+    A Milvus server's index is used; instead of Milvus Lite's, the vectors are scanned in memory, so that
     the stages can use data/index meanwhile (harr/index/scan.py).
     """
 
     def __init__(self, project: Path, dtype: Dtype = "auto") -> None:
-        """Take a project's folder; ``dtype``: what queries are encoded in, with ``auto`` the faster one.
+        """Take a project's folder; ``dtype``: the number format that encodes queries, ``auto`` for the faster one.
 
-        bfloat16 takes half of the time where the processor has it, and moves passages that are nearly level.
+        bfloat16 takes half the time if the processor supports it, but reorders passages with nearly equal scores.
         """
         self.project, self._dtype = project, dtype
         self._opened = ExitStack()
@@ -104,13 +104,13 @@ class Searcher:
         self.serving: Serving | None = None
 
     def load(self, folder: Path, version: str) -> None:
-        """Let a retriever answer from the next batch on; may be called from another thread.
+        """Let a retriever answer from the next batch on; any thread may call this.
 
-        A corpus that the stages rebuilt is opened with it, and the index of words where it is the first to ask it.
+        A corpus rebuilt by the stages is opened with it, as is the full-text index for the first model that uses it.
 
         Raises:
-            ModelError, IndexMismatch, DamagedFile: as :meth:`TrainedRetriever.load`; the old model stays, over
-                the old corpus.
+            ModelError, IndexMismatch, DamagedFile: as :meth:`TrainedRetriever.load`; the old model and corpus
+                stay in use.
         """
         place, manifests = folder.resolve(), self._read_manifests()
         facts, section = read_facts(place)
@@ -128,7 +128,7 @@ class Searcher:
                     self._opened, self._made = opened.pop_all(), manifests
 
     def open_candidate(self, folder: Path, version: str) -> Serving:
-        """Return another retriever over the corpus that is open; it answers nobody.
+        """Return another retriever over the open corpus; it answers no requests.
 
         Raises:
             ModelError, IndexMismatch: it cannot search that corpus.
@@ -146,23 +146,23 @@ class Searcher:
 
     @contextmanager
     def pause_answers(self, corpus: Corpus) -> Iterator[bool]:
-        """Answer nobody for the length of the block; gives whether ``corpus`` is still the one that is open."""
+        """Answer no requests during the block; yield whether ``corpus`` is still the open one."""
         with self._answering:
             yield self.serving is not None and self.serving.corpus is corpus
 
     def has_changed(self) -> bool:
-        """Return whether the stages made another corpus or other vectors since they were opened."""
+        """Return whether the stages have rebuilt the corpus or its vectors since they were opened."""
         return self._read_manifests() not in (self._made, ())
 
     def _read_manifests(self) -> tuple[bytes, ...]:
-        """Return the manifests of the current corpus; () while a stage writes them, or where they are missing."""
+        """Return the manifests of the corpus on disk; () while a stage writes them, or if they are missing."""
         places = Places.of_project(self.project)
         with suppress(OSError):
             return tuple((folder / "manifest.json").read_bytes() for folder in (places.corpus, places.vectors))
         return ()
 
     def answer(self, asks: Sequence[Ask]) -> list[Answer]:
-        """Answer all by one version: a forward pass and a scan for each of its models that is asked."""
+        """Answer all by one version: one forward pass and scan for each of its models that is asked."""
         with self._answering:
             if (now := self.serving) is None:
                 raise ParamsError("no model is loaded yet")
@@ -191,12 +191,12 @@ class Searcher:
             return answers
 
     def ids(self, rows: Sequence[int]) -> tuple[str, ...]:
-        """Return the ids of passages by their rows."""
+        """Return the ids of the passages in these rows."""
         return tuple(passage.id for passage in self.serving.corpus.passages.take(rows)) if self.serving else ()
 
     @property
     def passages(self) -> int:
-        """Return how many passages are searched."""
+        """Return the number of searched passages."""
         return self.serving.corpus.index.rows if self.serving else 0
 
     @property
@@ -205,7 +205,7 @@ class Searcher:
         return self.serving.corpus.vectors.identity if self.serving else ""
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Close the index."""
         self._opened.close()
 
     def _open(self, opened: ExitStack, *, words: bool) -> Corpus:

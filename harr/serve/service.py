@@ -1,4 +1,4 @@
-"""What the routes of `harr serve` and its MCP tool ask: the batches in front of a searcher."""
+"""The service behind the routes of `harr serve` and its MCP tool: batches requests for a searcher."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,11 +15,11 @@ from harr.serve.searcher import Answer, Ask, Searcher
 from harr.types import Passage
 
 OBSERVER = "takes the service and a text, and returns an Observer (harr/serve/observer.py)"
-"""What ``--observer`` names."""
+"""What a function named by ``--observer`` does."""
 
 
 class RetrieverService:
-    """What the routes and the MCP tool ask: the batches in front of a searcher."""
+    """The service behind the routes and the MCP tool: batches requests for a searcher."""
 
     def __init__(
         self,
@@ -31,10 +31,10 @@ class RetrieverService:
     ) -> None:
         """Take a searcher and its follower.
 
-        ``observers`` are named as behind ``--observer`` (harr/serve/observer.py).
+        ``observers`` are values of ``--observer`` (harr/serve/observer.py).
 
         Raises:
-            HarrError: an observer cannot be imported, or refuses.
+            HarrError: an observer cannot be imported, or refuses to start.
         """
         self.searcher, self.follower, self.monitor = searcher, follower, Monitor()
         self.batches: MicroBatcher[Ask, Answer] = MicroBatcher(self._answer, room=room)
@@ -44,7 +44,7 @@ class RetrieverService:
             self.observers[word] = function_of(name, key="--observer", shape=OBSERVER, takes=2)(self, text)
 
     async def ask(self, asks: Sequence[Ask]) -> list[Answer]:
-        """Return what the model of the moment answers."""
+        """Return the current model's answers."""
         return await self.batches.ask(asks)
 
     async def search(self, body: SearchBody) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class RetrieverService:
         retrieval = answer.found
         assert retrieval is not None
         if retrieval.kept == len(retrieval.passages):
-            retrieval = replace(retrieval, pool=(), logprob=None, kept=0)  # nothing was drawn
+            retrieval = replace(retrieval, pool=(), logprob=None, kept=0)  # nothing was sampled
         response = {
             "passages": [_passage(passage, score) for passage, score in retrieval.scored],
             "state": retrieval.state,
@@ -70,7 +70,7 @@ class RetrieverService:
         return response
 
     def health(self) -> dict[str, Any]:
-        """Return what runs here."""
+        """Return the server's status."""
         serving = self.searcher.serving
         return {
             "status": "ok" if serving else "loading",
@@ -87,7 +87,7 @@ class RetrieverService:
         }
 
     def close(self) -> None:
-        """Answer what waits, and let go of everything."""
+        """Answer the waiting requests and close everything."""
         self.follower.close()
         self.batches.close()
         for observer in self.observers.values():

@@ -1,1 +1,1 @@
-"""Clients that outlast a server: OpenAI-compatible ones, Milvus, the hub."""
+"""Clients for servers: OpenAI-compatible ones, Milvus, the model registry."""

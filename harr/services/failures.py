@@ -1,4 +1,4 @@
-"""What to do about a connection that failed: only what its error and the environment tell."""
+"""What to do about a failed connection, judged only by its error and the environment."""
 
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -6,15 +6,15 @@ from urllib.request import getproxies, proxy_bypass
 from harr.errors import bare
 
 FIRST_SECONDS = 5.0
-"""Number of seconds in which a server that never answered must begin to listen."""
+"""Seconds within which a server that never answered must begin to listen."""
 
 
 def connection_remedy(cause: str, address: str, setting: str) -> str:
-    """Return what to do where a server of an address could not be reached.
+    """Return what to do if the server at an address cannot be reached.
 
     Args:
-        cause: text of the error.
-        address: what was asked.
+        cause: the error's text.
+        address: the server's address.
         setting: the parameter or variable that names it.
 
     >>> connection_remedy("[Errno 111] Connection refused", "http://127.0.0.1:1", "index.uri")
@@ -32,11 +32,11 @@ def connection_remedy(cause: str, address: str, setting: str) -> str:
 
 
 def proxy_for(address: str) -> str:
-    """Return the proxy through which the environment has an address asked; "" for none."""
+    """Return the proxy that the environment sets for an address; "" for none."""
     proxies = getproxies()
     try:
         parts = urlsplit(address)
-    except ValueError:  # it is no address
+    except ValueError:  # not an address
         return ""
     proxy = proxies.get(parts.scheme) or proxies.get("all", "")
     return "" if not parts.hostname or proxy_bypass(parts.hostname) else proxy

@@ -1,4 +1,4 @@
-"""The way to Milvus, a server or a folder of Milvus Lite: connect, wait while a server is away, errors in one line."""
+"""Milvus, a server or a Milvus Lite folder: connect, wait while a server is away, report errors in one line."""
 
 import functools
 import logging
@@ -26,11 +26,11 @@ from harr.services.failures import FIRST_SECONDS, connection_remedy
 
 REBUILD = "dvc repro -f -s index"
 CONNECT_SECONDS = 120.0
-"""Seconds that a server is waited for which listens, or may; where nobody does, ``FIRST_SECONDS``."""
+"""Seconds to wait for a server that listens, or may; if the connection is refused, ``FIRST_SECONDS``."""
 WAIT_SECONDS = 600.0
-"""Seconds that a server that went away is waited for."""
+"""Seconds to wait for a server that went away."""
 SETTLING_SECONDS = 120.0
-"""Seconds after its absence in which a server that listens may still lack some of its parts, and then refuses much."""
+"""Seconds after its return in which a server may still lack some of its parts and refuse calls."""
 LONGEST_PAUSE = 5.0
 FAILURES = (MilvusException, grpc.RpcError)
 REFUSALS = (
@@ -39,41 +39,41 @@ REFUSALS = (
     grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.UNIMPLEMENTED,
 )
-"""Answers of gRPC that do not get better by waiting; all others may."""
+"""gRPC errors that waiting does not fix; all others it may."""
 RESTARTING = {2, 101, 103, 106, 201, 202, 400, 401, 503, 901, 902}
-"""Milvus's codes for a server, a replica or a channel that is not there, and for a collection that is not loaded."""
+"""Milvus's codes for a missing server, replica or channel, and for a collection that is not loaded."""
 NEEDS_LOADED = ("search", "query")
 SILENT = {"grpc.keepalive_time_ms": 2**31 - 1}
-"""Options of gRPC under which a client does not ask whether a silent server is alive. pymilvus asks every ten seconds;
-gRPC's server in Milvus Lite takes that for an attack after some minutes of silence, as while a graph is built, and
-hangs up ("too_many_pings"). pymilvus then asks for the index once more, is let in when the build has ended, and fails
-with "index already exists"."""
+"""gRPC options that disable keepalive pings. pymilvus pings a silent server every ten seconds; after some minutes of
+silence, as while a graph is built, gRPC's server in Milvus Lite treats that as an attack and hangs up
+("too_many_pings"). pymilvus then requests the index again, gets through when the build has ended, and fails with
+"index already exists"."""
 LOOPBACK = {**SILENT, "grpc.enable_http_proxy": 0}
-"""Options of gRPC for Milvus Lite, whose server is in this process: http_proxy is not meant for it."""
+"""gRPC options for Milvus Lite, whose server is in this process: http_proxy is not meant for it."""
 LINKS = "harr-index-"
-"""Prefix of the temporary folders of links to an index."""
+"""Prefix of temporary folders with links to an index."""
 LITE = "milvus_lite"
-"""Beginning of Milvus Lite's version, also as a server (`milvus-lite server`)."""
+"""Prefix of Milvus Lite's version, also as a server (`milvus-lite server`)."""
 FULL_TEXT_FROM = (2, 5)
 
 
 class Connection:
-    """A ``MilvusClient`` whose calls outlast a server that stops, hangs or restarts.
+    """A ``MilvusClient`` whose calls survive a server that stops, hangs or restarts.
 
-    A method is called again, after growing pauses, until it is answered or ``patience`` is over since the
-    first failure; two lines on stderr say that it waits, and for how long it did. A repeated ``insert`` is an
-    ``upsert``, since the first may have arrived. A folder of Milvus Lite has nothing to wait for.
+    A failed call is repeated, after growing pauses, until it is answered or ``patience`` has passed since the
+    first failure; two lines on stderr say that it waits, and how long it did. A repeated ``insert`` becomes an
+    ``upsert``, since the first may have arrived. Calls to a Milvus Lite folder are not repeated.
     """
 
     def __init__(self, client: MilvusClient, where: str, opened: str = "") -> None:
-        """Take a client, the address or folder to name in messages, and the folder that is open if it is another."""
+        """Take a client, the address or folder for messages, and the opened folder if it differs."""
         self.client, self.where = client, bare(where)
         self.patience = WAIT_SECONDS
         """Seconds that a call waits for a server that went away."""
         self._away = -SETTLING_SECONDS
-        """When it was last away."""
+        """When the server was last away."""
         self._close = weakref.finalize(self, _close, client, opened or self.where)
-        """At the latest at exit: a client that outlives gRPC ends in a traceback."""
+        """Runs at exit at the latest: a client that outlives gRPC ends in a traceback."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return functools.partial(self._call, name)
@@ -84,18 +84,18 @@ class Connection:
             return method(*values, **named)
 
         def again() -> Any:
-            if name in NEEDS_LOADED:  # a restarted server may have let go of the collection
+            if name in NEEDS_LOADED:  # a restarted server may have released the collection
                 self.client.load_collection(values[0], timeout=LONGEST_PAUSE)
             return (self.client.upsert if name == "insert" else method)(*values, **named)
 
         return self.wait(lambda: method(*values, **named), again)
 
     def wait(self, call: Callable[[], Any], again: Callable[[], Any] | None = None) -> Any:
-        """Return what ``call`` returns; where the server was away, what ``again`` (default: the same) returns later.
+        """Return what ``call`` returns or, if the server was away, what ``again`` (default: ``call``) returns later.
 
         Raises:
             ServiceUnavailable: the server did not come back.
-            MilvusException: it is there and refuses.
+            MilvusException: it is available and refuses.
         """
         try:
             return call()
@@ -105,7 +105,7 @@ class Connection:
             failure = reason(error)
         began = time.monotonic()
         _say(f"Milvus at {self.where} does not answer ({failure}); waiting, at most {self.patience:.0f} s")
-        try:  # while it starts, a server says many things
+        try:  # a starting server raises all kinds of errors
             result = retry(again or call, self.patience, _is_failure, longest=LONGEST_PAUSE)
         except FAILURES as error:
             raise ServiceUnavailable(
@@ -117,7 +117,7 @@ class Connection:
         return result
 
     def close(self) -> None:
-        """Disconnect, and free the lock of Milvus Lite."""
+        """Disconnect and release Milvus Lite's lock."""
         self._close()
 
 
@@ -126,23 +126,23 @@ def _close(client: MilvusClient, opened: str) -> None:
     if is_folder(opened):
         from milvus_lite import server_manager_instance
 
-        # Closing the client leaves the embedded server running, and with it the lock.
+        # Closing the client leaves the embedded server running, and its lock in place.
         server_manager_instance.release_server(opened)
         _remove_links(opened)
 
 
 def connect(params: IndexParams, where: str, *, reads: bool = False) -> Connection:
-    """Open the server ``params.uri``, tried again until the deadline, or the Milvus Lite folder ``where``.
+    """Connect to the server ``params.uri``, retrying until the deadline, or open the Milvus Lite folder ``where``.
 
-    Milvus Lite locks and tidies the folder it opens, but DVC may have made a published one of links to read-only files,
-    which other projects share. With ``reads`` it opens a private folder of links to the files, for any number of
-    readers.
+    Milvus Lite locks and tidies the folder it opens, but DVC may have built a published one of links to read-only
+    files that other projects share. With ``reads``, it opens a private folder of links to the files, for any number
+    of readers.
 
     Raises:
-        ServiceUnavailable: no answer within CONNECT_SECONDS, the token is refused, or the folder is open elsewhere.
+        ServiceUnavailable: no answer within CONNECT_SECONDS, refused token, or the folder is open elsewhere.
         DamagedFile: the folder cannot be read.
     """
-    # pymilvus logs a traceback for every failure that it also raises.
+    # pymilvus also logs a traceback for every error it raises.
     logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
     if params.uri:
         return Connection(_connect_server(params), where)
@@ -202,7 +202,7 @@ def _connect_server(params: IndexParams) -> MilvusClient:
 
 
 def _open_server(uri: str, token: str) -> MilvusClient:
-    """Return a client of a server, which pings it unless it is Milvus Lite's (``SILENT``)."""
+    """Return a client for a server, which it pings unless that is Milvus Lite's (``SILENT``)."""
     client = MilvusClient(uri, token=token, timeout=5, dedicated=True)
     if not str(client.get_server_version(timeout=5)).startswith(LITE):
         return client
@@ -211,8 +211,8 @@ def _open_server(uri: str, token: str) -> MilvusClient:
 
 
 def _connect_lite(where: str, opened: str) -> MilvusClient:
-    # Lite scores BM25 within each of its segments. Large ones keep some 400,000 passages in one,
-    # hence the scores exact. milvus_lite reads the limits when it is imported.
+    # Lite scores BM25 within each segment. These limits keep some 400,000 passages in one,
+    # which makes scores exact. milvus_lite reads them on import.
     os.environ.setdefault("MILVUS_LITE_MEMTABLE_MEMORY_LIMIT_BYTES", str(1 << 30))
     os.environ.setdefault("MILVUS_LITE_WAL_SIZE_LIMIT_BYTES", str(1 << 31))
     lite, lite_errors = optional("milvus_lite.db", "lite"), optional("milvus_lite.exceptions", "lite")
@@ -220,7 +220,7 @@ def _connect_lite(where: str, opened: str) -> MilvusClient:
     for noisy in ("milvus_lite", "grpc._server"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     try:
-        # A shared client stays open when it is closed.
+        # Closing a shared client would not close it.
         return MilvusClient(opened, dedicated=True, grpc_options=LOOPBACK)
     except MilvusException as error:
         failure = reason(error)
@@ -231,7 +231,7 @@ def _connect_lite(where: str, opened: str) -> MilvusClient:
     except lite_errors.DataDirLockedError:
         failure = "another process has it open; wait for that process or stop it, or set index.uri to a Milvus server"
         raise ServiceUnavailable(f"{where} is locked: {failure}") from None
-    except PermissionError:  # it says which file
+    except PermissionError:  # its message names the file
         raise
     except Exception as error:
         raise DamagedFile(f"{where} cannot be opened ({reason(error)}); run `{REBUILD}`") from None
@@ -239,13 +239,13 @@ def _connect_lite(where: str, opened: str) -> MilvusClient:
 
 
 def check_full_text(connection: Connection) -> None:
-    """Refuse a server before Milvus 2.5, which has no BM25.
+    """Refuse a server older than Milvus 2.5, which has no BM25.
 
     Raises:
         ParamsError: it is older.
     """
     version = str(connection.get_server_version())
-    numbers = re.match(r"v?(\d+)\.(\d+)", version)  # the server of Milvus Lite has a name before its numbers
+    numbers = re.match(r"v?(\d+)\.(\d+)", version)  # Milvus Lite's version has a name before its numbers
     if numbers and tuple(map(int, numbers.groups())) < FULL_TEXT_FROM:
         raise ParamsError(
             f"index.full_text: true needs BM25, but the server at {connection.where} is Milvus {version}, "
@@ -255,7 +255,7 @@ def check_full_text(connection: Connection) -> None:
 
 @contextmanager
 def explain_errors(where: str) -> Iterator[None]:
-    """Turn what pymilvus raises into one line."""
+    """Turn pymilvus's errors into harr's, in one line."""
     try:
         yield
     except FAILURES as error:
@@ -265,7 +265,7 @@ def explain_errors(where: str) -> Iterator[None]:
 
 
 def is_folder(where: str) -> bool:
-    """Return whether this is a folder of Milvus Lite, not the address of a server.
+    """Return whether this is a Milvus Lite folder, not a server's address.
 
     >>> is_folder("data/index/milvus.db"), is_folder("http://127.0.0.1:19530")
     (True, False)
@@ -274,35 +274,35 @@ def is_folder(where: str) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """Return what an error of Milvus or gRPC says, in one short line without a password."""
+    """Return the message of a Milvus or gRPC error, in one short line without a password."""
     cause = _cause(error)
     message = cause.details() if isinstance(cause, grpc.RpcError) else getattr(error, "message", error)
     words = bare(str(message)).rpartition("Failed to connect to remote host: ")[2].split()
-    if "stack trace:" in str(message):  # a server that is starting puts the places of its code before the cause
+    if "stack trace:" in str(message):  # a starting server puts code locations before the cause
         words = [word for word in words if "/" not in word and word != "trace:" and word != "stack"]
     return " ".join(words)[:300]
 
 
 def _is_failure(error: Exception) -> bool:
-    """Return whether an error is one of Milvus or gRPC."""
+    """Return whether an error comes from Milvus or gRPC."""
     return isinstance(error, FAILURES)
 
 
 def _is_away(error: Exception) -> bool:
-    """Return whether the server may answer later what it does not answer now."""
+    """Return whether the server is away and may answer later."""
     if isinstance(error, grpc.RpcError):
         return error.code() not in REFUSALS
-    code = getattr(error, "code", None)  # pymilvus hands on what gRPC says, or Milvus's own number
+    code = getattr(error, "code", None)  # pymilvus passes on gRPC's code or Milvus's number
     return code in RESTARTING or bool(getattr(error, "retriable", False)) or code == grpc.StatusCode.UNAVAILABLE
 
 
 def _cause(error: Exception) -> BaseException | None:
-    """Return the error of gRPC below one of pymilvus, which reports all failures to connect the same way."""
+    """Return the gRPC error behind one of pymilvus, which reports all connection failures alike."""
     return error if isinstance(error, grpc.RpcError) else error.__cause__
 
 
 def _refuses(error: Exception) -> bool:
-    """Return whether a server is there, and does not take the token."""
+    """Return whether a server is available but refuses, for instance the token."""
     cause = _cause(error)
     return isinstance(cause, grpc.RpcError) and cause.code() in REFUSALS
 

@@ -1,6 +1,6 @@
-"""MLflow's model registry for users of a model: which version a name and alias mean, and that version's folder.
+"""MLflow's model registry for users of a model: resolve a name and alias to a version, and get its folder.
 
-MLflow is imported when a registry is opened, and by no other module of harr.
+MLflow is imported when a registry is opened, and by no other module in harr.
 """
 
 import logging
@@ -20,17 +20,17 @@ from harr.params import Params
 
 SCHEME = "models:/"
 CHAMPION = "champion"
-"""The alias that a promotion moves."""
+"""The alias that promotion moves."""
 URI = re.compile(rf"{SCHEME}(?P<name>[^/@:\s.][^/@:\s]*)(@(?P<alias>[^/@:\s]+)|/(?P<number>\d+))")
 CACHE = ".harr/registry"
-"""The folder of a project that versions are downloaded to."""
+"""The project folder that versions are downloaded to."""
 DIGEST = re.compile(r"[0-9a-f]{64}")
 LOADABLE = "model.sentence_transformer"
-"""Where MLflow's flavour ``sentence_transformers`` looks for the model folder in a registered one."""
+"""Where MLflow's flavour ``sentence_transformers`` looks for the model folder in a registered model."""
 MLFLOW_NOTE = "registered_model_meta"
-"""What MLflow writes into a registered model that it loads from a local store."""
+"""File that MLflow writes into a registered model when it loads it from a local store."""
 ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
-"""How MLflow calls it that there is no such model, alias or version."""
+"""MLflow's error codes for a missing model, alias or version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class RegisteredVersion:
 
     @property
     def uri(self) -> str:
-        """Return the address of this very version, which no alias moves."""
+        """Return the address of this version, which no alias moves."""
         return f"{SCHEME}{self.name}/{self.number}"
 
 
 def is_registered(name: str | Path) -> bool:
-    """Return whether a model is named by the registry, not by a folder.
+    """Return whether a name is that of a registered model, not of a folder.
 
     >>> is_registered("models:/harr-retriever@champion"), is_registered("models/retriever")
     (True, False)
@@ -59,7 +59,7 @@ def is_registered(name: str | Path) -> bool:
 
 
 def registry_address(project: Path) -> str:
-    """Return where a project's registry is: tracking.uri of its params.yaml, MLFLOW_TRACKING_URI, or its mlflow.db.
+    """Return a project's registry: tracking.uri in its params.yaml, MLFLOW_TRACKING_URI, or its mlflow.db.
 
     Raises:
         ModelError: none of them exists.
@@ -75,20 +75,20 @@ def registry_address(project: Path) -> str:
 
 
 def local_folder(uri: str, project: Path) -> Path:
-    """Return the folder of a registered model, fetched from the registry of a project into its .harr/registry.
+    """Return a registered model's folder, fetched from a project's registry into its .harr/registry.
 
     Raises:
-        ParamsError, ModelError, DamagedFile, ServiceUnavailable: as :func:`resolve` and :func:`download` say.
+        ParamsError, ModelError, DamagedFile, ServiceUnavailable: as :func:`resolve` and :func:`download`.
     """
     client = open_registry(registry_address(project))
     return fetch(client, resolve(client, uri), project / CACHE)
 
 
 def open_registry(address: str) -> Any:
-    """Return a client of the registry at an address (:func:`registry_address`).
+    """Return a client for the registry at an address (:func:`registry_address`).
 
     Raises:
-        ParamsError: MLflow is not installed, or has no store of such an address.
+        ParamsError: MLflow is not installed, or has no store for such an address.
     """
     try:
         from mlflow import MlflowClient
@@ -101,18 +101,18 @@ def open_registry(address: str) -> Any:
         logging.getLogger(noisy).setLevel(logging.ERROR)
     try:
         return MlflowClient(address)
-    except MlflowException:  # of the scheme; its text may hold a password
+    except MlflowException:  # unknown scheme; its text may contain a password
         raise ParamsError(
             f"{bare(address)} is no address of an MLflow registry; expected http://... or sqlite:///..."
         ) from None
 
 
 def resolve(client: Any, uri: str) -> RegisteredVersion:
-    """Return the version that ``models:/NAME@ALIAS`` or ``models:/NAME/NUMBER`` means now: one request.
+    """Resolve ``models:/NAME@ALIAS`` or ``models:/NAME/NUMBER`` to the current version, in one request.
 
     Raises:
-        ParamsError: the address is another.
-        ModelError: the registry has none of that name, or one whose hash it does not know.
+        ParamsError: the address has another form.
+        ModelError: the registry has no such version, or harr did not register it.
         ServiceUnavailable: the registry does not answer.
     """
     match = URI.fullmatch(uri)
@@ -131,10 +131,10 @@ def resolve(client: Any, uri: str) -> RegisteredVersion:
 
 
 def fetch(client: Any, version: RegisteredVersion, cache: Path) -> Path:
-    """Return the model folder of a version in ``cache``, downloaded and checked unless it lies there as it was written.
+    """Return a version's model folder in ``cache``, downloaded and checked unless it is there intact.
 
     Raises:
-        DamagedFile, ModelError, ServiceUnavailable: as :func:`download` says.
+        DamagedFile, ModelError, ServiceUnavailable: as :func:`download`.
     """
     out = cache / f"{version.name}-{version.number}-{version.digest[:16]}"
     if not (out.is_dir() and digest_of(out) == version.digest):
@@ -143,14 +143,14 @@ def fetch(client: Any, version: RegisteredVersion, cache: Path) -> Path:
 
 
 def download(client: Any, version: RegisteredVersion, out: Path) -> None:
-    """Download the model folder of a version, compare every hash, and publish it as ``out``, which appears whole.
+    """Download a version's model folder, check its hash, and publish it atomically as ``out``.
 
-    It is the folder that stage merge wrote, byte for byte.
+    It is byte for byte the folder that stage merge wrote.
 
     Raises:
-        DamagedFile: a file is missing or is not the one that was registered; ``out`` stays as it was.
-        ModelError: the folder holds what no model of harr does.
-        ServiceUnavailable: the registry or its artifact store does not give the files.
+        DamagedFile: a file is missing or not the registered one; ``out`` does not change.
+        ModelError: the folder has files that harr's models do not have.
+        ServiceUnavailable: the registry or its artifact store does not provide the files.
     """
     work = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     shutil.rmtree(work, ignore_errors=True)
@@ -174,10 +174,10 @@ def download(client: Any, version: RegisteredVersion, out: Path) -> None:
 
 
 def copy_artifacts(client: Any, run: str, path: str, place: Path) -> Path:
-    """Return the copy in ``place`` of what a run keeps under ``path``.
+    """Copy a run's artifacts under ``path`` to ``place``; return the copy's path.
 
     Raises:
-        ServiceUnavailable: there is none; MLflow keeps the reason to itself.
+        ServiceUnavailable: there are none; MLflow does not give the reason.
     """
     try:
         return Path(client.download_artifacts(run, path, str(place)))
@@ -192,7 +192,7 @@ def copy_artifacts(client: Any, run: str, path: str, place: Path) -> Path:
 
 @contextmanager
 def _explain_errors(uri: str) -> Iterator[None]:
-    """Turn the errors of MLflow's client, and of the client of whatever store has its files, into ours."""
+    """Turn errors of MLflow's client and of its artifact store's client into ours."""
     try:
         yield
     except HarrError:

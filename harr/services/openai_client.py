@@ -1,4 +1,4 @@
-"""An OpenAI-compatible address that is asked again until it answers, refuses for good, or a deadline is over."""
+"""Client of an OpenAI-compatible server that retries until an answer, a permanent refusal, or a deadline."""
 
 import os
 import re
@@ -17,17 +17,17 @@ from harr.io.retry import is_transient, retry, unavailable
 from harr.params.servers import ServerParams
 from harr.services.failures import FIRST_SECONDS, connection_remedy
 
-if TYPE_CHECKING:  # loading it takes half a second, for which only those wait who ask a server
+if TYPE_CHECKING:  # importing it takes half a second, needed only to call a server
     from openai import APIStatusError, OpenAI
 
     Client = OpenAI
 
 LONGEST_WAIT = 3600.0
-"""Seconds that a server's Retry-After may ask for; more counts as this."""
+"""Maximum seconds of a server's Retry-After that are respected."""
 REST_SECONDS = 30.0
-"""Number of seconds in which an address that did not answer is not asked while others are there."""
+"""Seconds for which an address that did not answer is avoided if there are others."""
 SHORTEST_SECRET = 8
-"""Length from which a key is cut out of errors; a placeholder such as EMPTY is a word that they may hold."""
+"""Minimum length of a key that is cut out of errors; a placeholder such as EMPTY may be a word in them."""
 TOO_LONG = re.compile(
     r"('max_tokens' or 'max_completion_tokens' is too large: \d+\. )?This model's maximum context length is \d"
     r"|You passed \d+ input (tokens|characters) and requested \d+ output tokens\. However, the model's context length"
@@ -35,14 +35,14 @@ TOO_LONG = re.compile(
     r"|The input \(\d+ tokens\) is longer than the model's context length"
     r"|max_tokens must be at least 1, got (0|-\d+)\b"
 )
-"""How the answer 400 to a prompt without room begins: OpenAI, vLLM (old and new), SGLang. OpenAI has a code as well.
+"""Beginnings of a 400 answer to an overlong prompt: OpenAI, vLLM (old and new), SGLang. OpenAI also has a code.
 
-The last is what vLLM says to a prompt of exactly the length that it reads: ours asks for one token at least.
+The last is vLLM's answer to a prompt of exactly its maximum length: we request at least one token.
 """
 
 
 class TooManyRequests(ServiceUnavailable):
-    """A server answers 429 or 5xx; it wants to be left alone for ``wait_seconds``."""
+    """A server answers 429 or 5xx, and asks for a pause of ``wait_seconds``."""
 
     def __init__(self, text: str, wait_seconds: float) -> None:
         super().__init__(text)
@@ -54,7 +54,7 @@ class NobodyListens(ServiceUnavailable):
 
 
 class ContextLengthExceeded(ParamsError):
-    """A prompt is longer than the server's model reads; ``reason``: whose model, and in its server's words."""
+    """A prompt exceeds the model's context; ``reason`` names the server and quotes it."""
 
     def __init__(self, text: str, reason: str) -> None:
         super().__init__(text)
@@ -63,7 +63,7 @@ class ContextLengthExceeded(ParamsError):
 
 @dataclass
 class Address:
-    """One address of a service: its client, how many attempts are under way there, and until when it rests."""
+    """One address of a service: its client, how many attempts are in flight there, and until when it rests."""
 
     client: "Client"
     where: str
@@ -72,16 +72,15 @@ class Address:
 
 
 class Service:
-    """What a server answers that the section ``name`` of params.yaml names; errors are in the words of that section.
+    """Answers of a server named in section ``name`` of params.yaml; errors are in that section's terms.
 
-    A read may take ``timeout_seconds``. Time-outs, refused connections and the answers 408, 409, 429 and 5xx are tried
-    again, with growing, jittered pauses, until ``deadline_seconds`` are over: a server may be restarted. A refused
-    connection to one that never answered is tried for ``FIRST_SECONDS``. Of several addresses of one model the least
-    loaded is asked; one that does not answer rests, which is printed, and the attempt is made
-    elsewhere. ``retries`` and ``timeouts`` count.
+    A read may take ``timeout_seconds``. Time-outs, refused connections and the answers 408, 409, 429 and 5xx are
+    retried, with growing, jittered pauses, until ``deadline_seconds`` are over: a server may be restarting. A refused
+    connection to one that never answered is retried for ``FIRST_SECONDS``. Of a model's several addresses the least
+    loaded is used; one that does not answer rests, which is printed, and the attempt is made
+    elsewhere. ``retries`` and ``timeouts`` are counts.
 
-    The key is read from the environment variable ``key_variable`` and appears in no message; nor does a password in
-    the address.
+    The key is read from the environment variable ``key_variable``; no message contains it, or a password in an address.
     """
 
     def __init__(
@@ -92,11 +91,11 @@ class Service:
         model: str,
         refused: str = "",
     ) -> None:
-        """Open nothing yet; ``refused`` names what may be wrong where a request is refused."""
+        """Prepare the clients without connecting; ``refused`` names what may be wrong if a request is refused."""
         self._server = server
         self._refused = refused or f"{server.place}.urls, {name}.model ({model}) and {name}.max_tokens"
         self._timeout, self._deadline = server.timeout_seconds, server.deadline_seconds
-        key = os.environ.get(server.key_variable, "").strip()  # of a file it may have brought the end of the line
+        key = os.environ.get(server.key_variable, "").strip()  # read from a file, it may end with a line break
         if not (key.isascii() and key.isprintable()):
             raise ParamsError(
                 f"the environment variable {server.key_variable} holds letters that no key has; set it again"
@@ -114,7 +113,7 @@ class Service:
                     api_key=key or "no-key",
                     timeout=self._timeout,
                     max_retries=0,
-                    http_client=http,  # of httpx, which OpenAI's client takes as well as its own httpx2
+                    http_client=http,  # httpx's, which OpenAI's client accepts as well as its own httpx2
                 ),
                 f"{name} at {bare(url)}",
             )
@@ -126,11 +125,11 @@ class Service:
         self._answered = False
 
     def ask(self, attempt: "Callable[[Client], Any]") -> Any:
-        """Return what ``attempt`` gets from the client; None for an answer that does not speak the protocol.
+        """Return what ``attempt`` gets from the client; None if the answer does not follow the protocol.
 
         Raises:
             ServiceUnavailable: no answer, or only 429 and 5xx answers, until the deadline.
-            PromptTooLong: the server refuses the request for the length of its prompt.
+            ContextLengthExceeded: the server refuses the request because its prompt is too long.
             ParamsError: it refuses the request for another reason (address, model, key).
         """
         begun = time.monotonic()
@@ -143,7 +142,7 @@ class Service:
 
     @property
     def _patience(self) -> float:
-        """How many seconds nobody may listen: one that has answered is restarted, perhaps."""
+        """Return the seconds for which connections may be refused: a server that has answered may be restarting."""
         return self._deadline if self._answered else min(FIRST_SECONDS, self._deadline)
 
     def _attempt(self, attempt: "Callable[[Client], Any]") -> Any:
@@ -162,7 +161,7 @@ class Service:
                 address.load -= 1
 
     def _let_rest(self, address: Address) -> None:
-        """Ask others for a while, and say so once."""
+        """Use other addresses for a while, and say so once."""
         with self._lock:
             now = time.monotonic()
             resting, address.rests_until = address.rests_until > now, now + REST_SECONDS
@@ -196,7 +195,7 @@ class Service:
             self._answered = True
             raise self._refusal(address.where, error) from None
         except (APIResponseValidationError, ValueError, RecursionError):
-            return None  # a page that claims to be JSON, or brackets without end
+            return None  # a page that claims to be JSON, or endless brackets
 
     def _count(self, error: Exception, number: int) -> None:
         with self._lock:
@@ -207,8 +206,8 @@ class Service:
                 tqdm.write(line, file=sys.stderr)
 
     def _refusal(self, at: str, error: "APIStatusError") -> HarrError:
-        """Return an HTTP error in the user's words; the key is cut out of the server's text."""
-        said = error if " - " in str(error) else f"{error} - {error.body}"  # a body of FastAPI's has no message
+        """Return an HTTP error in the user's terms; the key is cut out of the server's text."""
+        said = error if " - " in str(error) else f"{error} - {error.body}"  # FastAPI's bodies have no message
         where = f"{at}: HTTP {error.status_code} ({one_line(said, 300, secret=self._secret)})"
         if is_transient(error.status_code):
             return TooManyRequests(
@@ -227,7 +226,7 @@ class Service:
 
 
 def retry_after(answer: Any) -> float:
-    """Return how many seconds a server wants to be left alone (Retry-After); 0 where it says nothing, or a date.
+    """Return how many seconds a server asks to wait (Retry-After); 0 if it does not say, or gives a date.
 
     >>> retry_after(httpx.Response(429, headers={"Retry-After": "7"})), retry_after(httpx.Response(503))
     (7.0, 0.0)
@@ -237,15 +236,14 @@ def retry_after(answer: Any) -> float:
 
 
 def is_not_found(error: Exception) -> bool:
-    """Return whether a server has answered 404: it does not know what it was asked for."""
+    """Return whether a server answered 404: it does not know what was requested."""
     from openai import NotFoundError
 
     return isinstance(error, NotFoundError)
 
 
 def _is_too_long(error: "APIStatusError") -> bool:
-    """Return whether a request was refused because its prompt, with what may be written, is longer than the model
-    reads."""
+    """Return whether a request was refused because prompt and completion would exceed the model's context."""
     message = error.body.get("message") if isinstance(error.body, dict) else None
     too_long = error.code == "context_length_exceeded" or (isinstance(message, str) and TOO_LONG.match(message))
     return error.status_code == 400 and bool(too_long)

@@ -1,1 +1,1 @@
-"""Stages train and arms: a file per method, each with a loop that is read from top to bottom."""
+"""Stages train and arms: one file per method, whose loop reads from top to bottom."""

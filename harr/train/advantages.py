@@ -6,20 +6,20 @@ import torch
 from torch import Tensor
 
 NEGLIGIBLE = 1e-6
-"""Advantages below this are rounding: the rewards of the group are equal."""
+"""Advantages below this are rounding errors: the group's rewards are equal."""
 
 
 def group_advantages(rewards_BG: Tensor, estimator: str) -> Tensor:
-    """Return reward minus a baseline from its own group.
+    """Return each reward minus a baseline from its own group.
 
-    ``grpo`` and ``bnpo``: the group's mean, and divided by its standard deviation + 1e-4 (ddof 1;
+    ``grpo`` and ``bnpo``: the group's mean, then division by its standard deviation + 1e-4 (ddof 1;
     arXiv 2402.03300). ``dr_grpo``: the group's mean (arXiv 2503.20783). ``rloo``: the mean of the
-    *other* rollouts (arXiv 2402.14740). NaN marks a missing rollout: it is left out of the statistics
-    and gets advantage 0.
+    *other* rollouts (arXiv 2402.14740). NaN marks a missing rollout: the statistics ignore it, and
+    its advantage is 0.
 
     In expectation over groups of G, ``rloo`` gives the policy gradient and ``dr_grpo`` (G - 1) / G of
-    it. ``grpo`` gives its direction for rewards of two values only; the division by a deviation that
-    depends on the rollout itself weighs questions by their difficulty (tests enumerate all three).
+    it. ``grpo`` gives its direction only for two-valued rewards: dividing by a deviation that
+    depends on the rollout itself weights questions by difficulty (tests enumerate all three).
 
     >>> group_advantages(torch.tensor([[1.0, 0, 0, 0]]), "dr_grpo")
     tensor([[ 0.7500, -0.2500, -0.2500, -0.2500]])
@@ -37,7 +37,7 @@ def group_advantages(rewards_BG: Tensor, estimator: str) -> Tensor:
 
 
 def all_alike(rewards: Sequence[float | None], group_size: int) -> bool:
-    """Return whether all rewards within every group of ``group_size`` are equal; None is no reward.
+    """Return whether the rewards within every group of ``group_size`` are equal; None means no reward.
 
     >>> all_alike([1.0, None, 1.0, 0.5, 0.5, 0.5], 3), all_alike([1.0, 1.0, 0.5, 0.4], 2)
     (True, False)
@@ -50,12 +50,11 @@ def all_alike(rewards: Sequence[float | None], group_size: int) -> bool:
 def step_advantages(
     step_rewards: Sequence[Sequence[float]], group_size: int, estimator: str, discount: float = 1.0
 ) -> list[list[float]]:
-    """Return advantages of return-to-go, one per step of each episode.
+    """Return the return-to-go advantages, one per step of each episode.
 
-    ``step_rewards[e][t]`` is the gain of step t of episode e. Every position t is its own group: a
-    rollout's return-to-go is compared with that of the group's rollouts at the same step, so that the
-    baseline does not depend on the progress of an episode. With a ``discount`` below 1 a step gets less
-    credit for later gains.
+    ``step_rewards[e][t]`` is the gain of step t of episode e. Every position t is its own group: a rollout's
+    return-to-go is compared with those of the group's other rollouts at the same step, so the baseline does not depend
+    on an episode's progress. With a ``discount`` below 1 a step gets less credit for later gains.
 
     >>> step_advantages([[1.0, 0.0], [0.0, 0.0]], 2, "dr_grpo")
     [[0.5, 0.0], [-0.5, 0.0]]
@@ -74,7 +73,7 @@ def step_advantages(
 
 
 def returns_to_go(rewards_S: Sequence[float], discount: float) -> list[float]:
-    """Return the return-to-go of every step: its reward and the discounted later ones.
+    """Return the return-to-go of every step: its reward plus the discounted later ones.
 
     >>> returns_to_go([1.0, 0.0, 1.0], 0.5)
     [1.25, 0.5, 1.0]
@@ -88,9 +87,9 @@ def returns_to_go(rewards_S: Sequence[float], discount: float) -> list[float]:
 def generalized_advantages(
     rewards_S: Sequence[float], values_S: Sequence[float], *, discount: float, lambda_: float
 ) -> tuple[list[float], list[float]]:
-    """Return GAE(discount, ``lambda_``) of one episode that ends after its last step (arXiv 1506.02438, eq. 16).
+    """Return GAE(discount, ``lambda_``) for one episode that ends after its last step (arXiv 1506.02438, eq. 16).
 
-    Returns: advantages and value targets (advantage + value), one per step. ``lambda_`` 1 gives Monte-Carlo
+    Returns: advantages and value targets (advantage + value), one per step. ``lambda_`` 1 gives Monte Carlo
     returns, 0 the one-step temporal difference.
 
     >>> generalized_advantages([0.0, 1.0], [0.5, 0.5], discount=1.0, lambda_=1.0)
@@ -111,7 +110,7 @@ def generalized_advantages(
 def lambda_returns(
     rewards_S: Sequence[float], values_S: Sequence[float], *, discount: float, lambda_: float
 ) -> list[float]:
-    """Return targets of one episode that ends after its last step (PQN, arXiv 2407.04811, eq. 9).
+    """Return the targets for one episode that ends after its last step (PQN, arXiv 2407.04811, eq. 9).
 
     ``values_S[t]`` is the value of the state *before* step t; after the last step there is none. ``lambda_`` 1 gives
     the discounted return, 0 the one-step target r + discount x V(next).

@@ -1,7 +1,7 @@
 """GRPO for the language model that searches and answers, by TRL (arXiv 2402.03300; Search-R1, arXiv 2503.09516).
 
-TRL has the loss and the optimizer; the game is ours: our ``rollout_func`` plays the pipeline with a fixed retriever.
-Tokens of the environment are attended to and have no loss (``env_mask``). With ``train.server`` another engine samples;
+TRL provides the loss and the optimizer; our ``rollout_func`` plays the pipeline with a fixed retriever.
+Environment tokens are attended to but have no loss (``env_mask``). With ``train.server`` another engine samples;
 TRL corrects for its log-probabilities by importance sampling.
 """
 
@@ -56,15 +56,15 @@ FIGURES = {
     "sampling/importance_sampling_ratio/max": "is_ratio_max",
     "capped_share": "capped_share",
 }
-"""Figures in TRL's logs, and their names here; the importance ratio is logged if another engine samples."""
+"""Figures in TRL's logs and their names here; the importance ratio is logged only if another engine samples."""
 
 
 @dataclass
 class RolloutFunction:
-    """TRL's rollout function: plays the questions of a step and returns tokens, rewards and masks.
+    """TRL's rollout function: plays a step's questions and returns tokens, rewards and masks.
 
-    TRL distributes a step's questions over the processes. All processes play all of them together, so that the index,
-    the judge and every figure are those of the whole step; each returns its own episodes to TRL.
+    TRL distributes a step's questions over the processes. All processes play all of them together, so the index,
+    the judge and every figure cover the whole step; each returns only its own episodes to TRL.
     """
 
     params: AgentParams
@@ -77,7 +77,7 @@ class RolloutFunction:
     _vllm: Any = None
 
     def __call__(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
-        """Return episodes of the questions with these ids, group by group; lists with an entry per episode."""
+        """Play the questions with these ids, group by group; return lists with one entry per episode."""
         question_of = {question.id: question for question in self.setup.questions}
         own_count, prompts = len(prompts), distributed.gather_rows(prompts)  # all processes play all episodes
         began, self._calls, training = time.perf_counter(), 0, trainer.model.training
@@ -92,10 +92,7 @@ class RolloutFunction:
         return {name: values and values[first : first + own_count] for name, values in rows}
 
     def generate(self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
-        """Sample, in batches; the random numbers of a completion follow from seed, step, call and row.
-
-        Each process samples its share.
-        """
+        """Sample in batches, each process its share; random numbers follow from seed, step, call and row."""
         self._calls += 1
         return distributed.share_work(len(contexts), lambda rows: self._write(contexts, stops, rows))
 
@@ -116,17 +113,17 @@ class RolloutFunction:
         )
 
     def rows(self, episodes: Sequence[Episode], sampler: Sampler) -> dict[str, Any]:
-        """Return tokens, masks and rewards of episodes in TRL's format.
+        """Return the episodes' tokens, masks and rewards in TRL's format.
 
-        All fit into the model's room: a prompt that leaves no room loses its beginning, and has no loss.
+        All fit the model's context: a prompt that leaves no room for a completion loses its beginning, and has no loss.
         """
         traces = [Trace.of(episode) for episode in episodes]
         end, room = sorted(self.language_model.ends)[:1], self.language_model.room
         for trace in traces:
-            if not trace.ids:  # no room to write anything, and TRL takes no empty text
+            if not trace.ids:  # no room to write anything, and TRL accepts no empty text
                 trace.observe([self.language_model.pad])
             elif trace.whole and trace.ids[-1] not in self.language_model.ends and len(trace.prompt + trace.ids) < room:
-                trace.observe(end)  # TRL takes a text without an end for a cut one
+                trace.observe(end)  # without an end token TRL treats a text as truncated
         scores = self.setup.reward.score(episodes)
         rewards = self.setup.reward.totals_or_none(scores, self.step)
         self.figures = reward_figures(self.params, self.setup, scores, rewards, episodes, self.step)
@@ -145,7 +142,7 @@ class RolloutFunction:
     def mix_rewards(self, scores: Scores, totals: Sequence[float | None]) -> list[float | None]:
         """Combine the rewards by ``reward.mix``.
 
-        None for an episode that ``filter_by_mean`` leaves out, or to which no term applies: it has no gradient.
+        An episode that ``filter_by_mean`` leaves out, or to which no term applies, gets None and has no gradient.
         """
         reward = self.setup.reward
         table = reward.table(scores, self.step, self.params.group_size)
@@ -156,7 +153,7 @@ class RolloutFunction:
 
 
 def trace_figures(episodes: Sequence[Episode], traces: Sequence[Trace]) -> dict[str, float]:
-    """Return figures that show a collapsing run besides the reward: lengths, searches, recall."""
+    """Return figures that, like the reward, reveal a collapsing run: lengths, searches, recall."""
     count, turns = len(episodes), [turn for episode in episodes for turn in episode.turns]
     recalls = [share for share in map(recall, episodes) if share is not None]
     return {
@@ -174,12 +171,12 @@ def trace_figures(episodes: Sequence[Episode], traces: Sequence[Trace]) -> dict[
 
 
 def reward(prompts: list[str], reward: list[float | None], **_: Any) -> list[float | None]:
-    """Return the reward of the game; TRL normalises it within the group."""
+    """Return the game's rewards; TRL normalises them within each group."""
     return reward
 
 
 class AgentCallback(StepCallback):
-    """A callback that also sets the game's step, drops bad gradients, and stops a collapsed run."""
+    """A step callback that also sets the game's step, drops bad gradients, and stops a collapsed run."""
 
     def __init__(self, params: AgentParams, game: RolloutFunction, learning: Learning, log: Log) -> None:
         every, updates = params.checkpoints.every, params.num_iterations
@@ -206,7 +203,7 @@ class AgentCallback(StepCallback):
         self.stopped = self.find_stop_reason()
 
     def find_stop_reason(self) -> str:
-        """Return why the run must stop; "" while it may go on."""
+        """Return why the run must stop; "" while it may continue."""
         return find_stop_reason(self.learning.history, self.params.checkpoints.window, self.params.checkpoints.drop)
 
     def best(self) -> int:
@@ -214,13 +211,13 @@ class AgentCallback(StepCallback):
         return find_best_checkpoint(self.params, self.learning.history, self.learning.checkpoints.steps())
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        """Stop here if requested; else set the game's step."""
+        """Stop here if requested; otherwise set the game's step."""
         super().on_step_begin(args, state, control, **rest)
         if state.global_step % self.updates == 0:
             self.game.step, self.skipped = self.step, 0
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Drop and count a gradient that is not finite, with which TRL would ruin the weights."""
+        """Drop and count a non-finite gradient, with which TRL would ruin the weights."""
         groups = self.learning.optimizer.param_groups
         weights = [weight for group in groups for weight in group["params"] if weight.grad is not None]
         if weights and not bool(torch.stack([weight.grad.isfinite().all() for weight in weights]).all()):
@@ -229,7 +226,7 @@ class AgentCallback(StepCallback):
                 weight.grad = None
 
     def row(self, logs: Mapping[str, float]) -> dict[str, Any]:
-        """Return the figures of the game and those of the last update."""
+        """Return the figures of the game and of the last update."""
         figures = rename_figures(logs, FIGURES)
         self.whole = False  # a step on another model's samples is not saved
         check_gap(figures)
@@ -238,7 +235,7 @@ class AgentCallback(StepCallback):
         return {**self.game.figures, **figures, "skipped_updates": float(self.skipped)}
 
     def report(self, row: Mapping[str, Any]) -> None:
-        """Log the figures of a step, show its reward on the bar, and check whether the run has collapsed."""
+        """Log a step's figures, show its reward on the progress bar, and check whether the run has collapsed."""
         if self.main:
             self.log(self.step, plain_figures(row))
         self.progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)
@@ -246,17 +243,17 @@ class AgentCallback(StepCallback):
 
 
 def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
-    """Train the language model of ``setup`` and write its weights to ``out``; the retriever stays as it is.
+    """Train the language model of ``setup`` and write its weights to ``out``; the retriever does not change.
 
-    A killed run resumes after its last checkpoint and ends with the same weights: the questions of a step and the
-    random numbers of a completion follow from seed and step. With vLLM it resumes with other completions.
+    A killed run resumes after its last checkpoint and ends with the same weights: a step's questions and a
+    completion's random numbers follow from seed and step. With vLLM the completions differ after a resumption.
 
     Returns:
         One row per step: reward, its spread, lengths, searches, loss, entropy, seconds.
 
     Raises:
         CorpusError: there is no question. ModelError: the model cannot be loaded or trained.
-        ParamsError: a server of ``train.server`` takes no LoRA.
+        ParamsError: a server of ``train.server`` does not accept LoRA adapters.
         ServiceUnavailable: vLLM, the retriever or the judge cannot be reached; all finished steps are kept.
     """
     params = resolve_precision(params)
@@ -280,7 +277,7 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
         callback.close()
         learning.restore()
     else:
-        # rollout_func is the only experimental feature of TRL that we use
+        # rollout_func is the only experimental TRL feature that we use
         with patch_environment(TRL_EXPERIMENTAL_SILENCE="1", ACCELERATE_USE_FSDP="false"):
             trainer = open_trainer(
                 AgentTrainer,
@@ -300,7 +297,7 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
 
 
 def finish(callback: AgentCallback, base: str, out: Path) -> None:
-    """Publish the weights of the last step, or the best: by validation, or by reward if the run has collapsed."""
+    """Publish the last step's weights, or the best ones: by validation, or by reward if the run has collapsed."""
     learning, best = callback.learning, callback.best()
     if callback.stopped:
         done = len(learning.history)
@@ -316,7 +313,7 @@ def finish(callback: AgentCallback, base: str, out: Path) -> None:
 
 
 def check_processes(params: AgentParams) -> None:
-    """Refuse settings that several processes cannot share.
+    """Refuse settings that do not work with several processes.
 
     Raises:
         ParamsError: the model would be sharded, or the passes cannot be distributed evenly.
@@ -336,7 +333,7 @@ def check_processes(params: AgentParams) -> None:
 
 
 def question_ids(params: AgentParams, questions: Sequence[Question], start: int, seed: int) -> list[str]:
-    """Return ids of the questions of all steps from ``start`` on, in order."""
+    """Return the ids of all steps' questions from ``start`` on, in order."""
     ids = []
     for step in range(start, params.steps):
         ids += [question.id for question in draw_rows(questions, params.questions_per_step, seed, step)]
@@ -344,7 +341,7 @@ def question_ids(params: AgentParams, questions: Sequence[Question], start: int,
 
 
 def trl_config(params: AgentParams, folder: Path, steps: int, seed: int) -> GRPOConfig:
-    """Return our parameters as TRL's; nothing is written by TRL itself."""
+    """Return our parameters as TRL's; TRL itself writes nothing."""
     episodes = params.questions_per_step * params.group_size
     return GRPOConfig(
         output_dir=str(folder),
@@ -366,7 +363,7 @@ def trl_config(params: AgentParams, folder: Path, steps: int, seed: int) -> GRPO
         fp16=params.optimizer.precision == "float16",
         use_cpu=not torch.cuda.is_available(),
         **dict[str, Any]({CHECKPOINTING: params.optimizer.gradient_checkpointing}),
-        # of each token: the product over an episode, TRL's default, drops long episodes for rounding alone
+        # per token: the product over an episode, TRL's default, drops long episodes merely for rounding errors
         vllm_importance_sampling_mode="token_truncate",
         vllm_importance_sampling_clip_max=CAP,
         shuffle_dataset=False,

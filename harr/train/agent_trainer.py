@@ -1,6 +1,6 @@
-"""TRL's GRPO trainer without padding and episodes without advantage, which do not affect its update.
+"""TRL's GRPO trainer, which skips padding and episodes without advantage: neither affects the update.
 
-It also logs the share of tokens whose importance ratio is at its maximum, ``capped_share``.
+It also logs ``capped_share``, the share of tokens whose importance ratio is at its maximum.
 """
 
 import inspect
@@ -16,20 +16,20 @@ from harr.train.vllm import CAP
 
 
 class AgentTrainer(GRPOTrainer):
-    """TRL's trainer with passes of the episodes that have a gradient.
+    """TRL's trainer, whose passes have only the episodes with a gradient.
 
     It overrides only ``compute_loss`` and ``log``, which transformers provides for that.
     """
 
     _capped = torch.zeros(2)
-    """Number of tokens since the last log whose ratio is at the maximum, and of all that the model wrote."""
+    """Number of tokens since the last log whose ratio is at its maximum, and of all that the model wrote."""
 
     def compute_loss(
         self, model: Any, inputs: dict[str, torch.Tensor], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """Return TRL's loss of a pass.
+        """Return TRL's loss for a pass.
 
-        Episodes without advantage are left out if they cannot matter: for ``dapo``, whose loss is over the tokens of
+        Episodes without advantage are left out where they cannot matter: for ``dapo``, whose loss is over the tokens of
         the whole step, without a KL term, and in one process, since several compare their passes row by row.
         """
         if "importance_sampling_ratio" in inputs:
@@ -41,7 +41,7 @@ class AgentTrainer(GRPOTrainer):
         return super().compute_loss(model, trim_padding(inputs), return_outputs, num_items_in_batch)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log the figures of an update, and the share of tokens whose importance ratio is at its maximum."""
+        """Log an update's figures, and the share of tokens whose importance ratio is at its maximum."""
         capped, own = distributed.sum_processes(self._capped).tolist()
         if own:
             logs["capped_share"] = capped / own
@@ -50,7 +50,7 @@ class AgentTrainer(GRPOTrainer):
 
 
 def select_with_advantage(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return the episodes of a pass that have an advantage, at least one.
+    """Return the episodes of a pass that have an advantage, or one episode if none has.
 
     ``inputs`` are TRL's: ``advantages``, (B,), tensors with a row for each of the B episodes, and single numbers.
 
@@ -61,12 +61,12 @@ def select_with_advantage(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch
     """
     kept_B = inputs["advantages"].abs() >= NEGLIGIBLE
     kept_B[0] |= not kept_B.any()
-    rows = kept_B.nonzero().squeeze(-1)  # once: a GPU is waited for at each mask
+    rows = kept_B.nonzero().squeeze(-1)  # once: every mask waits for the GPU
     return {name: value[rows] if value.dim() else value for name, value in inputs.items()}
 
 
 def trim_padding(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return a pass without columns that are padding in all its rows; TRL pads to the longest episode of a step.
+    """Return a pass without columns that are padding in all its rows; TRL pads to a step's longest episode.
 
     Prompts are padded on the left, completions on the right.
 
@@ -87,9 +87,9 @@ def trim_padding(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def skip_padding(model: Any) -> None:
-    """Start positions at the first token of a text, as in sampling: TRL would count the padding before it.
+    """Start positions at a text's first token, as in sampling: TRL would count the padding before it.
 
-    With learnt positions, as in GPT-2, texts would otherwise be read at other positions, or past the last.
+    With learnt positions, as in GPT-2, texts would otherwise be read at other positions, or past the last one.
     """
 
     def add_position_ids(module: Any, args: Any, kwargs: Any) -> Any:

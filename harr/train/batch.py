@@ -28,7 +28,7 @@ StateFeatures = Mapping[str, Mapping[int, NDArray[np.float32]]]
 
 
 def rollouts(params: LoopParams, setup: Setup, seed: int, step: int) -> list[Episode]:
-    """Play G sampled episodes of every question of this step, group by group."""
+    """Play G sampled episodes of each of this step's questions, group by group."""
     batch = draw_rows(setup.questions, params.questions_per_step, seed, step)
     setup.policy.sampling = torch.Generator().manual_seed(seed * 1_000_003 + step)
     repeated = [question for question in batch for _ in range(params.group_size)]
@@ -37,7 +37,7 @@ def rollouts(params: LoopParams, setup: Setup, seed: int, step: int) -> list[Epi
 
 @dataclass(frozen=True, slots=True)
 class StepRollouts:
-    """The rollouts of a training step: its number, its episodes in groups, and their rewards.
+    """A training step's rollouts: its number, its episodes in groups, and their rewards.
 
     scores: by term. rewards: their totals. figures: those of :func:`reward_figures`.
     """
@@ -50,7 +50,7 @@ class StepRollouts:
 
 
 def play_step(params: LoopParams, setup: Setup, seed: int, step: int) -> StepRollouts:
-    """Play the rollouts of a step and reward them; ``play_seconds`` is the time of both."""
+    """Play a step's rollouts and reward them; ``play_seconds`` is the time for both."""
     began = time.perf_counter()
     episodes = rollouts(params, setup, seed, step)
     scores = setup.reward.score(episodes)
@@ -60,10 +60,10 @@ def play_step(params: LoopParams, setup: Setup, seed: int, step: int) -> StepRol
 
 
 def rate_share(params: LoopParams, step: float) -> float:
-    """Return the share of the learning rate at a step: it rises over the warm-up, and falls to its final share.
+    """Return the share of the learning rate at a step: it rises over the warm-up, then falls to its final share.
 
-    With ``decay`` even it falls from the first step on. Else it falls after the warm-up: linearly, or as Q-RAG's
-    cosine by a quarter of the wave, slowly at first.
+    With ``decay`` even it falls from the first step on. Otherwise it falls after the warm-up: linearly, or, as in
+    Q-RAG, along a quarter of a cosine, slowly at first.
 
     >>> rate_share(LoopParams(steps=10, optimizer={"warmup_steps": 1, "final_rate": 0.0}), 0)
     0.5
@@ -81,7 +81,7 @@ def rate_share(params: LoopParams, step: float) -> float:
 
 
 def draw_rows(rows: Sequence[T], count: int, seed: int, step: int) -> Iterator[T]:
-    """Yield the rows of a step, such as questions, from consecutive epochs, each a seeded permutation.
+    """Yield a step's rows, such as questions, from consecutive epochs, each a seeded permutation.
 
     >>> sorted([*draw_rows("abcd", 2, seed=7, step=0), *draw_rows("abcd", 2, seed=7, step=1)])
     ['a', 'b', 'c', 'd']
@@ -105,7 +105,7 @@ def reward_figures(
 
     ``phase`` numbers periods of comparable rewards; ``faults`` counts the reasons why turns were ill-formed.
     ``rewards`` are the totals of ``scores``, whose terms have their own figures
-    (:func:`harr.train.record.term_figures`). An episode without a reward counts as the mean of its group; a group
+    (:func:`harr.train.record.term_figures`). An episode without a reward counts as its group's mean; a group
     without any is left out.
     """
     groups = [rewards[first : first + params.group_size] for first in range(0, len(rewards), params.group_size)]
@@ -136,10 +136,9 @@ def reward_figures(
 class Batch:
     """All searches of a step's episodes as tensors; rows are sorted by state.
 
-    states: U distinct texts. state_of_B: the state of each row. pool_BN: candidate rows, chosen
-    first, padded with -1. chosen_B: number of chosen candidates; kept_B: number of greedy ones among them.
-    old_B: behaviour log-probabilities. columns: further values per row, by name. features_BNF: features of
-    each candidate, or None.
+    states: U distinct texts. state_of_B: the state of each row. pool_BN: candidate rows, chosen ones first, padded with
+    -1. chosen_B: number of chosen candidates; kept_B: number of greedy ones among them. old_B: behaviour
+    log-probabilities. columns: further values per row, by name. features_BNF: each candidate's features, or None.
     """
 
     states: list[str]
@@ -155,8 +154,8 @@ class Batch:
     def of(cls, episodes: Sequence[Episode], columns: Mapping[str, Sequence[float]]) -> "Batch":
         """Lay the steps of all episodes end to end; every column has one value per step, in that order.
 
-        Episodes without a search have no row, and so no gradient. Each half of the states is in order of length, so
-        that a pass pads little and the halves of a batch stay alike (see :meth:`Learner.update`).
+        Episodes without a search have no row, hence no gradient. Each half of the states is sorted by length, so
+        a pass pads little and the halves of a batch stay alike (see :meth:`Learner.update`).
         """
         steps = [step.retrieval for episode in episodes for step in episode.steps]
         distinct, distinct_of = unique([retrieval.state for retrieval in steps])
@@ -181,7 +180,7 @@ class Batch:
         return len(self.old_B)
 
     def where(self, kept_B: Tensor) -> "Batch":
-        """Return the rows to keep, and their states; at least one row."""
+        """Return the rows to keep (at least one) and their states."""
         kept_B = kept_B.clone()
         kept_B[0] |= not kept_B.any()
         rows = kept_B.nonzero().squeeze(-1)
@@ -224,7 +223,7 @@ def features_by_state(episodes: Sequence[Episode]) -> StateFeatures:
 
 
 def shares(states: int, states_per_pass: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and end of this process's states in every pass; a share may be empty.
+    """Yield the start and end of this process's states in every pass; a share may be empty.
 
     >>> list(shares(5, 2))
     [(0, 2), (2, 4), (4, 5)]

@@ -1,8 +1,8 @@
 """GRPO for a dense retriever (HARR, arXiv 2602.03645; DeepSeekMath, arXiv 2402.03300).
 
-Each step: G rollouts of every question with Plackett-Luce sampling, a reward per rollout, the
+Each step: G rollouts of every question with Plackett-Luce sampling, a reward per rollout, its
 advantage within its group, and a clipped policy-gradient update of the LoRA adapter. Passage
-vectors never change; only the encoding of the state learns.
+vectors never change; only the state's encoding is trained.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,11 +29,11 @@ def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, see
     """Train the retriever of ``setup`` and write its adapter to ``out``.
 
     Unfinished work is kept in ``work`` under a fingerprint of everything that matters; a killed run
-    resumes there and ends with the same weights. ``log(step, values)`` is called after every step.
+    resumes there and ends with the same weights. Calls ``log(step, values)`` after every step.
 
     Returns:
         One row per step: reward, loss, KL, clipping, entropy, distinct states, seconds. ``without_advantage`` is 1
-        if no rollout was better than others of its question; a ``checkpoints.window`` of such steps ends the run.
+        if no rollout beat the others of its question; ``checkpoints.window`` such steps end the run.
     """
     learner = Learner.open(params, setup, work, seed, kind="grpo")
     for played in infonce.rewarded_steps(params, setup, learner, seed, log):
@@ -46,7 +46,7 @@ def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, see
             weights = step_weights(lengths, params.estimator).tolist()
             batch = Batch.of(episodes, {"advantage": flat, "weight": weights})
             values["distinct_states"] = float(len(batch.states))
-            if not params.kl_weight:  # a row without advantage has no gradient then
+            if not params.kl_weight:  # then a row without advantage has no gradient
                 batch = batch.where(batch.columns["advantage"].abs() >= NEGLIGIBLE)
             for _ in range(params.num_iterations):
                 values |= update(params, learner, batch)
@@ -57,14 +57,13 @@ def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, see
 def advantages_of(
     params: GRPOParams, reward: Reward, scores: Mapping[str, Sequence[Value]], episodes: Sequence[Episode], step: int
 ) -> list[list[float]]:
-    """Return advantages of every step of every episode.
+    """Return the advantage of every step of every episode.
 
     Every term of the reward is normalised within its group, then weighted and summed. A term of the
-    whole episode counts equally for all its steps (``credit: episode``) or is split into the gains of
-    the steps (``credit: step``); a term per step is compared step by step. Any other
-    ``reward.mix`` makes one reward of an episode's terms first, which is then normalised. With
-    ``filter_by_mean`` an episode that is better than its group in one term and worse in another has no
-    advantage.
+    whole episode counts equally for all its steps (``credit: episode``) or is split into the steps'
+    gains (``credit: step``); a term per step is compared step by step. Any other ``reward.mix`` first
+    combines an episode's terms into one reward, which is then normalised. With ``filter_by_mean`` an
+    episode that is better than its group in one term and worse in another has no advantage.
     """
     if reward.mix == "weighted":
         total = _normalize_and_sum(params, reward, scores, episodes, step)
@@ -116,7 +115,7 @@ def update(params: GRPOParams, learner: Learner, batch: Batch) -> dict[str, floa
         with torch.no_grad():
             clipped, entropy = clip_mask(new_B, old_B, *params.clip).sum(), plackett_luce.entropy(logits_BN).sum()
             figures = torch.stack([loss, (kl_B * weight_B).sum(), clipped, entropy])
-            totals = torch.cat([figures, (new_B - old_B).abs()]).tolist()  # a GPU is waited for once
+            totals = torch.cat([figures, (new_B - old_B).abs()]).tolist()  # waits for the GPU only once
         sums["loss"] += totals[0]
         sums["kl"] += totals[1]
         sums["clip_share"] += totals[2] / len(batch)

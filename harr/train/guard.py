@@ -1,4 +1,4 @@
-"""The guard of a training run: choose the best checkpoint, and stop a run that has collapsed or learns nothing."""
+"""Guard a training run: choose the best checkpoint, and stop a run that has collapsed or learns nothing."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from harr.params.train_facts import ValidatedParams
 from harr.rag.validation import best_point, leading_metric, points
 
 SKIPS = 3
-"""Number of consecutive updates without a finite gradient that end a run."""
+"""Number of consecutive updates with a non-finite gradient that end a run."""
 
 
 WATCHED = {
@@ -17,7 +17,7 @@ WATCHED = {
     "reward_format_mean": "the reward term format",
     "reward_format_strict_mean": "the reward term format_strict",
 }
-"""Figures whose fall ends a run. A model may lose the form of its turns long before its total reward falls."""
+"""Figures whose fall ends a run. A model's turns may become ill-formed long before its total reward falls."""
 
 
 def smooth(rewards: Sequence[float], window: int) -> list[float]:
@@ -30,7 +30,7 @@ def smooth(rewards: Sequence[float], window: int) -> list[float]:
 
 
 def select_comparable(history: Sequence[Mapping[str, float]]) -> Sequence[Mapping[str, float]]:
-    """Return the last steps with the same reward terms.
+    """Return the steps of the last phase, whose rewards are comparable.
 
     >>> select_comparable([{"phase": 0.0}, {"phase": 1.0}, {"phase": 1.0}])
     [{'phase': 1.0}, {'phase': 1.0}]
@@ -40,7 +40,7 @@ def select_comparable(history: Sequence[Mapping[str, float]]) -> Sequence[Mappin
 
 
 def best_step(history: Sequence[Mapping[str, float]], window: int, saved: Iterable[int]) -> int:
-    """Return the step of the checkpoint with the highest smooth reward, the latest of equals.
+    """Return the step of the checkpoint with the highest smoothed reward, the latest of equals.
 
     ``saved``: the steps of existing checkpoints; the last step counts as saved.
 
@@ -63,7 +63,7 @@ def find_best_checkpoint(params: LoopParams, history: Sequence[Mapping[str, Any]
 def choose_point(params: ValidatedParams, history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return the validation point of the weights to export; {} if validation does not choose them.
 
-    A line compares it with the last point and the one before training.
+    Prints a comparison with the last point and the one before training.
     """
     if params.validation.keep == "last" or not (best := best_point(history)):
         return {}
@@ -74,9 +74,9 @@ def choose_point(params: ValidatedParams, history: Sequence[Mapping[str, Any]]) 
 
 
 def find_stop_reason(history: Sequence[Mapping[str, float]], window: int, drop: float) -> str:
-    """Return why a run must stop; "" while it may go on.
+    """Return why a run must stop; "" while it may continue.
 
-    For methods that compare the rollouts of a group, ``without_advantage`` marks a step without a difference. Only
+    For methods that compare a group's rollouts, ``without_advantage`` marks a step without any difference. Only
     comparable steps (:func:`select_comparable`) count.
 
     >>> rows = [{"reward_mean": reward} for reward in (0.8, 0.8, 0.1, 0.1)]

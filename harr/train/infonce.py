@@ -1,10 +1,9 @@
 """InfoNCE, the supervised baseline that `trained` is compared with (arXiv 1807.03748).
 
-Same questions, same rollouts and same number of updates as the RL run, but the gradient comes from
-labels: every state moves towards the first gold passage that its episode had not found yet, and away
-from the gold passages of all other questions of the step (in-batch negatives) and from the nearest
-passages of its own search that are not gold (hard negatives, as in DPR, arXiv 2004.04906). For a
-question without gold, as in DPR, candidates that state one of its answers are positives.
+It has the RL run's questions, rollouts and number of updates, but the gradient comes from labels: every state moves
+towards the first gold passage that its episode had not found yet, and away from the gold passages of the step's other
+questions (in-batch negatives) and from the nearest passages of its own search that are not gold (hard negatives, as in
+DPR, arXiv 2004.04906). For a question without gold, as in DPR, candidates that state one of its answers are positives.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,13 +34,13 @@ Positives = Sequence[Sequence[Sequence[str]]]
 
 
 WARM_START = "warm_start"
-"""The folder of an adapter after its warm start, within that of the trained one."""
+"""The folder of the adapter after its warm start, inside the trained adapter's folder."""
 BEFORE_REWARDS = -1.0
 """The phase of a warm start: its rewards are not compared with later ones."""
 
 
 def check_labels(questions: Sequence[Question], remedy: str = "leave infonce out of evaluate.arms") -> None:
-    """Refuse questions none of which can have a positive.
+    """Refuse questions if none of them can have a positive.
 
     Raises:
         CorpusError: none has a gold passage, or an answer that a passage can state.
@@ -56,14 +55,14 @@ def check_labels(questions: Sequence[Question], remedy: str = "leave infonce out
 def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
     """Train the retriever of ``setup`` on gold passages and write its adapter to ``out``; resumes as GRPO does.
 
-    ``answer_positives`` is the number of states whose positive states an answer, their question having no gold.
+    ``answer_positives`` counts the states of questions without gold, whose positive states an answer.
 
     Raises:
-        CorpusError: no question has gold or an answer to look for, or a ``checkpoints.window`` of steps found no positive.
+        CorpusError: no question has gold or an answer to look for, or ``checkpoints.window`` steps found no positive.
     """
     check_labels(setup.questions)
     labelled = [question for question in setup.questions if question.gold_ids or question.answers]
-    setup = replace(setup, questions=labelled)  # questions with notes alone are for another method
+    setup = replace(setup, questions=labelled)  # questions with only notes are for another method
     params = params.of_infonce()
     learner = Learner.open(params, setup, work, seed, kind="infonce")
     for step in learner.steps(log):
@@ -73,7 +72,7 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
 
 
 def rewarded_steps(params: PolicyParams, setup: Setup, learner: Learner, seed: int, log: Log) -> Iterator[StepRollouts]:
-    """Run the steps of ``train.warm_start``, then yield the rollouts of each step by reward, numbered from 0.
+    """Run the steps of ``train.warm_start``, then yield the rollouts of each later step, numbered from 0.
 
     After each, ``learner.history`` must have one more row.
     """
@@ -85,7 +84,7 @@ def rewarded_steps(params: PolicyParams, setup: Setup, learner: Learner, seed: i
 
 
 def warm_up(params: PolicyParams, setup: Setup, learner: Learner, seed: int, step: int) -> None:
-    """Run one step of ``train.warm_start``; after the last one save the adapter for the arm of this name.
+    """Run one step of ``train.warm_start``; after the last one, save the adapter for the arm ``warm_start``.
 
     Raises:
         CorpusError: no question has gold or an answer to look for.
@@ -98,7 +97,7 @@ def warm_up(params: PolicyParams, setup: Setup, learner: Learner, seed: int, ste
 
 
 def learn(params: PolicyParams, setup: Setup, learner: Learner, seed: int, step: int) -> dict[str, Any]:
-    """Play the rollouts of a step, learn from their positives, and return the figures of the step."""
+    """Play a step's rollouts, learn from their positives, and return the step's figures."""
     played = play_step(params, setup, seed, step)
     episodes, values = played.episodes, played.figures
     positive_ids = positives(episodes, learner.dense.passages)
@@ -113,9 +112,9 @@ def learn(params: PolicyParams, setup: Setup, learner: Learner, seed: int, step:
 
 
 def positives(episodes: Sequence[Episode], passages: Passages) -> Positives:
-    """Return the positives of each search: the gold in hop order.
+    """Return the positives of each search: the gold passages in hop order.
 
-    For a question without gold: the candidates that state one of its answers, in the order of the pool.
+    For a question without gold: the candidates that state one of its answers, in pool order.
     """
     unlabelled = [episode for episode in episodes if not episode.question.gold_ids]
     rows = sorted({row for episode in unlabelled for step in episode.steps for row in step.retrieval.pool})
@@ -136,8 +135,8 @@ def positives(episodes: Sequence[Episode], passages: Passages) -> Positives:
 def first_missing(episodes: Sequence[Episode], positive_ids: Positives) -> dict[str, str]:
     """Return state -> id of its first positive that earlier searches had not found.
 
-    A search counts as finding one gold passage: others in its results stay targets. If it missed its gold and was
-    answered nevertheless, the episode continues from a wrong answer: gold is no label for its later queries, which are
+    A search counts as finding one gold passage: others in its results stay targets. If it missed its gold but was
+    answered nevertheless, the episode continues from a wrong answer: gold cannot label its later queries, which are
     left out.
     """
     targets: dict[str, str] = {}
@@ -157,7 +156,7 @@ def first_missing(episodes: Sequence[Episode], positive_ids: Positives) -> dict[
 
 
 def groups_of(episodes: Sequence[Episode], positive_ids: Positives) -> list[tuple[str, ...]]:
-    """Return all positives of each question: passages that are no negatives of each other."""
+    """Return all positives of each question: passages that are not negatives of each other."""
     groups: dict[str, dict[str, None]] = {}
     for episode, by_step in zip(episodes, positive_ids, strict=True):
         groups.setdefault(episode.question.id, {}).update(dict.fromkeys(chain.from_iterable(by_step)))
@@ -192,9 +191,9 @@ def update(
     features: StateFeatures,
     weights: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Take one optimizer step on the mean cross-entropy of all distinct states, optionally weighted."""
+    """Take one optimizer step on the mean cross-entropy over all distinct states, optionally weighted."""
     learner.optimizer.zero_grad()
-    policy, states = learner.dense, sorted(targets, key=len)  # a pass of like lengths pads little
+    policy, states = learner.dense, sorted(targets, key=len)  # a pass of similar lengths pads little
     temperature = contrast.temperature or policy.temperature
     golds, _ = unique([pid for group in groups for pid in group])
     rows = policy.passages.rows_of(golds)
@@ -212,7 +211,7 @@ def update(
         scores_UM = policy.scores(states_UD, torch.arange(len(part)), rows_UM[first:end]) / temperature
         scores_UM = scores_UM + learner.term(features, part, rows_UM[first:end])
         hidden_UM = torch.from_numpy(np.hstack([~allowed_UG[first:end], hard_UN[first:end] < 0])).to(states_UD.device)
-        labels = [golds.index(targets[state]) for state in part]  # none, in a process whose share is empty
+        labels = [golds.index(targets[state]) for state in part]  # none if this process's share is empty
         label_U = torch.tensor(labels, dtype=torch.long, device=states_UD.device)
         masked_UM = scores_UM.masked_fill(hidden_UM, float("-inf"))
         loss_U = torch.nn.functional.cross_entropy(masked_UM, label_U, reduction="none")
@@ -225,7 +224,7 @@ def update(
 def _allow_negatives(
     states: Sequence[str], targets: Mapping[str, str], golds: Sequence[str], groups: Sequence[Sequence[str]]
 ) -> NDArray[np.bool_]:
-    """Return which gold passages each state is compared with: its own, and those of questions that do not share it."""
+    """Return which gold passages each state is compared with: its own, and those of questions without that one."""
     kin: dict[str, set[str]] = {}
     for group in groups:
         for pid in group:

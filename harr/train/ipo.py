@@ -1,7 +1,7 @@
 """LeReT's IPO on TRL's trainer: log-probabilities are summed over a query's tokens, not averaged.
 
-TRL averages them, so that a margin of 10 nats is required of every token and not of the query; for queries of unequal
-length no beta makes the two equal. With h = [log p(chosen) - log p_ref(chosen)] - [the same of the rejected query],
+TRL averages them, which requires a margin of 10 nats of every token and not of the query; for queries of unequal
+length no beta makes the two equal. With h = [log p(chosen) - log p_ref(chosen)] - [the same for the rejected query],
 each a sum over tokens, the loss is the mean of (h - 1 / (2 beta))^2 over pairs (IPO, arXiv 2310.12036, equation 17;
 LeReT, arXiv 2410.23214), and 1 / (2 beta) is the margin in nats.
 """
@@ -17,13 +17,13 @@ from trl.trainer.dpo_trainer import DPOTrainer
 from trl.trainer.utils import use_adapter
 
 Pair = dict[str, list[int]]
-"""Token ids of a prompt, of the query to prefer, and of the other."""
+"""Token ids of a prompt, of the preferred query, and of the other one."""
 FIGURES = ("accuracy", "margin_nats", "logprob_chosen", "logprob_rejected")
-"""Figures that the trainer logs besides loss and grad_norm; accuracy is of pairs."""
+"""Figures that the trainer logs besides loss and grad_norm; accuracy is over pairs."""
 
 
 class IPOTrainer(DPOTrainer):
-    """TRL's trainer on tokenized pairs, with the loss of sums; beta is 1 / (2 x margin)."""
+    """TRL's trainer on tokenized pairs, with the loss on summed log-probabilities; beta is 1 / (2 x margin)."""
 
     model: Any
 
@@ -41,7 +41,7 @@ class IPOTrainer(DPOTrainer):
 
     @torch.no_grad()
     def rank_pairs(self, pairs: Sequence[Pair]) -> list[bool]:
-        """Return for every pair whether the model has raised the better query more than the worse one."""
+        """Return for every pair whether the model raised the better query's log-probability more than the other's."""
         size, right = self.args.per_device_train_batch_size, []
         self.model.eval()
         for start in range(0, len(pairs), size):
@@ -50,7 +50,7 @@ class IPOTrainer(DPOTrainer):
         return right
 
     def _compare(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        """Return log-probabilities of better and worse queries (B each), and the better one's excess gain (B)."""
+        """Return log-probabilities of the better and worse queries (B each), and the better ones' excess gain (B)."""
         chosen_B, rejected_B = _sum_logprobs(model, inputs).chunk(2)
         checkpoint_options: Any = self.args.gradient_checkpointing_kwargs
         with torch.no_grad(), disable_gradient_checkpointing(self.model, checkpoint_options):

@@ -1,4 +1,4 @@
-"""The common part of all methods that train the retriever: weights, optimizer, checkpoints.
+"""What all methods that train the retriever share: weights, optimizer, checkpoints.
 
 Every method has its own loop; a :class:`Learner` numbers its steps, saves, guards, and exports.
 """
@@ -44,9 +44,9 @@ PRECISION = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
 
 @dataclass
 class Learner:
-    """The state of one run: the trained ``adapter`` (or the layers), and small ``heads``.
+    """The state of one run: the trained ``adapter`` (or the layers) and small ``heads``.
 
-    ``history`` holds one row per finished step. Every process has a copy; ``backward`` takes the gradient
+    ``history`` has one row per finished step. Every process has a copy; ``backward`` computes the gradient
     of its share, ``update`` sums them.
     """
 
@@ -76,13 +76,13 @@ class Learner:
         head: torch.nn.Module | None = None,
         head_rate: float = 0.0,
     ) -> "Learner":
-        """Put a fresh adapter on the encoder (or take ``adapter``), then restore the run's last checkpoint.
+        """Put a fresh adapter on the encoder (or use ``adapter``), then restore the run's last checkpoint.
 
-        The identity of a run is a fingerprint of its parameters, its game, its seed and its ``kind``.
+        A run is identified by a fingerprint of its parameters, game, seed and ``kind``.
 
         Raises:
             CorpusError: there is no question. ParamsError: float16 without a GPU.
-            StaleState: the processes of a run do not find the same checkpoint.
+            StaleState: a run's processes do not find the same checkpoint.
         """
         if not setup.questions:
             raise CorpusError(
@@ -94,7 +94,7 @@ class Learner:
         policy = setup.policy
         with patch_environment(ACCELERATE_USE_FSDP="false"):  # it would shard trained weights; see distributed.shard
             accelerator = Accelerator(mixed_precision=PRECISION[params.optimizer.precision])
-        # One switch for the whole process: an interrupted training of TRL leaves it off, and then no optimizer steps.
+        # One switch for the whole process: an interrupted TRL training leaves it off, and then no optimizer steps.
         accelerator.sync_gradients = True
         adapter = adapter or policy.query_adapter or begin(policy.encoder, params.lora, seed)
         if params.optimizer.precision == "bfloat16":
@@ -113,7 +113,7 @@ class Learner:
         for part, rate in side_modules:  # a warm start does not train the method's own head
             groups.append({"params": list(part.parameters()), "rate": rate, "warm_rate": rate * (part is not head)})
         optimizer = torch.optim.AdamW(groups, **params.optimizer.adamw, fused=True)
-        # evaluation_mode: precision only, and no wrapper that would reduce gradients on its own.
+        # evaluation_mode: set the precision only, without a wrapper that would itself reduce gradients.
         policy.encoder.model = accelerator.prepare_model(policy.encoder.model, evaluation_mode=True)
         optimizer = accelerator.prepare_optimizer(optimizer)
         distributed.shard(policy.encoder.model, trained)
@@ -125,7 +125,7 @@ class Learner:
         return cls(params, policy, adapter, heads, accelerator, optimizer, checkpoints, history, setup)
 
     def steps(self, log: Log) -> Iterator[int]:
-        """Number the remaining steps; after each, ``history`` must have one more row.
+        """Yield the numbers of the remaining steps; after each, ``history`` must have one more row.
 
         Sets the learning rate, times the step, reports its row to ``log``, plays the validation questions, saves
         checkpoints, and stops a run that has collapsed. Only the main process reports and saves.
@@ -161,7 +161,7 @@ class Learner:
                     break
 
     def _set_rates(self, step: int) -> None:
-        """Set the learning rates of a step; after a warm start the optimizer is reset, as for a run of its own."""
+        """Set a step's learning rates; after a warm start the optimizer is reset, as in a new run."""
         params, warm_steps = self.params, self.params.warm_steps
         if warm_steps and step == warm_steps:
             self.optimizer.state.clear()
@@ -175,7 +175,7 @@ class Learner:
             group["lr"] = group[kind] * share
 
     def save_copy(self, name: str) -> None:
-        """Save a copy of the current adapter; the export has it in a folder of this name."""
+        """Save a copy of the current adapter; the export contains it in a folder of this name."""
         path = self.checkpoints.folder / name
 
         def save() -> None:
@@ -191,9 +191,9 @@ class Learner:
             self.policy.link_features.save(folder)
 
     def vectors(self, states: Sequence[str]) -> Tensor:
-        """Return unit vectors of states, (U, D), with gradient.
+        """Return the states' unit vectors, (U, D), with gradient.
 
-        A process whose share is empty encodes an empty text, so that all run the model and have a gradient.
+        A process whose share is empty encodes an empty text, so that every process runs the model and has a gradient.
         """
         if not states:
             return self.vectors([""])[:0]
@@ -204,15 +204,15 @@ class Learner:
 
     @property
     def dense(self) -> DensePolicy:
-        """Return the policy of a method that chooses among the index's passages."""
+        """Return the policy for a method that chooses among the index's passages."""
         return cast(DensePolicy, self.policy)
 
     def logits(self, rows: Batch) -> Tensor:
-        """Return logits of the stored pools under the live encoder, (B, N), with gradient."""
+        """Return the stored pools' logits under the current encoder, (B, N), with gradient."""
         return self.dense.logits(self.vectors(rows.states), rows.state_of_B, rows.pool_BN, rows.features_BNF)
 
     def term(self, features: StateFeatures, states: Sequence[str], rows_UN: NDArray[np.int64]) -> Tensor | float:
-        """Return the link term of candidates of each state, (U, N), with gradient; 0 without one. Unknown
+        """Return the link term of each state's candidates, (U, N), with gradient; 0 without one. Unknown
         candidates score 0."""
         link_term = self.policy.link_features
         if not isinstance(link_term, LinkFeatures) or not features:
@@ -225,7 +225,7 @@ class Learner:
         return cast(Tensor, link_term(torch.from_numpy(features_UNF).to(link_term.weights)))
 
     def reference(self, rows: Batch) -> Tensor:
-        """Return log-probabilities of the choices under the base encoder alone, (B,), without gradient."""
+        """Return the choices' log-probabilities under the base encoder alone, (B,), without gradient."""
         with torch.no_grad(), cast(PeftModel, self.adapter).disable_adapter():
             logits_BN = self.dense.logits(self.vectors(rows.states), rows.state_of_B, rows.pool_BN)
             return plackett_luce.log_prob(logits_BN, rows.chosen_B, rows.kept_B)
@@ -235,14 +235,14 @@ class Learner:
         self.accelerator.backward(loss)
 
     def gradient(self) -> Tensor:
-        """Return the gradient so far of all trained weights, as one vector, without the scale of float16's loss."""
+        """Return the accumulated gradient of all trained weights as one vector, without the float16 loss scale."""
         weights = [w for group in self.optimizer.param_groups for w in group["params"]]
         gradient = torch.cat([w.grad.flatten() for w in weights if w.grad is not None])
         scaler = self.accelerator.scaler
         return gradient / scaler.get_scale() if scaler else gradient
 
     def update(self, halves: Sequence[Tensor] = ()) -> dict[str, float]:
-        """Step the optimizer once, unless the gradient is not finite, which is counted.
+        """Step the optimizer once; a non-finite gradient is skipped and counted.
 
         ``halves``: the gradients of two halves of the batch. Their squared distance estimates the
         variance of the whole gradient; divided by its squared norm it is ``gradient_noise`` (1: only noise).
@@ -264,8 +264,8 @@ class Learner:
     def export(
         self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]] = {}, facts: Mapping[str, Any] = {}
     ) -> list[dict[str, Any]]:
-        """Write the adapter to ``out``: the last one, or the best, by validation (``keep: best``) or after a collapse.
-        Return the history.
+        """Write the last adapter, or the best by validation (``keep: best``) or after a collapse; return the history.
+
 
         ``also``: further adapters with their encoders, by the name of their folder in ``out``. ``facts``: further
         entries of harr.json.
@@ -287,7 +287,7 @@ class Learner:
             for name, (adapter, encoder) in also.items():
                 save_adapter(adapter, encoder, folder / name)
             for name in self.params.leaves:
-                if (copy := self.checkpoints.folder / name).is_dir():  # a run may have stopped before
+                if (copy := self.checkpoints.folder / name).is_dir():  # a run may have stopped earlier
                     shutil.copytree(copy, folder / name)
             for place in (folder, *(folder / name for name in also)):
                 write_json(place / "harr.json", {**read_json(place / "harr.json"), **facts})
@@ -297,7 +297,7 @@ class Learner:
 def _side_groups(
     params: LoopParams, policy: DensePolicy | TwoTowerPolicy, head: torch.nn.Module | None, head_rate: float
 ) -> list[tuple[torch.nn.Module, float]]:
-    """Return the modules trained besides the encoder with their rates: the method's ``head``, the policy's link features."""
+    """Return the other trained modules with their rates: the method's ``head`` and the policy's link features."""
     parts = ((head, head_rate), (policy.link_features, getattr(params, "link_rate", 0.0)))
     device = policy.encoder.model.device
     return [(part.to(device), rate) for part, rate in parts if isinstance(part, torch.nn.Module)]

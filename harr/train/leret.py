@@ -1,8 +1,8 @@
 """LeReT: a language model learns which queries find more (arXiv 2410.23214), by TRL: SFT, then IPO.
 
-SFT imitates the best query of every prompt, so that the model writes such queries without demonstrations (context
+SFT imitates the best query of every prompt, so the model writes such queries without demonstrations (context
 distillation). IPO (arXiv 2310.12036) then raises better queries over worse ones, relative to the SFT model. Prompts are
-tokenized as in play; nothing is ever cut.
+tokenized as in play; nothing is ever truncated.
 """
 
 import shutil
@@ -52,18 +52,18 @@ AT_ONCE = 64
 
 
 def train(params: LeReTParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
-    """Train the language model of ``setup`` by the preferences of its questions, and write it to ``out``.
+    """Train the language model of ``setup`` on its questions' preferences, and write it to ``out``.
 
-    ``out/sft`` is the whole model after SFT, the base of a LoRA in ``out``. From the second iteration on the trained
-    model samples the same questions again, with the same held-out ones. If its queries no longer differ, the model of
-    the iteration before is kept. A killed run resumes after its last checkpoint, and ends with the same weights.
+    ``out/sft`` is the whole model after SFT, the base of a LoRA in ``out``. From the second iteration on, the trained
+    model samples the same questions again, with the same held-out ones. If its queries no longer differ, the previous
+    iteration's model is kept. A killed run resumes after its last checkpoint and ends with the same weights.
 
     Returns:
-        One row per update: loss, accuracy (``reward_mean`` too), and of IPO beta, margin and log-probabilities.
+        One row per update: loss, accuracy (also as ``reward_mean``), and for IPO beta, margin and log-probabilities.
 
     Raises:
         CorpusError: no preferences. IndexMismatch: they were sampled with another index. ModelError: the model cannot
-            be loaded. ParamsError: several processes cannot share this run.
+            be loaded. ParamsError: this run does not work with several processes.
     """
     check_processes(params)
     assert setup.data is not None
@@ -105,7 +105,7 @@ def train(params: LeReTParams, setup: Setup, out: Path, work: Path, log: Log, se
 
 
 def check_processes(params: LeReTParams) -> None:
-    """Refuse settings that several processes cannot share: each takes whole passes of every update.
+    """Refuse settings that do not work with several processes: each takes whole passes of every update.
 
     Raises:
         ParamsError: the model would be sharded, passes cannot be distributed, or queries would be sampled again.
@@ -125,10 +125,10 @@ def check_processes(params: LeReTParams) -> None:
 
 
 class _Iteration:
-    """SFT and IPO of one set of preferences; finished phases are stored in ``folder``."""
+    """SFT and IPO on one set of preferences; finished phases are stored in ``folder``."""
 
     done = 0
-    """Number of updates before those of a phase."""
+    """Number of updates before the current phase."""
 
     def __init__(self, params: LeReTParams, setup: Setup, rows: Rows, folder: Path, log: Log, seed: int) -> None:
         self.params, self.setup, self.folder, self.log, self.seed = params, setup, folder, log, seed
@@ -138,7 +138,7 @@ class _Iteration:
             raise CorpusError(f"{setup.data} holds no preferences to learn; run `dvc repro filter`")
 
     def imitate(self, base: str) -> list[dict[str, float]]:
-        """Run SFT of the model ``base``; write the whole model to ``folder/sft``."""
+        """Run SFT on the model ``base``; write the whole model to ``folder/sft``."""
         params, finished = self.params, self.folder / "sft"
         checkpoints = Checkpoints(self.folder / "sft-run")
         if distributed.main_process_only(finished.exists):
@@ -157,7 +157,7 @@ class _Iteration:
         return learning.history
 
     def prefer(self) -> list[dict[str, float]]:
-        """Run IPO from ``folder/sft``; write a LoRA or a whole model to ``folder/ipo``."""
+        """Run IPO from ``folder/sft``; write a LoRA or the whole model to ``folder/ipo``."""
         params, finished, base = self.params, self.folder / "ipo", str(self.folder / "sft")
         checkpoints = Checkpoints(self.folder / "ipo-run")
         if distributed.main_process_only(finished.exists):
@@ -197,7 +197,7 @@ class _Iteration:
         return learning
 
     def _callback(self, learning: Learning, steps: int, *, desc: str, **more: Any) -> "_PhaseCallback":
-        """Return the callback of a phase."""
+        """Return a phase's callback."""
         params, every = self.params, self.params.validation.every
         validation = None
         if every and self.setup.validation:
@@ -221,7 +221,7 @@ class _Iteration:
 
 
 class _PhaseCallback(StepCallback):
-    """A callback of SFT or IPO, which may restore the weights of the best validation."""
+    """The callback of SFT or IPO, which may restore the weights with the best validation."""
 
     params: LeReTParams
 
@@ -238,7 +238,7 @@ class _PhaseCallback(StepCallback):
 
 
 def ipo_figures(logs: Mapping[str, float], beta: float) -> dict[str, float]:
-    """Return the figures of an update of IPO, with its beta and target margin.
+    """Return the figures of an IPO update, with its beta and target margin.
 
     >>> ipo_figures({"loss": 1.0, "margin_nats": 5.0, "epoch": 1.0}, beta=0.05)
     {'loss': 1.0, 'margin_nats': 5.0, 'beta': 0.05, 'target_margin_nats': 10.0}
@@ -248,7 +248,7 @@ def ipo_figures(logs: Mapping[str, float], beta: float) -> dict[str, float]:
 
 
 def targets(language_model: LanguageModel, rows: Rows, template: str) -> list[Tokens]:
-    """Return prompts and their best queries as tokens; those of the query are learnt.
+    """Return prompts and their best queries as tokens; only the query's tokens are learnt.
 
     Raises:
         CorpusError: a prompt has no room for its query.
@@ -276,7 +276,7 @@ def tokens(
     """Return token ids of a prompt, as in play, and of a query with its end token.
 
     Raises:
-        CorpusError: both are longer than the model reads.
+        CorpusError: together they are longer than the model's context.
     """
     prompt = language_model.encode(request(row["prompt"], template))
     ids: list[int] = language_model.tokenizer(completion_text(query, template), add_special_tokens=False)["input_ids"]
@@ -316,12 +316,12 @@ def _merge_iteration(part: Path) -> str:
 
 
 def _add_held_out(history: list[dict[str, float]], folder: Path) -> list[dict[str, float]]:
-    """Return the history with the figures of held-out pairs in its last row."""
+    """Return the history with the held-out pairs' figures in its last row."""
     return [*history[:-1], {**history[-1], **read_json(folder / "held-out.json")}]
 
 
 def _publish(model: Any, tokenizer: Any, work: Path, out: Path) -> None:
-    """Write the final model of a phase, in the main process."""
+    """Write a phase's final model, in the main process."""
 
     def write() -> None:
         with draft(work, out) as folder:
@@ -331,7 +331,7 @@ def _publish(model: Any, tokenizer: Any, work: Path, out: Path) -> None:
 
 
 def _export(params: LeReTParams, run: Path, part: Path, base_model: str, out: Path, facts: Mapping[str, Any]) -> None:
-    """Publish the model of IPO together with the one after SFT; ``facts`` are further entries of harr.json."""
+    """Publish the IPO model together with the SFT model; ``facts`` are further entries of harr.json."""
     note_published(run)
     base = {"base": base_identity(str(part / "sft") if params.lora else base_model)}
     base |= {"beside": "sft"} if params.lora else {}

@@ -37,7 +37,7 @@ def k3_kl(new_B: Tensor, reference_B: Tensor) -> Tensor:
 
 
 def clipped_value(new_B: Tensor, old_B: Tensor, targets_B: Tensor, clip: float) -> Tensor:
-    """Return half the squared error of a value, the larger of free and clipped to ``old`` +- ``clip``.
+    """Return half the squared error of a value, the larger of unclipped and clipped to ``old`` +- ``clip``.
 
     >>> clipped_value(torch.tensor([1.0]), torch.tensor([0.0]), torch.tensor([1.0]), 0.5)
     tensor([0.1250])
@@ -50,8 +50,8 @@ def step_weights(steps_per_episode: list[int], estimator: str) -> Tensor:
     """Return the weight of every step's loss, episodes laid end to end; the weighted sum is the batch loss.
 
     ``grpo``: mean over an episode's steps, then over the episodes that have any (arXiv 2402.03300);
-    ``bnpo``: mean over all steps; ``dr_grpo`` and ``rloo``: sum over steps, mean over all episodes, so that
-    the weight of a step does not depend on the length of its episode.
+    ``bnpo``: mean over all steps; ``dr_grpo`` and ``rloo``: sum over steps, mean over all episodes, so
+    a step's weight does not depend on its episode's length.
 
     >>> step_weights([1, 2], "grpo")
     tensor([0.5000, 0.2500, 0.2500])

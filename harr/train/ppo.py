@@ -1,9 +1,8 @@
 """PPO for a dense retriever (arXiv 1707.06347; HARR's second method, arXiv 2602.03645).
 
-As GRPO, but with a learnt baseline: a small value head reads the state vector, or a second encoder the state, and GAE
-turns the rewards of an episode's steps into advantages. The KL to the base encoder is subtracted from every step's
-reward.
-The critic lives in the checkpoints only; the export is the adapter.
+Like GRPO, but with a learnt baseline: a small value head reads the state vector, or a second encoder reads the state,
+and GAE turns the step rewards of an episode into advantages. The KL to the base encoder is subtracted from every step's
+reward. The critic is only in the checkpoints; the export is the adapter.
 """
 
 import copy
@@ -28,7 +27,7 @@ from harr.types import Episode, Log, Value
 
 HIDDEN = 64
 VALUE_CLIP = 0.2
-"""Maximum distance of a value from the old one before the loss clips it."""
+"""Maximum distance between a value and the old one; the loss clips beyond it."""
 COLUMNS = ("advantage", "value", "target")
 
 
@@ -64,7 +63,7 @@ def value_head(width: int, seed: int) -> torch.nn.Sequential:
 
 
 class Critic(torch.nn.Module):
-    """V(s) by an encoder of its own, a copy of the untrained policy's, and a linear layer; initially 0."""
+    """V(s) by its own encoder, a copy of the untrained policy's, and a linear layer; initially 0."""
 
     def __init__(self, policy: DensePolicy) -> None:
         super().__init__()
@@ -77,7 +76,7 @@ class Critic(torch.nn.Module):
         self._prompt, self._max_tokens = policy.prompt, policy.max_tokens
 
     def forward(self, states: Sequence[str]) -> torch.Tensor:
-        """Return V of states, (U, 1); without states it reads an empty text, so that all processes have a gradient."""
+        """Return V of states, (U, 1); without states, read an empty text so that every process has a gradient."""
         if not states:
             return self([""])[:0]
         vectors_UD = self._encoder.forward(states, prompt=self._prompt, max_tokens=self._max_tokens)
@@ -92,7 +91,7 @@ def make_batch(
     episodes: Sequence[Episode],
     rewards_by_step: Sequence[Sequence[float]],
 ) -> tuple[Batch, dict[str, float]]:
-    """Return rows with advantage (whitened over the batch), value and value target; and figures of V's fit."""
+    """Return rows with advantage (whitened over the batch), value and value target, and figures of V's fit."""
     values, kl = _evaluate_states(params, learner, head, episodes)
     advantages: list[float] = []
     targets: list[float] = []
@@ -131,7 +130,7 @@ def step_rewards(parts: Iterable[tuple[float, Sequence[Value]]], episodes: Seque
 
 
 def _values(learner: Learner, head: torch.nn.Module, states_UD: torch.Tensor, rows: Batch) -> torch.Tensor:
-    """Return V of the state of every row, by its vector or by its text."""
+    """Return V of every row's state, from its vector or its text."""
     inputs = rows.states if isinstance(head, Critic) else states_UD[:, : learner.dense.vectors.width].float()
     value_U: torch.Tensor = head(inputs).squeeze(-1)
     return value_U[rows.state_of_B]
@@ -140,7 +139,7 @@ def _values(learner: Learner, head: torch.nn.Module, states_UD: torch.Tensor, ro
 def _evaluate_states(
     params: PPOParams, learner: Learner, head: torch.nn.Module, episodes: Sequence[Episode]
 ) -> tuple[list[float], list[float]]:
-    """Return V(s) and the KL from the base encoder of every search, in order, under the behaviour weights."""
+    """Return every search's V(s) and KL from the base encoder, in order, under the behaviour weights."""
     count = sum(len(episode.steps) for episode in episodes)
     batch = Batch.of(episodes, {"place": range(count)})
     values_2S = torch.zeros(2, count, dtype=torch.float64)

@@ -1,8 +1,8 @@
-"""PQN for a retriever of two towers (Q-RAG, arXiv 2511.07328; PQN, arXiv 2407.04811).
+"""PQN for a two-tower retriever (Q-RAG, arXiv 2511.07328; PQN, arXiv 2407.04811).
 
 On-policy and without a replay buffer: the towers pick sentences by their values, lambda-returns become targets, and
-both towers are updated. Slowly moving copies of the trained weights value the states (target networks).
-Double Q by halves: each half of the vectors is a critic of half of the return.
+both towers are updated. Slowly moving copies of the trained weights (target networks) value the states.
+Double Q by halves: each half of the vectors is a critic that learns half of the return.
 """
 
 import math
@@ -34,12 +34,12 @@ from harr.types import Episode, Log
 COOLEST = 0.1
 """Final share of ``retriever.temperature`` if it falls linearly."""
 RANDOM, GREEDY = math.inf, 1e-6
-"""Temperatures at which all actions are equally likely, and at which a soft maximum is the maximum."""
+"""Temperatures at which all actions are equally likely, and at which the soft maximum is the maximum."""
 
 
 @dataclass(frozen=True)
 class Transition:
-    """A transition: state, picked text, its position, and the return to learn."""
+    """A state, the picked text, its position, and the return to learn."""
 
     state: str
     action: str
@@ -48,7 +48,7 @@ class Transition:
 
 
 class Tower:
-    """The trained part of one encoder, an adapter or its layers, and a copy of it that follows slowly (the target)."""
+    """The trained part of one encoder, an adapter or its layers, and a copy that follows it slowly (the target)."""
 
     def __init__(self, encoder: Encoder, params: PQNParams, seed: int) -> None:
         self.encoder = encoder
@@ -57,21 +57,21 @@ class Tower:
         self.copy = [weight.detach().clone() for weight in self.live]
 
     def swap(self) -> None:
-        """Swap copy and live weights of the encoder; a second call restores them."""
+        """Swap the encoder's live weights and their copy; a second call restores them."""
         for live, copy in zip(self.live, self.copy, strict=True):
             live.data, copy.data = copy.data, live.data
 
     @torch.no_grad()
     def polyak_update(self, rate: float) -> None:
-        """Move the copy a share ``rate`` of the way to the live weights (Polyak)."""
+        """Move the copy by the share ``rate`` of the way to the live weights (Polyak)."""
         for live, copy in zip(self.live, self.copy, strict=True):
             copy.lerp_(live, rate)
 
 
 class TargetState(torch.nn.Module):
-    """The weights besides the state tower's: those of the action tower, and the target copies of both.
+    """All weights but the state tower's: those of the action tower, and both towers' target copies.
 
-    The tensors are those of the towers themselves; this module gathers them for the optimizer and the checkpoints.
+    The tensors belong to the towers; this module gathers them for the optimizer and the checkpoints.
     """
 
     def __init__(self, states: Tower, actions: Tower) -> None:
@@ -94,7 +94,7 @@ def train(params: PQNParams, setup: Setup, out: Path, work: Path, log: Log, seed
     states, actions = Tower(towers.states, params, seed), Tower(towers.actions, params, seed + 1)
     trained, head, rate = states.trained, TargetState(states, actions), params.optimizer.learning_rate
     learner = Learner.open(params, setup, work, seed, kind="pqn", adapter=trained, head=head, head_rate=rate)
-    learner.saves_when_stopped = False  # the vectors kept below would be others after it
+    learner.saves_when_stopped = False  # a resumed run would have other cached vectors
     warmest = towers.temperature
     towers.actions.model = learner.accelerator.prepare_model(towers.actions.model, evaluation_mode=True)
     targets = replace(towers, sentences=Sentences())
@@ -146,7 +146,7 @@ def target_weights(*towers: Tower) -> Iterator[None]:
 
 
 def state_values(targets: TwoTowerPolicy, episodes: Sequence[Episode], temperature: float) -> list[list[float]]:
-    """Return V of the state before every step of every episode, under the weights that are active."""
+    """Return V of the state before every step of every episode, under the active weights."""
     steps = [step for episode in episodes for step in episode.steps]
     distinct, state_of = unique([step.retrieval.state for step in steps])
     vectors_UD = targets.encode_states(distinct)
@@ -169,7 +169,7 @@ def transitions(
 ) -> list[Transition]:
     """Return every pick with the return to learn.
 
-    With ``stop_at_gold`` an episode ends when all its gold is found, unless it was played to an answer.
+    With ``stop_at_gold`` an episode ends once all its gold is found, unless it was played to an answer.
     """
     picks = []
     for episode, rewards, values_S in zip(episodes, rewards_by_step, values_before, strict=True):
@@ -189,7 +189,7 @@ def transitions(
 
 
 def _count_steps_to_gold(episode: Episode) -> int:
-    """Return the number of steps until all gold is picked; all steps if it never is, or there is none."""
+    """Return the number of steps until all gold is picked; that of all steps if it never is, or there is none."""
     missing = gold = set(episode.question.gold_ids)
     for number, step in enumerate(episode.steps, start=1):
         missing = missing - {passage.id for passage in step.retrieval.passages}
@@ -201,7 +201,7 @@ def _count_steps_to_gold(episode: Episode) -> int:
 def update(
     params: PQNParams, learner: Learner, towers: TwoTowerPolicy, picks: Sequence[Transition]
 ) -> dict[str, float]:
-    """Move both critics of every pick towards half of its return each; one update."""
+    """Move each of the two critics of every pick towards half of its return, in one update."""
     learner.optimizer.zero_grad()
     states, state_of = unique([pick.state for pick in picks])
     sums = {"loss": 0.0, "value": 0.0, "return": sum(pick.target for pick in picks) / len(picks)}

@@ -1,4 +1,4 @@
-"""Figures of every step of a training run, and quantiles of the rewards of its episodes."""
+"""Figures of every step of a training run, and quantiles of its episodes' rewards."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,10 +14,10 @@ LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 def term_figures(scores: Scores, rewards: Sequence[float | None]) -> dict[str, Any]:
-    """Return mean and deviation of every term over the episodes to which it applies, and ``quantiles`` of all.
+    """Return every term's mean and standard deviation over the episodes to which it applies, and all ``quantiles``.
 
-    A term per step enters with its mean over the steps; one that applies to no episode is left out. ``quantiles``
-    holds a list by ``LEVELS`` for each term and for the total of all.
+    A term per step counts with its mean over the steps; one that applies to no episode is left out. ``quantiles``
+    has one list, in the order of ``LEVELS``, for each term and for the total.
 
     >>> figures = term_figures({"recall": [0.0, 1.0, None], "rouge_l": [None] * 3}, [0.0, 1.0, 1.0])
     >>> {name: value for name, value in figures.items() if name != "quantiles"}
@@ -40,7 +40,7 @@ def term_figures(scores: Scores, rewards: Sequence[float | None]) -> dict[str, A
 
 
 def column(term: str) -> str:
-    """Return a term's name as part of a figure's name, without colons, which MLflow refuses.
+    """Return a term's name as part of a figure's name, without the colons that MLflow refuses.
 
     >>> column("recall"), column("my.terms:brevity")
     ('recall', 'my.terms.brevity')

@@ -1,4 +1,4 @@
-"""vLLM servers that sample with the current LoRA, which they load from files (``train.server``)."""
+"""vLLM servers that sample with the current LoRA, loaded from files (``train.server``)."""
 
 import shutil
 import threading
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from harr.services.openai_client import Client
 
 PLAIN = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "skip_special_tokens": False}
-"""Sampling from the model's own probabilities, whatever the defaults in its folder."""
+"""Sampling options: the model's own probabilities, whatever the defaults in its folder."""
 
 GAP = 0.5
-"""Maximum difference of a sampler in nats per token: rounding in bfloat16 makes .03, weights one step old .9."""
+"""Maximum gap between sampler and trainer, in nats per token: bfloat16 rounding gives .03, one-step-old weights .9."""
 CAP = 3.0
 """Maximum importance ratio of a token."""
 
 
 def attach_vllm(trainer: Any, params: AgentParams, language_model: LanguageModel, folder: Path) -> None:
-    """Let the servers of ``train.server`` sample for TRL's trainer, and give an episode their room.
+    """Let the servers of ``train.server`` sample for TRL's trainer, and limit episodes to their context.
 
-    The LoRAs are in ``folder``.
+    LoRAs are written under ``folder``.
     """
     if params.server:
         servers = LoraServers(params, params.server, language_model, folder / "loras")
@@ -44,10 +44,10 @@ def attach_vllm(trainer: Any, params: AgentParams, language_model: LanguageModel
 
 
 def check_gap(row: Mapping[str, Any]) -> None:
-    """Stop if the sampler's log-probabilities are another model's.
+    """Stop if the sampler's log-probabilities come from another model.
 
     Raises:
-        ModelError: they differ from the trainer's by more than ``GAP`` nats a token, on average.
+        ModelError: they differ from the trainer's by more than ``GAP`` nats per token, on average.
     """
     if (gap := row.get("logprob_gap", 0.0)) > GAP:
         raise ModelError(
@@ -58,13 +58,12 @@ def check_gap(row: Mapping[str, Any]) -> None:
 
 
 class LoraServers:
-    """Servers that load the LoRA of ``language_model`` before every step, in place of TRL's engine.
+    """Servers that load the LoRA of ``language_model`` before every step, instead of TRL's engine.
 
-    They need not share a machine with the trainer, only ``folder``, under the same name. Requests to an unavailable
+    They need not share a machine with the trainer, only ``folder``, under the same path. Requests to an unavailable
     server are retried; a restarted server loads the LoRA again. Random numbers follow from the keys.
 
-    vLLM caches keys and values of a prompt by the name and the path of the LoRA, so that every LoRA has its own, also
-    after a resumed run.
+    vLLM caches a prompt's keys and values by the LoRA's name and path, so every LoRA gets its own, even after resuming.
 
     Raises:
         ParamsError: a server does not support LoRA. ServiceUnavailable: it stays unavailable.
@@ -86,12 +85,12 @@ class LoraServers:
         ]
 
     def room(self) -> int:
-        """Return the maximum number of tokens of an episode on the servers."""
+        """Return the maximum number of tokens that an episode can have on the servers."""
         models = [service.ask(lambda client: client.models.list().data[0]) for service in self._services]
         return min(getattr(model, "max_model_len", None) or self._language_model.room for model in models)
 
     def sync_weights(self) -> None:
-        """Write the LoRA under a new name, load it into every server, and remove the one before."""
+        """Write the LoRA under a new name, load it into every server, and remove the previous one."""
         self._name = distributed.main_process_only(self._send_adapter)
 
     def _send_adapter(self) -> str:
@@ -118,9 +117,9 @@ class LoraServers:
     def generate(
         self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]], keys: Sequence[str]
     ) -> list[list[int]]:
-        """Continue every context, and return :class:`Scored` ids, in order, that end like the sampler's own.
+        """Continue every context; return :class:`Scored` ids, in order, that end as the local sampler's do.
 
-        Neighbours go to the same server, which caches their common prefix.
+        Neighbouring contexts go to the same server, which caches their common prefix.
         """
         count = len(self._services)
         services = [self._services[row * count // len(contexts)] for row in range(len(contexts))]
@@ -149,7 +148,7 @@ class LoraServers:
             except Exception as error:
                 if not is_not_found(error):
                     raise
-                # It was restarted, and has no LoRA.
+                # The server was restarted and has no LoRA.
                 with self._lock:
                     self._load(client)
                 return complete(client)
