@@ -1,4 +1,4 @@
-"""What mkdocs adds to docs/: pages that stand elsewhere, the commands of `harr`, and blank lines before lists."""
+"""What mkdocs adds to docs/: pages from elsewhere, the commands of `harr`, and blank lines before lists."""
 
 import re
 import sys
@@ -13,21 +13,21 @@ ELSEWHERE |= {
     f"plugin_{path.parent.name}.md": f"plugins/{path.parent.name}/README.md"
     for path in ROOT.glob("plugins/*/README.md")
 }
-"""Pages of the site by the files of the project that they show."""
+"""Pages of the site, with the project files that they show."""
 COMMANDS = "<!-- commands -->"
-"""What docs/commands.md has where the site lists the commands."""
+"""Mark in docs/commands.md at which the site lists the commands."""
 BLOCK = re.compile(r"(\||([-*]|\d+\.) )\S?")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that stand outside docs/."""
+    """Add the pages outside docs/."""
     for page, path in ELSEWHERE.items():
         files.append(File.generated(config, page, content=(ROOT / path).read_text(encoding="utf-8")))
     return files
 
 
 def on_page_markdown(text: str, page: Any, **_: Any) -> str:
-    """Return a page with its links into the project mended, its commands listed, and blank lines before its lists."""
+    """Return a page with its links into the project fixed, commands listed, and blank lines before lists."""
     path = page.file.src_path
     beside = Path(ELSEWHERE.get(path, f"docs/{path}")).parent
     text = re.sub(r"(\]\()([^)\s#]+)(#[^)\s]*)?\)", lambda link: _link(link, beside), text)
@@ -35,12 +35,12 @@ def on_page_markdown(text: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Return a page without the roles of Sphinx, which docstrings have before a name."""
+    """Return a page without the Sphinx roles before names in docstrings."""
     return re.sub(r":(?:meth|class|func|mod):(?=<code>)", "", html)
 
 
 def _link(link: re.Match[str], beside: Path) -> str:
-    """Return a link to a file of the project as one to its page."""
+    """Return a link to a project file as a link to its page."""
     start, path, anchor = link[1], link[2], link[3] or ""
     if "://" in path:
         return link[0]
@@ -54,7 +54,7 @@ def _link(link: re.Match[str], beside: Path) -> str:
 
 
 def _spaced(text: str) -> str:
-    """Return Markdown with a blank line between a paragraph and a list or a table, which GitHub does not need."""
+    """Return Markdown with a blank line between a paragraph and a list or a table, which GitHub does not require."""
     lines: list[str] = []
     code = False
     for line in text.splitlines():

@@ -1,7 +1,7 @@
-"""Do what docs/data.md and docs/own_documents.md say, in a project of the wheel's: .ci/release runs it there.
+"""Do what docs/data.md and docs/own_documents.md say, in a project made by the wheel: .ci/release runs it there.
 
-Commands and params.yaml are the pages' own. A stand-in writes the questions (benchmarks/own_documents.py), and training
-on them is short.
+Commands and params.yaml come from the pages. A stand-in writes the questions (benchmarks/own_documents.py), and
+training is short.
 """
 
 import re
@@ -20,7 +20,7 @@ FIRMS = "Acme Birch Cedar Delta Ember Flint Grove Haven Iris Juno".split()
 
 
 def rows(line: str, numbers: range) -> str:
-    """Return a line of docs/data.md once for each number, of another firm and founder."""
+    """Return a line of docs/data.md once per number, each with another firm and founder."""
     lines = []
     for n in numbers:
         own = {"Acme": f"{FIRMS[n % 10]} {n}", "Ada Brown": f"{FIRST[n // 10 % 10]} {LAST[n // 30]}"}
@@ -30,12 +30,12 @@ def rows(line: str, numbers: range) -> str:
 
 
 def run(command: str) -> None:
-    """Show and run a command of a page in a shell; it must go well."""
+    """Show and run a command of a page in a shell; it must succeed."""
     subprocess.run(["sh", "-xc", command], check=True)
 
 
 def walk_data() -> None:
-    """Write the files that docs/data.md describes, and run its params.yaml."""
+    """Write the files that docs/data.md describes, and run with its params.yaml."""
     page = (ROOT / "docs/data.md").read_text(encoding="utf-8")
     ((passage, question),) = re.findall(r"```\n(\{.*\})\n(\{.*\})\n```", page)
     (params,) = re.findall(r"```yaml\n(seed: .*?)```", page, re.DOTALL)
@@ -51,7 +51,7 @@ def walk_data() -> None:
 
 
 def walk_own_documents() -> None:
-    """Type the block of docs/own_documents.md, with pages of this project and one of HTML as the documents."""
+    """Run the block of docs/own_documents.md, with this project's pages and an HTML page as the documents."""
     page = (ROOT / "docs/own_documents.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```\n(pip .*?)```", page, re.DOTALL)
     server = serve(StandIn(Path("replies.jsonl")))

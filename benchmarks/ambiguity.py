@@ -1,10 +1,10 @@
 """What learning to read the history gives, by how many sub-queries need it: `python -m benchmarks.ambiguity FOLDER`.
 
 FOLDER is a project of the people's world (params.yaml) whose stages download to filter were run. The planner names
-people as often as ``NAMES`` says, and draws its other references by their usual rates. For every rate two retrievers
-are trained from the same start, on the same questions and as long, one of which sees the history; the test questions
-are played by both and by the arms without training. The share of ambiguous sub-queries is counted where every step is
-answered (``oracle_query``). Rows are kept in ``--out``, so that a killed run goes on, and become a table.
+people as often as ``NAMES`` says, and draws its other references at their usual rates. For every rate two retrievers
+are trained equally long from the same start on the same questions, one of them with the history; both and the untrained
+arms play the test questions. The share of ambiguous sub-queries is counted where every step is answered
+(``oracle_query``). Rows are kept in ``--out``, so that a killed run can resume, and become a table.
 Options: ``--seeds``, ``--steps`` (a third of them a warm start by gold passages), ``--questions``.
 """
 
@@ -40,7 +40,7 @@ from harr.rag.scoring.terms import answer_f1
 from harr.types import Question
 
 NAMES = {"0": 1.0, "1/4": 1.5, "1/2": 0.5, "3/4": 0.16, "1": 1e-6}
-"""The rate of the name, beside the usual ones of other kinds, by the share aimed at; for 0 there are no others."""
+"""The name's rate next to the usual ones of other kinds, by target share; for 0 there are no other kinds."""
 UNTRAINED = ("bm25", "bm25_last_answer", "frozen", "last_answer", "first_answer", "all_answers", "history")
 BLIND, TRAINED, ORACLE = "rl_no_history", "trained", "oracle_query"
 RESAMPLES = 4999
@@ -48,7 +48,7 @@ Rows = dict[str, Any]
 
 
 def with_names(params: Params, share: str, steps: int) -> Params:
-    """Return the parameters of a short training with a planner that names people as often as that."""
+    """Return the parameters of a short training with a planner that names people as often as ``share`` needs."""
     kinds = {} if share == "0" else RATES
     references = {"references": kinds | {"name": NAMES[share]}}
     generator = FunctionGeneratorParams(kind="function", function="harr_people.player:Scripted", settings=references)
@@ -63,7 +63,7 @@ def with_names(params: Params, share: str, steps: int) -> Params:
 
 
 def played(params: Params, places: Places, arm: str, questions: Sequence[Question], folder: Path | None) -> Rows:
-    """Return answer F1 of every question, and the share of its sub-queries that leave out whom they are about."""
+    """Return the answer F1 of every question, and the share of sub-queries that do not say whom they are about."""
     pipeline = build_pipeline(params.pipeline, params.generator, places)
     with open_players(params, places, questions, candidates="corpus") as player:
         generator = build_generator(params.generator, params.seed, places)
@@ -89,8 +89,8 @@ def runs_of(kept: dict[str, Rows], share: str, arm: str) -> list[list[float]]:
 
 
 def curve(kept: dict[str, Rows], questions: Sequence[Question]) -> list[Rows]:
-    """Return a row per share, of the seeds that all have: mean F1 of the arms, and the gains of ``trained`` over the
-    blind arm and over the best without training, each with its interval; in percent."""
+    """Return a row per share, over the seeds that all have: mean F1 of the arms, and the gains of ``trained`` over the
+    blind and the best untrained arm with their intervals, in percent."""
     golds, rows = [question.gold_ids for question in questions], []
     seeds = min(len(runs_of(kept, share, arm)) for share in NAMES for arm in (TRAINED, BLIND))
     for share in NAMES if seeds else ():
@@ -116,7 +116,7 @@ def curve(kept: dict[str, Rows], questions: Sequence[Question]) -> list[Rows]:
 
 
 def table(rows: Sequence[Rows]) -> str:
-    """Return the curve as a table in Markdown."""
+    """Return the curve as a Markdown table."""
     lines = [
         "| ambiguous | trained | blind | best untrained | trained - blind | trained - best untrained |",
         "|---|---|---|---|---|---|",

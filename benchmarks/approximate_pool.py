@@ -1,10 +1,10 @@
 """What an approximate pool does to training: `python -m benchmarks.approximate_pool FOLDER`, in a project's folder.
 
-FOLDER is a project with data/ of stages download, embed and index, and a params.yaml that trains by grpo and picks
-without a generator. The first half of its training questions is learnt from, over a flat index and over hnsw whose
-breadth is set so that it finds .99 and .95 of the exact pool; questions of the second half are then played by each
-trained retriever, over its own index and over the flat one. Test questions are not read. Options: ``--steps``,
-``--questions`` (played in the end), ``--seeds``, ``--work`` (where indexes and adapters are kept).
+FOLDER is a project with data/ from stages download, embed and index, and a params.yaml that trains by grpo and picks
+without a generator. Training uses the first half of the training questions, over a flat index and over hnsw whose
+breadth is set to find .99 and .95 of the exact pool; each trained retriever then plays questions of the second half,
+over its own index and over the flat one. Test questions are not read. Options: ``--steps``, ``--questions`` (played in
+the end), ``--seeds``, ``--work`` (where indexes and adapters are kept).
 """
 
 import argparse
@@ -39,7 +39,7 @@ TARGETS = (0.99, 0.95)
 
 
 def indexes(params: Params, places: Places, work: Path) -> dict[str, tuple[IndexParams, Places]]:
-    """A flat index, and for each target hnsw with the smallest breadth that reaches it."""
+    """Return a flat index, and for each target hnsw with the smallest breadth that reaches it."""
     passages, pool = Passages.open(places.corpus), params.retriever.pool
     vectors, encoder = Vectors.of(passages, places.vectors), build_encoder(params.encoder)
     texts = [question.text for question in read_questions(places.corpus.parent / "questions/train.jsonl")]
@@ -63,7 +63,7 @@ def indexes(params: Params, places: Places, work: Path) -> dict[str, tuple[Index
 def found_by(
     params: Params, section: IndexParams, places: Places, questions: Sequence[Question], adapter: Path | None
 ) -> float:
-    """Recall of the questions, in percent, by a trained retriever, or by the frozen one."""
+    """Return the recall of the questions, in percent, by a trained retriever or the frozen one."""
     with open_corpus(section, places) as corpus:
         encoder = trained_encoder(params.encoder, adapter) if adapter else build_encoder(params.encoder)
         policy = dense_policy(params.retriever, encoder, corpus, "corpus", history=True, trained=adapter)
@@ -72,7 +72,7 @@ def found_by(
 
 
 def main() -> None:
-    """Train and play all."""
+    """Train and play everything."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.approximate_pool", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--steps", type=int, default=20)

@@ -1,8 +1,8 @@
 """A corpus that changes: `python -m benchmarks.changing_corpus 20000 --new 200 --gone 50 --changed 20`.
 
 A fictional corpus is embedded and indexed, then changed, embedded and indexed again in the same place while a loop
-searches. It prints the passages that were embedded and the seconds, whether the bytes are those of a run over all,
-whether a removed passage is found, and the searches of the loop with their errors. Takes as long as three embeddings.
+searches. Prints how many passages were embedded and the seconds, whether the bytes equal those of a full run, whether a
+removed passage is found, and the loop's searches and errors. Takes as long as three embeddings.
 """
 
 import argparse
@@ -35,7 +35,7 @@ NEAREST = 5
 
 
 class Loop(threading.Thread):
-    """Searches for what stands in a corpus, until it is stopped; it opens what is newest when it is told to."""
+    """Searches for a corpus's passages until it is stopped; reopens the newest index on request."""
 
     def __init__(self, folder: Path, params: IndexParams) -> None:
         super().__init__(daemon=True)
@@ -44,7 +44,7 @@ class Loop(threading.Thread):
         self.searches, self.errors = 0, list[str]()
 
     def run(self) -> None:
-        """Search one passage after the other."""
+        """Search for one passage after the other."""
         with contextlib.ExitStack() as opened:
             while not self.stop.is_set():
                 try:
@@ -64,7 +64,7 @@ class Loop(threading.Thread):
 
 
 def changed(before: list[Passage], new: list[Passage], gone: int, other: int, seed: int = 0) -> list[Passage]:
-    """Return a corpus without ``gone`` of its passages, with another text in ``other``, and the ``new`` in between."""
+    """Return a corpus without ``gone`` of its passages, with another text in ``other``, and the ``new`` mixed in."""
     drawn = random.Random(seed).sample(range(len(before)), gone + other)
     removed, edited = set(drawn[:gone]), set(drawn[gone:])
     kept = [
@@ -79,7 +79,7 @@ def changed(before: list[Passage], new: list[Passage], gone: int, other: int, se
 def run(
     count: int, new: int, gone: int, other: int, folder: Path, embed: EmbedParams, index: IndexParams
 ) -> dict[str, float]:
-    """Return the figures, for so many passages at first."""
+    """Return the figures, starting with ``count`` passages."""
     made = list(make_world(count + new, 0).passages())
     before = made[:count]
     after = changed(before, made[count : count + new], gone, other)
@@ -121,7 +121,7 @@ def _stages(
     index: IndexParams | None,
     figures: dict[str, float],
 ) -> Passages:
-    """Embed and index a corpus in a folder, and note the seconds."""
+    """Embed and index a corpus in a folder, and record the seconds."""
     write_passages(passages, folder / name)
     corpus = Passages.open(folder / name)
     for stage, work in _timed(name, figures, ["embed"] + ["index"] * (index is not None)):

@@ -1,12 +1,12 @@
 """What choosing among sampled answers gives, by who chooses: ``python -m benchmarks.chosen_episodes FOLDER``.
 
 FOLDER is a project of ``recipes/agent_small.yaml`` whose stages were run. Its trained model plays the test questions
-greedily, and ``evaluate.samples`` times by chance. Among the samples choose a majority, and the arms of
-``plugins/selectors`` with two graders. One is a rule, which follows the question through the passages by the grammar of the
-fictional world and errs in no fact. The other is a small language model, a folder for their ``selector`` in
-``work``: it begins as the warm start left the player, and was taught on other worlds to write what the rule finds and
-its score. Exact match with 95 % intervals over questions (one trained model), the paired difference to ``trained``, and
-tokens a question: written by the player, written by the grader, and read by the grader.
+greedily, and ``evaluate.samples`` times by sampling. A majority chooses among the samples, and so do the arms of
+``plugins/selectors`` with two graders. One is a rule that follows the question through the passages by the fictional
+world's grammar and never errs in a fact. The other is a small language model, whose folder in ``work`` also serves as
+their ``selector``: it starts from the player's warm start and was taught on other worlds to write the rule's findings
+and score. Printed are exact match with 95 % intervals over questions (one trained model), the paired difference to
+``trained``, and tokens per question: written by the player, written by the grader, and read by the grader.
 Options: ``--steps``, updates of the taught grader; ``--out``, where the table is kept.
 """
 
@@ -53,12 +53,12 @@ from harr.types import Episode, Generate, Generator, Passage, Question
 from tasks.samples import count_tokens
 
 TEMPLATE = "{% for message in messages if message.role == 'user' %}{{ message.content }}\n{% endfor %}"
-"""The chat template of the taught grader, which has no need of instructions."""
+"""The chat template of the taught grader, which needs no instructions."""
 TOKENS, RATE, WARM_UP = 4096, 1e-3, 0.05
 MISSING = 0.3
-"""Share of searches of the lessons that do not find what they look for: a beam has to tell these apart."""
+"""Share of the lessons' searches that do not find what they look for: a beam has to recognise these."""
 WORLDS = range(-8, 0)
-"""Worlds to try the taught grader in, on ``TRIED`` lessons of each."""
+"""Worlds in which the taught grader is tested, on ``TRIED`` lessons each."""
 TRIED = 50
 RESAMPLES = 10_000
 _PASSAGE = re.compile(r"^\[\d+\] (.*)\n(.*)$", re.MULTILINE)
@@ -66,7 +66,7 @@ _PASSAGE = re.compile(r"^\[\d+\] (.*)\n(.*)$", re.MULTILINE)
 
 @dataclass
 class Choice:
-    """The episode chosen of every question, all that was played for them, and tokens a question of the grader."""
+    """The episodes chosen for the questions, all that were played for them, and the grader's tokens per question."""
 
     episodes: list[Episode]
     played: list[Group]
@@ -74,7 +74,7 @@ class Choice:
 
 
 def graded(content: str) -> str:
-    """Return the reply of who follows the question through the passages: every fact, then the score."""
+    """Return the reply of a grader that follows the question through the passages: every fact, then the score."""
     chain = grammar.parse(content.partition("Question: ")[2].partition("\n")[0])
     if chain is None:
         return '{"score": 0.0}'
@@ -94,7 +94,7 @@ def graded(content: str) -> str:
 
 
 def lesson(reader: Reader, rng: random.Random, k: int) -> tuple[Generate, str]:
-    """Return what a grader is asked, of a part of an episode that a teacher played, and the reply."""
+    """Return a request to a grader about part of an episode that a teacher played, and the reply."""
     question = rng.choice(reader.questions)
     teacher: Any = SimpleNamespace(complete=lambda asked: [scripted.turn(request.prompt) for request in asked])
     searches = len(question.gold_ids)
@@ -114,7 +114,7 @@ def lesson(reader: Reader, rng: random.Random, k: int) -> tuple[Generate, str]:
 
 
 def careless(question: str, shown: Sequence[Passage], rng: random.Random) -> str:
-    """Return what a careless reader answers: what a passage says of somebody, or a title."""
+    """Return a careless reader's answer: what a passage says about somebody, or a title."""
     chain, pairs = grammar.parse(question), [(passage.title, passage.text) for passage in shown]
     assert chain
     names = [grammar.split_title(title)[0] for title, _ in pairs]
@@ -141,7 +141,7 @@ def teach(start: Path, out: Path, steps: int, k: int) -> None:
 
 
 def _rows(tokenizer: Any, step: int, k: int) -> list[tuple[list[int], int]]:
-    """Return token ids of a step's lessons, of about equal length, and how many of them are given."""
+    """Return the token ids of a step's lessons, of about equal length, and how many of them are the prompt's."""
     rng, reader = random.Random(f"selector/{step}"), open_world(500_000 + step, (1, 2))
     batches: list[list[tuple[list[int], int]]] = [[]]
     lessons = [lesson(reader, rng, k) for _ in range(40)]
@@ -170,20 +170,19 @@ def _update(model: Any, optimizer: torch.optim.Optimizer, rows: Sequence[tuple[l
 
 
 class Rule:
-    """A grader that :func:`graded` is."""
+    """A grader that replies with :func:`graded`."""
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
         """Grade all requests."""
         return [graded(request.messages[-1]["content"]) for request in requests]
 
     def usage(self) -> dict[str, float]:
-        """Return that it neither reads nor writes what costs."""
+        """Return zeros: it reads and writes nothing that costs."""
         return {"completion_tokens": 0.0, "prompt_tokens": 0.0}
 
 
 def agreement(grader: Generator, k: int) -> dict[str, float]:
-    """Return how often a grader gives the rule's score in worlds that it was not taught on, and the commonest score's
-    share."""
+    """Return how often a grader gives the rule's score in worlds new to it, and the commonest score's share."""
     rng, lessons = random.Random("held out"), []
     for number in WORLDS:
         reader = open_world(number, (1, 2))
@@ -197,7 +196,7 @@ def agreement(grader: Generator, k: int) -> dict[str, float]:
 def choices(
     params: Params, places: Places, small: Generator, questions: Sequence[Question]
 ) -> tuple[dict[str, Choice], list[Group]]:
-    """Play the questions, and return by arm what was chosen, what was played for it, and what its grader took; and the
+    """Play the questions, and return by arm what was chosen, what was played for it and its grader's tokens; and the
     samples."""
     trained, size = Path("models/adapter"), params.evaluate.batch_size
     pipeline, arm = build_pipeline(params.pipeline, params.generator, places), ARMS[TRAINED]

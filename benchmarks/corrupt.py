@@ -1,7 +1,7 @@
 """Change one byte of an artifact, open it, and put the byte back: ``python -m benchmarks.corrupt --cases 10000``.
 
-Every kind of artifact is written by the code that writes it in the stages, small, and opened by the code that opens
-it there. One case in ten lacks a byte in place of another one. Whoever opens must say which file it is.
+Every kind of artifact is written, in a small size, and opened by the code that does so in the stages. In one case of
+ten a byte is removed instead. The opening code must name the damaged file.
 """
 
 import argparse
@@ -24,14 +24,14 @@ TEXT = "Town {} has a river and {} bridges."
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of artifact: its folder, and what opens it (raises an error, or returns None, where it is damaged)."""
+    """A kind of artifact: its folder, and what opens it (raises an error or returns None if it is damaged)."""
 
     folder: Path
     open: Callable[[], Any]
 
 
 def kinds(root: Path) -> dict[str, Kind]:
-    """Write one of each kind."""
+    """Write one artifact of each kind."""
     import torch
     from transformers import BertConfig, BertModel, Qwen3Config, Qwen3ForCausalLM
 
@@ -82,7 +82,7 @@ def kinds(root: Path) -> dict[str, Kind]:
 
 
 def openers(root: Path) -> dict[str, Kind]:
-    """Every kind with what opens it in the stages."""
+    """Return every kind with what opens it in the stages."""
     from harr.corpus.passages import Passages, read_questions
     from harr.corpus.vectors import Vectors
     from harr.embed.encoder import Encoder
@@ -122,7 +122,7 @@ def openers(root: Path) -> dict[str, Kind]:
 
 
 def damaged(data: bytes, draw: random.Random) -> bytes:
-    """One byte is another, or one in ten times is missing."""
+    """Return data with one byte changed, or one time in ten missing."""
     place = draw.randrange(len(data))
     if draw.random() < 0.1:
         return data[:place] + data[place + 1 :]
@@ -130,7 +130,7 @@ def damaged(data: bytes, draw: random.Random) -> bytes:
 
 
 def found(kind: Kind, path: Path) -> bool:
-    """Whether opening it says that this file is damaged; the list of hashes stands for every file in it."""
+    """Return whether opening it reports this file as damaged; the list of hashes stands for every file in it."""
     from harr.errors import HarrError
 
     try:
@@ -141,7 +141,7 @@ def found(kind: Kind, path: Path) -> bool:
 
 
 def main() -> int:
-    """Print a line a kind; exit 1 where one was missed."""
+    """Print a line per kind; exit with 1 if damage was missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,13 +1,12 @@
 """Kill every stage again and again, run it once more, and compare: ``python -m benchmarks.crash --kills 500``.
 
 A tiny world goes through all ten stages and a promotion. A kill is a SIGKILL before a chosen write, fsync, rename,
-removal or new folder (an audit hook of Python sees them, whoever makes them), or at a random moment. One to three
-kills in a row, then the stage runs to its end; then its artifacts must be those of an undisturbed run, byte by byte,
-but for the figures in ``TIMES`` (benchmarks/made.py); of Milvus Lite's files the rows are compared, since its segments
-follow its batches.
+removal or new folder (a Python audit hook sees them all), or at a random moment. After one to three kills in a row the
+stage runs to its end; its artifacts must then equal those of an undisturbed run byte for byte, except the figures in
+``TIMES`` (benchmarks/made.py); of Milvus Lite's files the rows are compared, since its segments depend on its batches.
 
-The stages run as they do without a Prefect server. Great Expectations, which only reads and in a process of its own, is
-not started. The parent imports everything once and forks for every attempt.
+The stages run as they do without a Prefect server. Great Expectations, which only reads, in its own process, is not
+started. The parent imports everything once and forks for every attempt.
 """
 
 import argparse
@@ -37,7 +36,7 @@ from harr.io.files import publish
 
 os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 STAGES = (*MADE, "promote")
-Attempt = dict[str, Any]  # what is known of an attempt; see `run`
+Attempt = dict[str, Any]  # what is known about an attempt; see `run`
 PARAMS = """seed: 0
 download:
   dataset: function
@@ -69,7 +68,7 @@ MODULES = (
 
 @dataclass
 class Place:
-    """The folder of every attempt (one path, since MLflow notes absolute ones), beside it states and logs."""
+    """The folder of every attempt (one path, since MLflow stores absolute ones), next to states and logs."""
 
     root: Path
     here: Path = field(init=False)
@@ -78,17 +77,17 @@ class Place:
         self.here = self.root / "here"
 
     def restore(self, stage: str) -> None:
-        """Put everything back as it was before a stage."""
+        """Restore everything as it was before a stage."""
         shutil.rmtree(self.here, ignore_errors=True)
         shutil.copytree(self.root / f"before-{stage}", self.here, symlinks=True, copy_function=_copy)
 
     def keep(self, stage: str) -> None:
-        """Remember how it stands before a stage."""
+        """Keep the state before a stage."""
         shutil.copytree(self.here, self.root / f"before-{stage}", symlinks=True)
 
 
 def _copy(source: str, target: str) -> str:
-    """A large file that nobody changes in place is linked."""
+    """Copy a file, or link a large one that nobody changes in place."""
     if source.endswith(".safetensors"):
         os.link(source, target)
         return target
@@ -96,11 +95,11 @@ def _copy(source: str, target: str) -> str:
 
 
 def run(place: Place, stage: str, *, kill_at: int = 0, after: float = 0.0) -> Attempt:
-    """Run a stage in a child; kill it before its event ``kill_at``, or ``after`` seconds.
+    """Run a stage in a child; kill it before its event ``kill_at``, or ``after`` so many seconds.
 
     Returns:
-        ``code`` (minus 9: it was killed), ``seconds``, ``units`` begun, the number of ``events``, and after a run to
-        the end what it made (``artifacts``).
+        ``code`` (-9: it was killed), ``seconds``, ``units`` begun, the number of ``events``, and after a complete run
+        what it made (``artifacts``).
     """
     report = place.root / "report.json"
     for path in (report, place.root / "units"):
@@ -121,7 +120,7 @@ def run(place: Place, stage: str, *, kill_at: int = 0, after: float = 0.0) -> At
 
 
 def _child(place: Place, stage: str, kill_at: int, report: Path) -> None:
-    """All of an attempt; never returns."""
+    """Do all of an attempt; never returns."""
     os.setsid()
     os.chdir(place.here)
     scratch = place.root / "tmp"
@@ -160,7 +159,7 @@ def _child(place: Place, stage: str, kill_at: int, report: Path) -> None:
 
 
 def _watch(here: Path, kill_at: int) -> Callable[[], int]:
-    """Count what is done to files under ``here``, and end this process before event ``kill_at``."""
+    """Count the changes to files under ``here``, and kill this process before event ``kill_at``."""
     count, folder, sync = [0], str(here), os.fsync
 
     def event() -> None:
@@ -193,7 +192,7 @@ def _watch(here: Path, kill_at: int) -> Callable[[], int]:
 
 
 def _count_units(path: Path) -> None:
-    """Have every loop over shards, batches or steps note a byte for each it begins."""
+    """Make every loop over shards, batches or steps write a byte for each one it begins."""
     from harr.io import progress
 
     sink, plain = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), progress.stoppable
@@ -205,7 +204,7 @@ def _count_units(path: Path) -> None:
 
     import harr.filter
 
-    make = harr.filter.try_questions  # its loop also passes over the batches that are there
+    make = harr.filter.try_questions  # its loop also passes over existing batches
 
     def one_batch(*values: Any) -> Any:
         os.write(sink, b".")
@@ -218,13 +217,13 @@ def _count_units(path: Path) -> None:
 
 
 def troubles(place: Place, stage: str, last: Attempt, calm: Attempt, attempts: list[Attempt]) -> list[str]:
-    """What is not as it should be after the kills and the run that followed."""
-    # A promotion that a kill came after is refused with 1: the candidate is the champion already.
+    """Return what is wrong after the kills and the run that followed."""
+    # A promotion that was killed too late is refused with 1: the candidate is already the champion.
     found = [f"exit code {last['code']}"] * (last["code"] not in (0, int(stage == "promote")))
     made, wanted = last.get("artifacts", {}), calm["artifacts"]
     found += [f"differs: {name}" for name in sorted(wanted.keys() | made.keys()) if wanted.get(name) != made.get(name)]
     begun = sum(one["units"] for one in [*attempts, last])
-    whole = 1 + sum(one["reported"] for one in attempts)  # a kill after all was reported: the stage begins anew
+    whole = 1 + sum(one["reported"] for one in attempts)  # a kill after everything was reported: the stage starts anew
     if begun > calm["units"] * whole + len(attempts):
         found.append(f"{begun} units begun, {calm['units']} in an undisturbed run, {len(attempts)} kills")
     found += [f"left: {path}" for path in leftovers(place.here) if path not in calm["left"]]
@@ -243,7 +242,7 @@ def troubles(place: Place, stage: str, last: Attempt, calm: Attempt, attempts: l
 
 
 def reported(place: Place, stage: str) -> bool:
-    """Whether the last run of a stage that was killed had reported everything to MLflow by then."""
+    """Return whether a killed stage's last run had reported everything to MLflow by then."""
     with closing(sqlite3.connect(place.here / "mlflow.db")) as base:
         last = base.execute(
             "SELECT status FROM runs JOIN tags USING (run_uuid) WHERE key = 'harr.stage' AND value = ? "
@@ -260,7 +259,7 @@ def _session(pid: int) -> int:
 
 
 def leftovers(here: Path) -> list[str]:
-    """Files that no artifact is: what is in work/ and .harr/, and temporary names anywhere; numbers left out."""
+    """Return files that are not artifacts: those in work/ and .harr/, and temporary names anywhere, without numbers."""
     found = set()
     for path in here.rglob("*"):
         name = f"{path.relative_to(here)}/"
@@ -272,7 +271,7 @@ def leftovers(here: Path) -> list[str]:
 def prepare(
     place: Place, attempt: Callable[[Place, str], Attempt], before: Mapping[str, Callable[[Path], None]]
 ) -> dict[str, Attempt]:
-    """Run all stages undisturbed; the state before each is kept. Returns what each made.
+    """Run all stages undisturbed, keep the state before each, and return what each made.
 
     Args:
         place: where.
@@ -304,7 +303,7 @@ def prepare(
 
 
 def let_trained_win(here: Path) -> None:
-    """Give trained a gain that the gate lets through, before its rows are registered."""
+    """Give trained a gain that passes the gate, before its rows are registered."""
     won = (here / "data/evaluation").rename(here / "data/won")
     for path in won.glob("*.jsonl"):
         give_gain(path)
@@ -312,13 +311,13 @@ def let_trained_win(here: Path) -> None:
 
 
 def give_gain(path: Path) -> None:
-    """Make all answers of trained right, and those of the other arms wrong."""
+    """Make all answers of trained right, and those of other arms wrong."""
     won = {"answer_f1": float(path.stem == "trained")}
     path.write_text("".join(json.dumps(json.loads(line) | won) + "\n" for line in path.read_text().splitlines()))
 
 
 def chain(place: Place, stage: str, calm: Attempt, draw: random.Random) -> tuple[list[Attempt], list[str]]:
-    """One to three kills, and the run that must end well; returns the kills, and what was wrong."""
+    """Make one to three kills, then a run that must succeed; return the kills, and what was wrong."""
     place.restore(stage)
     attempts: list[Attempt] = []
     for _ in range(draw.choice((1, 2, 3))):
@@ -326,14 +325,14 @@ def chain(place: Place, stage: str, calm: Attempt, draw: random.Random) -> tuple
             attempt = run(place, stage, kill_at=draw.randint(1, calm["events"]))
         else:
             attempt = run(place, stage, after=draw.uniform(0.05, calm["seconds"]))
-        if attempt["code"] != -signal.SIGKILL:  # there was less to do than when nothing disturbed it
+        if attempt["code"] != -signal.SIGKILL:  # there was less to do than in the undisturbed run
             return attempts, troubles(place, stage, attempt, calm, attempts)
         attempts.append({**attempt, "reported": reported(place, stage)})
     return attempts, troubles(place, stage, run(place, stage), calm, attempts)
 
 
 def main() -> int:
-    """Print a line a stage; exit 1 where anything differed."""
+    """Print a line per stage; exit with 1 if anything differed."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name, default in (("--kills", 500), ("--seed", 0)):
         parser.add_argument(name, type=int, default=default)

@@ -1,7 +1,7 @@
-"""Broken input of every kind, a million cases of it: ``python -m benchmarks.fuzz [--cases 1000000] [--seed 0]``.
+"""A million cases of broken input of every kind: ``python -m benchmarks.fuzz [--cases 1000000] [--seed 0]``.
 
-The cases are those of ``benchmarks/fuzz_cases.py``. Prints, by kind, how many were read, which errors refused the rest,
-and the seeds of the cases that broke something: there should be none. ``TMPDIR=/dev/shm`` spares the disk.
+The cases are from ``benchmarks/fuzz_cases.py``. Prints by kind how many were read, which errors refused the rest, and
+the seeds of cases that broke something: there should be none. ``TMPDIR=/dev/shm`` spares the disk.
 """
 
 import argparse
@@ -22,11 +22,11 @@ SHARES = {
     "vectors of a server": 0.01,
     "parameters": 0.004,
 }
-"""Weights of the cases; those that are slow to read come last."""
+"""Weights of the cases; slow ones come last."""
 
 
 def main() -> None:
-    """Make the cases and say what came of them; exit 1 where one broke something."""
+    """Make the cases and print the outcomes; exit with 1 if one broke something."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     options.add_argument("--cases", type=int, default=1_000_000)
     options.add_argument("--seed", type=int, default=0)

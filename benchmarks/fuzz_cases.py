@@ -1,6 +1,6 @@
-"""Broken input of every kind, and what reads it. A case may end in a ``HarrError`` of short lines and in nothing else.
+"""Broken input of every kind, and what reads it. The only error allowed is a ``HarrError`` of short lines.
 
-``KINDS`` maps a kind of input to a function of a source of random numbers, which makes one case and has it read.
+``KINDS`` maps a kind of input to a function of a source of random numbers, which makes and reads one case.
 ``tests/test_fuzz.py`` draws a few of each, ``benchmarks/fuzz.py`` a million.
 """
 
@@ -63,13 +63,13 @@ HEADERS = ("application/json", "text/html", "application/octet-stream", "applica
 
 
 def some_text(source: random.Random) -> str:
-    """A text with something odd in it, mostly."""
+    """Return a text, mostly with something odd in it."""
     parts = [source.choice(TEXTS) for _ in range(source.choice((1, 1, 2, 4)))]
     return "".join(parts) if source.random() < 0.8 else "x" * source.randrange(200)
 
 
 def some_value(source: random.Random, depth: int = 0) -> Any:
-    """Any value that JSON or YAML can hold."""
+    """Return any value that JSON or YAML can express."""
     drawn = source.random()
     if drawn < 0.45:
         return some_text(source)
@@ -81,7 +81,7 @@ def some_value(source: random.Random, depth: int = 0) -> Any:
 
 
 def mutated(source: random.Random, values: Any) -> Any:
-    """A copy of nested dicts with a value changed, a key misspelt, a key left out or a stranger put in."""
+    """Return a copy of nested dicts with a value changed, or a key misspelt, left out or added."""
     if not isinstance(values, dict) or not values or source.random() < 0.15:
         return some_value(source)
     key, drawn, copy = source.choice(list(values)), source.random(), dict(values)
@@ -97,7 +97,7 @@ def mutated(source: random.Random, values: Any) -> Any:
 
 
 def bent(source: random.Random, data: bytes) -> bytes:
-    """Bytes with a few of them changed, cut out or put in; now and then in another encoding, or cut off."""
+    """Return bytes with a few changed, removed or inserted; now and then in another encoding, or cut off."""
     whole = bytearray(data)
     for _ in range(source.choice((0, 0, 1, 3))):
         place = source.randrange(len(whole) + 1)
@@ -109,7 +109,7 @@ def bent(source: random.Random, data: bytes) -> bytes:
 
 
 def fuzz_params(source: random.Random) -> None:
-    """A recipe with something wrong in it, as text; sometimes the text itself is broken."""
+    """Read a recipe with something wrong in it, as text; sometimes the text itself is broken."""
     whole = source.choice(recipes())
     kept = {"download", "pipeline", "generator", "train", *source.sample(list(whole), 2)}  # the others have defaults
     values: Any = {name: section for name, section in whole.items() if name in kept}
@@ -124,12 +124,12 @@ def fuzz_params(source: random.Random) -> None:
 
 @cache
 def recipes() -> list[Any]:
-    """All recipes, as plain values."""
+    """Return all recipes as plain values."""
     return [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "recipes").glob("*.yaml"))]
 
 
 def some_file(source: random.Random, rows: list[Any]) -> Path:
-    """Rows as JSON lines or as one list, plain or gzipped, with another end of line, broken here and there."""
+    """Write rows as JSON lines or as one list, plain or gzipped, with various line ends, broken here and there."""
     listed = source.random() < 0.15
     end = source.choice(("\n", "\n", "\r\n", "\n\n", "\r"))
     lines = [json.dumps(row, ensure_ascii=source.random() < 0.5) for row in rows]
@@ -144,7 +144,7 @@ def some_file(source: random.Random, rows: list[Any]) -> Path:
 
 
 def fuzz_passages(source: random.Random) -> None:
-    """A file of passages, read as stage download reads it; what was accepted is written and read back."""
+    """Read a file of passages as stage download does; write what was accepted and read it back."""
     good = {"id": "p", "title": "Ada Brown", "text": "Ada was born in Bath.", "source": "News"}
     rows = [{**good, "id": f"p{n}"} for n in range(source.randrange(1, 4))]
     rows = [mutated(source, row) if source.random() < 0.5 else row for row in rows]
@@ -153,14 +153,14 @@ def fuzz_passages(source: random.Random) -> None:
     path = some_file(source, rows)
     accepted = list(unique_passages((passage_of(row) for row in read_rows(path)), []))
     written = "".join(passage.id + passage.content for passage in accepted).encode()
-    if written and source.random() < 0.02:  # writing takes longer than all the rest
+    if written and source.random() < 0.02:  # writing takes longer than everything else
         folder = PLACE / "fuzzed-corpus"
         write_passages(accepted, folder)
         assert Passages.open(folder).take(range(len(accepted))) == accepted
 
 
 def fuzz_questions(source: random.Random) -> None:
-    """A file of questions; what was accepted is written and read back."""
+    """Read a file of questions; write what was accepted and read it back."""
     good = {"id": "q", "question": "Where?", "answers": ["Bath"], "supporting": ["p1"], "context_ids": ["p1"]}
     good |= {"type": "bridge", "level": "hard"}
     rows = [{**good, "id": f"q{n}"} for n in range(source.randrange(1, 4))]
@@ -176,7 +176,7 @@ def fuzz_questions(source: random.Random) -> None:
 
 @cache
 def _known() -> Passages:
-    """A corpus of the passage p1."""
+    """Return a corpus of the passage p1."""
     folder = PLACE / "known-corpus"
     write_passages([Passage("p1", "Ada was born in Bath.")], folder)
     return Passages.open(folder)
@@ -206,7 +206,7 @@ class Babbler:
 
 
 def some_reply(source: random.Random) -> str:
-    """What a model might write: pieces of every pipeline's language in any order."""
+    """Return what a model might write: pieces of every pipeline's language in any order."""
     pieces = [
         source.choice(REPLIES) if source.random() < 0.8 else some_text(source) for _ in range(source.randrange(9))
     ]
@@ -214,7 +214,7 @@ def some_reply(source: random.Random) -> str:
 
 
 def writable(text: str) -> str:
-    """A text without half characters: those end at the door (corpus, server), which other kinds of cases knock at."""
+    """Return a text without lone surrogates: corpus and server refuse those, as other kinds of cases test."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -228,7 +228,7 @@ PIPELINES: tuple[Callable[..., Any], ...] = (
 
 
 def fuzz_replies(source: random.Random) -> None:
-    """One game with a model and passages of no sense, its score, and the record that is kept of it."""
+    """Play one game with a nonsensical model and passages, score it, and record it."""
     player = Babbler(source)
     question = Question("q", writable(some_text(source)), ("Bath", writable(some_text(source))), ("p1",))
     [episode] = play([question], source.choice(PIPELINES), player, player)
@@ -242,7 +242,7 @@ def fuzz_replies(source: random.Random) -> None:
 
 
 def fuzz_bodies(source: random.Random) -> None:
-    """An HTTP answer of any content through OpenAI's client; a completion that is accepted can be written."""
+    """Read an arbitrary HTTP answer with OpenAI's client; an accepted completion can be written."""
     good: Any = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Bath"}, "text": "Bath"}]}
     good |= {"id": "x", "object": "chat.completion", "usage": {"prompt_tokens": 1, "completion_tokens": 2}}
     values = mutated(source, good) if source.random() < 0.8 else good
@@ -258,7 +258,7 @@ def fuzz_bodies(source: random.Random) -> None:
 
 
 def fuzz_vectors(source: random.Random) -> None:
-    """An HTTP answer of any content to a request for two vectors; those that are accepted have length 1."""
+    """Read an arbitrary HTTP answer to a request for two vectors; accepted vectors have length 1."""
     vector = base64.b64encode(np.array([3.0, 4.0, 0.0], dtype=np.float32)).decode()
     data: Any = [{"object": "embedding", "index": n, "embedding": vector} for n in range(2)]
     if source.random() < 0.5:
@@ -275,7 +275,7 @@ def fuzz_vectors(source: random.Random) -> None:
 
 @cache
 def server() -> tuple[ServerGenerator, dict[str, Any]]:
-    """A generator with OpenAI's own client, and the answer that it gets without a network."""
+    """Return a generator with OpenAI's own client, and the answer that it gets without a network."""
     section = ServedParams(
         kind="server",
         server=ServerParams(urls=("http://127.0.0.1:9/v1",), deadline_seconds=1e-6, concurrency=1),
@@ -287,7 +287,7 @@ def server() -> tuple[ServerGenerator, dict[str, Any]]:
 
 @cache
 def embedder() -> tuple[ServedEncoder, dict[str, Any]]:
-    """An encoder behind a server, likewise."""
+    """Return an encoder behind a server, likewise."""
     here: Any = SimpleNamespace(name="m", width=3, token_ids=lambda texts, prompt: [[1]] * len(texts))
     made = ServedEncoder(
         here, ServerParams(urls=("http://127.0.0.1:9/v1",), key_variable="NO_KEY", deadline_seconds=1e-6)
@@ -296,7 +296,7 @@ def embedder() -> tuple[ServedEncoder, dict[str, Any]]:
 
 
 def answered(service: Any) -> dict[str, Any]:
-    """Have a service's client answered by what the returned dictionary says: status_code, headers, content."""
+    """Return a dictionary that sets the answers to a service's client: status_code, headers, content."""
     answer: dict[str, Any] = {}
     address = service._addresses[0]
     client = address.client
@@ -308,7 +308,7 @@ def answered(service: Any) -> dict[str, Any]:
 
 
 def fuzz_pages(source: random.Random) -> None:
-    """A page of the web of any content."""
+    """Read an arbitrary web page."""
     tags = ("<article>", "</article>", "<div id='mplus-content'>", "<script>", "<!--", "<![CDATA[", "<!", "<?")
     tags += ("&#0;", "&#xD800;")
     parts = [source.choice(tags) if source.random() < 0.6 else some_text(source) for _ in range(source.randrange(12))]
@@ -327,10 +327,10 @@ KINDS: dict[str, Callable[[random.Random], None]] = {
 
 
 def outcome(kind: str, source: random.Random) -> str:
-    """Make one case and have it read. Returns: "accepted", or the name of the error that refused it.
+    """Make and read one case. Returns: "accepted", or the name of the error that refused it.
 
     Raises:
-        AssertionError: the message is no short line, or something was left half-written.
+        AssertionError: the message is not of short lines, or something was left half-written.
     """
     try:
         KINDS[kind](source)

@@ -1,7 +1,7 @@
 """Random and changed search graphs through the parser: ``python -m benchmarks.fuzz_graph [--blocks 100000]``.
 
-No text may raise; whatever is accepted has known tools, edges between declared nodes, no cycle and references to
-ancestors only, which is checked here without the parser's own functions. Prints how often each reason was given.
+No text may raise; every accepted graph has known tools, edges between declared nodes, no cycle and only references to
+ancestors, which is checked here without the parser's own functions. Prints how often each reason was given.
 """
 
 import argparse
@@ -35,7 +35,7 @@ JUNK = (
 
 
 def random_text(source: random.Random) -> str:
-    """A graph as a model might write it; half of them with a few characters changed, some with no sense at all."""
+    """Return a graph as a model might write it: half of them with a few characters changed, some pure nonsense."""
     if source.random() < 0.02:
         return "".join(source.choice(JUNK) for _ in range(source.randrange(60)))
     labels = "ABCDEFGHIJ"[: source.choice((1, 2, 2, 3, 3, 4, 5, 8, 9))]
@@ -79,7 +79,7 @@ def check(text: str) -> tuple[str, ...]:
 
 
 def main() -> None:
-    """Parse ``--blocks`` texts and say what came of them."""
+    """Parse ``--blocks`` texts and print the outcomes."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     options.add_argument("--blocks", type=int, default=100_000)
     options.add_argument("--seed", type=int, default=0)

@@ -1,8 +1,8 @@
-"""How near a machine comes to its limit: ``python -m benchmarks.gpu [--shapes minilm qwen3-0.6b] [--tokens 64]``.
+"""How close a machine comes to its limit: ``python -m benchmarks.gpu [--shapes minilm qwen3-0.6b] [--tokens 64]``.
 
-Runs on a GPU where there is one, else on the CPU; for one thread set ``OMP_NUM_THREADS=1``. Weights are random, since
+Runs on a GPU if there is one, else on the CPU; for one thread set ``OMP_NUM_THREADS=1``. Weights are random, since
 speed does not depend on them. The peak is what this machine's own bfloat16 products of the model's shape reach. A row
-says tokens a second and the share of the peak of
+gives tokens per second and the share of the peak for
 
 - reading: a forward pass in bfloat16 without gradient, as the corpus is embedded;
 - learning: forward and backward of LoRA (rank 32, all linear layers) in bfloat16, whose limit is twice the work of
@@ -35,7 +35,7 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def seconds(work: Callable[[], object], times: int) -> float:
-    """Return the least wall-clock seconds of a work, the device's own included, after one that warms up."""
+    """Return the fewest wall-clock seconds of some work, including the device's, after a warm-up."""
     found = []
     for _ in range(times + 1):
         wait()
@@ -47,7 +47,7 @@ def seconds(work: Callable[[], object], times: int) -> float:
 
 
 def wait() -> None:
-    """Wait for what the device still computes."""
+    """Wait for the device to finish."""
     if DEVICE.type == "cuda":
         torch.cuda.synchronize()
 
@@ -59,7 +59,7 @@ def linear_weights(model: torch.nn.Module) -> int:
 
 
 def peak(config: PretrainedConfig, rows: int, times: int) -> float:
-    """Return floating point operations a second of a product of the model's widest layer."""
+    """Return the floating point operations per second of a product of the model's widest layer."""
     wide = torch.randn(config.intermediate_size, config.hidden_size, device=DEVICE, dtype=torch.bfloat16)
     read = torch.randn(rows, config.hidden_size, device=DEVICE, dtype=torch.bfloat16)
     return 2.0 * read.numel() * len(wide) / seconds(lambda: torch.nn.functional.linear(read, wide), 5 * times)
@@ -107,14 +107,14 @@ def print_row(name: str, what: str, tokens: int, spent: float, work: float, best
 
 
 def main() -> None:
-    """Measure every shape that is asked for."""
+    """Measure every requested shape."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=["minilm"])
     parser.add_argument("--texts", type=int, default=32, help="texts of a pass")
     parser.add_argument("--tokens", type=int, default=64, help="tokens of a text")
     parser.add_argument("--times", type=int, default=5, help="runs of each, of which the fastest counts")
     asked = parser.parse_args()
-    warnings.simplefilter("ignore")  # of names that later versions will have, and of a pooler that is not there
+    warnings.simplefilter("ignore")  # about future names and a missing pooler
     where = torch.cuda.get_device_name() if DEVICE.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     print(f"{where}: {asked.texts} texts of {asked.tokens} tokens, bfloat16")
     for name in asked.shapes:

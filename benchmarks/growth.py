@@ -4,10 +4,10 @@ Needs the stages download to filter (``dvc repro filter``). Each axis is measure
 this process with one thread, and the exponent is the slope of log cost over log size by least squares: 1 is
 proportional. Figures go to results/growth.json, the plot to docs/images/growth.svg.
 
-- passages: a fictional corpus with vectors of a hash encoder of width 128, so that files and indexes are measured:
+- passages: a fictional corpus with a hash encoder's vectors of width 128, so that files and indexes are measured:
   write it, embed it, index it flat in Milvus Lite, index its words and its titles, and ask 200 questions by vector;
 - questions, group size and hops: rollouts of the project in the current folder, sampled as in training;
-- tokens: texts of so many tokens through the project's encoder.
+- tokens: texts of given lengths through the project's encoder.
 """
 
 import argparse
@@ -44,7 +44,7 @@ HOPS = [1, 2, 3, 4, 5]
 
 @dataclass
 class Curve:
-    """What one work costs, in CPU seconds, at each size of an axis."""
+    """The cost of some work, in CPU seconds, at each size of an axis."""
 
     axis: str
     work: str
@@ -58,7 +58,7 @@ class Curve:
 
 
 def cost(work: Callable[..., object], *given: object, times: int = 1) -> float:
-    """Return the least CPU seconds of a work with what it is given."""
+    """Return the fewest CPU seconds of some work with these arguments."""
     found = []
     for _ in range(times):
         began = time.process_time()
@@ -68,7 +68,7 @@ def cost(work: Callable[..., object], *given: object, times: int = 1) -> float:
 
 
 def passages(largest: int) -> Iterator[Curve]:
-    """Measure what a corpus goes through, from 1,000 passages to the largest, ten times as many each time."""
+    """Measure the steps of a corpus, from 1,000 passages to the largest, ten times as many each time."""
     sizes = [10**power for power in range(3, 8) if 10**power <= largest]
     costs: dict[str, list[float]] = {}
     for size in [sizes[0], *sizes]:  # once to warm up
@@ -99,14 +99,14 @@ def rollouts(params: Params) -> Iterator[Curve]:
 
 
 def play_all(setup: Setup, questions: int, group: int) -> None:
-    """Play so many sampled rollouts of the first questions."""
+    """Play ``group`` sampled rollouts of each of the first questions."""
     setup.policy.sampling = torch.Generator().manual_seed(0)
     repeated = [question for question in setup.questions[:questions] for _ in range(group)]
     play(repeated, setup.pipeline, setup.retriever, setup.generator)
 
 
 def tokens(params: Params) -> Iterator[Curve]:
-    """Measure texts of some length through the encoder, 32 at a time."""
+    """Measure texts of several lengths through the encoder, 32 at a time."""
     with open_setup(params, PLACES, FILTERED / "questions.jsonl") as setup:
         encoder = setup.policy.encoder
         sizes = [size for size in (16, 32, 64, 128, 256) if size <= encoder.max_tokens]
@@ -131,7 +131,7 @@ def draw(curves: Sequence[Curve]) -> None:
 
 
 def main() -> None:
-    """Measure, print a row a curve, keep figures and plot."""
+    """Measure, print a row per curve, and keep figures and plot."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
     parser.add_argument("--largest", type=int, default=100_000, help="passages of the largest corpus")
     asked = parser.parse_args()

@@ -1,11 +1,11 @@
 """Kinds of index over vectors of random walks: `python -m benchmarks.index_kinds 1000000`.
 
-For each kind: seconds to build, bytes on disk, largest resident set of the build and of the search (Milvus Lite works
-within the process), recall@30 against a scan of all vectors, and queries a second, many at a time and one by one. A
-walk is a text's passages: unit vectors, each a small step from the one before; queries are further steps.
+For each kind: seconds to build, bytes on disk, peak resident memory of the build and of the search (Milvus Lite works
+within the process), recall@30 against a scan of all vectors, and queries per second, many at a time and one by one. A
+walk stands for a text's passages: unit vectors, each a small step from the one before; queries are further steps.
 
 Options: number of vectors, ``--width``, ``--kinds``, ``--uri`` of a server (token in $MILVUS_TOKEN; its memory is not
-seen from here), ``--folder`` for the files (default: a temporary one, removed afterwards).
+measured), ``--folder`` for the files (default: a temporary one, removed afterwards).
 """
 
 import argparse
@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 from benchmarks.million import place
 
 WALK, STEP = 1_000, 0.3
-"""Number of steps of a walk, and their length; passages that follow one another have a cosine of .96."""
+"""Number of steps of a walk, and their length; consecutive passages have a cosine of .96."""
 QUERIES, SINGLE, N = 200, 20, 30
 KINDS = ("flat", "hnsw", "ivf_sq8")
 """Kinds that Milvus Lite has."""
 
 
 class Rows:
-    """A stand-in for ``harr.corpus.passages.Passages`` with as many passages as there are vectors; none has a text."""
+    """A stand-in for ``harr.corpus.passages.Passages`` with one passage per vector, without texts."""
 
     sources = ()
 
@@ -41,18 +41,18 @@ class Rows:
         return self._rows
 
     def searchable_rows(self, source: str = "") -> NDArray[np.int64]:
-        """All of them."""
+        """Return all rows."""
         return np.arange(self._rows)
 
 
 def unit(vectors: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The same at length 1."""
+    """Return the vectors scaled to length 1."""
     made: NDArray[np.float32] = (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
     return made
 
 
 def walks(rows: int, width: int) -> NDArray[np.float32]:
-    """Unit vectors, (rows, width): walks of WALK steps, side by side."""
+    """Return unit vectors, (rows, width): walks of WALK steps, side by side."""
     draw, count = np.random.default_rng(0), -(-rows // WALK)
     steps = [unit(draw.normal(size=(count, width)))]
     while len(steps) < WALK:
@@ -61,7 +61,7 @@ def walks(rows: int, width: int) -> NDArray[np.float32]:
 
 
 def open_vectors(folder: Path):  # type: ignore[no-untyped-def]
-    """The vectors on disk, made where they are missing."""
+    """Return the vectors on disk, making them if they are missing."""
     from harr.corpus.vectors import Vectors
 
     mapped = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
@@ -69,7 +69,7 @@ def open_vectors(folder: Path):  # type: ignore[no-untyped-def]
 
 
 def build(folder: Path, kind: str, uri: str) -> dict[str, float]:
-    """Stage index."""
+    """Run stage index."""
     from harr.index.build import build_index
     from harr.params.index import IndexParams
 
@@ -84,7 +84,7 @@ def build(folder: Path, kind: str, uri: str) -> dict[str, float]:
 
 
 def search(folder: Path, kind: str, uri: str) -> dict[str, float]:
-    """Rates, and recall@30 by score: vectors that are as near as the 30th are right."""
+    """Return rates, and recall@30 by score: vectors as near as the 30th count as right."""
     from harr.index.passage_index import PassageIndex
     from harr.index.recall import recall_at
     from harr.params.index import IndexParams
@@ -113,7 +113,7 @@ STAGES = {"build": build, "search": search}
 
 
 def main() -> None:
-    """Run all kinds, or one stage of one (as a child of the former)."""
+    """Run all kinds, or one stage of one kind (as a child process)."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.index_kinds", description=__doc__)
     parser.add_argument("vectors", type=int, nargs="?", default=1_000_000)
     parser.add_argument("--width", type=int, default=128)

@@ -1,13 +1,13 @@
-"""Kill `dvc repro` itself, or what it started, at moments spread evenly: ``python -m benchmarks.kills --kills 300``.
+"""Kill `dvc repro` itself, or what it started, at evenly spread moments: ``python -m benchmarks.kills --kills 300``.
 
-The tiny world of ``benchmarks.crash``, in a project as `harr init` makes it: a stage runs as `harr run` starts it,
+The tiny world of ``benchmarks.crash``, in a project made by `harr init`: a stage runs as `harr run` starts it,
 `dvc repro --single-item STAGE`, and the promotion as `harr promote`. A stage's kills are spread evenly over the time of
-its undisturbed run, from DVC's start to DVC's end, in turn by SIGKILL and SIGTERM and of DVC's process, of the stage's
-and of the whole group (where no stage runs at that moment, DVC's). One to four kills, each after everything that was
-started has ended; then the same command runs to its end. Everything is compared as in ``benchmarks.crash``, and what
-dvc.lock notes of dependencies and parameters.
+its undisturbed run, from DVC's start to its end, alternating between SIGKILL and SIGTERM and between DVC's process, the
+stage's and the whole group (DVC's if no stage runs at that moment). After one to four kills, each made when everything
+started before has ended, the same command runs to its end. Everything is compared as in ``benchmarks.crash``, and so
+are dependencies and parameters in dvc.lock.
 
-Great Expectations runs; Prefect is away, which saves the start of a server a kill.
+Great Expectations runs; Prefect does not, which saves starting a server per kill.
 """
 
 import argparse
@@ -37,18 +37,18 @@ MARK = "HARR_KILLS"
 """A variable that every process of an attempt inherits."""
 WAYS = [(number, victim) for number in ("SIGKILL", "SIGTERM") for victim in ("dvc", "stage", "group")]
 LOOK_SECONDS, END_SECONDS = 0.2, 60.0
-"""How often a process that is left is looked for, and the time after a kill in which all must have ended."""
-Kill = tuple[float, str, str]  # after which share of the stage's time, the signal, the victim
+"""How often to look for remaining processes, and the time after a kill in which all must have ended."""
+Kill = tuple[float, str, str]  # share of the stage's time, signal, victim
 
 
 def let_trained_win(here: Path) -> None:
-    """Give trained a gain that the gate lets through; DVC takes its rows for what it made."""
+    """Give trained a gain that passes the gate, and commit its rows to DVC."""
     crash.let_trained_win(here)
     subprocess.run([sys.executable, "-m", "dvc", "commit", "--force", "evaluate"], cwd=here, check=True)
 
 
 def run(place: Place, stage: str, kill: Kill | None = None, whole: float = 0.0) -> Attempt:
-    """Run a stage, or kill it; what it made is noted after a run to the end. ``whole`` is the stage's time."""
+    """Run a stage, or kill it; after a complete run note what it made. ``whole`` is the stage's time."""
     own = {name: os.environ[name] for name in ("HOME", "LANG", "OMP_NUM_THREADS") if name in os.environ}
     environment = own | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
@@ -82,7 +82,7 @@ def run(place: Place, stage: str, kill: Kill | None = None, whole: float = 0.0) 
 
 
 def _strike(process: subprocess.Popen[bytes], stage: str, name: str, victim: str) -> str:
-    """Send the signal; returns whom it met."""
+    """Send the signal and return whom it hit."""
     number = signal.Signals[name]
     below = [one for one in psutil.Process(process.pid).children(recursive=True) if _runs(one, f"tasks.{stage}")]
     if victim == "group":
@@ -100,7 +100,7 @@ def _runs(process: psutil.Process, module: str) -> bool:
 
 
 def _wait_for_all(place: Place) -> float:
-    """Wait until nothing of an attempt runs; returns the seconds that took."""
+    """Wait until no process of an attempt runs, and return the seconds that took."""
     for look in range(int(END_SECONDS / LOOK_SECONDS)):
         if not _processes(place):
             return look * LOOK_SECONDS
@@ -118,7 +118,7 @@ def _processes(place: Place) -> list[psutil.Process]:
 
 
 def _made(place: Place, stage: str) -> dict[str, str]:
-    """Digest of all that a stage made, taken in a child, for Milvus Lite serves one folder a process."""
+    """Return digests of all that a stage made, taken in a child, since Milvus Lite serves one folder per process."""
     report = place.root / "report.json"
     report.unlink(missing_ok=True)
     child = os.fork()
@@ -133,13 +133,13 @@ def _made(place: Place, stage: str) -> dict[str, str]:
 
 
 def chain(place: Place, stage: str, calm: Attempt, planned: list[Kill]) -> tuple[list[Attempt], list[str]]:
-    """Some kills and the run that must end well; returns the kills that met something, and what was wrong."""
+    """Make some kills, then a run that must succeed; return the kills that hit something, and what was wrong."""
     place.restore(stage)
     met: list[Attempt] = []
     found: list[str] = []
     for kill in planned:
         attempt = run(place, stage, kill, calm["seconds"])
-        if not attempt["victim"]:  # there was less to do than when nothing disturbed it
+        if not attempt["victim"]:  # there was less to do than in the undisturbed run
             calm["seconds"] = calm["seconds"] if met else min(calm["seconds"], attempt["seconds"])
             break
         met.append(attempt | {"signal": kill[1], "after": kill[0] * calm["seconds"]})
@@ -147,21 +147,21 @@ def chain(place: Place, stage: str, calm: Attempt, planned: list[Kill]) -> tuple
             found.append(f"runs on {END_SECONDS:.0f} s after {kill[1]} of {attempt['victim']}")
             for process in _processes(place):
                 process.kill()
-        mend_lock(place.here)  # as `harr run` does: a kill while DVC writes its lock of stages leaves that empty
+        mend_lock(place.here)  # as `harr run` does: a kill while DVC writes its lock file leaves it empty
     else:
         attempt = run(place, stage)
     return met, found + troubles(place, stage, attempt, calm, met)
 
 
 def plan(kills: int, draw: random.Random) -> list[Kill]:
-    """Kills at moments spread evenly over a stage's time, every way in turn, in an order by chance."""
+    """Return kills at moments spread evenly over a stage's time, every way in turn, in random order."""
     planned = [((place + 0.5) / kills, *WAYS[place % len(WAYS)]) for place in range(kills)]
     draw.shuffle(planned)
     return planned
 
 
 def undisturbed(place: Place) -> dict[str, Attempt]:
-    """Make the project and run all stages, or take what a run before kept in the folder."""
+    """Make the project and run all stages, or use what an earlier run kept in the folder."""
     note = place.root / "calm.json"
     if not note.exists():
         (place.root / "tmp").mkdir(parents=True)
@@ -173,7 +173,7 @@ def undisturbed(place: Place) -> dict[str, Attempt]:
 
 
 def main() -> int:
-    """Print a line a chain and a table at the end; exit 1 where anything differed."""
+    """Print a line per chain and a final table; exit with 1 if anything differed."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name, default in (("--kills", 300), ("--seed", 0)):
         parser.add_argument(name, type=int, default=default)
@@ -191,7 +191,7 @@ def main() -> int:
                 stage = max(STAGES, key=lambda name: len(left[name]))
                 planned = [left[stage].pop() for _ in range(min(draw.choice((1, 2, 3, 4)), len(left[stage])))]
                 met, found = chain(place, stage, calm[stage], planned)
-                left[stage] = planned[len(met) :] + left[stage]  # those that came too late are tried again
+                left[stage] = planned[len(met) :] + left[stage]  # late ones are tried again
                 kills += [(stage, one["signal"], one["victim"]) for one in met]
                 chains[stage] += 1
                 wrong[stage] += bool(found)

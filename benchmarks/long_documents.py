@@ -1,7 +1,7 @@
 """One pick in a long document, rows of a matrix against a dictionary: `python -m benchmarks.long_documents`.
 
-Prints processor seconds per pick for documents of 40,000 and 500,000 sentences (the latter with rows of one matrix
-only), and the ratio. Vectors are random: no model is asked. The values of both ways must be the same.
+Prints processor seconds per pick for documents of 40,000 and 500,000 sentences (the latter only with rows of a matrix),
+and the ratio. Vectors are random: no model is used. Both ways must give the same values.
 """
 
 import time
@@ -21,7 +21,7 @@ WIDTH, PICKED, ROWS = 384, (1000, 20_000), 65_536
 
 
 def seconds(call: Callable[[], Tensor]) -> tuple[float, Tensor]:
-    """Processor seconds of a call, the best of three, and its result."""
+    """Return the processor seconds of a call, the best of three, and its result."""
     best = float("inf")
     for _ in range(3):
         began = time.process_time()
@@ -31,7 +31,7 @@ def seconds(call: Callable[[], Tensor]) -> tuple[float, Tensor]:
 
 
 def by_dictionary(state_D: Tensor, texts: list[str], vectors_of: dict[str, Tensor], position_N: Tensor) -> Tensor:
-    """Compute as it was: look every sentence up, stack, turn every vector, multiply."""
+    """Compute the old way: look up every sentence, stack, rotate every vector, multiply."""
     vectors_ND = torch.stack([vectors_of[text] for text in texts])
     parts = [
         values(state_D[None], rotate(vectors_ND[i : i + ROWS], position_N[i : i + ROWS])[None])[:, 0]
@@ -41,7 +41,7 @@ def by_dictionary(state_D: Tensor, texts: list[str], vectors_of: dict[str, Tenso
 
 
 def by_rows(state_D: Tensor, sentences: Sentences, rows_N: NDArray[np.int64], position_N: Tensor | None) -> Tensor:
-    """Compute as it is: gather blocks of rows; nothing is turned."""
+    """Compute the present way: gather blocks of rows, without rotating them."""
     parts = [
         rotary_q_values(
             state_D,
@@ -54,7 +54,7 @@ def by_rows(state_D: Tensor, sentences: Sentences, rows_N: NDArray[np.int64], po
 
 
 def given(matrix_ND: NDArray[np.float32], _: Sequence[str]) -> NDArray[np.float32]:
-    """Stands for the encoder."""
+    """Stand in for the encoder."""
     return matrix_ND
 
 

@@ -1,4 +1,4 @@
-"""What a stage made, as digests that are the same whenever it made the same."""
+"""Digests of a stage's outputs that are equal whenever the outputs are."""
 
 import csv
 import hashlib
@@ -17,14 +17,14 @@ MADE = {
 }
 TIMES = {"seconds", "play_seconds", "texts_per_second", "rows_per_second", "embedded", "inserted"}
 TIMES |= {"trains_again", *(f"since_training_{name}" for name in ("added", "removed", "changed", "share"))}
-"""Figures of a stage about the call itself: how long it took, and how much of the work it did."""
+"""A stage's figures about the call itself: how long it took, and how much of the work it did."""
 
 
 def artifacts(stage: str) -> dict[str, str]:
-    """Digest of everything a stage made, by name."""
+    """Return the digests of everything that a stage made, by name."""
     found = {}
     for out in MADE.get(stage, ()):
-        if out == "data/index":  # its files follow its batches, its rows do not
+        if out == "data/index":  # its files depend on its batches, its rows do not
             found["rows of the index"], out = _rows(), "data/index/manifest.json"
         paths = sorted(Path(out).rglob("*")) if Path(out).is_dir() else [Path(out)]
         found |= {str(path): _digest(path) for path in paths if path.is_file()}
@@ -33,7 +33,7 @@ def artifacts(stage: str) -> dict[str, str]:
 
 def _digest(path: Path) -> str:
     data = path.read_bytes()
-    if path.suffix == ".html":  # its links to the pages of Great Expectations, which are named by the time of day
+    if path.suffix == ".html":  # its links to Great Expectations' pages contain times
         data = re.sub(rb"\d{8}T\d{6}\.\d{6}Z", b"", data)
     rows = list(csv.DictReader(data.decode().splitlines())) if path.suffix == ".csv" else []
     if path.parts[0] == "metrics":
@@ -44,7 +44,7 @@ def _digest(path: Path) -> str:
 
 
 def _rows() -> str:
-    """Digest of all rows, vectors and texts that Milvus Lite gives back."""
+    """Return the digest of all rows, vectors and texts that Milvus Lite returns."""
     from harr.corpus.vectors import Vectors
     from harr.index.passage_index import PassageIndex
     from harr.params import Params

@@ -1,8 +1,8 @@
-"""A fictional corpus of any size through download, embed, index and search: `python -m benchmarks.million 1000000`.
+"""Download, embed, index and search a fictional corpus of any size: `python -m benchmarks.million 1000000`.
 
-The encoder hashes words, so that files and database are what is measured. Every stage runs in a process of its own;
-its largest resident set, its rate, and the recall of the index against exact search are printed. Options: the number
-of passages, the width of a vector, and a folder for the files (default: a temporary one, removed afterwards).
+The encoder hashes words, so that files and database are measured. Every stage runs in its own process; its peak
+resident memory, its rate, and the recall of the index against exact search are printed. Options: the number of
+passages, the width of a vector, and a folder for the files (default: a temporary one, removed afterwards).
 """
 
 import argparse
@@ -26,7 +26,7 @@ BLOCK = 50_000
 
 
 class HashEncoder:
-    """Duck-typed as ``harr.embed.encoder.Encoder``: the sum of one fixed random vector a word, at length 1."""
+    """Duck-typed as ``harr.embed.encoder.Encoder``: the sum of a fixed random vector per word, scaled to length 1."""
 
     identity, name, max_tokens, passage_prompt = "hash", "hash", 1_000_000, ""
 
@@ -43,7 +43,7 @@ class HashEncoder:
         on_batch: Callable[[int], object] = lambda _: None,
         alone: bool = True,
     ) -> NDArray[np.float32]:
-        """Unit vectors of ``texts``."""
+        """Return the unit vectors of ``texts``."""
         vectors_ND = np.empty((len(texts), self.width), dtype=np.float32)
         for row, text in enumerate(texts):
             vectors_ND[row] = self._words[[zlib.crc32(word.encode()) & 65_535 for word in text.split()]].sum(0)
@@ -52,12 +52,12 @@ class HashEncoder:
         return vectors_ND
 
     def token_counts(self, texts: Sequence[str], *, prompt: str = "") -> NDArray[np.int64]:
-        """Words."""
+        """Return the numbers of words."""
         return np.array([len(text.split()) for text in texts])
 
 
 def download(passages: int, width: int) -> dict[str, float]:
-    """A world of so many passages."""
+    """Make a world of so many passages."""
     from harr.datasets.download import download as fetch
     from harr.params.download import FunctionDatasetParams
 
@@ -67,7 +67,7 @@ def download(passages: int, width: int) -> dict[str, float]:
 
 
 def embed(passages: int, width: int) -> dict[str, float]:
-    """Stage embed with the hash encoder."""
+    """Run stage embed with the hash encoder."""
     from harr.corpus.passages import Passages
     from harr.embed.shards import embed_corpus
     from harr.params.embed import EmbedParams
@@ -77,7 +77,7 @@ def embed(passages: int, width: int) -> dict[str, float]:
 
 
 def index(passages: int, width: int) -> dict[str, float]:
-    """Stage index, vectors only, in Milvus Lite."""
+    """Run stage index, vectors only, in Milvus Lite."""
     from harr.corpus.passages import Passages
     from harr.corpus.vectors import Vectors
     from harr.index.build import build_index
@@ -90,7 +90,7 @@ def index(passages: int, width: int) -> dict[str, float]:
 
 
 def search(passages: int, width: int) -> dict[str, float]:
-    """Search the index for questions; recall@10 against a scan of all vectors."""
+    """Search the index for questions; return rate and recall@10 against a scan of all vectors."""
     from harr.corpus.passages import read_questions
     from harr.corpus.vectors import Vectors
     from harr.index.passage_index import PassageIndex
@@ -107,7 +107,7 @@ def search(passages: int, width: int) -> dict[str, float]:
         scores_QN = queries_QD @ block_ND.T
         best = -np.sort(-np.concatenate([best, scores_QN], axis=1), axis=1)[:, :K]
     scores_QK = (vectors.take(found_QK) * queries_QD[:, None]).sum(-1)
-    # By score: passages with the same words have the same vector, and any of them is right.
+    # By score: passages with the same words have the same vector, and each of them is right.
     recall = float((scores_QK >= best[:, -1:] - 1e-5).mean())
     return {"queries_per_second": len(texts) / seconds, "recall_at_10": recall}
 
@@ -117,7 +117,7 @@ STAGES = {stage.__name__: stage for stage in (download, embed, index, search)}
 
 @contextlib.contextmanager
 def place(folder: str) -> Iterator[str]:
-    """The folder, or a temporary one."""
+    """Yield the folder, or a temporary one."""
     if folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
         yield folder
@@ -127,7 +127,7 @@ def place(folder: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Run all stages, or one (in the current folder, as a child of the former)."""
+    """Run all stages, or one (in the current folder, as a child process)."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.million", description=__doc__)
     parser.add_argument("passages", type=int, nargs="?", default=1_000_000)
     parser.add_argument("--width", type=int, default=128)

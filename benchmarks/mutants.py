@@ -2,9 +2,8 @@
 
 ``map`` runs the tests once and notes which of them reach which line, in the test's process and in those it starts, and
 how long each takes. ``run`` draws mutants with a seed: one comparison, sign, constant or call of the code is changed.
-For each it runs the tests that reach the line, the quick ones first, in a clone, until one fails that passes without
-the mutant. A mutant that hangs counts as seen. A run that was stopped goes on. Both keep what they make in
-``work/mutants``.
+For each it runs the tests that reach the line in a clone, quick ones first, until one fails that passes without the
+mutant. A mutant that hangs counts as seen. A stopped run can be resumed. Both write to ``work/mutants``.
 
 The share of mutants that tests see is the *mutation score* (DeMillo, Lipton & Sayward 1978, "Hints on test data
 selection").
@@ -34,16 +33,16 @@ from benchmarks.made import ROOT
 FOLDERS = ("harr/train", "harr/rag", "harr/evaluate", "harr/index", "harr/io", "tasks/registry")
 OUT = ROOT / "work/mutants"
 TEST, SETTINGS = "HARR_TEST", "HARR_MUTANTS_COVERAGE"
-"""Environment variables: the test that runs, and the settings of coverage in the processes that it starts."""
+"""Environment variables: the running test, and coverage's settings for the processes that it starts."""
 TIERS = {"test": "not (services or soak or vllm)", "services": "services"}
 PRELOADED = (
     "torch transformers sentence_transformers peft trl pandas pyarrow mlflow prefect matplotlib.pyplot scipy.stats"
 )
-"""What tests spend their start on; it is imported once, before a process is forked for every mutant."""
+"""Slow imports of the tests; made once, before a process is forked for every mutant."""
 QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
-"""Plugins are loaded by then."""
+"""Plugins are already loaded."""
 SECONDS = 150.0
-"""The tests of one mutant take at most as long, by the times of ``map``; a hundred seconds more, and it hangs."""
+"""Time limit for one mutant's tests, by the times of ``map``; after a hundred seconds more, it hangs."""
 
 COMPARED = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.In: "not in",
             ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is"}  # fmt: skip
@@ -64,7 +63,7 @@ class Mutant:
 
 
 def mutants(path: Path) -> Iterator[Mutant]:
-    """Yield every mutant of a file. Docstrings, messages and annotations stay."""
+    """Yield every mutant of a file. Docstrings, messages and annotations do not change."""
     data, file = path.read_bytes(), path.relative_to(ROOT).as_posix()
     starts = [0]
     for line in data.splitlines(keepends=True):
@@ -111,12 +110,12 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 def draw(count: int, seed: int) -> list[Mutant]:
-    """Return mutants of all folders, each as likely as any other."""
+    """Return mutants of all folders, all equally likely."""
     every = [one for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")) for one in mutants(path)]
     return random.Random(seed).sample(every, count)
 
 
-# --- map: a plugin of pytest, `-p benchmarks.mutants`, that notes times and reached lines ---
+# --- map: a pytest plugin, `-p benchmarks.mutants`, that records times and reached lines ---
 
 _coverage: Any = None
 
@@ -133,28 +132,28 @@ def pytest_configure(config: Any) -> None:
 
 
 def pytest_runtest_logstart(nodeid: str, location: object) -> None:
-    """Note what runs from here on as this test's."""
+    """Attribute what runs from here on to this test."""
     if _coverage:
         os.environ[TEST] = plain(nodeid)
         _coverage.switch_context(plain(nodeid))
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    """Note how long a part of a test took."""
+    """Record how long a part of a test took."""
     if _coverage:
         with (OUT / "map/times.jsonl").open("a") as file:
             file.write(json.dumps([plain(report.nodeid), report.duration]) + "\n")
 
 
 def pytest_unconfigure(config: object) -> None:
-    """Save what was reached."""
+    """Save the reached lines."""
     if _coverage:
         _coverage.stop()
         _coverage.save()
 
 
 def plain(nodeid: str) -> str:
-    """Return a test's name without the group that pytest-xdist writes behind it.
+    """Return a test's name without the group that pytest-xdist appends.
 
     >>> plain("tests/test_docs.py::test_b[x@y]@tests/test_docs.py")
     'tests/test_docs.py::test_b[x@y]'
@@ -186,7 +185,7 @@ def make_map() -> None:
 
 
 class Reach:
-    """Which tests reach a line, by the file of ``map``, the quick ones first."""
+    """Which tests reach a line, by the file of ``map``, quick ones first."""
 
     def __init__(self, folder: Path) -> None:
         from coverage import CoverageData
@@ -199,7 +198,7 @@ class Reach:
             self.seconds[name] += seconds
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Return what reaches the line; where it runs at import alone, what reaches any line of the file."""
+        """Return the tests that reach the line, or any line of the file if it runs only at import."""
         by_line = self.data.contexts_by_lineno(str(ROOT / mutant.path))
         names = {*by_line.get(mutant.line, [])} & self.seconds.keys()
         names = names or {name for line in by_line.values() for name in line} & self.seconds.keys()
@@ -212,7 +211,7 @@ class Reach:
 
 
 class Trial:
-    """A clone in which mutants are tried; tests that fail there without one are left out."""
+    """A clone in which mutants are tried; tests that fail there without a mutant are left out."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -221,7 +220,7 @@ class Trial:
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
 
     def fate(self, mutant: Mutant, tests: list[str], tier: str) -> str:
-        """Return "killed", "survived" or "hangs" for a mutant, by the tests of one tier."""
+        """Return "killed", "survived" or "hangs" for a mutant and the tests of one tier."""
         path = self.folder / mutant.path
         data = path.read_bytes()
         while True:
@@ -231,12 +230,12 @@ class Trial:
             if failed and failed not in self.sound:
                 self.sound[failed] = self.pytest([failed], tier)[0] == "survived"
             if fate == "killed" and not failed and self.pytest(tests, tier)[0] != "survived":
-                raise RuntimeError(f"tests fail without a mutant: see {self.folder}.log")  # a module that cannot load
+                raise RuntimeError(f"tests fail without a mutant: see {self.folder}.log")  # a module cannot be loaded
             if not failed or self.sound[failed]:
                 return fate
 
     def pytest(self, tests: list[str], tier: str) -> tuple[str, str]:
-        """Run tests until one fails, in a process that is forked for them; returns what it showed, and that test."""
+        """Run tests in a forked process until one fails; return the outcome and that test."""
         child = os.fork()
         if not child:
             os.setsid()
@@ -259,7 +258,7 @@ class Trial:
 
 
 def _be_pytest(words: list[str], copy: Path) -> None:
-    """Run pytest in a copy of the tree, and end this process."""
+    """Run pytest in a copy of the tree, then exit this process."""
     os.chdir(copy)
     with copy.with_suffix(".log").open("wb") as log:
         os.dup2(log.fileno(), 1)
@@ -267,7 +266,7 @@ def _be_pytest(words: list[str], copy: Path) -> None:
     code = 3
     try:
         os.environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-        sys.dont_write_bytecode = True  # a mutant of the same size and second would be taken for the file before
+        sys.dont_write_bytecode = True  # else bytecode hides a mutant of equal size and time
         sys.path[:] = [str(copy), *(one for one in sys.path if one not in ("", str(ROOT)))]
         for name in [name for name in sys.modules if re.match(r"(harr|tasks|flows|benchmarks)\b", name)]:
             del sys.modules[name]
@@ -282,7 +281,7 @@ def _be_pytest(words: list[str], copy: Path) -> None:
 
 
 def run(count: int, seed: int, part: int, parts: int, tiers: list[str]) -> None:
-    """Try the mutants that are this part's and were not tried yet."""
+    """Try this part's mutants that were not tried yet."""
     reach, results = Reach(OUT / "map"), OUT / f"results-{seed}-{part}.jsonl"
     known = {json.dumps(json.loads(line)["mutant"]) for line in results.open()} if results.exists() else set()
     trial = Trial(OUT / f"clone-{part}")
@@ -304,7 +303,7 @@ def run(count: int, seed: int, part: int, parts: int, tiers: list[str]) -> None:
 
 
 def table(seed: int) -> str:
-    """Return what was seen, by folder: mutants, those that `make test` sees, and those that both tiers see."""
+    """Return counts by folder: mutants, those that `make test` sees, and those that both tiers see."""
     rows = [json.loads(line) for path in sorted(OUT.glob(f"results-{seed}-*.jsonl")) for line in path.open()]
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:

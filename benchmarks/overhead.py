@@ -1,8 +1,7 @@
-"""What our first entry of dvc.yaml costs where nothing changed: ``python -m benchmarks.overhead``.
+"""What our first entry of dvc.yaml costs when nothing changed: ``python -m benchmarks.overhead``.
 
-A `dvc repro` with nothing to do: our graph, whose first entry looks at parameters and code, against the same stages with
-nothing but their data, both filled by commands that only write their outputs. The two take turns, so that a busy machine
-slows both.
+A `dvc repro` with nothing to do: our graph, whose first entry checks parameters and code, against the same stages with
+only their data, both with commands that only write outputs. The two take turns, so that a busy machine slows both.
 """
 
 import os
@@ -36,12 +35,12 @@ for name in sys.argv[1:]:
 
 
 def names(entries: list[Any]) -> list[str]:
-    """Paths of DVC outputs, with or without options."""
+    """Return the paths of DVC outputs, with or without options."""
     return [entry if isinstance(entry, str) else next(iter(entry)) for entry in entries]
 
 
 def graph(bare: bool) -> dict[str, Any]:
-    """The stages of dvc.yaml with commands that only write; ``bare``: without their inputs."""
+    """Return the stages of dvc.yaml with commands that only write; ``bare``: without their inputs."""
     stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
     for name, stage in stages.items():
         if name != "inputs":
@@ -53,7 +52,7 @@ def graph(bare: bool) -> dict[str, Any]:
 
 
 def make_tree(folder: Path, bare: bool) -> None:
-    """A repository with the graph, run once."""
+    """Make a repository with the graph, and run it once."""
     folder.mkdir()
     for name in ("harr", "tasks"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -66,20 +65,20 @@ def make_tree(folder: Path, bare: bool) -> None:
 
 
 def seconds(command: list[str], folder: Path, environment: Mapping[str, str]) -> tuple[float, float]:
-    """Wall time and processor time of a command that must succeed."""
+    """Return wall time and processor time of a command that must succeed."""
     began, used = time.perf_counter(), processor_seconds()
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
     return time.perf_counter() - began, processor_seconds() - used
 
 
 def processor_seconds() -> float:
-    """What the children that ended have used so far."""
+    """Return the processor time that ended children have used so far."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def compare(what: str, kinds: Mapping[str, Callable[[], tuple[float, float]]]) -> None:
-    """Wall and processor time of two kinds that take turns, and the difference; the first round warms up."""
+    """Print wall and processor time of two kinds that take turns, and the difference; the first round warms up."""
     spent: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
     for number in range(REPEATS + 1):
         for kind, run in kinds.items():
@@ -94,7 +93,7 @@ def compare(what: str, kinds: Mapping[str, Callable[[], tuple[float, float]]]) -
 
 
 def summary(values: list[tuple[float, float]]) -> tuple[float, ...]:
-    """Median and least wall time, median processor time."""
+    """Return median and least wall time, and median processor time."""
     wall, processor = zip(*values, strict=True)
     return statistics.median(wall), min(wall), statistics.median(processor)
 

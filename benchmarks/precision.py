@@ -2,8 +2,8 @@
 
 FOLDER is a project whose stages download to filter were run. ``trained`` is trained from the same start, with the same
 questions and seeds, in bfloat16 and in float32; states are read in the same number format when the test questions are
-played. Every run has a process of its own, since Accelerate keeps one format a process. Answer F1 is kept in ``--out``,
-so that a killed run goes on, and the paired difference is printed, with intervals over seeds and questions.
+played. Every run has its own process, since Accelerate keeps one format per process. Answer F1 is kept in ``--out``, so
+that a killed run can resume, and the paired difference is printed with intervals over seeds and questions.
 """
 
 import argparse
@@ -32,7 +32,7 @@ LEARNT, ASKED = Path("data/filtered/questions.jsonl"), Path("data/questions/test
 
 
 def run(folder: Path, precision: str, seed: int) -> dict[str, Any]:
-    """Train in a number format, and return answer F1 of the test questions and the CPU seconds of training."""
+    """Train in a number format, and return the answer F1 of test questions and the CPU seconds of training."""
     os.chdir(folder)
     params, places = Params.load(Path("params.yaml")), Places.of_project(Path.cwd())
     optimizer = params.train.optimizer.model_copy(update={"precision": precision})

@@ -1,13 +1,12 @@
-"""What every recipe reaches as it stands: ``python -m benchmarks.recipes smoke harr_grpo``.
+"""What every recipe achieves unchanged: ``python -m benchmarks.recipes smoke harr_grpo``.
 
-Each recipe named is run by `dvc repro` in a clone of the last commit, work/recipes/<recipe>/harr, and its figures are
-kept in results/<recipe>/. A call that was stopped goes on where it was, also after other commits: DVC runs again what
-they changed.
-Then recipes/README.md is written from all that is kept; without a name only that is done. A result is marked where
-the recipe, or the code that its stages depend on, has changed since the commit that it was made at.
+Each named recipe is run by `dvc repro` in a clone of the last commit, work/recipes/<recipe>/harr, and its figures are
+kept in results/<recipe>/. A stopped call can be resumed, even after other commits: DVC runs again what they changed.
+Then recipes/README.md is written from all kept results; without a name only that is done. A result is marked if the
+recipe, or the code that its stages depend on, has changed since the commit of the run.
 
-``--all`` runs those that are marked so, one after the other; ``--check`` lists them, and fails if there are any. Two
-hours of them a night: ``timeout --signal=INT 2h python -m benchmarks.recipes --all``.
+``--all`` runs the marked ones, one after the other; ``--check`` lists them, and fails if there are any. Two hours of
+them a night: ``timeout --signal=INT 2h python -m benchmarks.recipes --all``.
 """
 
 import os
@@ -32,7 +31,7 @@ from tasks.inputs.stages import READS, all_inputs
 ROOT = Path(__file__).resolve().parents[1]
 KEPT, PAGE = ROOT / "results", ROOT / "recipes" / "README.md"
 QUICKSTART = "params"
-"""What params.yaml is called here."""
+"""The name of params.yaml here."""
 FIGURES = ("evaluate.json", "contrasts.json")
 HEAD = """# Recipes and what they reach
 
@@ -57,11 +56,11 @@ UNKNOWN = "Run before the inputs of stages were kept, so that whether its code h
 
 
 def run(recipe: str) -> None:
-    """Run a recipe in a clone of the last commit and keep its figures; what a stopped call did is not done again."""
+    """Run a recipe in a clone of the last commit and keep its figures, resuming a stopped call."""
     place = ROOT / "work" / "recipes" / recipe
     tree, shared, spent = place / "harr", place / "shared", place / "minutes.json"
     place.mkdir(parents=True, exist_ok=True)
-    if not shared.is_symlink():  # the recipes of real data name files there
+    if not shared.is_symlink():  # recipes on real data name files there
         shared.symlink_to(ROOT.parent / "shared")
     if not tree.exists():
         git("clone", "--quiet", "--no-checkout", str(ROOT), str(tree))
@@ -94,7 +93,7 @@ def file(recipe: str) -> str:
 
 def facts(commit: str, minutes: float) -> dict[str, Any]:
     """Return when, where and from which commit a recipe was run, and how long that took."""
-    from harr.compute.precision import choose_precision  # torch, which only a run needs
+    from harr.compute.precision import choose_precision  # imports torch, which only a run needs
 
     threads = os.environ.get("OMP_NUM_THREADS", str(os.cpu_count()))
     many = "one thread" if threads == "1" else f"{threads} threads"
@@ -119,15 +118,15 @@ def git(*words: str, tree: Path = ROOT) -> str:
 
 
 def marks(inputs: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """Return a hash of every stage's inputs; where it is the same today, the figures are, too.
+    """Return a hash of every stage's inputs; if it is unchanged today, so are the figures.
 
-    What local files hold is left out: the files are not kept here.
+    The content of local files is left out: the files are not kept here.
     """
     return {stage: fingerprint([one["parameters"], one["code"], one["packages"]]) for stage, one in inputs.items()}
 
 
 def comment(recipe: str) -> str:
-    """Return what a parameter file says of itself on top."""
+    """Return what a parameter file says about itself at its top."""
     if recipe == QUICKSTART:
         return "The quickstart: people without names, a warm start by InfoNCE, then GRPO."
     lines = (ROOT / file(recipe)).read_text().splitlines()
@@ -143,7 +142,7 @@ def wrapped(text: str, first: str = "") -> list[str]:
 
 
 def overview() -> str:
-    """Return an item per parameter file: its name, what it is, and where its figures are."""
+    """Return one item per parameter file: its name, what it is, and where its figures are."""
     lines = []
     for path in [ROOT / "params.yaml", *sorted((ROOT / "recipes").glob("*.yaml"))]:
         name = path.stem
@@ -154,7 +153,7 @@ def overview() -> str:
 
 @cache
 def staleness(recipe: str) -> str:
-    """Return what makes a kept result stale; "" where it is what the recipe reaches today."""
+    """Return what makes a kept result stale; "" if it is what the recipe achieves today."""
     ran = read_json(KEPT / recipe / "run.json")
     if "inputs" not in ran:
         return UNKNOWN
@@ -189,7 +188,7 @@ def section(recipe: str) -> str:
 
 
 def page() -> str:
-    """Return the page of all recipes and of what is kept of them."""
+    """Return the page of all recipes and their kept results."""
     return "\n\n".join([HEAD + overview(), *map(section, kept())]) + "\n"
 
 

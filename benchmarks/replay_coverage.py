@@ -1,8 +1,8 @@
-"""How often the intervals of `harr replay` hold the truth: ``python -m benchmarks.replay_coverage``.
+"""How often the intervals of `harr replay` contain the truth: ``python -m benchmarks.replay_coverage``.
 
-A retriever answers questions of the fictional encyclopaedia and draws passages by its own chances; a search is worth
-the share of the gold passages that it found. Of each of 200 logs, written and read as `harr serve` does, replay says
-what three other retrievers would have earned. What they earn in truth is known by playing them.
+A retriever answers questions of the fictional encyclopaedia and draws passages by its own probabilities; a search is
+worth the share of the gold passages that it found. From each of 200 logs, written and read as `harr serve` does, replay
+estimates what three other retrievers would have earned. What they really earn is known by playing them.
 """
 
 import argparse
@@ -44,7 +44,7 @@ from harr.types import Question, Search
 WORLD = WorldParams(passages=400, train_questions=100, test_questions=200, hops=(2,))
 GAME: dict[str, Any] = {"pool": 30, "temperature": 0.05, "candidates": "corpus", "style": "sep", "history": True}
 PLAYS = 5_000
-"""Number of times that a question is played for the truth."""
+"""Number of plays per question for the truth."""
 
 
 def encoder() -> Encoder:
@@ -53,7 +53,7 @@ def encoder() -> Encoder:
 
 
 def drawn(policy: DensePolicy, questions: Sequence[Question], seed: int) -> tuple[list[LoggedSearch], list[float]]:
-    """Answer questions by chance; returns what a log keeps of each, and the share of the gold that was found."""
+    """Answer questions by sampling; return what a log keeps of each, and the share of the gold found."""
     playing = replace(policy, sampling=torch.Generator().manual_seed(seed))
     searches, states = [], reads(policy.style, policy.history)
     found = playing.retrieve([Search(question, question.text) for question in questions])
@@ -66,7 +66,7 @@ def drawn(policy: DensePolicy, questions: Sequence[Question], seed: int) -> tupl
 
 
 def earned(policy: DensePolicy, questions: Sequence[Question]) -> float:
-    """Play every question many times, over the candidates that the policy itself finds; returns the mean worth."""
+    """Play every question many times over the candidates that the policy finds, and return the mean worth."""
     generator, total = torch.Generator().manual_seed(0), 0.0
     playing = replace(policy, sampling=generator)
     found = playing.retrieve([Search(question, question.text) for question in questions])
@@ -86,7 +86,7 @@ def earned(policy: DensePolicy, questions: Sequence[Question]) -> float:
 
 
 def taught(base: DensePolicy, questions: list[Question], folder: Path) -> DensePolicy:
-    """Teach the encoder by a few steps on the gold passages of other questions."""
+    """Teach the encoder in a few steps on the gold passages of other questions."""
     setup = Setup(questions, partial(pick, picks=1), replace(base, encoder=encoder(), frozen=False), None,
                   Reward({"recall": 1.0}), "taught")  # fmt: skip
     params = GRPOParams(
@@ -104,7 +104,7 @@ def taught(base: DensePolicy, questions: list[Question], folder: Path) -> DenseP
 
 
 def compare(folder: Path, logs: int, rows: int, k: int) -> None:
-    """Make the world, its logs and the table."""
+    """Make the world and its logs, and print the table."""
     download(WORLD, folder / "corpus", folder / "questions", folder / "work")
     passages = Passages.open(folder / "corpus")
     embed_corpus(passages, encoder(), EmbedParams(dtype="float32"), folder / "vectors", folder / "work" / "embed")

@@ -1,9 +1,9 @@
 """Sampling in this process against transformers' own, in the same run: ``python -m benchmarks.sampling``.
 
-Random models of a small decoder's shape with a vocabulary of 2,000 or 152,000 tokens write 32 tokens for 8 to 128
-rows; weights do not matter for speed. The peer is ``model.generate(do_sample=True)``, whose texts depend on the batch.
-Runs alternate, and the ratio is of medians. ``bare`` is the peer at temperature 0: what the model itself costs. Runs on
-a GPU in bfloat16 where there is one, else on the CPU in float32.
+Random models shaped like a small decoder with a vocabulary of 2,000 or 152,000 tokens write 32 tokens for 8 to 128
+rows; weights do not affect speed. The peer is ``model.generate(do_sample=True)``, whose texts depend on the batch. Runs
+alternate, and the ratio is of medians. ``bare`` is the peer at temperature 0: the cost of the model itself. Runs on a
+GPU in bfloat16 if there is one, else on the CPU in float32.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def language_model(vocabulary: int) -> LanguageModel:
 
 
 def uneven(rows: int, at_once: int, repeats: int) -> dict[str, float]:
-    """Return tokens a second of CPU for texts of 50 tokens on average, with rows put together and without."""
+    """Return tokens per CPU second for texts of 50 tokens on average, with rows combined and without."""
     model = language_model(2_000)
     model.ends = set(range(0, 2_000, 50))
     model.model.generation_config.eos_token_id = sorted(model.ends)
@@ -77,7 +77,7 @@ def seconds(run: Callable[[], Any]) -> float:
 
 
 def compare(model: LanguageModel, rows: int, repeats: int) -> dict[str, float]:
-    """Return tokens per second of the three ways."""
+    """Return the tokens per second of the three ways."""
     torch.manual_seed(0)
     prompts_BT = torch.randint(1, 2000, (rows, PROMPT))
     asked, keys = prompts_BT.tolist(), [str(row) for row in range(rows)]

@@ -1,15 +1,15 @@
 """`harr serve` under load: ``python -m benchmarks.serve``, or ``--project DIR`` for the corpus of a project.
 
 Without a project a people's world of 2,000 passages is made, embedded by MiniLM. A retriever is registered twice (the
-second with other weights; neither is trained, which costs the same). Then, one after the other, each with all requests:
+second with other weights; neither is trained, which does not affect the cost). Then, one by one, with all requests:
 
 - plain: a server with `harr.Retriever`, which encodes and searches one request at a time, in float32 and Milvus Lite;
 - single: `harr serve` with batches of one;
-- serve: `harr serve` as it is, by as many clients and by few (``--few``), which says how long an answer takes where
-  nobody queues; with a promotion and a rollback in a run of its own, and `kill -9`.
+- serve: `harr serve` as it is, with as many clients and with few (``--few``), which shows how long an answer takes
+  without a queue; with a promotion and a rollback in a separate run, and `kill -9`.
 
-A request is a question of the test set; its state has as many tokens as the output says. Clients are one further
-process on the same cores, each sends its next request when it has the answer to the last.
+A request is a question of the test set; the output says how many tokens its state has. The clients are one further
+process on the same cores; each sends its next request when it has the answer to the last.
 """
 
 import argparse
@@ -48,15 +48,15 @@ WORLD: dict[str, Any] = {
     "index": {"full_text": True},
     "retriever": {"state": "lines", "k": 3, "pool": 30, "max_tokens": 256},
 }
-"""What differs from the smoke recipe."""
+"""Differences from the smoke recipe."""
 
 
 def make(folder: Path, project: Path | None) -> None:
-    """Make a project in ``folder`` with two registered retrievers, over the corpus of another one or a new one."""
+    """Make a project in ``folder`` with two registered retrievers, over another project's corpus or a new one."""
     os.chdir(folder)
     sections = yaml.safe_load((project / "params.yaml" if project else ROOT / "recipes/smoke.yaml").read_text())
     sections |= {} if project else WORLD
-    for left_out in ("link_features", "learns"):  # what learns beside the vector is not what is measured
+    for left_out in ("link_features", "learns"):  # learning besides the vector is not measured
         sections["retriever"].pop(left_out, None)
     sections.pop("evaluate", None)
     Path("params.yaml").write_text(yaml.safe_dump(sections | {"tracking": {"registered_model": NAME}}))
@@ -70,7 +70,7 @@ def make(folder: Path, project: Path | None) -> None:
 
 
 def stage(name: str) -> None:
-    """Do one part of :func:`make` in a process of its own."""
+    """Do one part of :func:`make` in its own process."""
     from harr.corpus.passages import Passages
     from harr.corpus.vectors import Vectors
     from harr.datasets.download import download
@@ -94,7 +94,7 @@ def stage(name: str) -> None:
 
 
 def register(share: float) -> None:
-    """Register a retriever whose weights have so much noise in them; the first becomes the champion."""
+    """Register a retriever with so much noise in its weights; the first becomes the champion."""
     import torch
 
     from harr.embed.encoder import Encoder
@@ -125,13 +125,13 @@ def register(share: float) -> None:
 
 
 def environment() -> dict[str, str]:
-    """What the processes see."""
+    """Return the environment of the processes."""
     own = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
     return own | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "true"}
 
 
 def plain() -> None:
-    """Be the server that encodes one request at a time with `harr.Retriever`."""
+    """Run a server that encodes one request at a time with `harr.Retriever`."""
     import socket
 
     import uvicorn
@@ -154,7 +154,7 @@ def plain() -> None:
 
 
 def single(dtype: str) -> None:
-    """Be `harr serve`, with batches of one."""
+    """Run `harr serve` with batches of one."""
     from harr.serve import microbatch, service
 
     class OneByOne(microbatch.MicroBatcher[Any, Any]):
@@ -169,7 +169,7 @@ def single(dtype: str) -> None:
 
 @contextlib.contextmanager
 def server(*words: str) -> Iterator[tuple["subprocess.Popen[str]", int, float]]:
-    """A server for the length of the block: its process, its port, and seconds until it answered."""
+    """Run a server during the block; yield its process, its port, and the seconds until it answered."""
     begun = time.monotonic()
     process = subprocess.Popen([sys.executable, *words], env=environment(), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -182,7 +182,7 @@ def server(*words: str) -> Iterator[tuple["subprocess.Popen[str]", int, float]]:
 
 
 async def load(port: int, bodies: list[bytes], clients: int) -> tuple[list[float], list[str], list[str], float]:
-    """Send all bodies; seconds of each answer, versions as they came, errors, and the seconds of all."""
+    """Send all bodies; return the seconds of each answer, versions in order, errors, and the total seconds."""
     seconds: list[float] = []
     versions: list[str] = []
     errors: list[str] = []
@@ -209,7 +209,7 @@ async def load(port: int, bodies: list[bytes], clients: int) -> tuple[list[float
 
 
 def ask(port: int, bodies: list[bytes], clients: int) -> dict[str, Any]:
-    """Load a server from a process of its own; figures."""
+    """Load a server from a separate process, and return the figures."""
     with tempfile.NamedTemporaryFile() as file:
         Path(file.name).write_bytes(b"\n".join(bodies))
         words = [sys.executable, __file__, "--load", str(port), file.name, "--clients", str(clients)]
@@ -219,7 +219,7 @@ def ask(port: int, bodies: list[bytes], clients: int) -> dict[str, Any]:
 
 
 def figures(port: int, bodies: list[bytes], clients: int) -> dict[str, Any]:
-    """Be the process of the clients."""
+    """Run the clients in this process, and return the figures."""
     seconds, versions, errors, whole = asyncio.run(load(port, bodies, clients))
     p50, p99 = np.percentile(seconds, [50, 99]) * 1000
     changes = [after for before, after in pairwise(versions) if before != after]
@@ -228,7 +228,7 @@ def figures(port: int, bodies: list[bytes], clients: int) -> dict[str, Any]:
 
 
 def computed(process: int) -> float:
-    """Seconds of a core that a process has used."""
+    """Return the core seconds that a process has used."""
     times = psutil.Process(process).cpu_times()
     return float(times.user + times.system)
 
@@ -245,7 +245,7 @@ def print_row(name: str, row: dict[str, Any]) -> None:
 
 
 def change(port: int, bodies: list[bytes], clients: int) -> None:
-    """Promote and roll back under load; prints the seconds to each and what failed."""
+    """Promote and roll back under load; print the seconds until each and what failed."""
     from harr.services.model_registry import open_registry
 
     client, took = open_registry("sqlite:///mlflow.db"), []
@@ -269,7 +269,7 @@ def change(port: int, bodies: list[bytes], clients: int) -> None:
 
 
 def health(port: int) -> dict[str, Any]:
-    """What the server says of itself."""
+    """Return what the server says about itself."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=30) as reply:
         answer: dict[str, Any] = json.load(reply)
     return answer
@@ -310,7 +310,7 @@ def compare(options: argparse.Namespace) -> None:
 
 
 def agree(dtype: str, asked: list[str]) -> None:
-    """Print how long states are, and how often another number format finds the same passages."""
+    """Print the length of states, and how often another number format finds the same passages."""
     from harr.serve.searcher import Ask, Searcher
     from harr.types import Question, Search
     from tasks.paths import RETRIEVER
@@ -360,7 +360,7 @@ def main() -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure in a folder of its own."""
+    """Measure in a separate folder."""
     folder = (options.keep or Path(tempfile.mkdtemp(prefix="harr-serve-"))).resolve()
     project = options.project.resolve() if options.project else None
     try:

@@ -1,7 +1,7 @@
-"""What a candidate in the shadow costs those who are answered: ``python -m benchmarks.shadow [--rounds N]``.
+"""What a shadow candidate costs the users: ``python -m benchmarks.shadow [--rounds N]``.
 
 Two servers over one world of 2,000 passages (benchmarks/serve.py), both with a log, one with another version in its
-shadow, are asked in turn: by one client who asks every 50 ms, and by six who ask again at once.
+shadow, are asked in turn: by one client that asks every 50 ms, and by six that ask again at once.
 """
 
 import argparse
@@ -23,7 +23,7 @@ SHADOW = f"harr_traffic.shadow:Shadow=models:/{NAME}/2"
 
 
 def paced(port: int, bodies: list[bytes]) -> list[float]:
-    """Ask one after the other, at most every 50 ms; milliseconds of each answer."""
+    """Ask one after the other, at most every 50 ms; return the milliseconds of each answer."""
     connection, times = http.client.HTTPConnection("127.0.0.1", port), []
     for body in bodies:
         begun = time.perf_counter()
@@ -53,7 +53,7 @@ def compare(rounds: int, count: int) -> None:
             for process, one in ((alone, port), (shadowed, other)):
                 used = computed(process.pid)
                 times, figures = paced(one, bodies), ask(one, bodies, 6)
-                time.sleep(2.0)  # what waits is ranked
+                time.sleep(2.0)  # lets waiting searches be ranked
                 if number:  # the first round warms up
                     slow[one] += times
                     fast[one].append(figures["p50"])

@@ -1,8 +1,8 @@
-"""What the README's snippet finds beside harr itself: ``python -m benchmarks.snippet`` in a project that was evaluated.
+"""What the README's snippet finds compared with harr: ``python -m benchmarks.snippet`` in an evaluated project.
 
-The test questions are played by harr's pipeline with the retriever of models/adapter. Then every search is made again
-as an application would, by ``harr.Retriever.load("models/retriever")`` and a session: search, learned, search. Printed
-is the recall of later hops both ways: whether a search finds the gold passage that harr's own found nothing of before.
+The test questions are played by harr's pipeline with the retriever of models/adapter. Then every search is repeated as
+in an application, by ``harr.Retriever.load("models/retriever")`` and a session: search, learned, search. Printed is the
+recall of later hops both ways: whether a search finds gold that no search of harr's own had found before.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ from tasks.paths import ADAPTER, PLACES, QUESTIONS, RETRIEVER
 
 
 def later_recall(episode: Episode, found: list[set[str]]) -> list[float]:
-    """Return for every search after the first whether it found gold that no search of harr's own had found before."""
+    """Return for every search after the first whether it found gold that none of harr's own had found before."""
     hits, known = [], {passage.id for passage in episode.steps[0].retrieval.passages}
     for step, ids in zip(episode.steps[1:], found[1:], strict=True):
         hits.append(float(bool((set(episode.question.gold_ids) - known) & ids)))

@@ -1,7 +1,7 @@
 """Small cycles in one process, to see whether anything grows: ``python -m benchmarks.soak --cycles 2000 --minutes 60``.
 
 A cycle opens an MLflow run and the index, rolls out, makes one GRPO step with its checkpoint, publishes the adapter,
-evaluates the untrained and the trained arm, and closes everything. Memory (RSS) is printed as its slope over the second
+evaluates the untrained and the trained arm, and closes everything. Prints the slope of memory (RSS) over the second
 half of the cycles; open files, threads, child processes and files on disk are counted at the same points.
 """
 
@@ -25,17 +25,17 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def steady_allocator() -> None:
-    """Have glibc give every block of 256 KiB its own pages, as it does at first.
+    """Make glibc give every block of 256 KiB its own pages, as it does at first.
 
-    It raises that limit as large blocks are freed; then models that come and go leave holes in the heap, and the
-    process grows by some 0.08 MB a cycle although nothing is kept.
+    It raises that limit as large blocks are freed; then loading and freeing models leaves holes in the heap, and the
+    process grows by some 0.08 MB per cycle although nothing is kept.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").mallopt(-3, 1 << 18)  # M_MMAP_THRESHOLD
 
 
 def begin(folder: Path) -> Any:
-    """A tiny world in ``folder``, which becomes the current one: corpus, vectors, index, questions; its parameters."""
+    """Make a tiny world in ``folder``, which becomes the current folder, up to stage filter; return its parameters."""
     from benchmarks.crash import PARAMS
     from harr.params import Params
     from tasks.download import download_corpus
@@ -53,7 +53,7 @@ def begin(folder: Path) -> Any:
 
 
 def cycle(params: Any) -> None:
-    """Rollouts, a step, a checkpoint, an adapter, an evaluation; tracked."""
+    """Make rollouts, a step, a checkpoint, an adapter and an evaluation; tracked."""
     from tasks.common import forget
     from tasks.evaluate import asked_questions, play_arms, summarise_arms, write_evaluation
     from tasks.paths import QUESTIONS, WORK
@@ -70,8 +70,8 @@ def cycle(params: Any) -> None:
 
 
 def measure() -> dict[str, float]:
-    """What must not grow: RSS in MB, and counts."""
-    gc.collect()  # flows/__init__.py lets it come rarely, and a stage is a process of its own
+    """Return what must not grow: RSS in MB, and counts."""
+    gc.collect()  # tasks/__init__.py makes it rare, and a stage has its own process
     me = psutil.Process()
     names = [path for place in ("work", "data", "models", ".harr") for path in Path(place).rglob("*") if path.is_file()]
     return {
@@ -85,7 +85,7 @@ def measure() -> dict[str, float]:
 
 
 def main() -> int:
-    """Print the figures; exit 1 where something grew."""
+    """Print the figures; exit with 1 if something grew."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cycles", type=int, default=2000)
     parser.add_argument("--minutes", type=float, default=60.0)

@@ -1,10 +1,10 @@
-"""Kill what runs a pipeline of Prefect, and start it again: ``python -m benchmarks.worker_kills --kills 20``.
+"""Kill the processes of a Prefect pipeline, and restart them: ``python -m benchmarks.worker_kills --kills 20``.
 
-The tiny world of ``benchmarks.crash`` in a project as `harr init` makes it, with Prefect, workers and MLflow of
-`harr up`. A deployed run of all stages is killed at a moment by chance: its flow, DVC, the stage, the worker, Prefect or
-MLflow (SIGKILL); `harr up` brings back what is away, and a second run goes on. What it made must be what a run made
-that nothing disturbed; Prefect must have ended every run, and MLflow after `harr record`, too. A figure that two
-undisturbed runs do not share is not compared, and is named.
+The tiny world of ``benchmarks.crash`` in a project made by `harr init`, with Prefect, workers and MLflow of `harr up`.
+A deployed run of all stages is killed at a random moment: its flow, DVC, the stage, the worker, Prefect or MLflow
+(SIGKILL); `harr up` restarts what is gone, and a second run continues. Its outputs must equal those of an undisturbed
+run; Prefect, and MLflow after `harr record`, must have ended every run. A figure in which two undisturbed runs differ
+is not compared, but named.
 """
 
 import argparse
@@ -44,12 +44,12 @@ from benchmarks.made import MADE, artifacts
 print(json.dumps({name: digest for stage in MADE for name, digest in artifacts(stage).items()}))
 """
 PATIENCE = 400.0
-"""Seconds after which a run that has not ended counts as hanging; a run without heartbeats has crashed after 95."""
+"""Seconds after which an unfinished run counts as hanging; a run without heartbeats has crashed after 95."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """A folder with servers of its own."""
+    """A folder with its own servers."""
 
     folder: Path
     ports: tuple[int, ...]
@@ -67,12 +67,12 @@ class Project:
             subprocess.run(command, cwd=self.folder, env=own, check=True, stdout=log, stderr=log)
 
     def up(self) -> None:
-        """Start what does not run."""
+        """Start what is not running."""
         names = ("prefect", "mlflow", "serve", "pages")
         self.harr("up", *(f"--{name}-port={port}" for name, port in zip(names, self.ports, strict=True)))
 
     def ask(self, path: str, body: Any = None) -> Any:
-        """Ask Prefect; a server that is away or busy is asked again."""
+        """Ask Prefect; ask again if the server is away or busy."""
         for left in range(60, -1, -1):
             try:
                 data = None if body is None else json.dumps(body).encode()
@@ -86,7 +86,7 @@ class Project:
                 time.sleep(1)
 
     def start(self) -> str:
-        """Ask for a run of all stages; returns its id."""
+        """Request a run of all stages, and return its id."""
         deployment = self.ask("deployments/name/pipeline/on-demand")["id"]
         return str(self.ask(f"deployments/{deployment}/create_flow_run", {})["id"])
 
@@ -95,7 +95,7 @@ class Project:
         return str(self.ask(f"flow_runs/{run}")["state_type"])
 
     def processes(self) -> dict[str, psutil.Process]:
-        """Return what works in the folder, by what it is."""
+        """Return the processes in the folder, by what they are."""
         started = read_json(self.folder / ".harr/up.json")
         names = {pid_of(note["process"]): name for name, note in started.items()}
         found = {}
@@ -109,7 +109,7 @@ class Project:
         return found
 
     def made(self) -> dict[str, str]:
-        """Return digests of all that the stages made, taken in a process of its own."""
+        """Return digests of all that the stages made, taken in a separate process."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
             [sys.executable, "-c", DIGESTS], cwd=self.folder, env=environment, check=True, stdout=subprocess.PIPE
@@ -118,14 +118,14 @@ class Project:
         return made
 
     def clear(self) -> None:
-        """Take away what the stages made."""
+        """Remove what the stages made."""
         for name in WORKED:
             path = self.folder / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Return ports that nothing listens on."""
+    """Return free ports."""
     taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = tuple(one.getsockname()[1] for one in taken)
     for one in taken:
@@ -147,7 +147,7 @@ def until(ready: Callable[[], object], what: str) -> None:
 
 
 def finish(project: Project) -> float:
-    """Run all stages to their end; returns the seconds, from when the flow is there.
+    """Run all stages to their end, and return the seconds from the flow's start.
 
     Raises:
         AssertionError: the run has failed.
@@ -161,7 +161,7 @@ def finish(project: Project) -> float:
 
 
 def strike(project: Project, victim: str, after: float) -> str:
-    """Start a run, kill something of it, and wait until it has ended; returns its state, or "" where it ended before."""
+    """Start a run, kill part of it, and wait until it has ended; return its state, or "" if it ended before."""
     run = project.start()
     until(lambda: "flow" in project.processes() or project.state(run) in ENDED, "no flow")
     time.sleep(after)
@@ -180,14 +180,14 @@ def strike(project: Project, victim: str, after: float) -> str:
 
 
 def open_runs(project: Project) -> int:
-    """Return the number of runs that MLflow takes for running, after `harr record`."""
+    """Return the number of runs that MLflow considers running, after `harr record`."""
     project.harr("record")
     with closing(sqlite3.connect(project.folder / "mlflow.db")) as store:
         return int(store.execute("SELECT count(*) FROM runs WHERE status = 'RUNNING'").fetchone()[0])
 
 
 def main() -> int:
-    """Print a line a kill; exit 1 where anything differed."""
+    """Print a line per kill; exit with 1 if anything differed."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name, default in (("--kills", 20), ("--seed", 0)):
         parser.add_argument(name, type=int, default=default)

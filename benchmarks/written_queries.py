@@ -1,10 +1,10 @@
-"""What learning to read the history gives where a language model writes the sub-queries.
+"""What learning to read the history gives when a language model writes the sub-queries.
 
 `python -m benchmarks.written_queries FOLDER`: FOLDER is a project of recipes/harr_small_lm.yaml after `dvc repro`.
-Every arm plays the test questions of two hops again. A second sub-query is vague where it has a pronoun in place of
-whom it is about; which questions are asked vaguely is found by playing once with the first gold passage on top, so
-that no arm decides by what it finds. Answer EM and the gains of ``trained`` are printed for both kinds of question, and
-for mixtures of them: a curve by the share of vague questions. Intervals are over seeds and questions.
+Every arm plays the two-hop test questions again. A second sub-query is vague if it has a pronoun instead of whom it is
+about; which questions are asked vaguely is found by playing once with the first gold passage on top, so that no arm's
+finds decide this. Answer EM and the gains of ``trained`` are printed for both kinds of question, and for mixtures of
+them: a curve by the share of vague questions. Intervals are over seeds and questions.
 """
 
 import argparse
@@ -37,12 +37,12 @@ from tasks.trained_runs import trained_runs
 SHARES = (0.25, 0.5, 0.75)
 RESAMPLES = 4999
 Scores = list[list[float]]
-"""Answer EM of an arm: in each of its runs, of each question."""
+"""Answer EM of an arm, by run and question."""
 
 
 @dataclass(frozen=True)
 class GoldFirst:
-    """A retriever that puts the gold passage of the hop first."""
+    """A retriever that puts the hop's gold passage first."""
 
     retriever: Retriever
     passages: Passages
@@ -60,13 +60,13 @@ class GoldFirst:
 
 
 def vague(episode: Episode) -> float:
-    """Return 1 where the second sub-query has a pronoun, 0 where it names whom it is about, NaN where there is none."""
+    """Return 1 if the second sub-query has a pronoun, 0 if it names whom it is about, NaN if there is none."""
     later = episode.steps[1:2]
     return float(grammar.parse_vague(later[0].search.query.strip()) is not None) if later else float("nan")
 
 
 def gains(scores: dict[str, Scores], questions: Sequence[Question], weights_N: Any) -> dict[str, list[float]]:
-    """Return by rival how far ``trained`` is ahead and the limits of that, in percent; what weighs 0 does not count."""
+    """Return the lead of ``trained`` over each rival and its limits, in percent; questions of weight 0 do not count."""
     ours, kept_N = np.array(scores[TRAINED]), np.where(weights_N > 0, weights_N, np.nan)
     rivals = [name for name in scores if name != TRAINED]
     samples = [(ours - np.array(scores[name])) * kept_N for name in rivals]
@@ -76,7 +76,7 @@ def gains(scores: dict[str, Scores], questions: Sequence[Question], weights_N: A
 
 
 def mixed(vague_N: Any, share: float) -> Any:
-    """Return weights of mean one by which ``share`` of the questions are vague.
+    """Return weights of mean one under which ``share`` of the questions are vague.
 
     >>> mixed(np.array([1.0, 0.0, 0.0, np.nan]), 0.5).tolist()
     [1.5, 0.75, 0.75, 0.0]
@@ -87,7 +87,7 @@ def mixed(vague_N: Any, share: float) -> Any:
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:
-    """Return the kinds and shares as a table in Markdown: EM of every arm, and in brackets the gain of ``trained``."""
+    """Return the kinds and shares as a Markdown table: EM of every arm, followed by the gain of ``trained``."""
     arms = [*next(iter(found.values()))["gain"]]
     lines = ["| asked | n | trained | " + " | ".join(arms) + " |", "|---" * (3 + len(arms)) + "|"]
     for kind, row in found.items():

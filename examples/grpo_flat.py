@@ -2,8 +2,8 @@
 
     python examples/grpo_flat.py
 
-A retriever answers a question by drawing K passages. Nobody labels passages for it: it draws several times, each draw
-gets a reward, and draws that did better than the others of their question become more likely. This is the method
+A retriever answers a question by drawing K passages. No passages are labelled: it draws several times, each draw gets a
+reward, and draws that did better than the question's others become more likely. This is the method
 of HARR (arXiv 2602.03645) with the group-relative advantages of GRPO (DeepSeekMath, arXiv 2402.03300); the real one,
 with hops, adapters, checkpoints and a guard, is harr/train/grpo.py.
 
@@ -31,8 +31,8 @@ PETS, DISHES = "cat dog owl pony parrot".split(), "dumplings lentils noodles pan
 def make_corpus(rng: random.Random) -> tuple[list[str], list[str], list[set[int]]]:
     """Return passages, questions, and per question the rows of the passages that should be found.
 
-    Four passages speak of each person. The question does not say which are wanted, only the reward does: those about
-    the pet and the food. An encoder that was never told so prefers the trade, and has to learn it.
+    Four passages are about each person. Only the reward, not the question, says which are wanted: those about the pet
+    and the food. An untrained encoder prefers the trade, and has to learn this.
     """
     passages, questions, gold = [], [], []
     for name in NAMES:
@@ -68,7 +68,7 @@ def log_prob(logits_BN: Tensor, order_BGN: Tensor) -> Tensor:
     The k-th choice has the probability exp(logit) over the sum of those not chosen before (HARR, section 4).
     """
     ordered_BGN = logits_BN[:, None].expand_as(order_BGN).gather(-1, order_BGN)
-    rest_BGN = ordered_BGN.flip(-1).logcumsumexp(-1).flip(-1)  # log of the sum over what is left
+    rest_BGN = ordered_BGN.flip(-1).logcumsumexp(-1).flip(-1)  # log of the sum over the rest
     return (ordered_BGN - rest_BGN)[..., :K].sum(-1)
 
 

@@ -1,4 +1,4 @@
-"""A pipeline of your own: a generator function that yields what it wants, and is sent what came back.
+"""A pipeline of your own: a generator function that yields requests and is sent the replies.
 
     python examples/new_pipeline.py
 
@@ -15,7 +15,7 @@ from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retri
 
 
 def play(question: Question, *, searches: int = 2) -> Generator[Request, Any, Outcome]:
-    """Let the model write a query and search for it, several times, and then answer; its text only grows."""
+    """Let the model write a query and search, several times, then answer; its text only grows."""
     text = f"Question: {question.text}\n"
     hops: tuple[Hop, ...] = ()
     for _ in range(searches):
@@ -33,7 +33,7 @@ SCRIPT = {"Query": ["birth of Ada Brown", "river of Ashford"], "Answer": ["the E
 
 
 class Words:
-    """A retriever that counts the words a passage shares with the query."""
+    """A retriever that counts the words that a passage shares with the query."""
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Answer all pending searches at once."""
@@ -42,15 +42,15 @@ class Words:
 
 
 class Script:
-    """A language model that says what is written for it."""
+    """A language model that follows a script."""
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
-        """Answer all pending requests at once; ``past`` is what the same episode has asked before."""
+        """Answer all pending requests at once; ``past`` is what the same episode asked before."""
         kinds = [request.prompt.rpartition("\n")[2].rstrip(":") for request in requests]
         return [f" {SCRIPT[kind][len(r.past) % len(SCRIPT[kind])]}" for kind, r in zip(kinds, requests, strict=True)]
 
     def usage(self) -> Mapping[str, float]:
-        """Nothing is counted."""
+        """Return nothing: nothing is counted."""
         return {}
 
 

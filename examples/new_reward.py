@@ -2,8 +2,8 @@
 
     python examples/new_reward.py
 
-With its folder on PYTHONPATH, params.yaml names it with a weight, beside the terms of harr. It is learnt from, and is
-a metric of every arm; nothing in harr changes:
+With its folder on PYTHONPATH, params.yaml names it with a weight, next to harr's terms. Training learns from it, and it
+is a metric of every arm; nothing in harr changes:
 
     reward:
       terms: {answer_f1: 1.0, "new_reward:grounded": 0.5}
@@ -14,9 +14,9 @@ from harr.types import Episode, Outcome, Passage, Question, Retrieval, Search, S
 
 
 def grounded(episode: Episode) -> float | None:
-    """Return the share of the answer's words that stand in a passage that was found; None: there is no answer.
+    """Return the share of the answer's words that occur in a passage found; None if there is no answer.
 
-    A term that is None does not apply to an episode, which then counts neither for it nor against it.
+    None means that the term does not apply to the episode and counts neither for nor against it.
     """
     words = (episode.answer or "").lower().split()
     found = {word.strip(".,") for passage in episode.retrieved for word in passage.content.lower().split()}

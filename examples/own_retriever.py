@@ -1,6 +1,6 @@
 """A retriever of your own as an arm (docs/arms.md): dense search, moved towards what it finds first (Rocchio, 1971).
 
-Vectors of the first passages are mixed into that of the query, which searches again (arXiv 2108.11044).
+The vectors of the first passages are mixed into the query's, which searches again (arXiv 2108.11044).
 """
 
 from collections.abc import Sequence

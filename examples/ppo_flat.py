@@ -2,10 +2,10 @@
 
     python examples/ppo_flat.py
 
-An episode is two searches. Each picks one passage, and the next one sees it. Where GRPO compares draws of one question
+An episode is two searches. Each picks one passage, which the next one sees. While GRPO compares draws for one question
 (examples/grpo_flat.py), PPO (arXiv 1707.06347) learns a value V(s) of what has been found so far, and GAE (arXiv
-1506.02438) says by how much a pick was better than expected. The real one, HARR's second method (arXiv 2602.03645),
-is harr/train/ppo.py.
+1506.02438) says how much better than expected a pick was. The real one, HARR's second method (arXiv 2602.03645), is
+harr/train/ppo.py.
 
 Shapes: E episodes, S searches of each, N passages, D numbers in a vector, B = E x S picks.
 """
@@ -40,7 +40,7 @@ def encode(model: SentenceTransformer, texts: list[str]) -> Tensor:
 
 
 def play(model: SentenceTransformer, passages: list[str], passages_ND: Tensor, people: list[int]) -> dict[str, list]:
-    """Play one episode a person and return, pick by pick: state, row of the pick, rows taken before, and reward."""
+    """Play one episode per person and return for every pick: state, row, rows taken before, and reward."""
     taken: list[list[int]] = [[] for _ in people]
     steps: dict[str, list] = {"state": [], "pick": [], "taken": [], "reward": []}
     for _ in range(S):
@@ -102,7 +102,7 @@ def train(steps: int = STEPS, seed: int = 0) -> list[float]:
             new_B = log_probs(states_BD, passages_ND, played["taken"]).gather(-1, picks_B1).squeeze(-1)
             ratio_B = (new_B - old_B).exp()
             policy_B = -torch.minimum(ratio_B * advantages_B, ratio_B.clamp(1 - CLIP, 1 + CLIP) * advantages_B)
-            value_B = (head(states_BD.detach()).squeeze(-1) - targets_B).square()  # it does not reach the encoder
+            value_B = (head(states_BD.detach()).squeeze(-1) - targets_B).square()  # no gradient to the encoder
             optimizer.zero_grad()
             (policy_B + VALUE_WEIGHT * value_B).mean().backward()
             optimizer.step()

@@ -2,10 +2,10 @@
 
     python examples/pqn_flat.py
 
-There is no policy here but values: Q(state, passage) is what picking a passage next is worth until the end of the
-episode. One tower encodes the state (the question and what was picked), the other the passages; both learn, and Q is
-their inner product (Q-RAG, arXiv 2511.07328). Picks are Boltzmann in Q, targets are lambda-returns of what was just
-played (PQN, arXiv 2407.04811): no replay buffer. The real one, with positions, two critics and target copies, is
+Values replace a policy: Q(state, passage) is what picking a passage next is worth until the end of the episode. One
+tower encodes the state (the question and what was picked), the other the passages; both learn, and Q is their inner
+product (Q-RAG, arXiv 2511.07328). Picks are Boltzmann in Q, targets are lambda-returns of what was just played (PQN,
+arXiv 2407.04811), without a replay buffer. The real one, with positions, two critics and target copies, is
 harr/train/pqn.py.
 
 Shapes: E episodes, S picks of each, N passages of a question, D numbers in a vector, B = E x S picks.
@@ -40,19 +40,19 @@ def encode(model: SentenceTransformer, texts: list[str]) -> Tensor:
 
 
 def q_values(state_D: Tensor, passages_ND: Tensor, picked: list[int]) -> Tensor:
-    """Return Q of every passage of a question, shape (N,); what was picked before is worth nothing any more."""
+    """Return Q of every passage of a question, shape (N,); earlier picks are no longer worth anything."""
     blocked_N = torch.zeros(len(passages_ND), dtype=torch.bool)
     blocked_N[picked] = True
     return (SCALE * passages_ND @ state_D).masked_fill(blocked_N, -1e9)
 
 
 def soft_value(q_N: Tensor) -> float:
-    """Return V of a state: the soft maximum of its Q, which becomes the maximum as the temperature goes to 0."""
+    """Return V of a state: the soft maximum of its Q, which tends to the maximum as the temperature goes to 0."""
     return float(TEMPERATURE * torch.logsumexp(q_N / TEMPERATURE, dim=-1))
 
 
 def lambda_returns(rewards_S: list[float], values_S: list[float]) -> list[float]:
-    """Return the target of every pick: r + V(next), mixed with the return that really followed (PQN, eq. 9)."""
+    """Return the target of every pick: r + V(next), mixed with the return that actually followed (PQN, eq. 9)."""
     returns_S, following = [], 0.0
     for step in reversed(range(len(rewards_S))):
         last = step + 1 == len(rewards_S)

@@ -1,13 +1,13 @@
-"""Three nights of a served retriever that learns from its users (plugins/traffic); about four minutes of a core a seed.
+"""Three nights of a served retriever that learns from its users (plugins/traffic); about four core minutes per seed.
 
-Users ask about forty-eight towns in forty-eight ways, and each way wants one of six things of the town, which no gold
-says. By day the champion answers, and draws passages by its own chances in 5 % of the searches; users accept what they
-wanted. At night a candidate learns by GRPO from what was drawn, in the whole log, and the gate's condition
+Users ask about forty-eight towns in forty-eight ways, each of which wants one of six facts about the town, unknown to
+any gold. By day the champion answers, and in 5 % of the searches draws passages by its own probabilities; users accept
+what they wanted. At night a candidate learns by GRPO from all draws in the log, and the gate's condition
 ``harr_traffic.condition:gain`` asks what it would have earned on questions that it did not learn from. On the fourth
-night somebody trains on scores that were turned round. What is printed as truth is asked about twelve other towns,
-which no user asked about and no gate sees.
+night somebody trains on inverted scores. The printed truth is measured on twelve other towns, which no user asked about
+and no gate sees.
 
-Beside it, from the same logs: InfoNCE on what was accepted, and the same without the 5 % that were drawn.
+For comparison, from the same logs: InfoNCE on what was accepted, and the same without the 5 % that were drawn.
 
     python examples/three_nights.py --seeds 0 1 2
 """
@@ -78,12 +78,12 @@ WANTED = {
 }  # fmt: skip
 SEARCHES, EXPLORE, NIGHTS = 6000, 0.05, 3
 STEPS = {"steps": 12, "optimizer": {"learning_rate": 3e-4}, "checkpoints": {"drop": 0}}
-"""Settings of every training; a step learns from 64 choices, or with InfoNCE from 64 questions."""
+"""Settings of every training; a step learns from 64 choices, or from 64 questions with InfoNCE."""
 Row = dict[str, Any]
 
 
 def asked_about(towns: list[str]) -> list[tuple[str, str]]:
-    """Return every question about some towns, and the passage that its user wants."""
+    """Return every question about some towns, with the passage that its user wants."""
     return [
         (way.format(town), f"{town}-{aspect}") for town in towns for aspect, (_, ways) in WANTED.items() for way in ways
     ]
@@ -95,7 +95,7 @@ def encoder() -> Encoder:
 
 
 def made(folder: Path) -> tuple[Passages, Vectors]:
-    """Write, embed and index what there is to know of every town."""
+    """Write, embed and index all facts about every town."""
     found = [Passage(f"{town}-{one}", text.format(town), town) for town in TOWNS for one, (text, _) in WANTED.items()]
     rows = [{"id": one.id, "title": one.title, "text": one.text} for one in found]
     write_text(folder / "passages.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
@@ -108,7 +108,7 @@ def made(folder: Path) -> tuple[Passages, Vectors]:
 
 
 def a_day(policy: DensePolicy, log: TrafficLog, seed: int, number: int) -> float:
-    """Answer a day's searches and keep what users accepted; returns the share that was."""
+    """Answer a day's searches, keep what users accepted, and return the accepted share."""
     rng, every = random.Random(100 * seed + number), asked_about(ASKED)
     asked = [(*rng.choice(every), rng.random() < EXPLORE) for _ in range(SEARCHES)]
     states = reads(policy.style, policy.history)
@@ -130,7 +130,7 @@ def a_day(policy: DensePolicy, log: TrafficLog, seed: int, number: int) -> float
 
 
 def turned(question: Question) -> Question:
-    """Turn the scores of a question round."""
+    """Return a question with inverted scores."""
     choices = [asdict(replace(one, score=1 - one.score)) for one in choices_of(question)]
     return replace(question, notes={CHOICES: choices} if choices else {})
 
@@ -158,7 +158,7 @@ def learnt(base: DensePolicy, method: str, questions: list[Question], folder: Pa
 
 
 def judged(policy: DensePolicy, folder: Path, questions: list[Question]) -> tuple[bool, str]:
-    """Ask what the gate asks by ``harr_traffic.condition:gain``."""
+    """Return what the gate's condition ``harr_traffic.condition:gain`` decides, and why."""
     texts = {question.text for question in questions}
     searches, outcomes = read_log(folder / "traffic")
     try:
@@ -171,7 +171,7 @@ def judged(policy: DensePolicy, folder: Path, questions: list[Question]) -> tupl
 
 
 def truth(policy: DensePolicy) -> list[Row]:
-    """Return for every question about the other towns whether the first passage is the wanted one."""
+    """Return for every question about the other towns whether the first passage is the one wanted."""
     asked = asked_about(OTHER)
     found = policy.retrieve([Search(Question("", text), text) for text, _ in asked])
     pairs = zip(found, asked, strict=True)
@@ -179,7 +179,7 @@ def truth(policy: DensePolicy) -> list[Row]:
 
 
 def read_traffic(folder: Path, name: str, log: str) -> list[Question]:
-    """Return the questions to learn from, as stage download makes them of a log."""
+    """Return the questions to learn from, as stage download makes them from a log."""
     settings = {"passages": [str(folder / "passages.jsonl")], "log": str(folder / log), "test_share": 0.4}
     section = FunctionDatasetParams(dataset="function", function="harr_traffic.questions:DATASET", settings=settings)
     download(section, folder / name / "corpus", folder / name / "questions", folder / name / "work")
@@ -187,7 +187,7 @@ def read_traffic(folder: Path, name: str, log: str) -> list[Question]:
 
 
 def copy_best(folder: Path, name: str) -> None:
-    """Copy the log without the searches that were drawn by chance."""
+    """Copy the log without the searches whose passages were drawn."""
     searches, outcomes = read_log(folder / "traffic")
     log = TrafficLog(Recording(folder / f"{name}-log"))
     for one in searches:

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # A tour of harr
 #
-# From an empty folder to a served model, on a very small world: about two minutes on two cores.
+# From an empty folder to a served model, in a very small world: about two minutes on two cores.
 # `python examples/tour.py` runs it, and `jupytext --to ipynb examples/tour.py` makes a notebook.
 
 # %%
@@ -45,7 +45,7 @@ yaml.dump(params, settings)
 #
 # `dvc repro` runs the stages: it makes the passages, their vectors and a search index, chooses
 # questions, trains the query encoder on them, and compares it with other systems on test questions.
-# What is done already does not run again.
+# What is up to date does not run again.
 
 # %%
 sh("dvc repro --quiet")
@@ -54,7 +54,7 @@ sh("dvc repro --quiet")
 # ## Look
 #
 # Each line of the table is a system, and `trained` is the one that learnt by reward; the page has curves
-# and examples. So few questions show that everything works, and nothing about how well.
+# and examples. So few questions show that everything works, but not how well.
 
 # %%
 sh("harr report")
@@ -62,8 +62,8 @@ sh("harr report")
 # %% [markdown]
 # ## Train once more
 #
-# After a change of `train.steps` DVC repeats the training and what depends on it, nothing else.
-# The registry of MLflow then holds two models, version 1 and version 2.
+# After a change of `train.steps` DVC repeats only the training and what depends on it.
+# MLflow's registry then has two models, version 1 and version 2.
 
 # %%
 params["train"]["steps"] = 4
@@ -73,14 +73,14 @@ sh("dvc repro --quiet")
 # %% [markdown]
 # ## Serve
 #
-# `harr serve` answers with the version that bears the name `champion`. We give it to version 1 by
+# `harr serve` answers with the version that has the alias `champion`. We give it to version 1 by
 # hand; `harr promote` gives it to a model that is surely better than the one before.
 
 # %%
 registry = MlflowClient("sqlite:///mlflow.db")
 registry.set_registered_model_alias("tour", "champion", "1")
 server = subprocess.Popen(["harr", "serve", "--port", "0"], stdout=subprocess.PIPE, text=True)
-line = server.stdout.readline()  # comes once it answers
+line = server.stdout.readline()  # printed once it answers
 page = re.search(r"http://\S+", line)[0]
 print(line)
 
@@ -99,8 +99,8 @@ print(question, *(f"  {passage['text']}" for passage in found["passages"]), sep=
 # %% [markdown]
 # ## Swap
 #
-# The name moves to version 2, and within seconds the server answers with it; nobody has to wait.
-# Moving the name back is just as quick, because passages and index are the same for both.
+# The alias moves to version 2, and within seconds the server answers with it; nobody has to wait.
+# Moving it back is just as quick, because both use the same passages and index.
 
 # %%
 registry.set_registered_model_alias("tour", "champion", "2")

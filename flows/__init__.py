@@ -1,6 +1,6 @@
 """What Prefect schedules, and the command `harr`. Importing this package sets Prefect's switches.
 
-None of them is forced: what the environment already says stays.
+Switches that the environment already sets stay as they are.
 """
 
 import os
@@ -9,13 +9,13 @@ import tasks as tasks
 
 SWITCHES = {
     "PREFECT_HOME": ".harr/prefect",
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # a flow's lines are printed by themselves
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # a flow prints its own lines
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-    "PREFECT_SERVER_UI_V2_ENABLED": "false",  # its pages ask amplitude.com, whatever the switch of analytics says
+    "PREFECT_SERVER_UI_V2_ENABLED": "false",  # its pages contact amplitude.com despite the analytics switch
 }
 HEARTBEAT = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
-"""The variable by which a run says that it lives, every so many seconds."""
+"""Environment variable: seconds between a run's heartbeats."""
 
 for name, value in SWITCHES.items():
     os.environ.setdefault(name, value)

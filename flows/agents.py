@@ -1,7 +1,7 @@
-"""Stages on agents: machines that share no folder with the pipeline, only git, DVC's remote and addresses of servers.
+"""Stages on agents: machines that share no folder with the pipeline, only git, DVC's remote and server addresses.
 
 The pipeline sends its files as a commit (flows/commits.py) and its data by `dvc push`; the agent takes both, brings the
-stage up to date, and sends back its outputs and a commit with dvc.lock, after which DVC finds the stage done here, too.
+stage up to date, and sends back its outputs and a commit with dvc.lock; DVC then finds the stage done here, too.
 """
 
 import subprocess
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 CACHE = Path("~/.cache/harr/dvc")
-"""DVC's cache of an agent, which all its runs share."""
+"""An agent's DVC cache, shared by all its runs."""
 RETRIES = 2
-"""How often a stage is sent again whose agent was lost: killed, out of memory, taken away."""
+"""How often a stage is sent again if its agent is lost: killed, out of memory, taken away."""
 POLL_SECONDS = 2.0
 
 
@@ -41,7 +41,7 @@ def agent(stage: str, ref: str, execution: str) -> None:
 
     Args:
         stage: its name in dvc.yaml.
-        ref: the ref of the commit, which then names the answer.
+        ref: the ref of the commit, and then of the answer.
         execution: the name under which MLflow keeps the stages of a pipeline run together.
     """
     here = Path()
@@ -54,16 +54,16 @@ def agent(stage: str, ref: str, execution: str) -> None:
 
 
 def run_on_agent(stage: str, place: Path, pool: str, execution: str) -> None:
-    """Bring a stage up to date on an agent of a work pool; nothing is sent where it is up to date.
+    """Bring a stage up to date on an agent of a work pool; send nothing if it is up to date.
 
     Args:
         stage: its name in dvc.yaml.
         place: the project's folder, or a recipe's.
-        pool: the work pool; deployment ``agent/<pool>`` of prefect.yaml sends its runs there.
+        pool: the work pool to which deployment ``agent/<pool>`` of prefect.yaml sends its runs.
         execution: the name under which MLflow keeps the stages of this run together.
 
     Raises:
-        ParamsError: MLflow is a file of this machine, or there is no remote of git.
+        ParamsError: MLflow is a file on this machine, or there is no git remote.
         StageFailed: the stage failed, or every agent that had it was lost.
     """
     variables = {"HARR_REPOSITORY": repository(), **HEARTBEAT, **_tracking(place)}
@@ -82,7 +82,7 @@ def run_on_agent(stage: str, place: Path, pool: str, execution: str) -> None:
 
 
 def _send_stage(pool: str, name: str, parameters: Mapping[str, str], variables: Mapping[str, str]) -> None:
-    """Have an agent of a pool bring the stage up to date, and another one where it is lost; a failure is final."""
+    """Have an agent of a pool bring the stage up to date, or another one if that is lost; a failure is final."""
     for left in reversed(range(1 + RETRIES)):
         state = _wait_for_agent(f"agent/{pool}", name, parameters, variables)
         if state.is_completed():
@@ -94,7 +94,7 @@ def _send_stage(pool: str, name: str, parameters: Mapping[str, str], variables: 
 
 
 def _wait_for_agent(deployment: str, name: str, parameters: Mapping[str, str], variables: Mapping[str, str]) -> Any:
-    """Return the last state of a new run of a deployment; it is cancelled if this process is stopped."""
+    """Return the last state of a new run of a deployment; cancel the run if this process is stopped."""
     from prefect.client.orchestration import get_client
     from prefect.deployments import run_deployment
     from prefect.exceptions import ObjectNotFound
@@ -124,7 +124,7 @@ def _tracking(place: Path) -> dict[str, str]:
     """Return the variable that names MLflow's server.
 
     Raises:
-        ParamsError: there is none that another machine can reach.
+        ParamsError: there is no server that another machine can reach.
     """
     address = address_of(Params.load(place / SETTINGS))
     if not address.startswith("http"):
@@ -146,7 +146,7 @@ def _dvc(place: Path, *words: str) -> None:
     """Run DVC; it prints its progress.
 
     Raises:
-        HarrError: its last line, and the first one where several failed: it has the reason.
+        HarrError: its last line, and its first one if several failed, which has the reason.
     """
     command = [sys.executable, "-m", "dvc", *words]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Check that questions, gold passages and reward fit each other, before anything is embedded: `harr preview`."""
+"""Check that questions, gold passages and reward fit together before anything is embedded: `harr preview`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,14 +12,14 @@ from harr.params.reward import OF_ANSWERS, OF_GOLD, TERM_SHAPE
 from harr.types import Question
 
 MANY = 0.1
-"""Share of the questions from which on a flaw of theirs is worth a warning."""
+"""Share of questions with a flaw from which it is worth a warning."""
 
 
 def checks(data: Data, terms: Sequence[str], pipeline: PipelineFacts, min_questions: int) -> list[Finding]:
-    """Return what is right and wrong with a data set that is to be trained on with a reward of these ``terms``.
+    """Return what is right and wrong with a data set for training with a reward of these ``terms``.
 
     Raises:
-        ParamsError: a term of another package cannot be imported, or takes something else.
+        ParamsError: a term of another package cannot be imported, or takes other arguments.
     """
     splits = {"train": data.splits.train, "validation": data.splits.validation, "test": data.splits.test}
     findings = [*_documents(data), *_gold(data, splits)]
@@ -38,7 +38,7 @@ def checks(data: Data, terms: Sequence[str], pipeline: PipelineFacts, min_questi
 
 
 def _documents(data: Data) -> list[Finding]:
-    """Report passages and questions that were left out when they were read."""
+    """Report passages and questions that were left out on reading."""
     findings = []
     if data.left_out:
         what = f"{len(data.left_out):,} cannot be read; first {data.left_out[0]}"
@@ -50,7 +50,7 @@ def _documents(data: Data) -> list[Finding]:
 
 
 def _gold(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Finding]:
-    """Check that the passages exist that questions name."""
+    """Check that the passages that questions name exist."""
     if data.ids is None:
         return []
     findings = []
@@ -98,7 +98,7 @@ def _reward(term: str, splits: Mapping[str, Sequence[Question]], pipeline: Pipel
 
 
 def _have_answer(answers: Sequence[str], texts: Sequence[str]) -> bool:
-    """Return whether texts state an answer, of which each part (Bath; Leeds) may stand in a text of its own.
+    """Return whether texts state an answer; each part of it (Bath; Leeds) may be in a text of its own.
 
     >>> _have_answer(["Bath; Leeds"], ["Born in Bath.", "Died in Leeds."]), _have_answer(["Bath; Leeds"], ["Born in Bath."])
     (True, False)
@@ -109,7 +109,7 @@ def _have_answer(answers: Sequence[str], texts: Sequence[str]) -> bool:
 
 
 def _answers(data: Data, splits: Mapping[str, Sequence[Question]]) -> list[Finding]:
-    """Count the answers that stand in their gold passages, and those in the question; yes and no stand nowhere."""
+    """Count the answers in their gold passages, and those in the question; yes and no do not count."""
     pool = [question for questions in splits.values() for question in questions if statable_answers(question.answers)]
     leaking = [question for question in pool if states_answer(question.text, question.answers)]
     findings = []

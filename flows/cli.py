@@ -1,6 +1,6 @@
-"""The command `harr`, which `python -m flows.cli` is, too: all that a person does in a project's folder.
+"""The command `harr`, or `python -m flows.cli`: all that a person does in a project's folder.
 
-A command imports what it needs when it runs, so that help is there at once.
+A command imports what it needs when it runs, so that help appears at once.
 """
 
 import os
@@ -20,7 +20,7 @@ from tasks.runtime.command import run_command
 RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or params.yaml, in this folder"
 Recipe = Annotated[str, Option(help=RECIPE)]
 LOCAL = ("up", "down", "doctor", "ask")
-"""Commands of the extra `local`; those of other extras that a message names are called as their extra."""
+"""Commands of the extra `local`; other extras that a message names have the name of their command."""
 AsJson = Annotated[bool, Option("--json", help="print one JSON object")]
 
 app = Typer(
@@ -70,9 +70,8 @@ def promote(
 ) -> None:
     """Make the best arm the champion, if the gate allows it.
 
-    The paired interval of their difference must lie above 0. An arm that needs no training needs no other stage than
-    the index, which is made. A champion that played on another corpus or other
-    questions is played again on the candidate's by itself.
+    The paired interval of their difference must lie above 0. An untrained arm needs only the index, which is made. A
+    champion that played on another corpus or other questions is played again on the candidate's.
     """
     from flows.run import run_promotion
 
@@ -86,7 +85,7 @@ def pull(
 ) -> None:
     """Download a registered model and compare every hash.
 
-    The registry is that of params.yaml here, or of the variable MLFLOW_TRACKING_URI.
+    The registry is that of params.yaml here, or of MLFLOW_TRACKING_URI.
     """
     from tasks.registry.pull import pull
 
@@ -115,8 +114,8 @@ def preview(
 ) -> None:
     """Check questions, gold passages and reward beforehand.
 
-    Shows the questions of a split as section download stands for them.
-    Exit 1 if something must be mended.
+    Shows the questions of a split that section download describes.
+    Exits with 1 if something must be fixed.
     """
     from flows.checks import checks
     from flows.terminal import check_lines, preview_lines, show
@@ -167,9 +166,8 @@ def serve(
 ) -> None:
     """Answer searches with a trained retriever: HTTP, MCP.
 
-    Follows its alias in the registry: after a promotion or a rollback the next answers are of the new version, and
-    passages and index stay. The server's page, at /, shows passages for the base encoder and the trained one side by
-    side.
+    Follows its alias in the registry: after a promotion or rollback the next answers come from the new version, with
+    the same passages and index. The server's page, at /, compares the passages of the base encoder and the trained one.
     """
     from flows.serve import serve as answer
 
@@ -185,8 +183,8 @@ def record(
 ) -> None:
     """Report to MLflow what it has not received yet.
 
-    Runs of every folder, and the model in models/ as the candidate, also one that DVC took from its cache or from a
-    remote. What is there already stays as it is; a model that was rolled back becomes the candidate by --register only.
+    Reports runs of every folder, and the model in models/ as the candidate, even if DVC took it from its cache or a
+    remote. What MLflow has already is unchanged; a model that was rolled back becomes the candidate only by --register.
     """
     from flows.run import record_runs
 
@@ -213,7 +211,7 @@ def status(as_json: AsJson = False) -> None:
 
 
 def add_plugins(words: Sequence[str] = ()) -> None:
-    """Add the commands of plug-ins that are installed, unless these words begin with a command of harr's own.
+    """Add the commands of installed plug-ins, unless these words begin with a command of harr's own.
 
     A plug-in names its commands as entry points of the group ``harr.commands`` (docs/extend.md).
     """

@@ -1,4 +1,4 @@
-"""How the options of `harr` are read, by typer."""
+"""How typer reads the options of `harr`."""
 
 import os
 import sys
@@ -15,8 +15,8 @@ PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": F
 
 
 def call(app: typer.Typer, name: str, words: Iterable[str]) -> None:
-    """Run an app as the command ``name``; exits with 2 for a wrong option."""
-    if os.getcwd() not in sys.path:  # code of the project's own, as `python -m` finds it
+    """Run an app as the command ``name``; exit with 2 for a wrong option."""
+    if os.getcwd() not in sys.path:  # finds the project's own code, as `python -m` does
         sys.path.append(os.getcwd())
     arguments, commands = list(words), get_command(app)
     with errors_in_a_line():
@@ -31,7 +31,7 @@ def lists(commands: Any, command: str = "") -> set[str]:
 
 
 def repeat_options(words: Iterable[str], lists: Container[str]) -> list[str]:
-    """Return the words of a command line with the name of an option before each of its values, as typer wants it.
+    """Return the words of a command line with an option's name before each of its values, as typer expects.
 
     >>> repeat_options(["--arms", "bm25", "trained", "--out", "mine.json"], {"--arms"})
     ['--arms', 'bm25', '--arms', 'trained', '--out', 'mine.json']

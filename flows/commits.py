@@ -1,4 +1,4 @@
-"""Commits that carry a project to an agent and its answer back, on refs of their own: no branch of the user's moves."""
+"""Commits that carry a project to an agent and its answer back, on their own refs: no branch of the user moves."""
 
 import contextlib
 import os
@@ -20,10 +20,10 @@ AUTHOR = {
 
 
 def repository() -> str:
-    """Return the address of the git remote that the pipeline and its agents share, without a password.
+    """Return the address, without a password, of the git remote that the pipeline and its agents share.
 
     Raises:
-        ParamsError: there is none, or the project is in a folder of a larger repository.
+        ParamsError: there is none, or the project is a folder of a larger repository.
     """
     try:
         address = _git("remote", "get-url", REMOTE).decode().strip()
@@ -36,13 +36,13 @@ def repository() -> str:
 
 
 def send_commit(place: Path, ref: str, more: Iterable[Path]) -> str:
-    """Commit the tracked files as they are now, changed ones too, and push them as a ref; returns the commit.
+    """Commit the tracked files as they are now, even if changed, push them as a ref, and return the commit.
 
     New files that git does not track stay behind, with a warning.
 
     Args:
         place: the project's folder, or a recipe's, from which code is taken.
-        ref: its whole name, `refs/harr/...`.
+        ref: the full name, `refs/harr/...`.
         more: further files of ``place``, tracked or not; one that does not exist is left out.
     """
     if new := _git("ls-files", "--others", "--exclude-standard", "--", "*.py").decode().splitlines():
@@ -72,7 +72,7 @@ def receive_files(place: Path, ref: str, paths: Iterable[Path]) -> None:
 
 
 def drop_commit(ref: str) -> None:
-    """Delete a ref, here and in the remote; one that cannot be reached keeps it, which costs nothing but room."""
+    """Delete a ref, here and in the remote; an unreachable remote keeps it, which only costs space."""
     for words in (("update-ref", "-d", ref), ("push", "--quiet", REMOTE, f":{ref}")):
         with contextlib.suppress(HarrError):
             _git(*words)

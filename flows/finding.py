@@ -1,4 +1,4 @@
-"""The record that every check returns, and what is said of one that could not be made."""
+"""The record that every check returns, and the message for a check that could not be made."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,7 +7,7 @@ from harr.errors import HarrError, one_line
 from tasks.runtime.errors import machine_fault
 
 DEADLINE_SECONDS = 70.0
-"""One look may take so long; it is above what `dvc status` may take."""
+"""Seconds that one look may take: more than `dvc status` may."""
 BUG = "if what it reads is whole, this is a bug of harr: report this line"
 
 
@@ -22,22 +22,22 @@ class Finding:
 
 
 def ok(subject: str, state: str) -> Finding:
-    """Return that there is nothing to do."""
+    """Return a finding that needs no action."""
     return Finding("ok", subject, state)
 
 
 def warn(subject: str, state: str, fix: str) -> Finding:
-    """Return that it works, but not as it should, or not for long."""
+    """Return a finding on what works, but not as it should, or not for long."""
     return Finding("warn", subject, state, fix)
 
 
 def fail(subject: str, state: str, fix: str) -> Finding:
-    """Return that the pipeline stops here, or gives wrong results."""
+    """Return a finding on what stops the pipeline or gives wrong results."""
     return Finding("fail", subject, state, fix)
 
 
 def describe_failure(error: Exception) -> str:
-    """Return what kept something from being looked at, and what to do, in a line.
+    """Return in a line why something could not be checked, and what to do.
 
     >>> describe_failure(KeyError("path"))[:39]
     "cannot be looked at (KeyError: 'path');"

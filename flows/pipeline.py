@@ -1,7 +1,7 @@
 """What people schedule in Prefect: all stages in DVC's order, one stage, a promotion or rollback (prefect.yaml).
 
-Every stage is a task, which runs `dvc repro` and passes its lines on to Prefect's log. Prefect owns the log, the time
-limit and the cancelling; what a stage does it does without Prefect.
+Every stage is a task, which runs `dvc repro` and passes its lines on to Prefect's log. Prefect handles the log, the
+time limit and cancelling; the stage itself works without Prefect.
 """
 
 from pathlib import Path
@@ -21,21 +21,21 @@ from tasks.paths import METRICS
 from tasks.runtime.output import end_of_run
 
 HOURS = 48.0
-"""A stage that takes longer hangs, and is stopped."""
+"""Hours after which a stage counts as hanging, and is stopped."""
 
 if TYPE_CHECKING:
     Recipe: TypeAlias = str
     Stage: TypeAlias = str
-else:  # the form in Prefect offers what there is
+else:  # Prefect's form offers the choices
     Recipe = Literal[recipe_names()]
     Stage = Literal[tuple(run.stages()) if Path("dvc.yaml").exists() else ("download",)]
 
 
 @task(task_run_name="{stage}", timeout_seconds=HOURS * 3600, log_prints=True)
 def bring_up_to_date(stage: str, place: Path, pool: str = "") -> None:
-    """Bring one stage up to date; if this run is cancelled, its stage stops between two units of work.
+    """Bring one stage up to date; if this run is cancelled, the stage stops between two units of work.
 
-    With a ``pool`` it runs on an agent, and is then found done here.
+    With a ``pool`` it runs on an agent, after which DVC finds it done here.
     """
     if pool:
         run_on_agent(stage, place, pool, str(flow_run.id))
@@ -43,7 +43,7 @@ def bring_up_to_date(stage: str, place: Path, pool: str = "") -> None:
 
 
 def name_run() -> str:
-    """Return the name of a run as the form had it, with its recipe, which is there already where a run is tried again."""
+    """Return the run's name from the form with its recipe, which a retried run's name already has."""
     name, recipe = flow_run.name, f" ({flow_run.parameters['recipe']})"
     return f"{name.removesuffix(recipe)}{recipe}"
 
@@ -57,9 +57,9 @@ def pipeline(
     A run that leaves the champion as it is has not failed: its state is Kept, and says why.
 
     Args:
-        recipe: a file of recipes/, which runs in a folder of its own (.harr/runs); or this folder's params.yaml.
+        recipe: a file of recipes/, which runs in its own folder (.harr/runs); or this folder's params.yaml.
         promote: at the end make the candidate the champion, if the interval allows it.
-        agents: stages that run on other machines, and the work pool of each; the others run in this folder.
+        agents: work pools of the stages that run on other machines, by stage; the others run in this folder.
     """
     with workspace(recipe) as place:
         for stage in run.stages():
@@ -89,15 +89,15 @@ def one_stage(stage: Stage, recipe: Recipe = AS_IT_STANDS) -> None:
 def promotion(
     recipe: Recipe = AS_IT_STANDS, back: bool = False, again: bool = False, to: str = ""
 ) -> State[str] | None:
-    """Make the candidate the champion, if the interval allows it; or go back to the champion before.
+    """Make the candidate the champion, if the interval allows it; or go back to the previous champion.
 
     A run that leaves the champion as it is has not failed: its state is Kept, and says why.
 
     Args:
-        recipe: whose registered model (tracking.registered_model).
+        recipe: the one whose registered model it is (tracking.registered_model).
         back: roll back.
         again: play the champion again, on the candidate's corpus and questions.
-        to: the version to roll back to; "" is the one before.
+        to: the version to roll back to; "" is the previous one.
     """
     moved, message = run.promote(recipe, back=back, again=again, to=to)
     if not moved:

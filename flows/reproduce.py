@@ -1,4 +1,4 @@
-"""`dvc repro` as a process of ours: its lines are read as they come, and it ends with its stage when we are stopped."""
+"""`dvc repro` as our process: its lines are read as they come, and it ends with its stage when we are stopped."""
 
 import contextlib
 import os
@@ -13,10 +13,10 @@ from harr.errors import HarrError
 from tasks.runtime.signals import RUNNER
 
 STOP_SECONDS = 20.0
-"""Seconds that a stopped stage may take to leave its shard or step; then it is killed."""
+"""Seconds that a stopped stage may take to finish its shard or step before it is killed."""
 
 BEFORE_TRAINING = ("inputs", "download", "embed", "index", "generator")
-"""The stages that an arm without training needs."""
+"""Stages that an untrained arm needs."""
 
 
 class StageFailed(HarrError, RuntimeError):
@@ -24,16 +24,16 @@ class StageFailed(HarrError, RuntimeError):
 
 
 def reproduce(stages: Sequence[str], place: Path, execution: str, say: Callable[[str], object] | None = None) -> None:
-    """Bring stages up to date, each alone, or all of them where none is named; DVC decides whether anything has to run.
+    """Bring stages up to date, each alone, or all if none is named; DVC decides what has to run.
 
-    If this process is stopped, DVC is stopped with its stage, and a stage that works for a process that was killed
-    stops by itself (``tasks.runtime.signals.follow``).
+    If this process is stopped, so are DVC and its stage; if it is killed, the stage stops by itself
+    (``tasks.runtime.signals.follow``).
 
     Args:
         stages: names in dvc.yaml.
         place: the project's folder, or a recipe's.
-        execution: the name under which MLflow keeps their runs together; "" for one that follows from this process.
-        say: takes every line that they print; None: they print for themselves.
+        execution: the name under which MLflow keeps their runs together; "" derives one from this process.
+        say: called with every line that they print; None: they print themselves.
 
     Raises:
         StageFailed: says why, in the stage's last line.
@@ -68,7 +68,7 @@ def reproduce(stages: Sequence[str], place: Path, execution: str, say: Callable[
 
 
 def _environment(execution: str) -> dict[str, str]:
-    """Return the variables of DVC: this Python first on PATH, since dvc.yaml says `python`, and one store of MLflow."""
+    """Return DVC's environment: this Python first on PATH, since dvc.yaml says `python`, and one MLflow store."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT__")}
     path = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", "")])
     extra = {"HARR_EXECUTION": execution} if execution else {}
@@ -76,8 +76,8 @@ def _environment(execution: str) -> dict[str, str]:
 
 
 def _stop(process: "subprocess.Popen[str]") -> None:
-    """Stop DVC and its stage: by SIGINT, for which DVC waits for its stage and gives its locks back, then by SIGKILL."""
-    with contextlib.suppress(ProcessLookupError):  # all of them have ended by themselves
+    """Stop DVC and its stage by SIGINT, on which DVC waits for its stage and releases its locks, then by SIGKILL."""
+    with contextlib.suppress(ProcessLookupError):  # all ended by themselves
         os.killpg(process.pid, signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(STOP_SECONDS)
@@ -85,7 +85,7 @@ def _stop(process: "subprocess.Popen[str]") -> None:
 
 
 def mend_lock(place: Path = Path()) -> None:
-    """Mend DVC's lock file, which a kill can leave empty, so that every later command would fail on it."""
+    """Repair DVC's lock file, which a kill can leave empty; every later command would fail on it."""
     lock = place / ".dvc/tmp/rwlock"
     if lock.exists() and not lock.read_text(encoding="utf-8").strip():
         lock.unlink()

@@ -1,4 +1,4 @@
-"""All stages of a recipe, and what comes after them: the candidate, and its promotion. Prefect is no part of it."""
+"""All stages of a recipe, and what follows: the candidate and its promotion. Prefect is not involved."""
 
 import contextlib
 import os
@@ -18,14 +18,14 @@ from tasks.runtime.output import end_of_run
 
 
 def stages() -> list[str]:
-    """Return stage names in the order of dvc.yaml, and before them the look at their inputs."""
+    """Return the stage names in the order of dvc.yaml, the check of their inputs first."""
     return list(read_yaml(Path("dvc.yaml"), mend="run this in the project's folder")["stages"])
 
 
 def run_recipe(recipe: str, promote: bool, again: bool = False) -> None:
-    """Check the recipe and its sources, run all stages that are stale, and print the table of arms.
+    """Check the recipe and its sources, run all stale stages, and print the table of arms.
 
-    To train ``again`` is to forget what was trained on: stage index then notes the corpus of today.
+    Training ``again`` forgets what was trained on: stage index then records today's corpus.
     """
     place, params = resolve_recipe(recipe)
     if again:
@@ -41,9 +41,9 @@ def run_recipe(recipe: str, promote: bool, again: bool = False) -> None:
 
 
 def finish(place: Path, *, promote: bool) -> tuple[bool, str]:
-    """See that the alias candidate names the model in models/, and promote it if asked to.
+    """Point the alias candidate at the model in models/, and promote it if asked to.
 
-    A refusal is an answer, not a failure. Returns whether the champion moved, and what the gate says.
+    Returns whether the champion moved, and what the gate says: a refusal is an answer, not a failure.
     """
     from tasks.registry.promote import outcome_of
 
@@ -58,7 +58,7 @@ def finish(place: Path, *, promote: bool) -> tuple[bool, str]:
 
 
 def keep_candidate(place: Path) -> None:
-    """See that the alias candidate names the model in models/: a stage that DVC took from its cache registered none."""
+    """Point the alias candidate at the model in models/: a stage that DVC took from its cache registered none."""
     try:
         line = _make_candidate(place)
     except HarrError as error:
@@ -68,7 +68,7 @@ def keep_candidate(place: Path) -> None:
 
 
 def _make_candidate(place: Path, *, by_hand: bool = False) -> str:
-    """Make the model in models/ the candidate; returns a line on it, or "" if it was already."""
+    """Make the model in models/ the candidate; return a line on it, or "" if it already was."""
     from tasks.registry.candidate import has_model, keep_candidate
 
     with enter_folder(place):
@@ -77,9 +77,9 @@ def _make_candidate(place: Path, *, by_hand: bool = False) -> str:
 
 
 def promote(recipe: str, *, back: bool = False, arm: str = "", again: bool = False, to: str = "") -> tuple[bool, str]:
-    """Promote an arm of a recipe or go back; returns whether the champion moved, and what was done or why not.
+    """Promote an arm of a recipe or go back; return whether the champion moved, and what was done or why not.
 
-    For an ``arm`` the stages run that an untrained one needs, unless an evaluation of ``trained`` is there.
+    For an ``arm``, the stages that an untrained one needs are run, unless there is an evaluation of ``trained``.
     """
     from tasks.registry.promote import outcome_of
 
@@ -95,11 +95,11 @@ def promote(recipe: str, *, back: bool = False, arm: str = "", again: bool = Fal
 
 
 def record_runs(recipe: str, *, register: bool = False) -> list[str]:
-    """Report what MLflow has not received, and make the model in models/ of a recipe the candidate; returns lines.
+    """Report what MLflow has not received, make a recipe's model in models/ the candidate, and return lines on both.
 
     Args:
         recipe: its name, or params.yaml.
-        register: whether there must be a model, which becomes the candidate also where it was rolled back.
+        register: whether there must be a model, which becomes the candidate even if it was rolled back.
 
     Raises:
         CorpusError: there is no model to ``register``.

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from harr.serve.searcher import Dtype
 
 CONNECTIONS = 900
-"""How many clients are connected at a time; a process may open 1,024 files on most machines."""
+"""Most clients connected at a time; on most machines a process may open 1,024 files."""
 DRAIN_SECONDS = 30
-"""Seconds that a signal waits for open requests; a request whose body never comes holds no server longer."""
+"""Seconds that a signal waits for open requests, so that one whose body never comes does not keep the server up."""
 
 
 def serve(
@@ -35,10 +35,10 @@ def serve(
     room: int,
     observers: Sequence[str] = (),
 ) -> None:
-    """Answer until a signal; see `harr serve --help`.
+    """Answer until a signal comes; see `harr serve --help`.
 
     Raises:
-        ParamsError: the address is reached from elsewhere and there is no token, or the port is taken.
+        ParamsError: the address can be reached from elsewhere and there is no token, or the port is taken.
         HarrError: there is no such model or index, or an observer refuses.
     """
     token, host = os.environ.get(token_variable, "").strip(), host.strip("[]")
@@ -49,7 +49,7 @@ def serve(
             "--host at 127.0.0.1"
         )
     listener = _bind(host, port)
-    from harr.serve.application import application  # not before: torch takes its time
+    from harr.serve.application import application  # not before: importing torch takes time
     from harr.serve.follower import Follower
     from harr.serve.searcher import Searcher
     from harr.serve.service import RetrieverService
@@ -66,7 +66,7 @@ def serve(
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is reached from this machine only.
+    """Return whether an address can be reached only from this machine.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("::1"), is_loopback("192.168.0.5")
     (True, True, True, False)
@@ -83,7 +83,7 @@ def _url_host(host: str) -> str:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """Return a socket that has the address but does not listen yet: nobody is let in before the model is there."""
+    """Return a socket bound to the address but not listening yet: nobody gets in before the model is loaded."""
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -98,7 +98,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def _over_http(app: "FastAPI", listener: socket.socket, line: str) -> None:
-    """Answer until a signal, and print a line once somebody is let in."""
+    """Answer until a signal comes, and print a line once requests are accepted."""
     import uvicorn
 
     class Telling(uvicorn.Server):

@@ -20,9 +20,9 @@ from tasks.inputs.stages import all_inputs
 from tasks.paths import INPUTS, SETTINGS, STATE
 
 SECONDS = 60
-"""Time limit of DVC: it waits while another DVC runs, and hashes what changed."""
+"""Time limit of DVC, which waits while another DVC runs, and hashes what changed."""
 LOOK = "inputs"
-"""The entry of dvc.yaml that always runs, and makes nothing but what the others are compared by."""
+"""The entry of dvc.yaml that always runs, and only writes what the others are compared by."""
 MEND = "bring it back with git (`git checkout` it), or correct it by hand"
 
 
@@ -38,16 +38,16 @@ class Stage:
 def read_stages(root: Path) -> list[Stage]:
     """Return all stages in the order of dvc.yaml.
 
-    DVC compares no stage that touches what a running one writes; such a stage is running, or follows it.
+    DVC does not compare stages that touch what a running one writes; such a stage is running, or follows it.
 
     Raises:
-        HarrError: the folder is no DVC project, or DVC cannot read one of its files.
+        HarrError: the folder is not a DVC project, or DVC cannot read one of its files.
         InUse: another DVC is at work.
     """
     if not (root / ".dvc").is_dir():
         raise HarrError("this folder is no DVC project; dvc init")
     written = _written_paths(root)
-    changes = {} if written else dvc_status(root)  # first of all: DVC says what is wrong with its files
+    changes = {} if written else dvc_status(root)  # first: DVC reports what is wrong with its files
     declared = {name: item for name, item in (_mapping(root / "dvc.yaml").get("stages") or {}).items() if name != LOOK}
     outputs = {name: _paths(stage, "outs", "metrics", "plots") for name, stage in declared.items()}
     used = {name: _paths(stage, "deps") for name, stage in declared.items()}
@@ -70,7 +70,7 @@ def read_stages(root: Path) -> list[Stage]:
 
 
 def dvc_status(root: Path, *stages: str) -> dict[str, Any]:
-    """Return what `dvc status --json` prints of these stages, or all: of each that would run, a list of changes."""
+    """Return what `dvc status --json` prints for these stages, or all: the changes of each that would run."""
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", "status", "--json", *stages]
     try:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=SECONDS, check=False)
@@ -90,7 +90,7 @@ def dvc_status(root: Path, *stages: str) -> dict[str, Any]:
 
 
 def stale_inputs(root: Path, lock: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return why the inputs of a stage that ran are others now: parameters, code, packages and local files."""
+    """Return how the inputs of stages that ran differ now: parameters, code, packages and local files."""
     if not any(find_hash(entry, stage) for stage, entry in lock.items()):
         return {}
     params = Params.load(root / SETTINGS)
@@ -99,10 +99,10 @@ def stale_inputs(root: Path, lock: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _reasons(changes: Iterable[Any], stage: str) -> Iterator[str]:
-    """Yield what else changed: paths, with DVC's word for it where that is not "modified"."""
+    """Yield what else changed: paths, with DVC's word for it unless that is "modified"."""
     inputs = (INPUTS / f"{stage}.json").as_posix()
     for change in changes:
-        if isinstance(change, str):  # of the command
+        if isinstance(change, str):  # a changed command
             yield change
             continue
         for path, what in (entry for entries in change.values() for entry in entries.items()):
@@ -111,7 +111,7 @@ def _reasons(changes: Iterable[Any], stage: str) -> Iterator[str]:
 
 
 def _written_paths(root: Path) -> set[str]:
-    """Return the paths that a running stage writes, as DVC's lock file names them.
+    """Return the paths that a running stage writes, from DVC's lock file.
 
     Raises:
         DamagedFile: a kill while DVC wrote the file left it empty; every later command of DVC fails on it.

@@ -1,4 +1,4 @@
-"""Where the project stands: its stages, its models, and what is unfinished or was not reported yet."""
+"""State of the project: its stages, its models, and what is unfinished or not reported yet."""
 
 import os
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from tasks.tracking.client import address_of
 
 @dataclass(frozen=True)
 class StageStatus:
-    """A stage, why it is not fresh, and when it last ran to its end (seconds since 1970; 0 where it never did)."""
+    """A stage, why it is not fresh, and when it last completed (seconds since 1970; 0 if never)."""
 
     name: str
     state: str
@@ -31,7 +31,7 @@ class StageStatus:
 class Status:
     """What `harr status` shows; ``trouble`` says in a line what could not be read.
 
-    ``stray`` says in a line that the model in models/ is none of ``versions``; empty where all is well.
+    ``stray`` says in a line that the model in models/ is none of ``versions``; empty if it is one.
     """
 
     stages: tuple[StageStatus, ...]
@@ -44,7 +44,7 @@ class Status:
 
 
 def status(root: Path, environment: Mapping[str, str]) -> Status:
-    """Read it all; what cannot be read is left out, and ``trouble`` names it.
+    """Return the project's state; what cannot be read is left out and named in ``trouble``.
 
     Raises:
         HarrError: ``root`` is not the project's folder, or params.yaml is wrong.
@@ -80,7 +80,7 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
 
 
 def _since_training(root: Path, limit: float) -> str:
-    """Return how much of the corpus changed since training began with it, by stage index; empty where it did not.
+    """Return how much of the corpus changed since it was trained on, by stage index; empty without its figures.
 
     Raises:
         DamagedFile: metrics/index.json is damaged.
@@ -105,7 +105,7 @@ def _stage(stage: stages.Stage, root: Path) -> StageStatus:
 
 
 def _describe_stray(versions: tuple[Version, ...], here: str, folder: Path) -> str:
-    """Return that the model in models/ is no version with an alias, so that somebody changed or exchanged it."""
+    """Return that the model in models/ is no version with an alias, so somebody changed or replaced it."""
     models = {version.model for version in versions if version.model}
     if not here or not models or here in models:
         return ""
@@ -114,7 +114,7 @@ def _describe_stray(versions: tuple[Version, ...], here: str, folder: Path) -> s
 
 
 def list_unsent(root: Path) -> list[str]:
-    """Return what waits in work/mlflow, a note per stage (tasks/tracking/report.py), here and in recipes' folders.
+    """Return what waits in work/mlflow, one note per stage (tasks/tracking/report.py), here and in recipes' folders.
 
     Raises:
         DamagedFile: a note is damaged.
@@ -136,6 +136,6 @@ def list_unsent(root: Path) -> list[str]:
 
 
 def list_unfinished(root: Path) -> list[str]:
-    """Return the folders of work/ that hold something: unfinished or earlier work, completions."""
+    """Return the non-empty folders of work/: unfinished or earlier work, completions."""
     folders = sorted(set((root / "work").glob("*")) - {root / NOTES})
     return [str(folder.relative_to(root)) for folder in folders if not folder.is_dir() or any(folder.iterdir())]

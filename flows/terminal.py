@@ -28,16 +28,16 @@ def show(answer: Mapping[str, Any], lines: Sequence[str], *, as_json: bool, code
         took = paint(f"{time.time() - psutil.Process().create_time():.2f} s", FAINT)
         print(json.dumps(answer, indent=2) if as_json else "\n".join([*lines, took]))
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough
+    except BrokenPipeError:  # the reader has closed the pipe
         pass
     except OSError as error:
         print(f"error: the output cannot be written ({error.strerror}); write it to another place", file=sys.stderr)
         code = 1
-    os._exit(code)  # a server's name that is still being looked up would keep the interpreter waiting
+    os._exit(code)  # a pending look-up of a server's name would keep the interpreter waiting
 
 
 def preview_lines(page: "Preview", export: Path | None) -> list[str]:
-    """Return a split in words: numbers first, then examples."""
+    """Return lines on a split: numbers first, then examples."""
     left_out = f"  ({page.left_out:,} more stand in another split)" if page.left_out else ""
     counts = [("level", page.levels), ("kind", page.kinds)]
     return [
@@ -55,7 +55,7 @@ def preview_lines(page: "Preview", export: Path | None) -> list[str]:
 
 
 def check_lines(findings: Sequence["Finding"]) -> list[str]:
-    """Return a line per finding, and under a problem its fix."""
+    """Return a line per finding, followed by the fix of a problem."""
     if not findings:
         return []
     width = max(len(finding.subject) for finding in findings)
@@ -114,17 +114,17 @@ def shorten(reasons: Sequence[str]) -> str:
 
 
 def moment(seconds: float) -> str:
-    """Return a time of day, here; nothing for 0."""
+    """Return a local date and time; empty for 0."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else ""
 
 
 def visible(text: str) -> int:
-    """Return the length without colours."""
+    """Return the length of a text without colours."""
     return len(text.split("m", 1)[1]) - len("\033[0m") if text.startswith("\033[") else len(text)
 
 
 def paint(text: str, code: int | None = None) -> str:
-    """Return a text in a colour, or a state in its own, where stdout is a terminal with colours and NO_COLOR is unset."""
+    """Return a text in a colour, or a state in its own, if stdout is a terminal with colours and NO_COLOR is unset."""
     code = COLOURS.get(text, 0) if code is None else code
     plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()
     return text if plain else f"\033[{code}m{text}\033[0m"

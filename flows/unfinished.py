@@ -1,4 +1,4 @@
-"""Unfinished work of an agent's stage in DVC's remote: an agent that is lost leaves its checkpoints to the next one."""
+"""Unfinished work of an agent's stage in DVC's remote: a lost agent leaves its checkpoints to the next one."""
 
 import contextlib
 import threading
@@ -16,13 +16,14 @@ FOLDER = "unfinished"
 
 @contextlib.contextmanager
 def unfinished_work(place: Path, stage: str, key: str) -> Iterator[None]:
-    """Take the unfinished work of a stage from the remote, send what is new while the block runs, and delete it at the
-    block's end. After an error it stays, for the next agent.
+    """Fetch a stage's unfinished work from the remote, send what is new during the block, and delete it at its end.
+
+    After an error it stays for the next agent.
 
     Args:
         place: the project's folder.
         stage: its name in dvc.yaml.
-        key: of the work; other parameters or code have another one.
+        key: identifies the work; other parameters or code have another one.
     """
     from dvc.repo import Repo
 
@@ -45,7 +46,7 @@ def unfinished_work(place: Path, stage: str, key: str) -> Iterator[None]:
 
 
 class Mirror:
-    """A folder's copy in a remote; every file is as it was written, for a stage writes its files whole."""
+    """A folder's copy in a remote; its files are complete, since a stage writes each file whole."""
 
     def __init__(self, fs: Any, address: str, folder: Path) -> None:
         self.fs, self.address, self.folder = fs, address, folder
@@ -62,7 +63,7 @@ class Mirror:
             print(f"goes on with the unfinished work of another agent: {len(names)} files")
 
     def send_until(self, done: threading.Event) -> None:
-        """Send what is new every few seconds, and a last time when ``done`` is set; the remote may be away."""
+        """Send what is new every few seconds, and a last time when ``done`` is set; the remote may be unreachable."""
         while not done.wait(SECONDS):
             self._send()
         self._send()
@@ -78,7 +79,7 @@ class Mirror:
     def _send(self) -> None:
         now = {}
         for path in files_below(self.folder) if self.folder.is_dir() else ():
-            with contextlib.suppress(FileNotFoundError):  # the stage has just put another in its place
+            with contextlib.suppress(FileNotFoundError):  # the stage has just replaced it
                 now[path.relative_to(self.folder).as_posix()] = (path.stat().st_size, path.stat().st_mtime_ns)
         try:
             for name in [name for name, mark in now.items() if mark != self._sent.get(name)]:
@@ -88,5 +89,5 @@ class Mirror:
             for name in self._sent.keys() - now.keys():
                 self.fs.rm_file(self.fs.join(self.address, name))
                 del self._sent[name]
-        except Exception as error:  # whatever a remote of DVC raises: the work goes on here, and is sent the next time
+        except Exception as error:  # whatever DVC's remote raises: the work goes on here, and is sent next time
             print(f"warning: unfinished work was not sent to DVC's remote: {error}")

@@ -1,4 +1,4 @@
-"""The versions in MLflow's registry, and the model that is here."""
+"""The versions in MLflow's registry, and the model here."""
 
 import contextlib
 import tempfile
@@ -25,7 +25,7 @@ SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Version:
-    """A registered model version that an alias names, and the mean of the metric that decides."""
+    """A registered model version with an alias, and the mean of its deciding metric."""
 
     alias: str
     number: str
@@ -34,15 +34,15 @@ class Version:
     created: float
     figure: str = ""
     model: str = ""
-    """The hash of its files."""
+    """Hash of its files."""
     arm: str = ""
 
 
 def read_versions(client: Any, params: Params) -> tuple[Version, ...]:
-    """Return the versions of the registered model that have an alias; ``client`` is of :func:`open_registry`.
+    """Return the versions of the registered model that have an alias; ``client`` is from :func:`open_registry`.
 
     Raises:
-        ServiceUnavailable: the server does not answer, or the SQLite file is none.
+        ServiceUnavailable: the server does not answer, or the file is not an SQLite database.
     """
     if client is None:
         return ()
@@ -59,26 +59,26 @@ def read_versions(client: Any, params: Params) -> tuple[Version, ...]:
 
 
 def open_registry(root: Path, address: str) -> Any:
-    """Return MLflow's client, of a file for reading only; None without a file.
+    """Return MLflow's client, read-only for a file; None without a file.
 
     Raises:
-        ServiceUnavailable: the server does not answer, or the SQLite file is none.
+        ServiceUnavailable: the server does not answer, or the file is not an SQLite database.
     """
     if address.startswith("sqlite:///"):
         path = root / address.removeprefix("sqlite:///")
         if not path.exists() or not path.stat().st_size:
             return None
         address = f"sqlite:///file:{quote(str(path))}?mode=ro&uri=true"
-    check_answer(address)  # MLflow's own client waits much longer for a server that is away
+    check_answer(address)  # MLflow's own client waits much longer
     with service():
         return client_of(address)
 
 
 def check_answer(address: str, setting: str = "tracking.uri") -> None:
-    """Ask an MLflow server once whether it is well; a store in a file needs none.
+    """Check once that an MLflow server is healthy; a store in a file has none.
 
     Raises:
-        ServiceUnavailable: it does not answer within two seconds, or not well; names the ``setting`` to correct.
+        ServiceUnavailable: it is unhealthy or does not answer within two seconds; names the ``setting`` to correct.
     """
     if not address.startswith("http"):
         return
@@ -94,7 +94,7 @@ def check_answer(address: str, setting: str = "tracking.uri") -> None:
 
 
 def _figure(client: Any, version: Any) -> str:
-    """Return the mean of the metric that decides, over how many questions; "" where the rows cannot be had."""
+    """Return the mean of the deciding metric and the number of questions; "" if the rows cannot be read."""
     with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as folder:
         file, metric = f"evaluation/{arm_of(version)}.jsonl", rules_of(version)["metric"]
         rows = read_jsonl(Path(client.download_artifacts(version.run_id, file, folder)))
@@ -104,6 +104,6 @@ def _figure(client: Any, version: Any) -> str:
 
 
 def model_here(root: Path, params: Params) -> str:
-    """Return the hash of the files of the trained model that is here, as a version notes it; empty without one."""
+    """Return the hash of the trained model's files here, as versions record it; empty without one."""
     here = root / trained_folder(params)[1]
     return digest_of(here) if here.exists() else ""

@@ -1,7 +1,7 @@
-"""Where a recipe runs: in a folder of its own, so that params.yaml and its results stay as they are.
+"""The folder in which a recipe runs, so that params.yaml and its results stay as they are.
 
-The folder .harr/runs/<recipe> holds a copy of the code, the recipe as params.yaml, and its own data, models and
-metrics. DVC's cache and MLflow's store are shared with the tree it was made from, so nothing is computed twice.
+.harr/runs/<recipe> contains a copy of the code, the recipe as params.yaml, and its own data, models and metrics. DVC's
+cache and MLflow's store are shared with the tree that it was made from, so nothing is computed twice.
 """
 
 import configparser
@@ -22,11 +22,11 @@ from tasks.runtime import locks
 
 RECIPES = Path("recipes")
 AS_IT_STANDS = "params.yaml"
-"""The recipe's name that means: this folder and its params.yaml, as they are."""
+"""Recipe name for this folder and its params.yaml, as they are."""
 CODE = ("harr", "tasks", "flows", "dvc.yaml", ".dvcignore")
-"""A project that `harr init` made has no harr."""
+"""A project made by `harr init` has no harr."""
 OWN = {"data", "models", "metrics", "plots", "dvc_plots", "reports", "work", "gx", "mlruns", "mlflow.db", "dvc.lock"}
-"""What a run writes; everything else that is no code (a folder with one's own corpus, say) is linked."""
+"""What a run writes; everything else that is not code (say, a folder with one's own corpus) is linked."""
 
 
 def recipe_names() -> tuple[str, ...]:
@@ -35,7 +35,7 @@ def recipe_names() -> tuple[str, ...]:
 
 
 def resolve_recipe(recipe: str) -> tuple[Path, Params]:
-    """Return the folder of a recipe, which may not be there yet, and its parameters.
+    """Return the folder of a recipe, which may not exist yet, and its parameters.
 
     Raises:
         ParamsError: there is no such recipe, or it is wrong.
@@ -50,9 +50,9 @@ def resolve_recipe(recipe: str) -> tuple[Path, Params]:
 
 @contextlib.contextmanager
 def workspace(recipe: str) -> Iterator[Path]:
-    """Give the folder in which a recipe runs, for this run alone: a second one waits. The lock goes with the process.
+    """Yield the folder of a recipe for this run alone: a second one waits. The lock ends with the process.
 
-    It is made, or brought up to date, when the run before has ended: that one goes on with what it began with.
+    The folder is made or updated when the previous run has ended, which thus keeps what it began with.
 
     Raises:
         ParamsError: there is no such recipe, or it is wrong.
@@ -80,14 +80,14 @@ def _bring_up_to_date(place: Path, source: Path) -> None:
 
 
 def store_variables() -> dict[str, str]:
-    """Return variables that have a process in another folder keep its runs in this folder's mlflow.db and mlruns."""
+    """Return variables that make a process in another folder keep its runs in this folder's mlflow.db and mlruns."""
     here = Path().resolve()
     shared = {"MLFLOW_TRACKING_URI": f"sqlite:///{here}/mlflow.db", "_MLFLOW_SERVER_ARTIFACT_ROOT": f"{here}/mlruns"}
     return {name: os.environ.get(name, value) for name, value in shared.items()}
 
 
 def _mirror(source: Path, target: Path) -> None:
-    """Make ``target`` a copy of a file or folder; what is the same already is not touched."""
+    """Make ``target`` a copy of a file or folder; what is already the same is not touched."""
     if not source.is_dir():
         if source.exists() and not (target.exists() and filecmp.cmp(source, target, shallow=False)):
             shutil.copyfile(source, target)
@@ -102,7 +102,7 @@ def _mirror(source: Path, target: Path) -> None:
 
 
 def _share_cache(place: Path) -> None:
-    """Tell DVC in ``place`` of no git (the folder is ignored) and of this folder's cache."""
+    """Configure DVC in ``place`` without git (the folder is ignored) and with this folder's cache."""
     config = configparser.ConfigParser()
     config.read([".dvc/config", ".dvc/config.local"])
     for section in ("core", "cache"):
@@ -111,7 +111,7 @@ def _share_cache(place: Path) -> None:
     config["core"]["no_scm"] = "true"
     config["cache"]["dir"] = str(cache_folder(Path()).resolve())
     for remote in (config[name] for name in config.sections() if "remote" in name):
-        if "://" not in remote.get("url", "://"):  # DVC reads it from the folder of its file
+        if "://" not in remote.get("url", "://"):  # relative to the folder of DVC's config file
             remote["url"] = str((Path(".dvc") / remote["url"]).resolve())
     with io.StringIO() as text:
         config.write(text)

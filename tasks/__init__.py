@@ -1,6 +1,6 @@
-"""What DVC runs: `python -m tasks.<stage>`. Importing this package sets switches that libraries read at import.
+"""Stages that DVC runs as `python -m tasks.<stage>`. Importing this sets switches that libraries read at import.
 
-None of them is forced: what the environment already says stays.
+Switches that the environment already sets stay as they are.
 """
 
 import contextlib
@@ -21,24 +21,23 @@ def _stop_at_once(number: int, frame: object) -> None:
     os._exit(128 + number)
 
 
-# A command of ours can be stopped while it imports, too; tasks.runtime.command then puts its own handlers in place
-# of these.
+# Lets a command of ours be stopped during its imports, too; tasks.runtime.command later replaces these handlers.
 if sys.argv[0] == "-m" or os.path.basename(sys.argv[0]) == "harr":
     for quiet in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(quiet) in (signal.SIG_DFL, signal.default_int_handler):  # a background job stays deaf
+        if signal.getsignal(quiet) in (signal.SIG_DFL, signal.default_int_handler):  # a background job ignores it
             signal.signal(quiet, _stop_at_once)
 
 SWITCHES = {
     "DO_NOT_TRACK": "true",  # Prefect, MLflow, Hugging Face
     "DVC_NO_ANALYTICS": "true",
-    "GRPC_VERBOSITY": "NONE",  # its "too_many_pings"; what goes wrong reaches us as an exception
+    "GRPC_VERBOSITY": "NONE",  # its "too_many_pings"; errors reach us as exceptions
     "GX_ANALYTICS_ENABLED": "false",
-    "HF_HUB_DISABLE_PROGRESS_BARS": "1",  # transformers' of every model that is loaded
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",  # transformers shows one per loaded model
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",  # a server that is down is named after 15 s, not after 4 minutes
-    "OMP_WAIT_POLICY": "PASSIVE",  # a thread that waits for another leaves its core to other programs
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",  # a server that is down is reported after 15 s, not 4 minutes
+    "OMP_WAIT_POLICY": "PASSIVE",  # waiting threads leave their cores to other programs
     "TOKENIZERS_PARALLELISM": "true",
 }
 
@@ -47,15 +46,15 @@ for name, value in SWITCHES.items():
 
 
 def bypass_proxies() -> None:
-    """Have every client, also of a child process, reach this machine directly where a proxy is set: `no_proxy`.
+    """Set `no_proxy` so that clients, in child processes too, reach this machine directly when a proxy is set.
 
-    httpx makes no client where an address of IPv6 has brackets or a mask there; no client reads a mask of IPv6.
+    httpx rejects IPv6 addresses with brackets or a mask there; no client understands an IPv6 mask.
     """
     proxied = any(os.environ.get(name) or os.environ.get(name.upper()) for name in PROXIES)
     for name, other in (("no_proxy", "NO_PROXY"), ("NO_PROXY", "no_proxy")):
         hosts = (os.environ.get(name) or os.environ.get(other, "")).split(",")
         readable = [re.sub(r"^\s*\[([^]]*)\]\s*$", r"\1", host) for host in hosts if not re.search(r":.*/|\]:", host)]
-        if "*" not in hosts and (proxied or readable != hosts):  # urllib knows a star only where it stands alone
+        if "*" not in hosts and (proxied or readable != hosts):  # urllib accepts a star only on its own
             os.environ[name] = ",".join(dict.fromkeys(host for host in (*readable, *LOOPBACK) if host))
 
 
@@ -64,9 +63,9 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 bypass_proxies()
 try:
     pwd.getpwuid(os.getuid())
-except KeyError:  # as in Kubernetes; DVC, which we start, wants a name
+except KeyError:  # as in Kubernetes; DVC needs a name
     os.environ.setdefault("USER", str(os.getuid()))
-if isinstance(sys.stdout, io.TextIOWrapper):  # what a user's texts hold may not be in a terminal's encoding
+if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal's encoding may lack characters of users' texts
     sys.stdout.reconfigure(errors="backslashreplace")
 try:
     os.getcwd()
@@ -74,7 +73,7 @@ except FileNotFoundError:
     sys.exit("error: the current folder is gone; change to the folder of a harr project")
 
 
-# Imports make a million objects that are never garbage: looking for it less often saves a quarter of the start.
+# Imports create a million long-lived objects: collecting less often saves a quarter of the start-up time.
 gc.set_threshold(500_000, 10, 10)
-# Libraries warn each other about names to come; nothing a user of harr can act on.
+# Libraries warn each other about future names, which users of harr can do nothing about.
 warnings.filterwarnings("ignore", category=FutureWarning)

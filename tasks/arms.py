@@ -25,10 +25,10 @@ LAST = "_last_10"
 def train_arms(params: Params, log: Log) -> dict[str, float]:
     """Train every arm and seed that stage train did not; each has the updates and questions of `trained`.
 
-    Finished runs are kept under work/, so that a killed stage continues with the next one.
+    Finished runs are kept under work/, so a killed stage continues with the next one.
 
     Returns:
-        Per run, the mean reward of its last ten steps, and the validation.
+        The mean reward of each run's last ten steps, and its validation.
     """
     shutil.rmtree(DRAFT, ignore_errors=True)
     figures, notes = train_each(params, log, print) if list_due(params) else ({"runs": 0.0, "steps": 0.0}, {})
@@ -38,7 +38,7 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
 
 
 def list_due(params: Params) -> list[tuple[str, int, Path]]:
-    """Return arm, seed and folder of every run that stage train did not make."""
+    """Return the arm, seed and folder of every run that stage train did not make."""
     return [
         (name, seed, folder)
         for name, folders in trained_runs(params).items()
@@ -50,10 +50,10 @@ def list_due(params: Params) -> list[tuple[str, int, Path]]:
 def train_each(
     params: Params, log: Log, tell: Callable[[str], object]
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """Do the plain work of ``train_arms``, which further processes share in: adapters in ``DRAFT``.
+    """Do the plain work of ``train_arms``, shared with further processes: adapters in ``DRAFT``.
 
     Returns:
-        Figures, and by the name of a run's folder what :func:`read_run_figures` reads.
+        Figures, and by the name of each run's folder what :func:`read_run_figures` reads.
     """
     from harr.builders.methods import arm_method
     from harr.builders.players import arm_params
@@ -77,7 +77,7 @@ def train_each(
         if not method.rewarded and getattr(params.pipeline, "reader", False):
             run_params = without_reader(run_params)
         with open_setup(run_params, PLACES, run_questions, history=arm.history, validation=VALIDATION) as setup:
-            work = RUNS / name  # of its own: arms that differ in their method alone have one identity
+            work = RUNS / name  # one per arm: arms that differ only in their method share an identity
             history = method.train(section, setup, DRAFT / folder.name, work, lambda step, values: None, seed)
             count = len(setup.questions)
             if run_questions != questions:
@@ -92,13 +92,13 @@ def train_each(
 
 
 def without_reader(params: Params) -> Params:
-    """Return the parameters of a pick that nobody reads, rewarded for the gold that it finds."""
+    """Return the parameters of a pick without a reader, rewarded for the gold that it finds."""
     pipeline = params.pipeline.model_copy(update={"reader": False})
     return params.model_copy(update={"pipeline": pipeline, "reward": RewardParams(terms={"recall": 1.0})})
 
 
 def run_figures(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return how much a run had to learn from: the share of its groups whose rollouts were all rewarded alike.
+    """Return how little a run had to learn from: the share of its groups whose rollouts all earned the same reward.
 
     >>> run_figures([{"reward_mean": 0.5, "zero_std_share": 0.25}, {"reward_mean": 1.0, "zero_std_share": 0.75}])
     {'zero_std_share': 0.5}
@@ -107,8 +107,9 @@ def run_figures(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def filter_own_questions(params: Params) -> Path:
-    """Return the questions that a retriever without history learns from: filtered by its own rollouts, once for all
-    seeds, with the budget of stage filter.
+    """Return the questions for a retriever without history, filtered once for all seeds by its own rollouts.
+
+    The budget is that of stage filter.
     """
     from harr.builders.methods import method_of
     from harr.builders.setup import open_setup
@@ -123,12 +124,12 @@ def filter_own_questions(params: Params) -> Path:
 
 
 def arms(params: Params, run: Run) -> None:
-    """Train the arms that `trained` is compared with, over evaluate.seeds; do nothing without one."""
+    """Train the arms that `trained` is compared with, over evaluate.seeds; do nothing if there are none."""
     run.record("arms", train_arms(params, run.log))
 
 
 def join(params: Params) -> None:
-    """Do what every further process of `accelerate launch -m tasks.arms` does."""
+    """Do the work of a further process of `accelerate launch -m tasks.arms`."""
     train_each(params, lambda step, values: None, lambda text: None)
 
 

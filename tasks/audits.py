@@ -1,4 +1,4 @@
-"""What functions of other packages hold against the trained arm: ``evaluate.audits``."""
+"""Audits of the trained arm by functions of other packages: ``evaluate.audits``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -15,7 +15,7 @@ SHAPE = "takes the parameters, rows and episodes by arm and the settings, and re
 
 
 def audit_functions(params: Params) -> dict[str, Callable[..., Any]]:
-    """Return the functions by their names.
+    """Return the functions by name.
 
     Raises:
         ParamsError: one cannot be imported, or does not take the settings.
@@ -30,7 +30,7 @@ def audit_functions(params: Params) -> dict[str, Callable[..., Any]]:
 def play_audits(
     params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, Sequence[Episode]], log: Log
 ) -> dict[str, dict[str, Any]]:
-    """Return what every function says of the rows of all runs and of the episodes of every arm's first, by its name.
+    """Return by name every function's audit of all runs' rows and of the episodes of each arm's first run.
 
     Raises:
         ParamsError: one returns something else.

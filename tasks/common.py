@@ -1,4 +1,4 @@
-"""What several stages share."""
+"""Helpers that several stages share."""
 
 import shutil
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ from harr.types import Generator, Log, Retriever
 from tasks.paths import CORPUS, VECTORS
 
 SAMPLE = 200_000
-"""Number of rows, spread evenly, that a larger table is checked on."""
+"""Number of evenly spread rows on which a larger table is checked."""
 
 
 def forget(work: Path) -> None:
-    """Remove a stage's checkpoints once it has reported: a run that is done must not answer for code of tomorrow."""
+    """Remove a stage's checkpoints once it has reported, so that later code never resumes a finished run."""
     shutil.rmtree(work, ignore_errors=True)
 
 
 def dataset_name(params: Params) -> str:
-    """Return the name of the data set, or of the function of another package that brings it."""
+    """Return the name of the data set, or of another package's function that provides it."""
     return str(getattr(params.download, "function", params.download.dataset))
 
 
@@ -40,7 +40,7 @@ def even_sample(rows: int) -> NDArray[np.int64]:
 
 
 def report_usage(log: Log, **players: Generator | Retriever | Reward | None) -> None:
-    """Print and log what a stage asked of its generator, judge and sources: requests, those from the cache, tokens."""
+    """Print and log a stage's use of its generator, judge and sources: requests, cached requests, tokens."""
     for player, source in players.items():
         used: Mapping[str, float] = getattr(source, "usage", dict)()
         if any(used.values()):
@@ -50,17 +50,17 @@ def report_usage(log: Log, **players: Generator | Retriever | Reward | None) -> 
 
 
 def filter_suite(params: Params) -> str:
-    """Return the suite that what the stage kept is checked by."""
+    """Return the suite that checks what stage filter kept."""
     if params.train.prefers:
         return "preferences"
     return "all_kept" if params.filter.keep == "all" else "filtered"
 
 
 def read_vectors_manifest() -> dict[str, Any]:
-    """Return the manifest of the published vectors, compared with its hash; the vectors themselves are not read.
+    """Return the manifest of the published vectors, checked against its hash; the vectors themselves are not read.
 
     Raises:
-        DamagedFile: it is missing or changed. IndexMismatch: they are of another corpus than the one that is here.
+        DamagedFile: it is missing or changed. IndexMismatch: the vectors are of a corpus other than the one here.
     """
     from harr.corpus import passages, vectors
 

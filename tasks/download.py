@@ -22,7 +22,7 @@ def download_corpus(params: Params) -> dict[str, float]:
 
 
 def corpus_frame() -> pd.DataFrame:
-    """Return passages as a table for the suite ``corpus``; an even sample of a large corpus."""
+    """Return passages (of a large corpus, an even sample) as a table for the suite ``corpus``."""
     from harr.corpus.passages import Passages
 
     passages = Passages.open(CORPUS)
@@ -39,10 +39,9 @@ def corpus_frame() -> pd.DataFrame:
 
 
 def questions_frame(params: Params) -> pd.DataFrame:
-    """Return questions of all splits as a table for the suite ``questions``.
+    """Return the questions of all splits as a table for the suite ``questions``.
 
-    ``gold_elsewhere`` counts gold passages of a question that are gold in another split, where the data set promises
-    that there are none.
+    ``gold_elsewhere`` counts a question's gold passages that are gold in another split, if the data set promises none.
     """
     from harr.corpus.passages import Passages, read_questions
     from harr.datasets import dataset_of

@@ -17,8 +17,7 @@ from tasks.tracking.run import Run
 
 
 def embed_passages(params: Params, note: Callable[[str], object] = say) -> dict[str, float]:
-    """Embed the corpus; unfinished shards are taken up again. ``note`` is called with each line on how the model is
-    used."""
+    """Embed the corpus, resuming unfinished shards; call ``note`` with each line on how the model is used."""
     from harr.builders.encoder import build_encoder
     from harr.corpus.passages import Passages
     from harr.embed.served import ServedEncoder
@@ -32,7 +31,7 @@ def embed_passages(params: Params, note: Callable[[str], object] = say) -> dict[
 
 
 def vectors_frame() -> pd.DataFrame:
-    """Return the length and first coordinate of the vectors (an even sample of very many) for the suite ``vectors``."""
+    """Return the length and first coordinate of the vectors (if very many, a sample) for the suite ``vectors``."""
     from harr.corpus.passages import Passages
     from harr.corpus.vectors import Vectors
 

@@ -1,4 +1,4 @@
-"""Stage evaluate: every arm on the same questions, with intervals, plots and a report."""
+"""Stage evaluate: every arm on the same questions, with intervals and audits."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ def evaluation_frame(rows: Mapping[str, list[Rows]]) -> pd.DataFrame:
 def write_evaluation(
     params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, list[Episode]], summary: dict[str, Any]
 ) -> None:
-    """Write the figures in metrics/, and with their hashes question rows, plays, audits and what was played with."""
+    """Write figures to metrics/, and question rows, plays, audits and the record of the game with their hashes."""
     from harr.evaluate.plays import plays_of
     from harr.evaluate.summary import CONTRASTS
 
@@ -78,13 +78,13 @@ def write_evaluation(
 
 
 def evaluate_file(params: Params, questions: Path, out: Path, model: Path | None, arms: Sequence[str]) -> None:
-    """Play arms (none: those of params.yaml) on the questions of any file and write the metrics.
+    """Play arms (default: those of params.yaml) on the questions of any file and write the metrics.
 
-    Needs the index of this corpus. ``trained`` is the merged ``model`` folder, or models/adapter where none is given.
+    Needs this corpus's index. ``trained`` is the folder ``model``, or models/adapter if none is given.
 
     Raises:
-        ParamsError: an arm does not go with params.yaml.
-        CorpusError: the questions cannot be read, or ``out`` cannot be written; nothing was played.
+        ParamsError: an arm does not fit params.yaml.
+        CorpusError: the questions cannot be read, or ``out`` cannot be written; nothing is played.
     """
     from harr.datasets.local import read_question_file
     from harr.evaluate.tables import table
@@ -101,10 +101,10 @@ def evaluate_file(params: Params, questions: Path, out: Path, model: Path | None
 
 
 def check_out(out: Path, questions: Path) -> None:
-    """See that figures can be written to ``out``, before there are any.
+    """Check that ``out`` can be written before anything is played.
 
     Raises:
-        CorpusError: it is a folder, a device or the questions themselves, or cannot be written.
+        CorpusError: it is a folder, a device or the questions file, or cannot be written.
     """
     if out.exists() and (not out.is_file() or out.samefile(questions)):
         what = "a folder" if out.is_dir() else "the file of the questions" if out.is_file() else "no file"
@@ -120,7 +120,7 @@ def check_out(out: Path, questions: Path) -> None:
 
 def evaluate(params: Params, run: Run) -> None:
     """Play every arm on the test questions; write rows and metrics."""
-    audit_functions(params)  # before anything is played
+    audit_functions(params)  # a wrong one fails before anything is played
     questions = draw_test_questions(params, QUESTIONS / "test.jsonl")
     rows, episodes = play_arms(params, questions, run.log, model=None)
     summary = {**summarise_arms(params, rows), **expect("evaluation", evaluation_frame(rows))}
@@ -137,14 +137,14 @@ def evaluate(params: Params, run: Run) -> None:
 
 
 def join(params: Params) -> None:
-    """Do what every further process of `accelerate launch -m tasks.evaluate` does: it plays what the main one plays."""
+    """Do the work of a further process of `accelerate launch -m tasks.evaluate`: play what the main one plays."""
     questions = draw_test_questions(params, QUESTIONS / "test.jsonl")
     rows, episodes = play_arms(params, questions, log_nothing, model=None)
     play_audits(params, rows, episodes, log_nothing)
 
 
 def log_nothing(step: int, values: Mapping[str, float]) -> None:
-    """Log nothing: the main process does."""
+    """Log nothing: the main process logs."""
 
 
 if __name__ == "__main__":

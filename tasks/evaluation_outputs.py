@@ -1,4 +1,4 @@
-"""What stage evaluate has left."""
+"""Outputs of stage evaluate."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tasks.evaluation_record import describe_corpus
 from tasks.paths import METRICS
 
 PLAYS = "plays.json"
-"""The file of an evaluation with the question table of the report."""
+"""Name of the file with the report's question table."""
 EVALUATE, AGAIN = METRICS / "evaluate.json", "run `dvc repro evaluate`"
 
 
@@ -17,7 +17,7 @@ def summary_here() -> dict[str, Any]:
     """Return metrics/evaluate.json, with metrics/contrasts.json as ``contrasts``.
 
     Raises:
-        DamagedFile: there is none, or it is damaged.
+        DamagedFile: it is missing or damaged.
     """
     summary = read_state(EVALUATE, AGAIN, arms=dict, paired=dict)
     if (contrasts := METRICS / "contrasts.json").exists():
@@ -26,7 +26,7 @@ def summary_here() -> dict[str, Any]:
 
 
 def deciding_metric(params: Params) -> str:
-    """Return the metric that decides a promotion: tracking.metric, or the one that leads the table of arms."""
+    """Return the deciding metric of a promotion: tracking.metric, or the leading one of the table of arms."""
     from harr.evaluate.summary import headline
 
     return params.tracking.metric or headline(summary_here())
@@ -36,7 +36,7 @@ def show(width: int = 100, *, markdown: bool = False) -> str:
     """Return the arms table of the last evaluation, within ``width`` columns if possible, or as Markdown.
 
     Raises:
-        DamagedFile: there is none, or it is damaged.
+        DamagedFile: the evaluation is missing or damaged.
     """
     from harr.evaluate.tables import table
 

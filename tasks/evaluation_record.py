@@ -1,7 +1,7 @@
-"""What an evaluation was played with: one record next to its rows, which every user of the rows compares.
+"""The record of what an evaluation was played with, next to its rows; every user of the rows compares it.
 
-Files know their own hashes; this ties them together. Stage evaluate writes the record, stage merge and the
-registry compare it with what lies here, a version carries it, and the gate reads it and no params.yaml.
+Files have their own hashes; the record ties them together. Stage evaluate writes it, stage merge and the registry
+compare it with the files here, a version carries it, and the gate reads it instead of params.yaml.
 """
 
 from collections.abc import Mapping
@@ -27,18 +27,18 @@ WORDS = {
     "scoring": "the code that plays and scores",
     "rules": "the parameters of the comparison",
 }
-"""What is compared, and how a person reads it."""
+"""What is compared, in words."""
 SAME_GAME = ("generator", "corpus", "index", "questions", "game", "scoring")
-"""What two models share whose rows may be compared."""
+"""What two models must share for their rows to be compared."""
 SCORING = ("rag/pipelines", "rag/scoring", "evaluate")
-"""The packages of harr by which the same replies make the same rows."""
+"""Packages of harr that turn replies into rows."""
 REACHED = ("server", "batch_size")
-"""Parameters of a language model that say how it is reached, not what it writes."""
+"""Parameters of a language model that affect how it is reached, not what it writes."""
 AGAIN = "run `dvc repro -f -s evaluate`"
 
 
 def record_game(params: Params) -> dict[str, Any]:
-    """Return the record of an evaluation that is played here and now; what is not here is None."""
+    """Return the record of an evaluation played here and now; None for what is missing."""
     facts, test = corpus_facts(), QUESTIONS / "test.jsonl"
     return {
         "model": content_of(ADAPTER),
@@ -58,7 +58,7 @@ def record_game(params: Params) -> dict[str, Any]:
 def game(params: Params) -> dict[str, Any]:
     """Return the parameters that two models must share to be compared: all but who plays and how a server is reached.
 
-    Where the language model learns, it is who plays.
+    A language model that learns is the player.
     """
     from harr.rag.sources.router import source_facts
 
@@ -77,7 +77,7 @@ def game(params: Params) -> dict[str, Any]:
 
 
 def rules(params: Params) -> dict[str, Any]:
-    """Return how a comparison of the rows is made: against which arms, with which draws."""
+    """Return how the rows are compared: against which arms, with which draws."""
     from harr.evaluate.summary import is_untrained
 
     table, asked = params.evaluate.arm_table, params.tracking.baseline
@@ -91,14 +91,14 @@ def rules(params: Params) -> dict[str, Any]:
 
 
 def scoring() -> str:
-    """Return the hash of the code that plays and scores, whatever else of harr changed."""
+    """Return the hash of the code that plays and scores; the rest of harr may change."""
     root = Path(harr.__file__).parent
     files = sorted(path for place in SCORING for path in (root / place).rglob("*.py"))
     return fingerprint({path.relative_to(root).as_posix(): sha256(path) for path in files})
 
 
 def content_of(folder: Path) -> str | None:
-    """Return the hash of a folder's files without their list of hashes, which is the same for the same files."""
+    """Return the hash of a folder's files: of their list of hashes if there is one, which changes with the files."""
     if not folder.exists():
         return None
     if not (folder / SUMS).exists():
@@ -112,7 +112,7 @@ def figures() -> dict[str, str]:
 
 
 def corpus_facts() -> dict[str, Any]:
-    """Return on which corpus is played, and as ``trained_on`` on which what plays was trained, where that is noted."""
+    """Return the corpus played on and, if noted, the one that the player was trained on as ``trained_on``."""
     vectors = read_vectors_manifest()
     facts = {"identity": vectors["corpus"], "passages": vectors["rows"]}
     if not TRAINED_ON.exists():
@@ -123,7 +123,7 @@ def corpus_facts() -> dict[str, Any]:
 
 
 def describe_corpus(facts: Mapping[str, Any]) -> str:
-    """Return the corpora of :func:`corpus_facts` in a line.
+    """Return the corpora of :func:`corpus_facts` in one line.
 
     >>> was = {"identity": "0123456789abcdef", "passages": 1000}
     >>> describe_corpus({**was, "trained_on": was})
@@ -140,7 +140,7 @@ def describe_corpus(facts: Mapping[str, Any]) -> str:
 
 
 def same_game(record: dict[str, Any]) -> str:
-    """Return the hash of what two models must share whose rows may be compared."""
+    """Return the hash of what two models must share for their rows to be compared."""
     return fingerprint({name: record.get(name) for name in SAME_GAME})
 
 
@@ -148,20 +148,20 @@ def read_played(folder: Path = EVALUATION) -> dict[str, Any]:
     """Return the record of an evaluation.
 
     Raises:
-        DamagedFile: there is none, as of an evaluation of an older harr, or it is damaged.
+        DamagedFile: it is damaged, or missing as in evaluations by an older harr.
     """
     return read_state(folder / PLAYED, AGAIN, corpus=str, index=str, game=dict, rules=dict)
 
 
 def check_played(params: Params) -> dict[str, Any]:
-    """Return the record of the evaluation here, where it was played with what lies here.
+    """Return the record of the evaluation here, checked against the files here.
 
-    What is not here any more (a corpus that was not pulled) is not compared.
+    What is missing here, such as a corpus that was not pulled, is not compared.
 
     Raises:
         StaleState: the evaluation is of another model, corpus, index, questions or parameters.
-        DamagedFile: as :func:`read_played` says; or the list of hashes is gone, and rows may have been exchanged; or
-            the figures in metrics/ are not those of the rows.
+        DamagedFile: as in :func:`read_played`; or the list of hashes is gone, so rows may have been replaced; or the
+            figures in metrics/ are not those of the rows.
     """
     here, record = record_game(params), read_played()
     if not (EVALUATION / SUMS).exists():

@@ -32,7 +32,7 @@ def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
 
 
 def filter(params: Params, run: Run) -> None:
-    """Keep the training questions whose rollouts disagree; of leret, the prompts whose queries do."""
+    """Keep the training questions whose rollouts disagree; with leret, the prompts whose queries do."""
     figures = filter_training_questions(params, run.log)
     suite = filter_suite(params)
     counts = expect(suite, preferences_frame() if suite == "preferences" else filtered_frame())
@@ -42,7 +42,7 @@ def filter(params: Params, run: Run) -> None:
 
 
 def join(params: Params) -> None:
-    """Do what every further process of `accelerate launch -m tasks.filter` does."""
+    """Do the work of a further process of `accelerate launch -m tasks.filter`."""
     filter_training_questions(params, lambda step, values: None)
 
 

@@ -1,4 +1,4 @@
-"""What stage filter has left: questions, preferences, statistics and their plot."""
+"""Outputs of stage filter: questions, preferences, statistics and their plot."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tasks.paths import FILTERED, PLOTS
 
 
 def statistics_rows() -> list[dict[str, object]]:
-    """Return the questions that were played, one row each."""
+    """Return one row per question that was played."""
     check_sums(FILTERED, "dvc repro -f -s filter")
     return read_jsonl(FILTERED / "statistics.jsonl")
 

@@ -1,4 +1,4 @@
-"""Stage generator: the language model that plays, where this project trains it itself."""
+"""Stage generator: the language model that plays, if this project trains it."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,7 +15,7 @@ from tasks.tracking.run import Run
 
 
 def make_generator(params: Params, log: Log) -> dict[str, float]:
-    """Have another package train a language model, or warm up a given one; of others only the parameters are noted."""
+    """Have another package train a language model, or warm up a given one; else only note the parameters."""
     section, work = params.generator, WORK / "generator"
     if section.kind == "trained":
         shape = "trains a model: (params, out, work, log) -> figures"
@@ -42,7 +42,7 @@ def read_gold(params: Params) -> Sequence[Mapping[str, Any]]:
 
 
 def generator(params: Params, run: Run) -> None:
-    """Train the language model of `generator.kind: trained` or with `generator.warmstart`; of others only note what plays."""
+    """Train the language model with `generator.kind: trained` or `generator.warmstart`; else only note what plays."""
     run.record("generator", make_generator(params, run.log))
 
 

@@ -1,5 +1,4 @@
-"""The headline of an evaluation: what ``trained`` reaches, and what it gains over the strongest arm without
-training."""
+"""The headline of an evaluation: what ``trained`` reaches, and its gain over the strongest arm without training."""
 
 import re
 from collections.abc import Iterator
@@ -21,10 +20,10 @@ from harr.evaluate.tables import (
 
 def headline_figures(summary: Summary) -> dict[str, float]:
     """Return metrics/headline.json: the leading metric of ``trained`` with the ``low`` and ``high`` end of its
-    interval, the ``gain`` over the strongest arm without training with its own, ``n``, the number of questions, and
-    ``runs``.
+    interval, the ``gain`` over the strongest arm without training with its interval, the number of questions ``n``,
+    and ``runs``.
 
-    Of several settings each has its metric, gain and n only, after the setting's name.
+    With several settings, each has only its metric, gain and n, prefixed with the setting's name.
 
     Args:
         summary: metrics/evaluate.json, with metrics/contrasts.json as ``contrasts``.
@@ -45,8 +44,7 @@ GAIN = {"gain": "gain", "gain_low": "low", "gain_high": "high"}
 
 
 def headline_words(summary: Summary) -> str:
-    """Return what an evaluation means, in a sentence; of several settings in one each; and a line for every arm that
-    scored nothing."""
+    """Return what an evaluation means, in a sentence per setting, and a line for every arm that scored nothing."""
     lines = []
     for setting, part, lead in scored_parts(summary):
         before, cell, other = f"{setting}: " if setting else "", part["arms"][TRAINED][lead], rival_of(part, lead)
@@ -63,7 +61,7 @@ def headline_words(summary: Summary) -> str:
 
 
 def plain_name(name: str) -> str:
-    """Return a name of the letters that MLflow takes."""
+    """Return a name with only the characters that MLflow accepts."""
     return re.sub(r"[^\w\-. /:]", "_", name)
 
 
@@ -75,13 +73,13 @@ def scored_parts(summary: Summary, arm: str = TRAINED) -> Iterator[tuple[str, Su
 
 
 def evaluation_note(summary: Summary) -> str:
-    """Return the description of a run of the whole pipeline, in Markdown: what it means, and the table of arms."""
+    """Return the Markdown description of a run of the whole pipeline: what it means, and the table of arms."""
     return f"{headline_words(summary)}\n\n```text\n{table(summary)}\n```"
 
 
 def arm_figures(summary: Summary) -> dict[str, float]:
-    """Return what MLflow draws of an evaluation: every metric of ``trained``, and of every other arm the leading ones,
-    with the range of the runs where there are several."""
+    """Return an evaluation's figures for MLflow: every metric of ``trained``, the leading ones of the other arms, and
+    the range over several runs."""
     leads = headlines(flat_rows(summary))
     figures: dict[str, float] = {}
     for arm, metrics in summary["arms"].items():

@@ -16,11 +16,11 @@ from tasks.runtime.stage import main
 from tasks.tracking.run import Run
 
 MOVES = ("collection", "identity", "rows", "sha256", "sources")
-"""What the manifest of an index says of its passages, not of how it was made."""
+"""Keys of an index's manifest about its passages, not about how it was built."""
 
 
 def index_passages(params: Params) -> dict[str, float]:
-    """Build the collection, or go on where a killed build stopped, and try what it finds."""
+    """Build the collection, or resume a killed build, and test what it finds."""
     from harr.corpus.passages import Passages, read_questions
     from harr.corpus.vectors import Vectors
     from harr.index.build import build_index
@@ -38,9 +38,9 @@ def index_passages(params: Params) -> dict[str, float]:
 
 
 def decide_training(params: Params) -> dict[str, float]:
-    """Note what there is to train on, where that is another than was trained on by more than ``index.retrain_after``.
+    """Record what to train on if it differs from what was trained on by more than ``index.retrain_after``.
 
-    Pairs of leret are of one index, so that they are made again with every other.
+    Pairs of leret belong to one index, so any change makes them anew.
     """
     from harr.corpus.changes import TrainedOn
     from harr.corpus.passages import Passages
@@ -66,7 +66,7 @@ def decide_training(params: Params) -> dict[str, float]:
 
 
 def _as_queries(params: Params, texts: Sequence[str]) -> NDArray[np.float32]:
-    """Embed texts as the untrained retriever does."""
+    """Embed texts as the untrained retriever embeds queries."""
     from harr.builders.encoder import build_encoder
 
     encoder = build_encoder(params.encoder)
@@ -74,8 +74,7 @@ def _as_queries(params: Params, texts: Sequence[str]) -> NDArray[np.float32]:
 
 
 def index_frame(figures: Mapping[str, float]) -> pd.DataFrame:
-    """Return what every collection counts next to corpus and vectors, for the suite ``index``: every passage must be
-    found."""
+    """Return the counts of collections, corpus and vectors for the suite ``index``: every passage must be found."""
     from harr.corpus.passages import Passages
     from harr.services.milvus_client import REBUILD
 
@@ -95,7 +94,7 @@ def index_frame(figures: Mapping[str, float]) -> pd.DataFrame:
 
 
 def index(params: Params, run: Run) -> None:
-    """Put vectors and texts into Milvus, the row count is checked."""
+    """Put vectors and texts into Milvus and check the row count."""
     figures = index_passages(params)
     figures |= decide_training(params)
     run.record("index", figures | expect("index", index_frame(figures)))

@@ -1,4 +1,4 @@
-"""Stage merge: the adapter into the model that was trained, and a new version in the registry."""
+"""Stage merge: the adapter folded into the trained model, and a new version in the registry."""
 
 import json
 import os
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def merge_adapter(params: Params) -> dict[str, float]:
-    """Write what was trained as a stock folder, models/retriever or models/language_model, checked against the adapter.
+    """Write the trained model as a stock folder, models/retriever or models/language_model, compared with the adapter.
 
-    The other folder says in ``untrained.json`` who played there.
+    The other folder names what played there in ``untrained.json``.
     """
     if params.language_model_learns:
         from harr.merge.language_model import merge_language_model
@@ -48,8 +48,8 @@ def merge_adapter(params: Params) -> dict[str, float]:
 def export_arm(params: Params, name: str, out: Path) -> dict[str, float]:
     """Write an arm as the folder ``out``, which harr.Retriever loads; returns how well its encoder agrees.
 
-    A trained arm has a tower of queries and one of documents, which is the base encoder, or the trained one of actions;
-    ``merge.towers`` may leave it out. An untrained one has the base encoder, which is both, if it reads vectors.
+    A trained arm has a query tower and a document tower. The latter is the base encoder, or the trained one of actions;
+    ``merge.towers`` may leave it out. An untrained arm that reads vectors has the base encoder as both.
     """
     from harr.builders.encoder import action_folder, build_encoder, query_section
     from harr.builders.players import arm_params
@@ -88,11 +88,11 @@ def export_arm(params: Params, name: str, out: Path) -> dict[str, float]:
 def loading_facts(
     params: Params, states: EncoderParams, encoder: "Encoder", name: str = TRAINED, arm: Arm = ARMS[TRAINED]
 ) -> dict[str, Any]:
-    """Return what a user of the retriever needs to search as the arm did; no address, and no path, unless the settings
-    of a retriever of another package hold one.
+    """Return what a user needs to search as the arm did; no address or path, unless in the settings of another
+    package's retriever.
 
-    ``retriever`` is that section, ``encoder`` what reads ``states`` in the shape of its section, with its prompts
-    written out; with ``statuses`` a finished hop says FOUND or not.
+    ``retriever`` is that section; ``encoder`` is what reads ``states``, in the shape of its section, with its prompts
+    written out; with ``statuses`` a finished hop says whether it FOUND anything.
     """
     reads_untrained_hops = arm.trained and arm.reads_history and getattr(params.pipeline, "picks", 0) == 1
     elsewhere = {"encoder", "function", "settings"} | ({"weights"} if params.retriever.fusion == "rrf" else set())
@@ -120,7 +120,7 @@ def loading_facts(
 
 
 def training_facts(params: Params) -> dict[str, str]:
-    """Return what a card says of the training, without addresses of servers and paths of this machine."""
+    """Return what a model card says about the training, without server addresses and local paths."""
     from harr.builders.methods import method_of
     from harr.merge.card import plain_name
 
@@ -139,7 +139,7 @@ def training_facts(params: Params) -> dict[str, str]:
 
 
 def _weights(weight: Any) -> str:
-    """Return a weight with its steps, or several.
+    """Return one weight, or several with their steps, as text.
 
     >>> _weights(0.5), _weights([{"weight": 0.2, "start": 0, "end": 30}, {"weight": 0.5, "start": 30, "end": None}])
     ('0.5', '0.2 (steps 0 to 29), 0.5 (from step 30)')
@@ -152,20 +152,20 @@ def _weights(weight: Any) -> str:
 
 
 def _note(folder: Path, params: Params, sections: set[str]) -> None:
-    """Write a folder that says only that nothing was trained here, and who played; not at which address."""
+    """Write a folder that says only that nothing was trained here, and what played, without its address."""
     private = {section: {"server"} for section in sections}
     with draft(WORK / "merge" / "note", folder) as note:
         write_json(note / "untrained.json", params.model_dump(include=sections, exclude=private, mode="json"))
 
 
 def register_model(run: Run, params: Params) -> str:
-    """Register the merged model with its evaluation and its fingerprints; returns the version.
+    """Register the merged model with its evaluation and fingerprints, and return the version.
 
-    It becomes the candidate unless it is a try-out of `dvc exp`.
+    It becomes the candidate unless this is a trial of `dvc exp`.
 
     Raises:
-        StaleState: the evaluation is of another model than the merged one, or of another corpus than is here.
-        ParamsError: a stage before ran with other parameters, so that params.yaml does not describe its work.
+        StaleState: the evaluation is not of the merged model, or not of the corpus here.
+        ParamsError: an earlier stage ran with other parameters, so params.yaml does not describe its work.
     """
     from tasks.registry.register import register
 
@@ -177,14 +177,14 @@ def register_model(run: Run, params: Params) -> str:
 
 
 def is_try_out() -> bool:
-    """Return whether `dvc exp run` works, here or in a folder of its own."""
+    """Return whether this is a trial of `dvc exp run`, here or in its own folder."""
     return "DVC_EXP_BASELINE_REV" in os.environ
 
 
 def version_tags(params: Params, folder: Path) -> dict[str, str]:
-    """Return the tags of the version that a folder of stage merge becomes, with the evaluation that is here.
+    """Return the tags of the version made from a folder of stage merge and the evaluation here.
 
-    The expectations that passed are figures of earlier stages, so DVC ties them to the data.
+    Passed expectations are figures of earlier stages, so DVC ties them to the data.
 
     Raises:
         StaleState: the model is not the one that was evaluated, or was evaluated with something else.
@@ -215,7 +215,7 @@ def version_tags(params: Params, folder: Path) -> dict[str, str]:
 
 
 def count_expectations(params: Params, *, trained: bool = True) -> dict[str, float]:
-    """Return how many rules of every suite passed in the run that made this model; 0 where there is no result."""
+    """Return how many rules of every suite passed in the run that made this model; 0 without a result."""
     suites = {
         "corpus": "download",
         "questions": "download",
@@ -232,7 +232,7 @@ def count_expectations(params: Params, *, trained: bool = True) -> dict[str, flo
 
 
 def merge(params: Params, run: Run) -> None:
-    """Fold the adapter into the model that was trained and register it as the candidate."""
+    """Fold the adapter into the trained model and register it as the candidate."""
     run.record("merge", merge_adapter(params))
     run.dataset("adapter", ADAPTER, "merge")
     try:

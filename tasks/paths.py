@@ -1,5 +1,5 @@
-"""Every path of the project, relative to its folder; the library is handed these. Those that an application reads, too,
-stand in harr/builders/places.py."""
+"""Every path of the project, relative to its folder, as passed to the library. Paths that applications also read are in
+harr/builders/places.py."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -13,34 +13,34 @@ PLACES = Places.of_project(Path())
 """What the builders of the library read and remember."""
 SETTINGS, LOCK = Path("params.yaml"), Path("dvc.lock")
 INPUTS = Path("data/inputs")
-"""What every stage depends on besides data, a file a stage (tasks/inputs)."""
+"""What stages depend on besides data, one file each (tasks/inputs)."""
 CORPUS, QUESTIONS = PLACES.corpus, Path("data/questions")
 VECTORS, INDEX = PLACES.vectors, PLACES.index
 TRAINED_ON = Path("data/trained_on")
-"""What stages filter, train and arms answer to (harr/corpus/changes.py)."""
+"""Record of the corpus, on which stages filter, train and arms depend (harr/corpus/changes.py)."""
 SINCE = "since_training"
 """Prefix of the figures in metrics/index.json on what changed since it was written."""
 FILTERED, EVALUATION = Path("data/filtered"), Path("data/evaluation")
 GENERATOR, ADAPTER, ARMS = PLACES.generator, Path("models/adapter"), Path("models/arms")
 RETRIEVER, LANGUAGE_MODEL = Path("models/retriever"), Path("models/language_model")
 AUDITS = "audits.json"
-"""The file of an evaluation with the findings against ``trained`` (tasks/audits.py)."""
+"""Name of an evaluation's file with the audits of ``trained`` (tasks/audits.py)."""
 METRICS, PLOTS, REPORTS = Path("metrics"), Path("plots"), Path("reports")
 HEADLINE = METRICS / "headline.json"
-"""The few figures that DVC and MLflow show of an evaluation (tasks/headline.py)."""
+"""The few figures of an evaluation that DVC and MLflow show (tasks/headline.py)."""
 VALIDATION = QUESTIONS / "validation.jsonl"
-"""Questions that are played while a method trains, and never learnt from."""
+"""Questions played during training and never learnt from."""
 STATS = METRICS / "training_stats.jsonl"
-"""All that is known of every training step, a line a step."""
+"""Figures of every training step, one line each."""
 REPORT = REPORTS / "index.html"
 WORK = Path("work")
-"""Unfinished work: a folder per stage, outside of what DVC deletes before a run."""
+"""Unfinished work: a folder per stage, outside what DVC deletes before a run."""
 STATE = Path(".harr")
 """What commands share: locks, processes, servers."""
 NOTES, RUNS = WORK / "mlflow", STATE / "runs"
-"""What MLflow has not received (tasks/tracking/report.py), and the folders of recipes, each with the same paths."""
+"""Reports that MLflow has not received (tasks/tracking/report.py), and recipes' folders, each with the same paths."""
 CHECKS = Path("gx/uncommitted/data_docs/local_site/validations")
-"""Pages of the expectations, a folder per suite."""
+"""Pages of the expectations, one folder per suite."""
 
 
 def trained_folder(params: "Params") -> tuple[Literal["retriever", "language_model"], Path]:

@@ -35,7 +35,7 @@ def draw_test_questions(params: Params, path: Path) -> list[Question]:
 def play_arms(
     params: Params, questions: Sequence[Question], log: Log, *, model: Path | None
 ) -> tuple[dict[str, list[Rows]], dict[str, list[Episode]]]:
-    """Play every arm, every seed of a trained one, everywhere ``evaluate.candidates`` says.
+    """Play every arm, and every seed of a trained one, on each kind in ``evaluate.candidates``.
 
     Returns:
         Question rows per arm, one list per seed; and the episodes of the first seed and the first kind of candidates.
@@ -47,7 +47,7 @@ def play_arms(
     from harr.evaluate.rows import join_candidates
 
     for arm in params.evaluate.arm_table.values():
-        if arm.player:  # a wrong one ends the stage before any arm is played
+        if arm.player:  # a wrong one fails before any arm is played
             player_of(arm)
     runs, pipelines, writes = arm_runs(params, model), arm_pipelines(params), params.language_model_learns
     reward = build_reward(params.reward, params.encoder, params.seed, PLACES)
@@ -70,7 +70,7 @@ def play_arms(
                 episodes, run_rows[candidates] = play_run(params, run, run_game, run_questions, reward, log)
                 first_episodes.setdefault(run.name, episodes)
                 del run_game
-                if run.folder or writes:  # a model is a reference cycle; one is loaded at a time
+                if run.folder or writes:  # a model is a reference cycle; only one may be loaded
                     gc.collect()
     report_usage(log, generator=generator, reader=reader, judge=reward)
     by_arm: dict[str, list[Rows]] = {run.name: [] for run in runs}
@@ -80,7 +80,7 @@ def play_arms(
 
 
 def arm_runs(params: Params, model: Path | None) -> "list[ArmRun]":
-    """Return the runs of all arms, in order; ``model`` stands for all seeds of ``trained``, whatever arm it is of."""
+    """Return the runs of all arms, in order; ``model`` replaces all seeds of ``trained``, whatever its own arm."""
     from harr.builders.fit import facts_of
     from harr.builders.trained import arm_of
     from harr.evaluate.play import ArmRun
@@ -120,10 +120,10 @@ def play_run(
 
 
 def arm_pipelines(params: Params) -> dict[str, Pipeline]:
-    """Return the pipeline of every arm: of leret, some are shown demonstrations.
+    """Return the pipeline of every arm; with leret, some are shown demonstrations.
 
     Raises:
-        CorpusError: stage filter has found none. IndexMismatch: it searched another index than this one, or by another
+        CorpusError: stage filter found none. IndexMismatch: it searched a different index, or with a different
             ``retriever.function``.
     """
     from harr.builders.pipeline import build_pipeline
@@ -157,11 +157,10 @@ def round_figures(value: Any) -> Any:
 
 
 def with_arms(params: Params, arms: Sequence[str]) -> Params:
-    """Return the parameters with other ``evaluate.arms``, checked as params.yaml is; no gate asks an arm
-    (``tracking.baseline``).
+    """Return the parameters with other ``evaluate.arms``, checked like params.yaml, without ``tracking.baseline``.
 
     Raises:
-        ParamsError: an arm does not go with the other parameters.
+        ParamsError: an arm does not fit the other parameters.
     """
     values = params.model_dump(exclude_unset=True)
     by_name = {arm.name: arm.model_dump() for arm in params.evaluate.arms if not isinstance(arm, str)}
@@ -169,6 +168,6 @@ def with_arms(params: Params, arms: Sequence[str]) -> Params:
     values.get("tracking", {}).pop("baseline", None)
     try:
         return Params.model_validate(values)
-    except ValueError as error:  # pydantic's, which alone knows what is wrong
+    except ValueError as error:  # pydantic's, which has the details
         faults = [describe_fault(fault, Params) for fault in getattr(error, "errors", list)()]
         raise ParamsError("; ".join(f"--arms {' '.join(arms)}: {fault}" for fault in faults)) from None

@@ -1,4 +1,4 @@
-"""Stage report: the arms drawn, and the page reports/index.html, of what stage evaluate left. Nothing is played."""
+"""Stage report: plots of the arms and reports/index.html, from the outputs of stage evaluate. Nothing is played."""
 
 from harr.io.files import read_state, read_state_rows
 from harr.params import Params
@@ -15,7 +15,7 @@ from tasks.trained_runs import read_run_figures
 
 
 def draw_report(params: Params) -> dict[str, float]:
-    """Draw the arms, and write reports/index.html; returns how much it shows."""
+    """Plot the arms, write reports/index.html, and return how much it shows."""
     from harr.builders.methods import method_of
     from harr.evaluate.summary import flat_rows
     from harr.report.page import write_report
@@ -45,7 +45,7 @@ def _links() -> dict[str, str]:
 
 
 def _describe_groups() -> dict[str, str]:
-    """Return, of the runs of stage arms, how much each had to learn from."""
+    """Return how much each run of stage arms had to learn from."""
     runs = [
         f"{run} {100 * figures['zero_std_share']:.0f} % ({figures['questions']:.0f} questions)"
         for run, figures in read_run_figures().items()
@@ -54,7 +54,7 @@ def _describe_groups() -> dict[str, str]:
 
 
 def run_facts(params: Params) -> dict[str, str]:
-    """Return in words the facts of the run that a report needs to be believed."""
+    """Return in words the facts about the run that make a report credible."""
     from harr.builders.methods import method_of
 
     vectors = read_vectors_manifest()
@@ -85,7 +85,7 @@ def run_facts(params: Params) -> dict[str, str]:
 
 
 def report(params: Params, run: Run) -> None:
-    """Draw the arms and write the report."""
+    """Plot the arms and write the report."""
     run.record("report", draw_report(params))
     run.artifact(REPORT)
     run.artifact(PLOTS / "arms.svg")

@@ -1,4 +1,4 @@
-"""Arms that a function of another package plays, by several samples of a question, and what that costs."""
+"""Arms that another package's function plays with several samples per question, and their cost."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,27 +20,27 @@ Groups = list[tuple[Episode, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Playing:
-    """What the player of an arm is given."""
+    """Inputs of an arm's player."""
 
     questions: Sequence[Question]
     game: "Game"
-    """Pipeline, retriever and the model as it writes its most likely tokens: ``game.play(questions, batch_size=8)``."""
+    """Pipeline, retriever and the greedy model: ``game.play(questions, batch_size=8)``."""
     samplers: Sequence[Generator]
-    """The model as it samples, once for each of ``evaluate.samples``."""
+    """The sampling model, once for each of ``evaluate.samples``."""
     batch_size: int
     params: Params
     log: Log
 
 
 Player = Callable[[Playing], tuple[list[Episode], Groups]]
-"""It returns the episode that it chooses of every question, and all that was played for it."""
+"""Returns the episode that it chooses for every question, and all that were played for it."""
 
 
 def player_of(arm: Arm) -> Player:
-    """Return what plays an arm of another package.
+    """Return the player of an arm of another package.
 
     Raises:
-        ParamsError: there is no such function, or it takes other settings, or returns something else.
+        ParamsError: the function does not exist, takes other settings, or returns something else.
     """
     shape = "takes the settings of the arm and returns a player (tasks/samples.py)"
     make = function_of(arm.player, key="evaluate.arms", shape=shape, takes=0, settings=arm.settings)
@@ -53,7 +53,7 @@ def player_of(arm: Arm) -> Player:
 def choose_episodes(
     params: Params, run: "ArmRun", game: "Game", questions: Sequence[Question], log: Log
 ) -> tuple[list[Episode], Groups]:
-    """Return the episode that the arm chooses of every question, and all that was played for it."""
+    """Return the episode that the arm chooses for every question, and all that were played for it."""
     from harr.builders.players import open_samplers
 
     section = params.evaluate
@@ -65,7 +65,7 @@ def choose_episodes(
 
 
 def with_tokens(params: Params, rows: list[Row], played: Groups) -> list[Row]:
-    """Return the rows with the tokens that the model wrote in all that was ``played``, where any arm samples."""
+    """Return the rows with the number of tokens that the model wrote in all ``played`` episodes, if any arm samples."""
     from harr.builders.generators import language_model_facts
 
     if not any(arm.player for arm in params.evaluate.arm_table.values()):

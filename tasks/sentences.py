@@ -24,7 +24,7 @@ SENTENCES: dict[str, Callable[[Params], str]] = {
 
 
 def description(stage: str, params: Params) -> str:
-    """Return what a stage does as a whole sentence, for the page of its run; empty where it is no stage of ours.
+    """Return what a stage does as a full sentence, for the page of its run; empty for other stages.
 
     >>> from harr.params import Params
     >>> description("merge", Params.model_construct())

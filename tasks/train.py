@@ -19,7 +19,7 @@ LAST = ("beta", "target_margin_nats", "margin_nats", "held_out_accuracy")
 
 
 def train_policy(params: Params, log: Log) -> tuple[list[dict[str, Any]], str]:
-    """Train by the method named in params.yaml; returns one row per step, and what their figure is: reward or accuracy."""
+    """Train with the method of params.yaml; return one row per step, and their figure: reward or accuracy."""
     from harr.builders.methods import method_of
     from harr.builders.setup import open_setup
 
@@ -31,8 +31,7 @@ def train_policy(params: Params, log: Log) -> tuple[list[dict[str, Any]], str]:
 
 
 def by_group(log: Log) -> Log:
-    """Return a log whose names MLflow's page draws in the groups reward, validation and health; of a figure that was 0 at
-    every step so far it says nothing."""
+    """Return a log that groups figures for MLflow as reward, validation and health, and omits those always 0 so far."""
     moved: set[str] = set()
 
     def say(step: int, values: Mapping[str, float]) -> None:
@@ -43,7 +42,7 @@ def by_group(log: Log) -> Log:
 
 
 def group(name: str) -> str:
-    """Return the name of a figure of training with its group.
+    """Return the name of a training figure with its group.
 
     >>> group("reward_mean"), group("validation.recall"), group("loss")
     ('reward/reward_mean', 'validation/recall', 'health/loss')
@@ -56,7 +55,7 @@ def group(name: str) -> str:
 def summary(history: list[dict[str, Any]], figure: str = "reward") -> dict[str, float]:
     """Return the run in a few figures: rewards of the first and last ten steps, and the time.
 
-    A method whose ``figure`` is accuracy has that of SFT's tokens and of IPO's pairs, each in its own last ten steps.
+    With accuracy as ``figure``, it is that of SFT's tokens and of IPO's pairs, each over its own last ten steps.
     """
     if figure == "accuracy":
         last_of = {"sft": [r for r in history if not r["phase"] % 2], "ipo": [r for r in history if r["phase"] % 2]}
@@ -70,7 +69,7 @@ def summary(history: list[dict[str, Any]], figure: str = "reward") -> dict[str, 
 
 
 def validation_summary(history: list[dict[str, Any]]) -> dict[str, float]:
-    """Return how validation began, ended and was at its best, and after which step; nothing where there was none.
+    """Return the first, last and best validation and the best one's step; empty if there was none.
 
     >>> rows = [{"step": n, "validation": {"recall": recall, "seconds": 1.0}} for n, recall in enumerate((0.6, 0.5))]
     >>> validation_summary(rows)["validation_best_recall"], validation_summary(rows)["validation_best_step"]
@@ -98,7 +97,7 @@ def mean_reward(rows: list[dict[str, Any]]) -> float:
 
 
 def plot_training(history: list[dict[str, Any]], figure: str = "reward") -> list[Path]:
-    """Plot learning curve, progress and spread of every reward term: each as SVG and CSV. Returns the SVGs."""
+    """Plot the learning curve, and progress and spread of every reward term, as SVG and CSV. Return the SVGs."""
     from harr.report.plots import learning_curve
     from harr.report.reward_plots import reward_distribution, reward_progress
 
@@ -109,13 +108,13 @@ def plot_training(history: list[dict[str, Any]], figure: str = "reward") -> list
 
 
 def write_stats(history: list[dict[str, Any]]) -> Path:
-    """Write all that is known of every step, a line a step: its figures, and the quantiles of every reward term."""
+    """Write one line per step: its figures, and the quantiles of every reward term."""
     write_text(STATS, "".join(f"{json.dumps(row)}\n" for row in history))
     return STATS
 
 
 def train(params: Params, run: Run) -> None:
-    """Train the policy by the method of params.yaml; a killed run continues at its last checkpoint."""
+    """Train the policy with the method of params.yaml; a killed run continues at its last checkpoint."""
     history, figure = train_policy(params, by_group(run.log))
     run.record("train", summary(history, figure))
     run.artifact(write_stats(history))
@@ -125,7 +124,7 @@ def train(params: Params, run: Run) -> None:
 
 
 def join(params: Params) -> None:
-    """Do what every further process of `accelerate launch -m tasks.train` does."""
+    """Do the work of a further process of `accelerate launch -m tasks.train`."""
     train_policy(params, lambda step, values: None)
 
 

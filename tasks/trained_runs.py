@@ -1,4 +1,4 @@
-"""Which runs are trained, where they lie, and their figures."""
+"""The trained runs, their folders and their figures."""
 
 from pathlib import Path
 
@@ -8,12 +8,11 @@ from harr.params import Params
 from tasks.paths import ADAPTER, ARMS
 
 TOLD = "runs.json"
-"""The file of models/arms with the figures of its runs."""
+"""Name of the file in models/arms with the figures of its runs."""
 
 
 def trained_runs(params: Params) -> dict[str, list[Path]]:
-    """Return the folders of every trained arm, one per seed; that of ``trained`` with the first seed is stage
-    train's."""
+    """Return the folders of every trained arm, one per seed; the first of ``trained`` is stage train's."""
     seeds = range(params.seed, params.seed + params.evaluate.seeds)
     trained = [ADAPTER, *(ARMS / f"{TRAINED}-{seed}" for seed in seeds[1:])]
     folders = {name: [ARMS / f"{name}-{seed}" for seed in seeds] for name in params.evaluate.arm_table} | {
@@ -27,6 +26,6 @@ def trained_runs(params: Params) -> dict[str, list[Path]]:
 
 
 def read_run_figures() -> dict[str, dict[str, float]]:
-    """Return the figures of stage arms' runs (:func:`tasks.arms.run_figures`), by the name of their folder."""
+    """Return the figures of stage arms' runs (:func:`tasks.arms.run_figures`), by folder name."""
     path = ARMS / TOLD
     return read_json(path) if path.exists() else {}

@@ -1,24 +1,24 @@
-"""harr beside the libraries that do the same work: ``python -m benchmarks.peers``; ``--page`` only writes the page.
+"""harr against the libraries that do the same work: ``python -m benchmarks.peers``; ``--page`` only writes the page.
 
 ``--only words rollouts`` measures these parts, and keeps the rows of the others.
 
 Everything computes on one thread, and is measured in CPU seconds of this process, since other programs may use the
-cores. What is compared takes turns, so that a busy moment meets all of them; a ratio is of neighbours, and stands with
-the least and the greatest that was seen. Figures go to results/peers.json, and the table into docs/performance.md.
+cores. Rivals take turns, so that a busy moment affects all of them; a ratio is of neighbouring runs, given with its
+least and greatest value. Figures go to results/peers.json, and the table into docs/performance.md.
 
-- texts to vectors: `harr embed` in bfloat16 beside ``SentenceTransformer.encode`` as it comes, in bfloat16, and by its
-  backends onnx and openvino (``--backend``), whose packages want an environment of their own;
+- texts to vectors: `harr embed` in bfloat16 against ``SentenceTransformer.encode`` by default, in bfloat16, and with
+  its backends onnx and openvino (``--backend``), whose packages need their own environment;
 - learning: a pass of GRPO or InfoNCE (16 states, LoRA of rank 32, bfloat16, stored passage vectors) as it is, and with
-  torch's own attention and PEFT's casts, beside ``MultipleNegativesRankingLoss`` over the same states and as many
-  passages (all weights, float32, as it comes);
-- exact search of the 30 nearest among walks of unit vectors: the scan of `harr serve` beside numpy, faiss and Milvus
-  Lite as stages ask it;
-- search by words: the index that a policy asks beside bm25s as it comes, and Milvus Lite's full text;
-- rollouts: ``play`` of 64 questions at once beside ``play`` of one after the other, and beside a loop as Search-R1 and
-  FlashRAG write it: one question, one text or one vector and one search at a time (sentence-transformers, faiss).
+  torch's own attention and PEFT's casts, against ``MultipleNegativesRankingLoss`` over the same states and as many
+  passages (all weights, float32, defaults);
+- exact search for the 30 nearest among walks of unit vectors: the scan of `harr serve` against numpy, faiss and Milvus
+  Lite as stages use it;
+- search by words: the index that a policy uses against bm25s with its defaults, and Milvus Lite's full text;
+- rollouts: ``play`` of 64 questions at once against ``play`` of one after the other, and against a loop as in Search-R1
+  and FlashRAG: one question, one text or one vector and one search at a time (sentence-transformers, faiss).
 
-The limit of vectors and of learning is the number of tokens that the machine's bfloat16 products alone would allow, of
-rollouts that for their distinct states; the limit of a scan is one reading of all vectors, or their products.
+The limit of vectors and learning is the number of tokens that the machine's bfloat16 products alone would allow, for
+rollouts that of their distinct states; the limit of a scan is one reading of all vectors, or their products.
 """
 
 import argparse
@@ -65,14 +65,14 @@ BATCHES, N = (1, 32, 512), 30
 
 
 def states(count: int) -> list[str]:
-    """Return texts of the lengths of states: 20 to 110 tokens."""
+    """Return texts as long as states: 20 to 110 tokens."""
     found = "Found: In 18{n:02d} the historian {n} was born in the village of Acme near the river.\n"
     asked = "Question: what is the birthplace of the spouse of person {n}?\n{found}Query: birthplace of the spouse"
     return [asked.format(n=n, found=found.format(n=n % 90) * (n % 4)) for n in range(count)]
 
 
 def embedding(times: int, passages: Path | None, pythons: dict[str, str]) -> list[dict[str, Any]]:
-    """Compare the embedding of 2,000 passages, of which a round has as many as there are rounds, or of 512 states.
+    """Compare the embedding of 2,000 passages, divided among the rounds, or of 512 states.
 
     A shard of stage embed has 4,096, so that fewer rows fill up batches.
     """
@@ -112,7 +112,7 @@ def embedding(times: int, passages: Path | None, pythons: dict[str, str]) -> lis
 
 
 def learning(times: int) -> list[dict[str, Any]]:
-    """Compare a pass over 16 states: forward, backward."""
+    """Compare a forward and backward pass over 16 states."""
     texts = states(16)
     passages_PD = torch.nn.functional.normalize(torch.randn(16, 384), dim=-1)
 
@@ -149,7 +149,7 @@ def learning(times: int) -> list[dict[str, Any]]:
 
 
 def searching(rows: int, width: int, times: int) -> list[dict[str, Any]]:
-    """Compare exact search of the nearest passages."""
+    """Compare exact search for the nearest passages."""
     measured = []
     with tempfile.TemporaryDirectory() as place:
         folder, vectors_ND = Path(place), walks(rows, width)
@@ -186,7 +186,7 @@ def plain_scan(vectors_ND: NDArray[np.float32], queries_QD: NDArray[np.float32],
 
 
 def with_others(kept: list[dict[str, Any]], measured: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows that are kept, but for those that were measured again, and then these."""
+    """Return the kept rows except those measured again, followed by these."""
     anew = {(one["what"], one["peer"]) for one in measured}
     return [one for one in kept if (one["what"], one["peer"]) not in anew] + measured
 
@@ -210,7 +210,7 @@ def page(rows: list[dict[str, Any]]) -> str:
 
 
 def write_page() -> None:
-    """Put the table of what is kept into docs/performance.md."""
+    """Put the table of the kept rows into docs/performance.md."""
     text = PAGE.read_text(encoding="utf-8")
     head, rest = text.split(START)
     write_text(PAGE, f"{head}{START}\n{page(read_json(KEPT)['rows'])}\n{rest[rest.index(END) :]}")

@@ -1,4 +1,4 @@
-"""Search by words, and rollouts, beside how the field writes them: two parts of ``python -m benchmarks.peers``."""
+"""Search by words, and rollouts, against how the field writes them: two parts of ``python -m benchmarks.peers``."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -40,9 +40,9 @@ N, ASKED = 30, 64
 
 
 def words(rows: int, times: int) -> list[dict[str, Any]]:
-    """Compare BM25 of the 30 best passages of a fictional encyclopaedia.
+    """Compare BM25 for the 30 best passages of a fictional encyclopaedia.
 
-    The limit is one reading of the weights that the words of the questions have, and of a score for every passage.
+    The limit is one reading of the weights of the questions' words, and of a score for every passage.
     """
     with tempfile.TemporaryDirectory() as place, chdir(place):
         download(rows, 64)
@@ -72,19 +72,19 @@ def words(rows: int, times: int) -> list[dict[str, Any]]:
 
 
 def each(parts: Sequence[list[str]], ask: Callable[[list[str]], object]) -> None:
-    """Ask part by part."""
+    """Ask one part after the other."""
     for part in parts:
         ask(part)
 
 
 def by_words(index: WordIndex, texts: Sequence[str]) -> None:
-    """Ask as a policy does that searches by words."""
+    """Ask like a policy that searches by words."""
     for text in texts:
         index.find_best(words_of(text), N)
 
 
 def as_it_comes(index: "bm25s.BM25", texts: list[str]) -> None:
-    """Ask as the pages of bm25s show."""
+    """Ask as shown in the documentation of bm25s."""
     index.retrieve(bm25s.tokenize(texts, stopwords="en", show_progress=False), k=N, show_progress=False)
 
 
@@ -104,7 +104,7 @@ def read(index: "bm25s.BM25", texts: Sequence[str], rows: int) -> None:
 
 
 def rollouts(times: int) -> list[dict[str, Any]]:
-    """Compare rollouts of the quickstart's questions by the retriever that is not trained.
+    """Compare rollouts of the quickstart's questions by the untrained retriever.
 
     The limit is the machine's products for the distinct states alone.
     """
@@ -115,7 +115,7 @@ def rollouts(times: int) -> list[dict[str, Any]]:
         questions = read_questions(QUESTIONS / "test.jsonl")[:ASKED]
         pipeline = build_pipeline(params.pipeline, params.generator, PLACES)
         generator = build_generator(params.generator, params.seed, PLACES)
-        assert generator is not None  # the quickstart's is scripted
+        assert generator is not None  # the quickstart has a scripted one
         passages, vectors = Passages.open(CORPUS), Vectors.open(VECTORS)
         flat = faiss.IndexFlatIP(vectors.width)
         flat.add(vectors.take(np.arange(vectors.rows)))
@@ -150,7 +150,7 @@ def alone(
     passages: Sequence[Passage],
     generator: Generator,
 ) -> str | None:
-    """Play one question as Search-R1 and FlashRAG write it: a text, or a vector and a search, at a time."""
+    """Play one question as Search-R1 and FlashRAG do: a text, or a vector and a search, at a time."""
     moves, answer = pipeline(question), None
     try:
         while True:

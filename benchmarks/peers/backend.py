@@ -1,6 +1,6 @@
-"""A backend of sentence-transformers (onnx, openvino) in a process of its own, for ``python -m benchmarks.peers``.
+"""A backend of sentence-transformers (onnx, openvino) in its own process, for ``python -m benchmarks.peers``.
 
-Its packages want other versions than harr, so that this file is also a script for their Python, and knows no harr.
+Its packages need other versions than harr, so this file is also a script for their Python, and does not import harr.
 """
 
 import json
@@ -14,7 +14,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "onnx": {"provider": "CPUExecutionProvider"},
     "openvino": {"ov_config": {"INFERENCE_NUM_THREADS": "1"}},
 }
-"""What each backend is opened with; OpenVINO takes bfloat16 where the processor has it."""
+"""Arguments to open each backend; OpenVINO uses bfloat16 if the processor has it."""
 
 
 class Backend:
@@ -26,7 +26,7 @@ class Backend:
         )
 
     def encode(self, texts: list[str]) -> None:
-        """Encode texts there, and wait for it."""
+        """Encode texts in that process, and wait for it."""
         assert self._process.stdin and self._process.stdout
         print(json.dumps(texts), file=self._process.stdin, flush=True)
         assert self._process.stdout.readline(), "the backend ended; its last lines say why"
@@ -37,7 +37,7 @@ class Backend:
 
 
 def with_children() -> float:
-    """Return the CPU seconds of this process and of those that it has started and that run."""
+    """Return the CPU seconds of this process and of its running children."""
     import psutil
 
     return time.process_time() + sum(sum(one.cpu_times()[:2]) for one in psutil.Process().children(recursive=True))

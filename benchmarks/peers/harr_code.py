@@ -1,9 +1,9 @@
-"""Numbers that HARR's own functions compute, for tests of ours: `python -m benchmarks.peers.harr_code FOLDER`.
+"""Numbers that HARR's own functions compute, for our tests: `python -m benchmarks.peers.harr_code FOLDER`.
 
-FOLDER is a copy of github.com/zyc140345/HARR (commit 50cfd09). Its modules need servers, so nothing of it is imported:
-functions, and the statements between two marks in longer ones, are taken out of its files as they are and run with
-torch alone; vectors stand in for its encoder, and one process for several. What went in and what came out is written
-to tests/harr/train/harr_numbers.json, which tests/harr/train/test_arithmetic.py compares with ours.
+FOLDER is a copy of github.com/zyc140345/HARR (commit 50cfd09). Its modules need servers, so none is imported:
+functions, and the statements between two marks in longer ones, are taken from its files unchanged and run with torch
+alone; vectors stand in for its encoder, and one process for several. Inputs and outputs are written to
+tests/harr/train/harr_numbers.json, which tests/harr/train/test_arithmetic.py compares with ours.
 """
 
 import ast
@@ -28,24 +28,24 @@ Names = dict[str, Any]
 
 
 def nodes(folder: Path, file: str) -> list[ast.AST]:
-    """Return all nodes of a file of theirs."""
+    """Return all nodes of one of their files."""
     return list(ast.walk(ast.parse((folder / file).read_text(encoding="utf-8"))))
 
 
 def run(body: list[ast.stmt], names: Names) -> Names:
-    """Run statements of theirs; returns the names that there are then."""
+    """Run statements of theirs, and return the names defined afterwards."""
     exec(compile(ast.Module(body, []), "theirs", "exec"), names)
     return names
 
 
 def function(folder: Path, file: str, name: str, names: Names) -> Any:
-    """Return a function or method of theirs."""
+    """Return one of their functions or methods."""
     (found,) = [node for node in nodes(folder, file) if isinstance(node, ast.FunctionDef) and node.name == name]
     return run([found], names)[name]
 
 
 def between(folder: Path, file: str, first: str, last: str) -> list[ast.stmt]:
-    """Return the statements of one block from that which begins with ``first`` to that which begins with ``last``."""
+    """Return a block's statements from the one that begins with ``first`` to the one that begins with ``last``."""
     for node in nodes(folder, file):
         if not isinstance(block := getattr(node, "body", None), list):
             continue
@@ -58,7 +58,7 @@ def between(folder: Path, file: str, first: str, last: str) -> list[ast.stmt]:
 
 
 def choosing(folder: Path, names: Names) -> Names:
-    """Log-probabilities of orders, and how often each order is drawn."""
+    """Return log-probabilities of orders, and how often each order is drawn."""
     logits_BN = torch.randn(5, POOL, dtype=torch.float64)
     order_BK = torch.stack([torch.randperm(POOL)[:CHOSEN] for _ in range(5)])
     logs_B = names["plackett_luce_logprob"](logits_BN, order_BK)
@@ -72,7 +72,7 @@ def choosing(folder: Path, names: Names) -> Names:
 
 
 def advantages(folder: Path, names: Names) -> list[Names]:
-    """Advantages of one reward per rollout, with and without the division by the deviation."""
+    """Return advantages for one reward per rollout, with and without division by the deviation."""
     file = "trl_hacked/trainer/grpo_trainer.py"
     body = between(folder, file, "rewards_per_func = gather(", "advantages = advantages.flip(")
     rows = []
@@ -91,7 +91,7 @@ def advantages(folder: Path, names: Names) -> list[Names]:
 
 
 def losses(folder: Path, names: Names) -> Names:
-    """Losses of episodes of several lengths, and their gradient by the vectors of the states."""
+    """Return losses of episodes of several lengths, and their gradient with respect to the state vectors."""
     steps = [2, 1, 3]
     queries_SD = F.normalize(torch.randn(sum(steps), WIDTH, dtype=torch.float64), dim=-1)
     passages_SND = F.normalize(torch.randn(sum(steps), POOL, WIDTH, dtype=torch.float64), dim=-1)
@@ -139,7 +139,7 @@ METRICS = (
 
 
 def gae(folder: Path, names: Names) -> Names:
-    """Advantages of PPO before they are whitened, and the targets of its critic."""
+    """Return PPO's advantages before whitening, and its critic's targets."""
     body = between(folder, "trl_hacked/trainer/ppo_trainer.py", "lastgaelam = 0", "returns = advantages")
     rewards, values = [[0.1, -0.05, 1.0]], [[0.3, 0.5, 0.7]]
     given = {"rewards": torch.tensor(rewards, dtype=torch.float64), "values": torch.tensor(values, dtype=torch.float64)}
@@ -150,7 +150,7 @@ def gae(folder: Path, names: Names) -> Names:
 
 
 def filtered(folder: Path) -> list[Names]:
-    """Which questions their filter keeps, by the F1 of their rollouts."""
+    """Return which questions their filter keeps, by the F1 of the rollouts."""
     tests = [node for node in nodes(folder, "scripts/filter_data.py") if isinstance(node, ast.Compare)]
     (kept,) = {ast.unparse(node): node for node in tests if ast.unparse(node).startswith("f1_std")}.values()
     (spread,) = {
@@ -166,7 +166,7 @@ def filtered(folder: Path) -> list[Names]:
 
 
 def main() -> None:
-    """Compute and keep all."""
+    """Compute and write everything."""
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     folder = Path(sys.argv[1])

@@ -1,11 +1,11 @@
-"""Q-RAG beside its authors' code: `python -m benchmarks.peers.qrag FOLDER`, a copy of github.com/griver/Q-RAG.
+"""Our Q-RAG against its authors' code: `python -m benchmarks.peers.qrag FOLDER`, a copy of github.com/griver/Q-RAG.
 
 Both learn bAbI stories between sentences of the fictional encyclopaedia, or with ``--task hotpotqa`` which of the
-paragraphs given with a question of HotpotQA are gold: the same encoder (MiniLM), training questions, updates and picks
-per update, one after the other, each in a process of its own. Theirs has its published hyperparameters and reward
-(``qrag_code.py`` says what is patched), ours those of recipes/qrag_*.yaml; with ``--published`` theirs, too. Printed
-are fact EM (the share of test stories with all facts picked), fact F1, processor seconds an update, and peak memory.
-Then `harr convert` makes a model of their checkpoint, which must have the same values and picks.
+paragraphs given with a HotpotQA question are gold: the same encoder (MiniLM), training questions, updates and picks per
+update, one after the other, each in its own process. Theirs uses its published hyperparameters and reward
+(``qrag_code.py`` says what is patched), ours those of recipes/qrag_*.yaml, or theirs with ``--published``. Printed are
+fact EM (the share of test stories with all facts picked), fact F1, processor seconds per update, and peak memory.
+Then `harr convert` makes a model from their checkpoint, which must have the same values and picks.
 """
 
 import argparse
@@ -43,7 +43,7 @@ FACTS = {"1": 1, "2": 2, "3": 3, "4": 1, "5": 1, "hotpotqa": 2}
 
 
 def documents(args: argparse.Namespace, split: str) -> list[Document]:
-    """Stories between sentences of the encyclopaedia, or questions of HotpotQA with their paragraphs."""
+    """Return stories between sentences of the encyclopaedia, or HotpotQA questions with their paragraphs."""
     count, seed = (args.stories, 1 + args.seed) if split == "train" else (args.test, 10_000)
     if args.task == "hotpotqa":
         return paragraphs(split, count, seed)
@@ -51,14 +51,14 @@ def documents(args: argparse.Namespace, split: str) -> list[Document]:
 
 
 def stories(task: int, count: int, sentences: int, seed: int) -> list[Document]:
-    """Stories between sentences of the encyclopaedia."""
+    """Return stories between sentences of the encyclopaedia."""
     noise, rng = noise_sentences("harr_encyclopaedia.dataset:noise", 20 * sentences, 0), random.Random(f"{seed}/{task}")
     fitting = (story for story in make_stories(task, 50 * count, seed) if len(story.facts) <= sentences)
     return [(story.question, *hide(story, noise, sentences, rng)) for story in islice(fitting, count)]
 
 
 def paragraphs(split: str, count: int, seed: int) -> list[Document]:
-    """Questions of HotpotQA, drawn by ``seed``, with the paragraphs that are given with them."""
+    """Return HotpotQA questions drawn by ``seed``, with the paragraphs given with them."""
     source = jsonl(game("hotpotqa", 0, published=False).download)
     text = {passage.id: passage.content for passage in source.passages}
     drawn = draw_questions(list(source.train if split == "train" else source.test), count, seed)
@@ -73,7 +73,7 @@ def paragraphs(split: str, count: int, seed: int) -> list[Document]:
 
 
 def game(task: str, sentences: int, published: bool) -> Params:
-    """The parameters that ours learns with."""
+    """Return the parameters that ours learns with."""
     name = task if task == "hotpotqa" else f"babilong_qa{1 if published else task}"  # published tasks are one recipe
     values = yaml.safe_load((Path("recipes") / f"qrag_{name}{'_published' * published}.yaml").read_text())
     values["encoder"] |= {"model": BASE}
@@ -153,7 +153,7 @@ def _attach(towers: Any, docs: Sequence[Document], split: str) -> list[Any]:
 
 
 def played(towers: Any, document: Document, picks: int) -> tuple[list[int], list[list[float]]]:
-    """Return the greedy picks of ours, and before each the values of all sentences."""
+    """Return our greedy picks, and the values of all sentences before each."""
     from harr.types import Hop, Search
 
     (question,) = _attach(towers, [document], "played")
@@ -185,13 +185,13 @@ class Clock:
         self.last = now
 
     def summarise(self) -> dict[str, float]:
-        """Return the median of an update without the first, and the peak memory of the process."""
+        """Return the median time of an update without the first, and the peak memory of the process."""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return {"seconds": median(self.seconds[1:] or self.seconds), "peak_mib": peak}
 
 
 def theirs(args: argparse.Namespace, out: Path) -> dict[str, Any]:
-    """Train and play theirs, then convert its checkpoint and play that by ours."""
+    """Train and play theirs, then convert its checkpoint and play it with ours."""
     base = str(find_folder(BASE))
     kind = PARAGRAPHS if args.task == "hotpotqa" else STORIES
     peer = Peer(args.folder, base, **kind, updates=args.updates, seed=args.seed)
@@ -206,13 +206,13 @@ def theirs(args: argparse.Namespace, out: Path) -> dict[str, Any]:
 
 
 def converted(args: argparse.Namespace, out: Path, test: Sequence[Document], plays: Sequence[Any]) -> dict[str, float]:
-    """Return how far the values of their checkpoint in ours are from theirs, and the share of equal picks."""
+    """Return how far our values for their checkpoint are from theirs, and the share of equal picks."""
     from harr_qrag_checkpoints.convert import convert_checkpoint
 
     from harr.builders.retrievers import trained_towers
 
     params = game(args.task, args.sentences, published=True)
-    if args.task == "hotpotqa":  # theirs collects with 220 tokens of a pick and plays with 128, two of them its own
+    if args.task == "hotpotqa":  # theirs collects with 220 tokens per pick and plays with 128, two of them special
         params = params.model_copy(update={"retriever": params.retriever.model_copy(update={"pick_tokens": 126})})
     towers = trained_towers(
         params.encoder, params.retriever, convert_checkpoint(params, out / "model_last.pt", out / "m")
@@ -222,7 +222,7 @@ def converted(args: argparse.Namespace, out: Path, test: Sequence[Document], pla
         own, found = played(towers, document, args.picks)
         equal.append(float(own == places))
         for number, (a_N, b_N) in enumerate(zip(values, found, strict=True)):
-            taken = set(places[:number])  # theirs gives another number for what is taken
+            taken = set(places[:number])  # theirs gives taken sentences another value
             worst = max(
                 worst, *(abs(a - b) for place, (a, b) in enumerate(zip(a_N, b_N, strict=True)) if place not in taken)
             )
@@ -232,7 +232,7 @@ def converted(args: argparse.Namespace, out: Path, test: Sequence[Document], pla
 
 
 def average(value: Any) -> float:
-    """Return a figure, or the mean of one per story."""
+    """Return a figure, or its mean over stories."""
     return fmean(value) if isinstance(value, list) else value
 
 

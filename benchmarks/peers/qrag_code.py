@@ -1,9 +1,9 @@
 """The authors' code of Q-RAG (a folder with a copy of github.com/griver/Q-RAG), trained and played on our stories.
 
-Patched: ``vllm``, which it imports and does not use here, is an empty module where it is not installed, and
-torch.compile is off. ``rotary-embedding-torch`` and ``einops`` must be installed. The algorithm, its networks, its
-environment and its feedback are theirs, and so are the hyperparameters (configs/algo); the base model, its
-width and its layers are given, and warm-up and random picks are a share of the run as in 50,000 updates.
+Patches: ``vllm``, which it imports but does not use here, is an empty module if not installed, and torch.compile is
+off. ``rotary-embedding-torch`` and ``einops`` must be installed. The algorithm, its networks, environment and feedback
+are theirs, and so are the hyperparameters (configs/algo); the base model, its width and its layers are given, and
+warm-up and random picks are scaled to the run, from 50,000 updates.
 """
 
 import os
@@ -19,11 +19,11 @@ import numpy as np
 import torch
 
 Document = tuple[str, list[str], tuple[int, ...]]
-"""A question, the sentences of its document, and the places of its gold."""
+"""A question, the sentences of its document, and the positions of its gold."""
 
 
 def random_picks(batch: int, updates: int) -> int:
-    """Return how many picks are drawn at random at first: theirs are 400, here at most a tenth of the run.
+    """Return how many picks are random at first: 400 as in theirs, but at most a tenth of the run.
 
     >>> random_picks(24, 30)
     72
@@ -32,7 +32,7 @@ def random_picks(batch: int, updates: int) -> int:
 
 
 class Stories:
-    """Documents as their environment asks for them."""
+    """Documents in the form that their environment expects."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self.documents = documents
@@ -83,7 +83,7 @@ class Peer:
         self.agent, self.positions, self.tokens = PQN(config.algo), positions, tokens
 
     def environment(self, documents: Sequence[Document], picks: int) -> Any:
-        """Their environment, over documents of ours, in which an episode ends after so many picks."""
+        """Return their environment over our documents; an episode ends after so many picks."""
         from envs.qa_env import QAEnv
         from envs.text_env import AbsolutePositionProcessor, RelativePositionProcessor
         from rl.feedback import GroundTruthFeedback
@@ -112,7 +112,7 @@ class Peer:
 
     @torch.no_grad()
     def play(self, document: Document, picks: int) -> tuple[list[int], list[list[float]]]:
-        """Return the greedy picks of a document, and before each the values of all its sentences."""
+        """Return a document's greedy picks, and the values of all its sentences before each."""
         agent, env = self.agent, self.environment([document], picks)
         state = env.reset(Stories([document])[0])
         live, target = env.get_extra_embeds(

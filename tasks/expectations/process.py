@@ -1,6 +1,6 @@
-"""The doors of the stages: tables go to Great Expectations, which runs in a process of its own.
+"""Data checks of the stages: tables go to Great Expectations, which runs in its own process.
 
-That process is started early, so that its slow import overlaps the stage's work.
+That process starts early, so its slow import overlaps the stage's work.
 """
 
 import json
@@ -16,7 +16,7 @@ import pandas as pd
 from harr.errors import ExpectationFailed
 from tasks.paths import CHECKS
 
-# Its imports make a million objects that are never garbage, and warn of names to come.
+# Its imports create a million long-lived objects, and warn about future names.
 COMMAND = [
     sys.executable,
     "-W",
@@ -49,13 +49,13 @@ def expect(suite: str, frame: pd.DataFrame) -> dict[str, float]:
 
 @cache
 def checker() -> "subprocess.Popen[str]":
-    """Return the process that holds Great Expectations; it ends by itself when this one is gone."""
+    """Return the process that runs Great Expectations; it ends by itself when this one does."""
     return subprocess.Popen(
         COMMAND,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # a Ctrl-C in the terminal is this process's business
+        start_new_session=True,  # this process handles Ctrl-C
     )
 
 
@@ -81,7 +81,7 @@ def data_docs() -> dict[str, str]:
 
 
 def words_of(suite: str) -> str:
-    """Return the name of a suite for people: what it checks.
+    """Return what a suite checks, in words.
 
     >>> words_of("all_kept"), words_of("corpus")
     ('kept questions', 'corpus')

@@ -89,14 +89,14 @@ SUITES: dict[str, list[Any]] = {
 
 
 def check(suite: str, frame: pd.DataFrame) -> Any:
-    """Run a suite as a checkpoint of the file context; the checkpoint's result."""
+    """Run a suite as a checkpoint of the file context and return its result."""
     context = gx.get_context(mode="file", project_root_dir=".")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     source = context.data_sources.add_or_update_pandas(name="harr")
     batch = source.add_dataframe_asset(name=suite).add_batch_definition_whole_dataframe(name="whole")
     rules = gx.ExpectationSuite(
         name=suite,
-        expectations=[copy(rule) for rule in SUITES[suite]],  # a rule belongs to one suite object for good
+        expectations=[copy(rule) for rule in SUITES[suite]],  # a rule cannot move to another suite object
         notes="Tables of very many rows are checked on an even sample (SAMPLE in tasks/common.py).",
     )
     definition = gx.ValidationDefinition(name=suite, data=batch, suite=context.suites.add_or_update(rules))
@@ -113,7 +113,7 @@ def check(suite: str, frame: pd.DataFrame) -> Any:
 
 
 def answer(outcome: Any) -> dict[str, Any]:
-    """Return ``{"rules": how many, "failed": [one text per failed rule]}``."""
+    """Return ``{"rules": number, "failed": [one text per failed rule]}``."""
     results = next(iter(outcome.run_results.values())).results
     return {"rules": len(results), "failed": [_explain(rule) for rule in results if not rule.success]}
 
@@ -123,7 +123,7 @@ def _write_pages(outcome: Any) -> None:
 
 
 def _explain(rule: Any) -> str:
-    """Return one failed rule: its name, its column, its limits, and the first rows that offend."""
+    """Return a failed rule as text: its name, column and limits, and the first offending rows."""
     config, result = rule.expectation_config, rule.result
     names = config.kwargs.get("column") or ", ".join(config.kwargs.get("column_list", ["the table"]))
     keys = ("column", "column_list", "batch_id")
@@ -141,9 +141,9 @@ def _words(values: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Answer requests until stdin ends; stdout carries nothing but the answers.
+    """Answer requests until stdin ends; only answers go to stdout.
 
-    The stage need not wait for the pages of a suite that passed; where one failed, they come first.
+    Pages of a suite that passed are written after the answer, so the stage need not wait; those of a failure before.
     """
     gc.enable()
     answers, sys.stdout = sys.stdout, sys.stderr
@@ -156,4 +156,4 @@ def main() -> None:
         print(json.dumps(answer(outcome), default=str), file=answers, flush=True)
         if outcome.success:
             _write_pages(outcome)
-    gc.freeze()  # a quick exit
+    gc.freeze()  # for a quick exit

@@ -1,4 +1,4 @@
-"""What `dvc repro` does first: write data/inputs/<stage>.json, and say why a stage is stale; `python -m tasks.inputs`."""
+"""First step of `dvc repro`, `python -m tasks.inputs`: write data/inputs/<stage>.json, and say why a stage is stale."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ FILES = STATE / "files.json"
 
 
 def main() -> None:
-    """Write what has changed."""
+    """Write the inputs that changed."""
     params = Params.load()
     now = all_inputs(params, look(params.download.model_dump(mode="json"), Path(), FILES))
     for stage, reasons in explain_stale(now, Path()).items():

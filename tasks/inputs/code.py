@@ -1,9 +1,8 @@
-"""Which modules a stage imports, given what its parameters choose, and a hash of what each of them does.
+"""Which modules a stage imports, given what its parameters choose, and a hash of what each does.
 
-The graph is static (grimp), so nothing is imported. What is chosen by name stands in a table of one module
-(``METHODS``, ``PIPELINES``, ``DATASETS``, ``ARMS``); of such a table only the entries that are chosen count, and the
-modules that only other entries name are not followed. A hash is of the parsed code without docstrings and comments, so
-that neither they nor the layout make a stage stale.
+The graph is static (grimp), so nothing is imported. What is chosen by name is in a table of one module (``METHODS``,
+``PIPELINES``, ``DATASETS``, ``ARMS``); only its chosen entries count, and modules that only other entries name are not
+followed. The parsed code is hashed without docstrings and comments, so neither they nor the layout make a stage stale.
 """
 
 import ast
@@ -26,7 +25,7 @@ Chosen = Mapping[tuple[str, str], frozenset[str]]
 
 @dataclass
 class Code:
-    """The modules of harr, tasks and ``others`` (packages of plug-ins and users), with what imports what."""
+    """The modules of harr, tasks and ``others`` (packages of plug-ins and users), with their imports."""
 
     others: tuple[str, ...] = ()
     _trees: dict[str, ast.Module] = field(default_factory=dict)
@@ -48,14 +47,14 @@ class Code:
     def hashes(
         self, starts: Collection[str], chosen: Chosen, aside: Collection[str]
     ) -> tuple[dict[str, str], set[str]]:
-        """Return the hash of every module that some import, directly or not, and of themselves, by its file.
+        """Return by file the hashes of modules and of all that they import, directly or not.
 
         The packages of others that these import are returned as well.
 
         Args:
             starts: modules.
             chosen: the entries of tables that count.
-            aside: modules, or packages by their name, that shape no result; they are not followed.
+            aside: modules, or packages by name, that affect no result; they are not followed.
         """
         hashes: dict[str, str] = {}
         others: set[str] = set()
@@ -68,12 +67,12 @@ class Code:
                 entries = {table: keys for (module, table), keys in chosen.items() if module == name}
                 hashes[file] = self._hash(name, entries)
                 others |= set(_optional(self._tree(name)))
-                if name in self._graph.modules:  # a package of one file is none
+                if name in self._graph.modules:  # a one-file package is not in it
                     pending += self._graph.find_modules_directly_imported_by(name) - self._unused_modules(name, entries)
         return dict(sorted(hashes.items())), others
 
     def has(self, name: str) -> bool:
-        """Return whether this is a module of the ``others``; what only looks like one may stand in settings."""
+        """Return whether this is a module of the ``others``; settings may contain text that only looks like one."""
         return name.partition(".")[0] in self.others and self._path(name).exists()
 
     def _hash(self, name: str, entries: Mapping[str, frozenset[str]]) -> str:
@@ -91,7 +90,7 @@ class Code:
         return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
     def _file(self, name: str) -> str:
-        """Return a module's file as a person names it: harr/train/grpo.py."""
+        """Return a module's file in readable form: harr/train/grpo.py."""
         top = name.partition(".")[0]
         return self._path(name).relative_to(_folder(top).parent if _is_package(top) else _folder(top)).as_posix()
 
@@ -101,11 +100,11 @@ class Code:
         return self._trees[name]
 
     def read(self, path: Path) -> bytes:
-        """Return what a file of the code holds."""
+        """Return the content of a code file."""
         return path.read_bytes()
 
     def _texts(self, name: str, tree: ast.Module) -> list[bytes]:
-        """Return the files next to a module, or below, whose names it mentions: prompts and templates."""
+        """Return the files next to or below a module whose names it mentions: prompts and templates."""
         folder = self._path(name).parent
         if folder not in self._beside:
             files = sorted(path for path in folder.rglob("*") if path.suffix in TEXTS)
@@ -116,7 +115,7 @@ class Code:
         return [self.read(path) for path in self._beside[folder] if words & {path.stem, path.name}]
 
     def _unused_modules(self, name: str, entries: Mapping[str, frozenset[str]]) -> set[str]:
-        """Return the modules that only entries of a module's tables name that are not chosen."""
+        """Return the modules that only unchosen entries of a module's tables name."""
         cut: set[str] = set()
         for table, keys in entries.items():
             by_key = table_modules(name, self._tree(name), table)
@@ -130,7 +129,7 @@ def _is_below(name: str, packages: Collection[str]) -> bool:
 
 
 def named_modules(values: Any) -> set[str]:
-    """Return the modules of functions of other packages (``package.module:name``) that values or keys name, at any depth.
+    """Return the modules of other packages' functions (``package.module:name``) in values or keys, at any depth.
 
     >>> sorted(named_modules({"function": "mine.search:find", "terms": {"a:b": 1.0}, "arms": ["c.d:e", "dense", "f g:h"]}))
     ['a', 'c.d', 'mine.search']
@@ -143,8 +142,8 @@ def named_modules(values: Any) -> set[str]:
 
 
 def packages_of(modules: Iterable[str]) -> tuple[str, ...]:
-    """Return the packages of modules that are here and are none of ours, and the plug-ins that these import; a missing
-    one is reported where it is used."""
+    """Return the modules' packages that are installed and not ours, and the plug-ins that these import; a missing one
+    is reported where it is used."""
     tops: set[str] = set()
     pending = {module.partition(".")[0] for module in modules} - {*PACKAGES}
     while pending:
@@ -176,7 +175,7 @@ def _is_package(top: str) -> bool:
 
 
 def _folder(package: str) -> Path:
-    """Return where a package lies, without importing it; of one of a single file the folder of that."""
+    """Return the folder of a package, or of its only file, without importing it."""
     spec = _spec(package)
     if spec is None or not spec.origin:
         raise ModuleNotFoundError(f"package {package} is not here; run this in the project's folder")
@@ -184,14 +183,14 @@ def _folder(package: str) -> Path:
 
 
 def _optional(tree: ast.Module) -> Iterator[str]:
-    """Yield the packages that a module asks for by name (``harr.io.extras.optional``), which no import shows."""
+    """Yield the packages that a module loads by name (``harr.io.extras.optional``) rather than by an import."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "optional":
             yield from (str(argument.value) for argument in node.args[:1] if isinstance(argument, ast.Constant))
 
 
 def code_hash(tree: ast.AST, texts: Iterable[bytes] = ()) -> str:
-    """Return a hash of what code does: of its syntax tree without docstrings, and of texts that belong to it.
+    """Return a hash of what code does: of its syntax tree without docstrings, and of its texts.
 
     >>> one, other = "def f(x):\\n    'Doc.'\\n    return (x)  # why", "def f(x): return x"
     >>> code_hash(ast.parse(one)) == code_hash(ast.parse(other)) != code_hash(ast.parse("def f(x): return -x"))
@@ -206,7 +205,7 @@ def code_hash(tree: ast.AST, texts: Iterable[bytes] = ()) -> str:
 
 
 def _write(node: Any, parts: list[str]) -> None:
-    """Add a syntax tree as texts that are the same in every version of Python: empty fields are left out."""
+    """Append a syntax tree as texts that are the same in every Python version: empty fields are left out."""
     if isinstance(node, ast.AST):
         parts.append(type(node).__name__)
         for name in node._fields:
@@ -224,7 +223,7 @@ def _write(node: Any, parts: list[str]) -> None:
 
 
 def _without_docstrings(body: Any) -> Any:
-    """Return statements without those that are texts: docstrings of modules, classes, functions and attributes."""
+    """Return statements without docstrings of modules, classes, functions and attributes."""
     return [statement for statement in body if not _is_docstring(statement)] if isinstance(body, list) else body
 
 
@@ -243,7 +242,7 @@ def _table(tree: ast.Module, name: str) -> ast.Dict:
 
 
 def _only(tree: ast.Module, entries: Mapping[str, frozenset[str]]) -> ast.Module:
-    """Return a module whose tables have only these keys; entries whose key is no text stay."""
+    """Return a module whose tables have only these keys; entries whose key is not a string stay."""
     if not entries:
         return tree
     body = list(tree.body)
@@ -261,7 +260,7 @@ def _only(tree: ast.Module, entries: Mapping[str, frozenset[str]]) -> ast.Module
 
 
 def table_modules(module: str, tree: ast.Module, name: str) -> dict[str, set[str]]:
-    """Return the modules that every entry of a table is made with: by the names in it, and in functions it names.
+    """Return the modules that each entry of a table uses: through names in it, and in functions it names.
 
     >>> code = "from a.b import play\\ndef _lazy():\\n    from a.c import sing\\nT = {'x': play, 'y': _lazy}"
     >>> {key: sorted(modules) for key, modules in table_modules("a", ast.parse(code), "T").items()}
@@ -287,7 +286,7 @@ def table_modules(module: str, tree: ast.Module, name: str) -> dict[str, set[str
 
 
 def _imports(body: Iterable[ast.stmt], module: str) -> Iterator[tuple[str, str]]:
-    """Yield each name that statements import of a package of ours, and the module that it is or stands in."""
+    """Yield each name that statements import from our packages, and the module that it is or belongs to."""
     for node in body:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:

@@ -1,4 +1,4 @@
-"""Why a stage is stale: what its inputs are now, and what they were when it ran."""
+"""Why a stage is stale: its inputs now, and when it ran."""
 
 import configparser
 import hashlib
@@ -15,7 +15,7 @@ from tasks.paths import INPUTS, LOCK, SETTINGS
 
 
 def read_lock(root: Path) -> dict[str, Any]:
-    """Return what dvc.lock notes of every stage; nothing where there is no such file."""
+    """Return dvc.lock's entries of the stages; empty without such a file."""
     if not (root / LOCK).exists():
         return {}
     lock = read_yaml(root / LOCK, mend="run `dvc repro`")
@@ -24,14 +24,14 @@ def read_lock(root: Path) -> dict[str, Any]:
 
 
 def find_hash(entry: Any, stage: str) -> str:
-    """Return the MD5 of a stage's inputs in its ``entry`` of dvc.lock; "" where it has none."""
+    """Return the MD5 of a stage's inputs in its ``entry`` of dvc.lock; "" if it has none."""
     deps = entry.get("deps", ()) if isinstance(entry, dict) else ()
     name = (INPUTS / f"{stage}.json").as_posix()
     return next((str(dep.get("md5", "")) for dep in deps if dep.get("path") == name), "")
 
 
 def read_inputs(root: Path) -> dict[str, dict[str, Any]]:
-    """Return the inputs with which every stage ran, as far as DVC's cache has them."""
+    """Return the inputs that every stage ran with, as far as DVC's cache has them."""
     entries, cache, by_stage = read_lock(root), cache_folder(root), {}
     for stage in READS:
         if digest := find_hash(entries.get(stage), stage):
@@ -43,25 +43,25 @@ def read_inputs(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def cache_folder(root: Path) -> Path:
-    """Return DVC's cache of a project."""
+    """Return the folder of a project's DVC cache."""
     config = configparser.ConfigParser()
     config.read([root / ".dvc/config", root / ".dvc/config.local"])
-    return root / ".dvc" / config.get("cache", "dir", fallback="cache")  # DVC reads it from .dvc, too
+    return root / ".dvc" / config.get("cache", "dir", fallback="cache")  # relative to .dvc, as for DVC
 
 
 def md5(path: Path) -> str:
-    """Return what DVC notes of a file."""
+    """Return a file's MD5, as in dvc.lock."""
     return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
 
 
 def explain_stale(now: Mapping[str, Mapping[str, Any]], root: Path) -> dict[str, list[str]]:
-    """Return why the inputs of a stage that ran are others ``now``, by stage."""
+    """Return by stage why its inputs ``now`` differ from those it ran with."""
     values = read_yaml(root / SETTINGS, mend="restore it") if (root / SETTINGS).exists() else {}
     return {stage: lines for stage, was in read_inputs(root).items() if (lines := reasons(was, now[stage], values))}
 
 
 def reasons(before: Mapping[str, Any], now: Mapping[str, Any], values: Any) -> list[str]:
-    """Return what differs between the inputs of a stage, a line each; ``values`` are those that params.yaml names.
+    """Return the differences in a stage's inputs, one line each; ``values`` are those set in params.yaml.
 
     >>> one = {"parameters": {"train.steps": 3}, "code": {"harr/train/grpo.py": "0"}}
     >>> other = {"parameters": {"train.steps": 4}, "code": {"harr/train/grpo.py": "1"}}

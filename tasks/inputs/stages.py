@@ -1,8 +1,8 @@
 """What a stage's result depends on besides data, written as data/inputs/<stage>.json before DVC compares anything.
 
-That is every parameter that the stage reads, resolved (defaults included); a hash of every module that these parameters
-choose; the major version of each package that computes; and of stage download the local files that its section names.
-DVC compares the file, so its note of a stage (dvc.lock) is of what ran, whatever params.yaml says by then.
+That is every parameter that the stage reads, defaults included; a hash of every module that these parameters choose;
+the major version of each package that computes; and for stage download the local files that its section names. DVC
+compares this file, so dvc.lock records what ran, whatever params.yaml says by then.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -34,26 +34,26 @@ READS: dict[str, tuple[str, ...]] = {
         "tracking.registered_model",
     ),
 }
-"""The parameters that every stage reads, in the order of dvc.yaml: sections, or single ones by their dotted name."""
+"""Parameters that each stage reads, in the order of dvc.yaml: sections, or single ones by dotted name."""
 WHERE = frozenset("server token_variable concurrency timeout_seconds deadline_seconds".split())
-"""Parameters that say where a server is and how patiently it is asked: they change no result. ``index.uri`` is none of
-them, since an index has to be built where it is searched."""
+"""Parameters that say where a server is and how patiently it is asked; they change no result. ``index.uri`` is not one,
+since an index must be built where it is searched."""
 ASIDE = (
     *("harr.errors", "harr.params", "harr.report", "harr.services"),
     *(f"harr.io.{name}" for name in "digests extras files folders progress resume retry yaml_file".split()),
     *("tasks.common", "tasks.expectations", "tasks.inputs", "tasks.paths", "tasks.registry", "tasks.sentences"),
     *("tasks.runtime.output", "tasks.tracking"),
 )
-"""Code that shapes no result: messages, types of parameters (their values count), pages and plots (how a result looks
-makes no stage stale), clients that ask again, files that appear whole, and what reports to MLflow."""
+"""Code that affects no result: messages, parameter types (their values count), pages and plots (how a result looks
+makes no stage stale), retries, atomic file writes, and reports to MLflow."""
 USED_IF: dict[str, Callable[[Params], Any]] = {
     "harr.preferences": lambda params: params.train.prefers,
     "harr.rag.pipelines.leret": lambda params: params.train.prefers,
     "harr.rag.sources": lambda params: params.sources,
 }
-"""Code that is imported by what all runs have in common, and used where parameters ask for it."""
+"""Code that all runs import, but use only if parameters ask for it."""
 ONLY_IN = {"harr.train": ("train", "arms")}
-"""Code that counts for these stages alone: others ask a method what it needs."""
+"""Code that counts for these stages only: others just ask a method what it needs."""
 COMPUTES = (
     "peft",
     "pypdf",
@@ -64,8 +64,8 @@ COMPUTES = (
     "transformers",
     "trl",
 )
-"""Packages whose numbers or texts go into a result, by the name under which they are imported. Their major version
-counts (of 0.21.2 that is 0.21): a minor release changes the last bits at most, which differ between machines, too."""
+"""Import names of packages whose numbers or texts go into a result. Their major version counts (0.21 for 0.21.2): a
+minor release changes at most the last bits, which also differ between machines."""
 
 
 def stage_inputs(stage: str, params: Params, code: Code, files: Mapping[str, str]) -> dict[str, Any]:
@@ -74,8 +74,8 @@ def stage_inputs(stage: str, params: Params, code: Code, files: Mapping[str, str
     Args:
         stage: a name of ``READS``.
         params: all parameters.
-        code: the modules that are there.
-        files: the hashes of local files that section download names, for stage download.
+        code: the modules.
+        files: hashes of the local files that section download names, for stage download.
     """
     unused = [name for name, used in USED_IF.items() if not used(params)]
     aside = [*ASIDE, *unused, *(name for name, stages in ONLY_IN.items() if stage not in stages)]
@@ -96,15 +96,15 @@ def all_inputs(params: Params, files: Mapping[str, str], code: Code | None = Non
 
 
 def parameters(stage: str, params: Params) -> Iterator[tuple[str, Any]]:
-    """Yield dotted name and value of every parameter that a stage reads and that can change its result."""
+    """Yield the dotted name and value of every parameter that a stage reads and that can change its result."""
     for name, value in sections(stage, params).items():
         yield from _leaves(name, value)
 
 
 def sections(stage: str, params: Params) -> dict[str, Any]:
-    """Return what a stage reads of params.yaml by its names in ``READS``."""
+    """Return the values of params.yaml that a stage reads, by their names in ``READS``."""
     values = params.model_dump(mode="json")
-    if stage == "arms":  # an arm that is not trained is none of its business
+    if stage == "arms":  # untrained arms do not concern it
         entries = zip(values["evaluate"]["arms"], params.evaluate.arm_table.values(), strict=True)
         values["evaluate"]["arms"] = [entry for entry, arm in entries if arm.trained]
     return {name: at(values, name) for name in READS[stage]}
@@ -132,7 +132,7 @@ def at(values: Any, name: str) -> Any:
 
 
 def list_entries(stage: str, params: Params) -> Chosen:
-    """Return the entries of our tables that a run of a stage uses."""
+    """Return the entries of our tables that a stage uses."""
     arms = params.evaluate.arm_table
     trained = {name for name, arm in arms.items() if arm.trained} | {"trained"}
     arms_played = {"arms": trained, "evaluate": {*arms, "trained"}, "report": {*arms, "trained"}}.get(
@@ -149,7 +149,7 @@ def list_entries(stage: str, params: Params) -> Chosen:
 
 @cache
 def major(package: str) -> str:
-    """Return the first number of a package's version, and the second where that is 0; "" where it is not installed."""
+    """Return the first number of a package's version, and the second if that is 0; "" if it is not installed."""
     try:
         first, second, *_ = f"{metadata.version(package.replace('_', '-'))}.".split(".")
     except metadata.PackageNotFoundError:

@@ -1,12 +1,12 @@
 """How often one test set was used: every further candidate is tested at a stricter level, until the set is used up.
 
-Of many equal candidates one in forty beats the champion by luck where each is tested at one-sided 2.5 %. So the level
-is spent: the j-th different candidate that is compared on the same questions is tested at ``ALPHA / (j (j + 1))``,
-divided by the number of arms that it was the best of. That sums to ALPHA over all that may come. It is alpha-spending
-for tests that arrive one by one, the online Bonferroni procedure (Foster and Stine 2008, "Alpha-investing"; for the
-family-wise error Tian and Ramdas 2021, arXiv 1910.04900): by the union bound the chance that any candidate without
-merit is promoted is at most ALPHA, whatever their number. It holds as far as candidates are not fitted to the test
-questions; a verdict reveals only yes or no.
+Of many equal candidates, each tested at one-sided 2.5 %, one in forty beats the champion by luck. So the level is
+spent: the j-th distinct candidate compared on the same questions is tested at ``ALPHA / (j (j + 1))``, divided by the
+number of arms of which it was the best. Over all future candidates this sums to ALPHA. It is alpha-spending for tests
+that arrive one by one, the online Bonferroni procedure (Foster and Stine 2008, "Alpha-investing"; for the family-wise
+error Tian and Ramdas 2021, arXiv 1910.04900): by the union bound, the chance of ever promoting a candidate without
+merit is at most ALPHA, however many there are. This assumes that candidates are not fitted to the test questions; a
+verdict reveals only yes or no.
 """
 
 import json
@@ -21,11 +21,11 @@ ALPHA = 0.025
 MOST = 20
 """Candidates after which a test set is used up: the level is then below 1 in 17,000."""
 BEYOND = 10
-"""Draws that an interval leaves out at either end, at the least: with fewer its end would be a matter of luck."""
+"""Least number of draws that an interval leaves out at either end; with fewer, its end would be a matter of luck."""
 
 
 def number_of(client: Any, version: Any) -> int:
-    """Return which attempt this version's is against its test questions, from 1; the same evaluation counts once."""
+    """Return the number of this version's attempt on its test questions, from 1; the same evaluation counts once."""
     past, mark = _read_past(client, version)
     return past.index(mark) + 1 if mark in past else len(past) + 1
 
@@ -38,7 +38,7 @@ def note(client: Any, version: Any) -> None:
 
 
 def level(number: int, arms: int = 1) -> float:
-    """Return the one-sided level of the ``number``-th attempt, of one of so many ``arms``.
+    """Return the one-sided level of the ``number``-th attempt, by the best of so many ``arms``.
 
     >>> [level(j) for j in (1, 2, 4)], round(sum(map(level, range(1, 10_000))), 4), level(1, arms=5)
     ([0.0125, 0.004166666666666667, 0.00125], 0.025, 0.0025)
@@ -47,7 +47,7 @@ def level(number: int, arms: int = 1) -> float:
 
 
 def draws(tail: float, resamples: int) -> int:
-    """Return how many draws an interval needs that leaves out ``tail``, at least those that the rules ask for.
+    """Return how many draws an interval that leaves out ``tail`` needs, at least ``resamples``.
 
     >>> draws(level(1), 10_000), draws(level(10), 10_000)
     (10000, 44000)

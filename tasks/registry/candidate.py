@@ -1,4 +1,4 @@
-"""The alias ``candidate`` for a model that no stage has just made here: DVC took it from its cache or a remote."""
+"""The alias ``candidate`` for a model that DVC took from its cache or a remote, so that no stage registered it."""
 
 from harr.errors import CorpusError
 from harr.io.files import SUMS, check_sums, digest_of
@@ -14,23 +14,23 @@ from tasks.tracking.run import tracked_run
 
 
 def has_model(params: Params) -> bool:
-    """Return whether stage merge, or DVC in its place, left a model here."""
+    """Return whether there is a model here, made by stage merge or restored by DVC."""
     return (trained_folder(params)[1] / SUMS).exists()
 
 
 def keep_candidate(params: Params, *, by_hand: bool = False) -> str:
-    """Make ``candidate`` name the model in models/, registering it where the registry has none of its kind.
+    """Point ``candidate`` at the model in models/, and register the model if the registry lacks it.
 
     Args:
-        params: the section tracking names the registered model.
-        by_hand: a version that was rolled back becomes the candidate, too.
+        params: their section tracking names the registered model.
+        by_hand: whether a version that was rolled back becomes the candidate, too.
 
     Returns:
-        What was done, in a line; "" where it was so already.
+        What was done, in a line; "" if nothing.
 
     Raises:
         CorpusError: there is no model.
-        ParamsError: params.yaml was changed since the model was made, so that it does not describe the evaluation.
+        ParamsError: params.yaml was changed since the model was made, so it does not describe the evaluation.
         DamagedFile: a file of the model or of its evaluation is missing or changed.
         ServiceUnavailable: a server did not answer.
     """

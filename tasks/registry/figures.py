@@ -1,4 +1,4 @@
-"""What a person reads of a registered version: figures with intervals and n, as tags, and a description."""
+"""Readable facts of a registered version: tags of figures with intervals and n, and a description."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from harr.services.model_registry import SCHEME
 from tasks.headline import headline_words, plain_name, scored_parts
 
 MOST = 4800
-"""Characters of a description; MLflow keeps 5,000."""
+"""Most characters of a description; MLflow keeps 5,000."""
 LOADING = """\
 ```python
 import harr, mlflow
@@ -26,12 +26,12 @@ model = mlflow.sentence_transformers.load_model("{uri}")
 
 
 def figure_tags(summary: Summary, own: str) -> dict[str, str]:
-    """Return the leading figures in a line each: of the arm that a version is, of what it began as, and of the strongest
-    arm without training, with what ``trained`` gains over these.
+    """Return the leading figures, a line each: of a version's arm, of what it began as, and of the strongest untrained
+    arm, with the gains of ``trained`` over these.
 
     Args:
         summary: metrics/evaluate.json, with metrics/contrasts.json as ``contrasts``.
-        own: the arm.
+        own: the version's arm.
     """
     tags = {}
     for setting, part, lead in scored_parts(summary, own):
@@ -50,7 +50,7 @@ def figure_tags(summary: Summary, own: str) -> dict[str, str]:
 
 
 def describe(summary: Summary, what: str, name: str, number: str, *, loads: bool) -> str:
-    """Return the description of a version, in Markdown: what it is and shows, the table of arms, how it is loaded."""
+    """Return a version's description in Markdown: what it is and shows, the table of arms, how to load it."""
     meaning = headline_words(summary)
     use = LOADING.format(uri=f"{SCHEME}{name}/{number}") if loads else f"`harr pull {SCHEME}{name}/{number} DIR`"
     arms = "\n".join(_cut_lines(table(summary).splitlines(), MOST - len(what) - len(meaning) - len(use)))
@@ -58,7 +58,7 @@ def describe(summary: Summary, what: str, name: str, number: str, *, loads: bool
 
 
 def _cut_lines(lines: list[str], most: int) -> Iterator[str]:
-    """Yield the first lines up to ``most`` characters; where some are left out, a line that says so."""
+    """Yield the first lines up to ``most`` characters; if some are left out, a line that says so."""
     room = most - len("... (metrics/evaluate.json)") - 20
     for line in lines:
         room -= len(line) + 1
@@ -69,7 +69,7 @@ def _cut_lines(lines: list[str], most: int) -> Iterator[str]:
 
 
 def _arms(part: Summary, lead: str, own: str) -> dict[str, str]:
-    """Return the arms of the tags, by the name of the tag."""
+    """Return the arms of the tags, by tag name."""
     arms = {
         "figure": own,
         "figure before training": baseline_of(part),

@@ -1,7 +1,7 @@
-"""The promotion gate: what a candidate must show before it becomes champion, read from the registry alone.
+"""The promotion gate: what a candidate must show before it becomes champion, read only from the registry.
 
-The metric that decides, the thresholds and the draws are those that the candidate was registered with (tag ``rules``):
-params.yaml may have been changed since.
+The deciding metric, thresholds and draws are those that the candidate was registered with (tag ``rules``), since
+params.yaml may have changed.
 """
 
 import json
@@ -27,7 +27,7 @@ from tasks.registry import attempts, history
 
 Row = dict[str, Any]
 Gains = Mapping[str, Mapping[str, float]]
-"""What a candidate gains, by metric: ``gain``, ``low``, ``high`` and ``n``."""
+"""A candidate's gains, by metric: ``gain``, ``low``, ``high`` and ``n``."""
 Replay = Callable[[], list[Row]] | None
 ASKS = "takes MLflow's client, the candidate, its gains and the settings, and returns a Condition (harr/report/promotion.py)"
 """What a function of ``tracking.conditions`` does."""
@@ -48,7 +48,7 @@ FACTS = {
     "harr.edited": "code edited since",
     "environment": "environment (requirements.txt)",
 }
-"""Fingerprints of a version, and how the page names them."""
+"""Fingerprints of a version, with their names on the page."""
 
 
 def judge(
@@ -61,19 +61,19 @@ def judge(
 ) -> Verdict:
     """Compare the candidate with the champion, or what it began as (``baseline``), and with the best untrained arm.
 
-    A first champion that nobody trained is compared with the latter alone.
+    A first champion that was not trained is compared only with the best untrained arm.
 
     Args:
-        client: of MLflow.
+        client: MLflow's.
         candidate: a model version; its ``rules`` say what decides.
         champion: a model version, or None.
         past: the champions as promotions made them (:func:`tasks.registry.history.champions`).
-        replay: plays the champion on what the candidate was played on, and returns its rows; asked where their games
-            differ. None compares the registered rows, and refuses where the games differ.
-        foreign: names in tracking.conditions; of the functions that the candidate's rules name these are asked.
+        replay: plays the champion on the candidate's game and returns its rows; called if their games differ. With
+            None the registered rows are compared, and different games are refused.
+        foreign: names in tracking.conditions; only these of the functions in the candidate's rules are called.
 
     Raises:
-        PromotionRefused: the candidate has no rules, or its evaluation is not as it was registered.
+        PromotionRefused: the candidate has no rules, or its evaluation changed since it was registered.
     """
     rules = rules_of(candidate)
     same = champion is None or champion.tags.get("evaluation") == candidate.tags.get("evaluation")
@@ -112,21 +112,21 @@ def judge(
 
 
 def arm_of(version: Any) -> str:
-    """Return the arm of an evaluation that a version is."""
+    """Return the arm that a version is in its evaluation."""
     return str(version.tags.get("arm", TRAINED))
 
 
 def is_trained(version: Any) -> bool:
-    """Return whether the arm that a version is learnt; of one of another package its tag says so."""
+    """Return whether a version's arm was trained; for an arm of another package a tag says so."""
     arm = arm_of(version)
     return ARMS[arm].trained if arm in ARMS else version.tags.get("trained") != "False"
 
 
 def rules_of(version: Any) -> dict[str, Any]:
-    """Return by what a version is compared, as it was registered.
+    """Return the rules of comparison that a version was registered with.
 
     Raises:
-        PromotionRefused: it was registered without, as by an older harr, or they cannot be read.
+        PromotionRefused: it was registered without rules, as by an older harr, or they cannot be read.
     """
     try:
         return {"conditions": {}, "untrained": [], "arms": 1, **json.loads(version.tags["rules"])}
@@ -152,7 +152,7 @@ def faults(ours: Sequence[Row], theirs: Sequence[Row]) -> str:
 
 
 def _lacking(*sides: tuple[Any, str, list[Row]]) -> list[str]:
-    """Return which of the versions has no rows of its arm."""
+    """Return a line for each version without rows of its arm."""
     return [
         f"version {version.version} has no rows of arm {name}; add {name} to evaluate.arms and run `dvc repro`"
         for version, name, rows in sides
@@ -167,7 +167,7 @@ def _new(candidate: Any, champion: Any | None) -> Condition:
 
 
 def _comparable(candidate: Any, champion: Any | None, *, same: bool, again: bool) -> Condition:
-    """Ask that both answered the same questions, with the same index and pipeline."""
+    """Require that both answered the same questions, with the same index and pipeline."""
     needed = (
         "the same questions, index and pipeline as the champion's; `harr promote --re-evaluate` plays the champion on "
         "the candidate's"
@@ -184,15 +184,15 @@ def _comparable(candidate: Any, champion: Any | None, *, same: bool, again: bool
 
 
 def _corpus(version: Any) -> str:
-    """Return on which corpus a version was evaluated."""
+    """Return the corpus that a version was evaluated on."""
     corpus, passages = version.tags.get("corpus", ""), version.tags.get("passages", "")
     return (corpus[:8] or "unknown") + (f" ({int(passages):,} passages)" if passages else "")
 
 
 def _gain(metric: str, gains: Gains, lacking: Sequence[str], *, first: bool) -> Condition:
-    """Ask that the paired interval of the metric that decides lies above 0: over questions, for these two models.
+    """Require that the paired interval of the deciding metric, over questions and for these two models, lies above 0.
 
-    A ``first`` champion that nobody trained has nothing to gain over.
+    A ``first`` champion that was not trained has nothing to gain over.
     """
     needed = "measured" if first else "an interval that lies above 0"
     if lacking:
@@ -219,7 +219,7 @@ def _gains(draws: Mapping[str, Any], ours: list[Row], theirs: list[Row]) -> Gain
 def _untrained(
     metric: str, ours: Sequence[Row], played: Mapping[str, list[Row]], gains_over: Callable[[list[Row]], Gains]
 ) -> Condition:
-    """Ask that the candidate is not behind the best of the arms that need no training, played on its own game."""
+    """Require that the candidate is not behind the best untrained arm on its own game."""
     needed = "a gain that is not below 0"
     fit = [
         (fmean(row[metric] for row in rows), arm, rows)
@@ -235,27 +235,27 @@ def _untrained(
 
 
 def _enough(rules: Mapping[str, Any], gains: Gains) -> Condition:
-    """Ask that the comparison rests on enough questions."""
+    """Require enough questions for the comparison."""
     count = int(gains[rules["metric"]]["n"]) if rules["metric"] in gains else 0
     least = rules["min_questions"]
     return Condition("questions", f"{count}", f"at least {least} (tracking.min_questions)", count >= least)
 
 
 def _attempts(number: int, tail: float) -> Condition:
-    """Ask that the test questions were not used too often (tasks/registry/attempts.py), and say how often."""
+    """Require that the test questions were not used too often (tasks/registry/attempts.py), and say how often."""
     state = f"number {number} on these questions, tested at one-sided {tail:.2g} of {attempts.ALPHA}"
     needed = f"at most {attempts.MOST}; then other test questions (download.seed, or a new file)"
     return Condition("attempt", state, needed, number <= attempts.MOST)
 
 
 def _history(past: list[str], champion: Any | None) -> Condition:
-    """Ask that the champion is the one that a promotion or rollback made."""
+    """Require that a promotion or rollback made the champion."""
     moved = history.describe_manual_move(past, champion)
     return Condition("history", moved or "as promotions left it", "a champion that was promoted here", not moved)
 
 
 def _same_rules(rules: Mapping[str, Any], champion: Any | None) -> Condition:
-    """Ask that the metric that decides is the one that decided for the champion."""
+    """Require the deciding metric to be the one that decided for the champion."""
     try:
         before = rules_of(champion)["metric"] if champion else rules["metric"]
     except PromotionRefused:
@@ -265,7 +265,7 @@ def _same_rules(rules: Mapping[str, Any], champion: Any | None) -> Condition:
 
 
 def _expectations(candidate: Any) -> Condition:
-    """Ask that every suite of data expectations passed in the run that made the version."""
+    """Require that every suite of data expectations passed in the run that made the version."""
     counts: dict[str, float] = json.loads(candidate.tags.get("expectations", "{}"))
     missing = [suite for suite, rules in counts.items() if not rules]
     if not counts:
@@ -279,7 +279,7 @@ def _expectations(candidate: Any) -> Condition:
 
 
 def _index(candidate: Any) -> Condition:
-    """Ask that the version was trained for the index that is here."""
+    """Require that the version was trained for the index here."""
     try:
         here = str(read_vectors_manifest()["identity"])
     except (OSError, ValueError, KeyError, IndexMismatch):
@@ -292,7 +292,7 @@ def _index(candidate: Any) -> Condition:
 def _ask_functions(
     client: Any, candidate: Any, gains: Gains, calls: Mapping[str, Mapping[str, Any]], names: Container[str]
 ) -> Iterator[Condition]:
-    """Ask the functions that a version was registered with; of a registry's word alone no code is run."""
+    """Call a version's registered functions, if ``names`` has them: a registry alone cannot make code run."""
     for name, settings in calls.items():
         if name in names:
             ask = function_of(name, key="tracking.conditions", shape=ASKS, takes=3, settings=settings)
@@ -306,28 +306,28 @@ def _ask_functions(
 
 
 def rows_of(client: Any, version: Any, *arms: str) -> dict[str, list[Row]]:
-    """Return the evaluation rows of arms that were registered with a version; none of an arm that it has not.
+    """Return the arms' evaluation rows that were registered with a version; none for an arm that it lacks.
 
     Raises:
-        PromotionRefused: its evaluation is not as it was registered.
+        PromotionRefused: its evaluation changed since it was registered.
     """
     files = _read_evaluation(client, version, {f"{arm}.jsonl" for arm in arms})
     return {arm: files.get(f"{arm}.jsonl", []) for arm in arms}
 
 
 def record_of(client: Any, version: Any) -> dict[str, Any]:
-    """Return what a version's evaluation was played with (tasks/evaluation_record.py); {} of an older harr."""
+    """Return what a version's evaluation was played with (tasks/evaluation_record.py); {} from an older harr."""
     record: dict[str, Any] = read_registered(client, version, PLAYED)
     return record
 
 
 def read_registered(client: Any, version: Any, name: str) -> Any:
-    """Return a file of the evaluation that was registered with a version; {} where it has none of that name."""
+    """Return the named file of a version's registered evaluation; {} if there is none."""
     return _read_evaluation(client, version, {name}).get(name, {})
 
 
 def _read_evaluation(client: Any, version: Any, names: Container[str]) -> dict[str, Any]:
-    """Return what files of these names hold, of those that are there; the evaluation is copied once for them all."""
+    """Return the content of those named files that exist; the evaluation is copied once for all."""
     files = [Path(file.path).name for file in client.list_artifacts(version.run_id, "evaluation")]
     wanted = [name for name in files if name in names]
     if not wanted:

@@ -1,7 +1,7 @@
-"""The champions of a registered model in their order, kept next to the aliases, so that any can be restored.
+"""The champions of a registered model in order, kept next to the aliases so that any can be restored.
 
-An alias can be moved by anybody with MLflow's page or client, and goes with its version. So who was champion is noted
-as a tag of the registered model: where the alias says otherwise, it was moved by hand, or the version was deleted.
+Anybody can move an alias with MLflow's page or client, and it vanishes with its version. So a tag of the registered
+model lists the champions: if the alias differs from it, it was moved by hand, or the version was deleted.
 """
 
 import json
@@ -13,14 +13,14 @@ from tasks.tracking.errors import look_up
 PREVIOUS, PROMOTED = "previous_champion", "promoted"
 TAG, MOVING = "harr.champions", "harr.moving"
 MOST = 200
-"""Champions that are noted; MLflow keeps 5,000 characters of a tag."""
+"""Most champions in the list; MLflow keeps 5,000 characters of a tag."""
 
 
 def champions(client: Any, name: str) -> list[str]:
-    """Return the numbers of all champions, the present one last; of a store without a note, the one that was promoted.
+    """Return the numbers of all champions, the present one last; without a list, the promoted one and the one before.
 
-    A move that a kill cut off is brought to its end first. Where all of them were deleted there is none to go back to,
-    and the next one is the first again.
+    A move that a kill cut off is finished first. If all champions were deleted, none is returned, and the next one is
+    the first again.
     """
     model = look_up(client.get_registered_model, name)
     if model is None:
@@ -40,7 +40,7 @@ def champions(client: Any, name: str) -> list[str]:
 
 
 def describe_manual_move(past: list[str], champion: Any | None) -> str:
-    """Return how the alias differs from what promotions and rollbacks made of it, and what to do; "" where it does not.
+    """Return how the alias differs from what promotions and rollbacks left, and what to do; "" if it does not.
 
     >>> describe_manual_move([], None), describe_manual_move(["1", "3"], None)[:52]
     ('', 'version 3 was champion and is none any more (deleted')
@@ -56,9 +56,9 @@ def describe_manual_move(past: list[str], champion: Any | None) -> str:
 
 
 def move(client: Any, name: str, version: str, past: list[str]) -> None:
-    """Make a version the champion and note it; the one before becomes ``previous_champion``.
+    """Make a version the champion and list it; the one before becomes ``previous_champion``.
 
-    A kill in between leaves the tag MOVING, and :func:`champions` ends the move.
+    A kill in between leaves the tag MOVING, and :func:`champions` finishes the move.
     """
     client.set_registered_model_tag(name, MOVING, version)
     before = look_up(client.get_model_version_by_alias, name, CHAMPION)
@@ -75,7 +75,7 @@ def _note(client: Any, name: str, numbers: list[str]) -> list[str]:
 
 
 def read_list(text: str) -> list[str]:
-    """Return the list of texts that a tag holds; none where somebody wrote something else into it.
+    """Return the list of texts in a tag; empty if somebody wrote something else into it.
 
     >>> read_list('["1", "3"]'), read_list(""), read_list("{}")
     (['1', '3'], [], [])

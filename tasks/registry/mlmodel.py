@@ -1,7 +1,7 @@
-"""The files that make a registered folder a model to MLflow: yaml, JSON and texts around the model folder, no pickle.
+"""The files that make a registered folder an MLflow model: YAML, JSON and texts around the model folder, no pickle.
 
-`python_function` is the retriever, over the index of a project (harr/builders/pyfunc.py). `sentence_transformers` is
-MLflow's own, and loads the encoder where the folder has one. None runs code of the folder, which holds none.
+`python_function` is the retriever over the index of a project (harr/builders/pyfunc.py). `sentence_transformers` is
+MLflow's own and loads the encoder, if the folder has one. Neither runs code from the folder, which contains none.
 """
 
 import platform
@@ -13,7 +13,7 @@ from harr.io.files import write_json, write_text
 from harr.services.model_registry import LOADABLE
 
 NEEDED = ("mlflow", "sentence-transformers", "transformers", "torch")
-"""What a server of the model installs, besides harr."""
+"""Packages that a model server installs besides harr."""
 EXAMPLE, SERVING_EXAMPLE, ENVIRONMENT = "input_example.json", "serving_input_example.json", "python_env.yaml"
 QUESTIONS = ["Where was the founder of Acme born?"]
 
@@ -37,12 +37,12 @@ saved_input_example_info:
 signature:
   inputs: '[{{"type": "string", "required": true}}]'
 """
-"""What MLflow 3 writes itself, but for a time and a random name."""
+"""What MLflow 3 writes itself, except a time and a random name."""
 ENCODER = """\
   sentence_transformers:
     sentence_transformers_version: {version}
 """
-"""The flavour of a folder that holds an encoder."""
+"""Flavour of a folder with an encoder."""
 PYTHON = """\
 python: {python}
 build_dependencies:
@@ -55,15 +55,15 @@ dependencies:
 
 
 def write_mlmodel(folder: Path, model: Path) -> None:
-    """Write the files around a model folder in MLflow's registry into ``folder``.
+    """Write into ``folder`` the files around a model folder in MLflow's registry.
 
-    MLflow itself is not asked: what it needs for that takes seconds to import, and warns of its own types.
+    MLflow itself is not used: what it imports for this takes seconds, and warns about its own types.
 
     Args:
         folder: where MLmodel goes; the model folder goes below it, as ``LOADABLE``.
         model: what stage merge wrote.
     """
-    # A local label, such as +cpu, is no version of the package index.
+    # The package index has no versions with a local label, such as +cpu.
     versions = {name: metadata.version(name).partition("+")[0] for name in NEEDED}
     encoder = ENCODER.format(version=versions["sentence-transformers"]) if (model / "modules.json").exists() else ""
     described = MLMODEL.format(

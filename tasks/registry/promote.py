@@ -23,17 +23,17 @@ from tasks.tracking.execution import is_alive, machine, process_name, this_proce
 from tasks.tracking.fingerprints import user
 
 PROMOTED_BY = "promoted_by"
-"""The tag of a champion with who made it that."""
+"""Tag that says who promoted a champion."""
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
 FIRST = "`harr promote` makes one"
 HOLDER = re.compile(r"\(((\w+)-\d+-\d+)\)$")
-"""What a mark names: its process (``process_name`` of execution.py), of which machine."""
+"""The process that a mark names (``process_name`` of execution.py), and its machine."""
 
 
 def outcome_of(
     what: Literal["promote", "rollback"], params: Params, *, arm: str = "", again: bool = False, to: str = ""
 ) -> tuple[bool, str]:
-    """Return whether the alias moved, and a line on why: a refusal is an answer, not a failure."""
+    """Return whether the alias moved, and why, in a line: a refusal is an answer, not a failure."""
     try:
         return True, promote(params, arm=arm, again=again) if what == "promote" else rollback(params, to=to)
     except PromotionRefused as refusal:
@@ -41,11 +41,11 @@ def outcome_of(
 
 
 def promote(params: Params, *, arm: str = "", again: bool = False) -> str:
-    """Move ``champion`` to an arm of the table, or the candidate, if the gate lets it through; returns what was done.
+    """Move ``champion`` to an arm of the table, or the candidate, if the gate allows it; return what was done.
 
     Without an ``arm`` it is the best one (:func:`tasks.registry.proposal.propose_arm`). The conditions are printed, and
-    kept as ``promotion.html`` with the candidate's run, refused or not. A champion of another game is played on the
-    candidate's first, and one of the same game where this is asked for (``again``).
+    kept as ``promotion.html`` with the candidate's run, refused or not. A champion of another game is first played on
+    the candidate's; with ``again``, so is one of the same game.
 
     Raises:
         PromotionRefused: no candidate, or a condition of the gate does not hold.
@@ -65,7 +65,7 @@ def promote(params: Params, *, arm: str = "", again: bool = False) -> str:
             past = champions(client, name)
             replay = _replay(client, params, candidate, champion, again=again)
             verdict = judge(client, candidate, champion, past, replay, params.tracking.conditions)
-            # No attempt is the champion itself, as a nightly run evaluates it again, nor what has nothing to gain over.
+            # Not attempts: the champion itself, evaluated again by a nightly run, and what has nothing to gain over.
             same = champion and champion.tags["model"] == candidate.tags["model"]
             if verdict.gains and not same and (champion or is_trained(candidate)):
                 note(client, candidate)
@@ -74,7 +74,7 @@ def promote(params: Params, *, arm: str = "", again: bool = False) -> str:
             print(f"{table(verdict.conditions, min(width(), 80))}\nkept as promotion.html with run {candidate.run_id}")
             if verdict.refusal:
                 raise PromotionRefused(f"{verdict.refusal}; the alias stays where it is")
-            if champions(client, name) != past:  # a champion that is played again may take longer than LEASE_SECONDS
+            if champions(client, name) != past:  # playing the champion again may take longer than LEASE_SECONDS
                 raise PromotionRefused(f"another champion of {name} was made meanwhile; run `harr promote` again")
             outcome = (
                 f"version {verdict.version} of {name} ({arm_of(candidate)}) against {verdict.against}: "
@@ -89,7 +89,7 @@ def promote(params: Params, *, arm: str = "", again: bool = False) -> str:
 def _replay(
     client: Any, params: Params, candidate: Any, champion: Any | None, *, again: bool
 ) -> Callable[[], list[Row]] | None:
-    """Return how the champion is played again; None where it need not be, or where it cannot and was not asked for."""
+    """Return how to play the champion again; None if it need not be, or cannot be and was not asked for."""
     if champion is None or champion.version == candidate.version:
         return None
     if not again and champion.tags.get("evaluation") == candidate.tags.get("evaluation"):
@@ -104,13 +104,13 @@ def _replay(
 
 
 def rollback(params: Params, *, to: str = "") -> str:
-    """Give ``champion`` back to the version before, or ``to`` any that was champion; returns what was done.
+    """Move ``champion`` back to the version before, or to a former champion ``to``; return what was done.
 
-    The one that leaves is no ``candidate`` any more, so that the next run does not promote it again;
-    `harr record --register` makes it one.
+    The version that leaves also loses ``candidate``, so that the next run does not promote it again;
+    `harr record --register` gives it back.
 
     Raises:
-        PromotionRefused: there is no previous champion, or ``to`` was none or is gone.
+        PromotionRefused: there is no previous champion, or ``to`` was never champion or is gone.
     """
     with service():
         client, name = open_client(params), params.tracking.registered_model
@@ -134,10 +134,10 @@ def rollback(params: Params, *, to: str = "") -> str:
 
 
 def _find_former(client: Any, name: str, past: Sequence[str], to: str) -> Any:
-    """Return a version that was champion before.
+    """Return a former champion version.
 
     Raises:
-        PromotionRefused: it was none, or is gone.
+        PromotionRefused: it was never champion, or is gone.
     """
     version = look_up(client.get_model_version, name, to) if to in past else None
     if version is None:
@@ -148,21 +148,20 @@ def _find_former(client: Any, name: str, past: Sequence[str], to: str) -> Any:
 
 
 def _name_former(client: Any, name: str, past: Sequence[str]) -> str:
-    """Return the versions that were champion and are still there."""
+    """Return the versions that were champion and still exist."""
     return ", ".join(number for number in dict.fromkeys(past) if look_up(client.get_model_version, name, number))
 
 
 @contextmanager
 def lock_promotion(client: Any, name: str) -> Iterator[None]:
-    """Let one promotion or rollback of a model work at a time, on every machine that shares the store.
+    """Allow one promotion or rollback of a model at a time, across all machines that share the store.
 
-    MLflow moves an alias without looking at its old value, but its store makes a registered model of
-    a given name only once: the model ``<name>.promotion`` exists while a promotion runs, and
-    others wait. One whose process was of this machine and is gone, or that is older
-    than LEASE_SECONDS, belongs to a process that died; it is renamed after its time of creation, which
-    also works only once, and deleted. So two never work at the same time unless one takes longer than
-    LEASE_SECONDS, as where a champion is played again; it then looks who is champion before it moves the alias.
-    One that dies between the two aliases leaves both at the old champion, and the next promotion goes on.
+    MLflow moves an alias without checking its old value, but its store creates a registered model of a given name only
+    once: the model ``<name>.promotion`` exists while a promotion runs, and others wait. One whose process ran on this
+    machine and is gone, or that is older than LEASE_SECONDS, belongs to a dead process; it is renamed after its time of
+    creation, which also works only once, and deleted. So two never work at the same time unless one takes longer than
+    LEASE_SECONDS, as when a champion is played again; it then checks who is champion before it moves the alias. One
+    that dies between the two aliases leaves both at the old champion, and the next promotion continues.
 
     Raises:
         PromotionRefused: another ran for WAIT_SECONDS.
@@ -173,7 +172,7 @@ def lock_promotion(client: Any, name: str) -> Iterator[None]:
         holder = look_up(client.get_registered_model, lock)
         if holder is None:
             continue
-        if holder.description == mark:  # the server went away before this process could take it off
+        if holder.description == mark:  # the server went away before this process could remove it
             break
         if _has_died(holder.description or "") or time.time() - holder.creation_timestamp / 1000 > LEASE_SECONDS:
             _release_stale_lock(client, lock, holder.creation_timestamp)
@@ -191,13 +190,13 @@ def lock_promotion(client: Any, name: str) -> Iterator[None]:
 
 
 def _has_died(mark: str) -> bool:
-    """Return whether a mark is of a process of this machine that is gone; processes of other machines are unknown."""
+    """Return whether a mark's process ran on this machine and is gone; those of other machines are unknown."""
     holder = HOLDER.search(mark)
     return holder is not None and holder[2] == machine() and not is_alive(holder[1])
 
 
 def _release_stale_lock(client: Any, lock: str, created: int) -> None:
-    """Take the mark of a dead promotion off; one of several that try does it, and none takes a newer one."""
+    """Remove the mark of a dead promotion; of several that try one succeeds, and none removes a newer mark."""
     grave = f"{lock}.abandoned-{created}"
     done_once(client.rename_registered_model, lock, grave)
     done_once(client.delete_registered_model, grave)

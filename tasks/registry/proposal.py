@@ -1,4 +1,4 @@
-"""Which arm of the table is proposed as champion, and the version that it is in the registry."""
+"""The arm of the table that is proposed as champion, and its version in the registry."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -27,16 +27,16 @@ Row = dict[str, Any]
 
 
 def propose_arm(params: Params, arm: str = "") -> str:
-    """Return the number of the version that an arm is, registered where it is not yet; "" means the candidate.
+    """Return the number of an arm's version, registering it if needed; "" means the candidate.
 
-    Without a name it is the best arm of the evaluation here, if the candidate was registered with that. An arm that
-    needs no training is played for it, with the others, where stage evaluate has not run: the first time, and after
-    every change.
+    Without a name it is the best arm of the evaluation here, if the candidate was registered with that. An untrained
+    arm is first played, with the other untrained ones, if stage evaluate has not run: the first time, and after every
+    change.
 
     Raises:
         ParamsError: there is no such arm, or it cannot be champion.
         PromotionRefused: it was rolled back and not asked for by name, or was not played.
-        HarrError: as :func:`tasks.registry.candidate.keep_candidate`.
+        HarrError: as in :func:`tasks.registry.candidate.keep_candidate`.
     """
     if arm and arm not in params.proposals:
         raise ParamsError(f"--arm {arm} cannot be champion; of evaluate.arms these can: {', '.join(params.proposals)}")
@@ -52,7 +52,7 @@ def propose_arm(params: Params, arm: str = "") -> str:
 
 
 def _best_here(params: Params) -> str:
-    """Return the best arm of the evaluation here; "" without one, or where the candidate is of another."""
+    """Return the best arm of the evaluation here; "" without one, or if the candidate is of another."""
     if len(params.proposals) == 1 or not (EVALUATION / PLAYED).exists():
         return ""
     with service():
@@ -66,7 +66,7 @@ def _best_here(params: Params) -> str:
 
 
 def best_arm(metric: str, played: Mapping[str, Sequence[Row]]) -> str:
-    """Return the arm with the best mean, the first of equal ones; `trained` where none was scored.
+    """Return the arm with the best mean, the first of equal ones; `trained` if none was scored.
 
     >>> best_arm("recall", {"bm25": [{"recall": 0.5}], "hybrid": [{"recall": 0.6}], "trained": [{"recall": 0.6}]})
     'hybrid'
@@ -81,10 +81,10 @@ def _read_rows(arm: str) -> list[Row]:
 
 
 def _register(params: Params, arm: str, *, named: bool) -> str:
-    """Return the version of an arm with the evaluation here, made and registered where there is none.
+    """Return the version of an arm with the evaluation here, making and registering it if needed.
 
     Raises:
-        PromotionRefused: it was rolled back, and nobody ``named`` it.
+        PromotionRefused: it was rolled back and is not ``named``.
     """
     name, folder = params.tracking.registered_model, WORK / "promote"
     if params.evaluate.arm_table[arm].trained:
@@ -109,7 +109,7 @@ def _register(params: Params, arm: str, *, named: bool) -> str:
 
 
 def _is_to_be_played(params: Params, arm: str) -> bool:
-    """Return whether an arm has no rows of what lies here, and no evaluation of ``trained`` would go with them."""
+    """Return whether an arm lacks rows for the files here, and playing it replaces no evaluation of ``trained``."""
     if (EVALUATION / f"{TRAINED}.jsonl").exists():
         return False
     try:
@@ -120,7 +120,7 @@ def _is_to_be_played(params: Params, arm: str) -> bool:
 
 
 def _play_untrained(params: Params) -> None:
-    """Play the arms of the table that need no training, where stage evaluate has not."""
+    """Play the untrained arms of the table, since stage evaluate has not."""
     table = params.evaluate.arm_table
     trained = [name for name, arm in table.items() if arm.trained or name not in params.proposals]
     untrained = tuple(arm for arm in params.evaluate.arms if getattr(arm, "name", arm) not in trained)

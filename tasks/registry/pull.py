@@ -1,4 +1,4 @@
-"""A version of the registry into a folder: `harr pull`."""
+"""Download a version of the registry into a folder: `harr pull`."""
 
 from pathlib import Path
 
@@ -8,16 +8,16 @@ from harr.services.model_registry import download, open_registry, registry_addre
 
 
 def pull(uri: str, out: Path, project: Path = Path()) -> str:
-    """Download the model folder of a version, with every hash compared; returns what was done.
+    """Download the model folder of a version, compare every hash, and return what was done.
 
     Args:
         uri: ``models:/NAME@ALIAS`` or ``models:/NAME/NUMBER``.
-        out: appears whole. A model that harr wrote there is replaced; anything else is refused.
+        out: the folder, which appears complete. A model that harr wrote there is replaced; anything else is refused.
         project: the folder whose params.yaml, or whose mlflow.db, names the registry.
 
     Raises:
         ParamsError: the address is wrong, or ``out`` holds something else.
-        ModelError, DamagedFile, ServiceUnavailable: as :func:`harr.services.model_registry.download` says.
+        ModelError, DamagedFile, ServiceUnavailable: as in :func:`harr.services.model_registry.download`.
     """
     if out.resolve() == Path.cwd():
         raise ParamsError(f"{out} is the folder that you are in, which cannot be replaced; name a new one")

@@ -1,7 +1,7 @@
 """New versions in the MLflow registry, and the alias ``candidate``, which names the model in models/.
 
-A version is an arm of an evaluation, and carries a model that MLflow loads, the rows of its evaluation, its figures
-and its fingerprints. The same model with the same evaluation is one version, however often it is registered.
+A version is an arm of an evaluation, with a model that MLflow loads, the rows of its evaluation, its figures and
+fingerprints. The same model with the same evaluation is one version, however often it is registered.
 """
 
 import hashlib
@@ -29,14 +29,14 @@ from tasks.tracking.run import Run
 
 CANDIDATE = "candidate"
 LINEAGE = "lineage"
-"""The folder of a version's run with what its model was made from."""
+"""Folder of a version's run with what its model was made from."""
 ROLLED_BACK = "rolled_back"
-"""The tag of a version that was champion and was taken back; only a person makes it the candidate again."""
+"""Tag of a champion that was rolled back; only a person makes it the candidate again."""
 DESCRIPTIONS = {"retriever": "Retrievers of harr", "language_model": "Language models trained by harr"}
 SAME = ("kind", "model", "results", "evaluation", "index", "corpus", "expectations", "rules")
-"""Tags by which two versions are one: what it is, showed and must show, whatever code and machine made it."""
+"""Tags that equal versions share: what they are, showed and must show, whatever code and machine made them."""
 AROUND = WORK / "merge" / "mlmodel"
-"""The files around a model folder, until MLflow has them."""
+"""Files around a model folder, until MLflow has them."""
 
 
 def register(
@@ -50,25 +50,25 @@ def register(
     *,
     proposes: bool = True,
 ) -> str:
-    """Make a version from a model folder and its evaluation; returns the version's number.
+    """Make a version from a model folder and its evaluation, and return its number.
 
-    A version of the same model and evaluation is taken as it is.
+    An existing version of the same model and evaluation is reused.
 
     Args:
         run: the open run that keeps the files; it is linked with the server.
-        params: the section tracking names the registered model.
+        params: their section tracking names the registered model.
         kind: what was trained; the files are kept under this name. A retriever becomes a model that MLflow loads.
         folder: safetensors and json of the model.
-        evaluation: folder with the rows of the arms, their audits and what they were played with, which are kept.
+        evaluation: folder with the arms' rows, their audits and what they were played with, which are kept.
         tags: the arm, and fingerprints of data, index, code and evaluation; those of the model and of the environment
             are added.
         proposes: whether it becomes the candidate.
-        summary: metrics/evaluate.json with contrasts; its leading figures stand on the version and on the parent run.
+        summary: metrics/evaluate.json with contrasts; its leading figures go on the version and the parent run.
 
     Raises:
         ModelError: the folder holds something else, which might run code; nothing was sent.
         DamagedFile: a file of the model or of its evaluation changed since it was written.
-        Refused: the artifact store did not take the model.
+        Refused: the artifact store refused the model.
         ServiceUnavailable: a server did not answer.
     """
     check_publishable(folder)
@@ -87,12 +87,12 @@ def register(
 
 
 def results_of(params: Params, evaluation: Path) -> str:
-    """Return the hash that identifies an evaluation: of the files that a version keeps of it."""
+    """Return the hash that identifies an evaluation: of its files that a version keeps."""
     return fingerprint({name: sha256(path) for name, path in _rows(params, evaluation).items()})
 
 
 def find_registered(client: Any, name: str, facts: Mapping[str, str], folder: Path) -> Any | None:
-    """Return the newest version with the same of these facts (``SAME``) whose files are all there; None without one."""
+    """Return the newest complete version with the same facts, of those in ``SAME``; None if there is none."""
     if look_up(client.get_registered_model, name) is None:
         return None
     same = client.search_model_versions(f"name = '{name}' and tags.model = '{facts['model']}'")
@@ -105,7 +105,7 @@ def find_registered(client: Any, name: str, facts: Mapping[str, str], folder: Pa
 
 
 def propose(client: Any, name: str, version: Any, *, by_hand: bool = False) -> bool:
-    """Give a version the alias ``candidate``; returns whether it has it.
+    """Give a version the alias ``candidate``, and return whether it has it.
 
     One that was rolled back gets it ``by_hand`` only, so that no run promotes it again.
     """
@@ -122,7 +122,7 @@ def propose(client: Any, name: str, version: Any, *, by_hand: bool = False) -> b
 def _make(
     run: Run, params: Params, folder: Path, rows: Mapping[str, Path], facts: Mapping[str, str], summary: Summary
 ) -> Any:
-    """Send the files and make a new version of them."""
+    """Upload the files and make a new version from them."""
     name, kind = params.tracking.registered_model, facts["kind"]
     try:
         run.artifact(folder, place_of(kind))
@@ -131,7 +131,7 @@ def _make(
             run.artifact(AROUND, kind)
         for path in rows.values():
             run.artifact(path, "evaluation")
-        for path in (LOCK, SETTINGS, INPUTS):  # of every stage the parameters, and hashes of data and code
+        for path in (LOCK, SETTINGS, INPUTS):  # every stage's parameters, and hashes of data and code
             if path.exists():
                 run.artifact(path, f"{LINEAGE}/{path.name}" if path.is_dir() else LINEAGE)
         run.send()
@@ -159,7 +159,7 @@ def _make(
 
 
 def place_of(kind: str) -> str:
-    """Return where a run keeps a model folder: a retriever one floor deeper, below its MLmodel."""
+    """Return where a run keeps a model folder: a retriever one level deeper, below its MLmodel."""
     return f"{kind}/{LOADABLE}" if kind == "retriever" else kind
 
 

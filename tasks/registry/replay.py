@@ -1,4 +1,4 @@
-"""The champion on the candidate's game: a corpus or a parameter that changed must not end the succession."""
+"""Replay of the champion on the candidate's game, so that a changed corpus or parameter does not end the succession."""
 
 import json
 import tempfile
@@ -18,16 +18,16 @@ from tasks.registry.gate import Row, record_of
 from tasks.tracking.errors import uploading
 
 PLAYER = ("state", "max_tokens", "search", "fusion", "weights", "link_features", "learns")
-"""What belongs to a champion in section retriever: how it reads states and ranks, not how much it returns."""
+"""Keys of section retriever that belong to a champion: how it reads states and ranks, not how much it returns."""
 
 
 def replay_of(client: Any, params: Params, candidate: Any, champion: Any) -> Callable[[], list[Row]]:
-    """Return a call that plays the champion in place of ``trained`` on the candidate's questions, corpus and index.
+    """Return a call that plays the champion as ``trained`` on the candidate's questions, corpus and index.
 
     The rows are kept with the candidate's run, under ``gate``.
 
     Raises:
-        PromotionRefused: the candidate was not played on what lies here, or they are not of one kind.
+        PromotionRefused: the candidate was not played on the files here, or the two are of different kinds.
     """
     record, here = record_of(client, candidate), record_game(params)
     other = [name for name in SAME_GAME if record.get(name) != here[name]]

@@ -1,1 +1,1 @@
-"""What the process of a stage has: limits, a lock, signals, and one line for an error."""
+"""Runtime of a stage's process: limits, a lock, signals, and one-line errors."""

@@ -1,4 +1,4 @@
-"""What a command says of an error: one line for a user's mistake or a fault of the machine, a traceback for a bug."""
+"""How a command reports an error: one line for a user's mistake or a machine fault, a traceback for a bug."""
 
 import contextlib
 import errno
@@ -19,18 +19,18 @@ REMEDIES = {
     **dict.fromkeys((errno.ENOLCK, errno.EOPNOTSUPP), "put the project on a local disk"),
     **dict.fromkeys((*OF_A_PATH, *OF_RIGHTS), "mend it"),
 }
-"""What to do about a fault of the disk, by its number."""
+"""What to do about a disk fault, by its errno."""
 OURS = ("harr", "tasks", "flows", "")
 LESS_MEMORY = "lower embed.batch_size, filter.batch_size, train.states_per_pass or train.episodes_per_pass"
 
 
 @contextlib.contextmanager
 def errors_in_a_line() -> Iterator[None]:
-    """Leave the process with exit 1 and one line on stderr where the block meets an error that is no bug."""
+    """Exit with status 1 and one line on stderr if the block raises an error that is not a bug."""
     try:
         yield
     except Exception as error:
-        if type(error).__module__.startswith("httpx"):  # a process that stops need not notify a server that is away
+        if type(error).__module__.startswith("httpx"):  # a stopping process need not notify a server that is away
             progress.leave()
         if not (line := str(error) if isinstance(error, HarrError) else machine_fault(error)):
             raise
@@ -58,7 +58,7 @@ def machine_fault(error: Exception) -> str:
         fault = str(error).partition(". ")[0] or "out of memory"
         return f"{fault}; what is finished is kept; {LESS_MEMORY} and run the same command again"
     number = error.errno if isinstance(error, OSError) else None
-    if match := re.search(r"\(os error (\d+)\)", str(error)):  # of a library in Rust, such as safetensors
+    if match := re.search(r"\(os error (\d+)\)", str(error)):  # from a Rust library, such as safetensors
         number = int(match[1])
     elif "disk is full" in str(error):  # SQLite's
         number = errno.ENOSPC
@@ -71,7 +71,7 @@ def machine_fault(error: Exception) -> str:
 
 
 def _install(module: str) -> str:
-    """Return what to install for a module: an extra that brings it, the pipeline's before others, else its package."""
+    """Return what to install for a module: an extra that provides it, preferably the pipeline's, else its package."""
     package = module.split(".")[0].replace("_", "-")
     extras: set[str] = set()
     with contextlib.suppress(metadata.PackageNotFoundError):

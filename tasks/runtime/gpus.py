@@ -1,4 +1,4 @@
-"""The GPUs of a machine: a stage that computes leases one that no other stage has, or as many as HARR_GPUS says."""
+"""GPU leases: a stage that computes leases one GPU that no other stage has, or as many as HARR_GPUS says."""
 
 import contextlib
 import itertools
@@ -16,9 +16,9 @@ from tasks.runtime import locks
 COMPUTING = frozenset(("embed", "generator", "filter", "train", "arms", "evaluate"))
 """The stages that use a GPU."""
 LEASES = Path("~/.cache/harr/gpus")
-"""A lock for each GPU; pipelines in other folders of this machine are to see it, too."""
+"""A lock for each GPU, which pipelines in other folders of this machine see, too."""
 COUNT = "HARR_GPUS"
-"""Environment variable: the number of GPUs of a stage that several processes can share."""
+"""Environment variable: the number of GPUs for a stage that can run in several processes."""
 LOOK_SECONDS = 1.0
 
 
@@ -33,16 +33,16 @@ def visible_gpus() -> list[str]:
     found: list[str] = []
     for kind, name in re.findall(r"^\s*(GPU|MIG) .*\(UUID: (\S+)\)", done.stdout, re.MULTILINE):
         if kind == "MIG" and found[-1].startswith("GPU"):
-            found.pop()  # a process sees its instances in its place
+            found.pop()  # a process sees its instances instead
         found.append(name)
     return found
 
 
 def gpu_count() -> int:
-    """Return how many GPUs HARR_GPUS wants for a stage; 1 where it is not set.
+    """Return how many GPUs HARR_GPUS sets for a stage; 1 if it is unset.
 
     Raises:
-        ParamsError: it is no such number.
+        ParamsError: it is not a positive number.
     """
     if not (value := os.environ.get(COUNT) or "1").isdecimal() or value == "0":
         raise ParamsError(f"{COUNT} is {value!r}; expected the number of GPUs of a stage, from 1; or unset it")
@@ -51,9 +51,9 @@ def gpu_count() -> int:
 
 @contextlib.contextmanager
 def lease_gpus(count: int) -> Iterator[None]:
-    """Let this process see ``count`` GPUs that no other stage has; wait for them. The leases go with the process.
+    """Wait for ``count`` GPUs that no other stage has, and let this process see only them. Leases end with the process.
 
-    Where there is no choice nothing changes.
+    If there is no choice, nothing changes.
 
     Raises:
         ParamsError: there are fewer.
@@ -68,7 +68,7 @@ def lease_gpus(count: int) -> Iterator[None]:
 
 
 def _lease(leases: contextlib.ExitStack, names: Sequence[str], count: int) -> list[str]:
-    """Return ``count`` GPUs once they are free; until then it keeps none."""
+    """Return ``count`` GPUs once they are free; hold none until then."""
     for attempt in stoppable(itertools.count()):
         taken: list[str] = []
         for name in names:

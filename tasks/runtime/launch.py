@@ -1,4 +1,4 @@
-"""The processes of `accelerate launch`: all of them train; the main one talks to Prefect, MLflow and the user."""
+"""The processes of `accelerate launch`: all of them compute; the main one talks to Prefect, MLflow and the user."""
 
 import contextlib
 import io
@@ -12,19 +12,19 @@ from typing import Any
 from harr.errors import HarrError, ParamsError
 
 LEAD_SECONDS = 20.0
-"""Time another process waits with its error for the main one, which mostly has the same and prints it first."""
+"""Seconds that a further process delays its error, so that the main one can print the same error first."""
 
 
 def process_count() -> int:
-    """Return how many processes were launched; 1 where the variable is no number, which a stage refuses."""
+    """Return how many processes were launched; 1 if the variable is not a number, which a stage refuses."""
     count = os.environ.get("WORLD_SIZE", "1")
     return int(count) if count.isdecimal() else 1
 
 
 def launch(stage: str, count: int) -> None:
-    """Run a stage in ``count`` processes, a GPU each; where it fails, exit as `accelerate launch` does."""
+    """Run a stage in ``count`` processes, a GPU each; if it fails, exit as `accelerate launch` does."""
     own = ["--multi_gpu", "--num_processes", str(count), "--num_machines", "1", "--main_process_port", "0"]
-    same = ["--mixed_precision", "no", "--dynamo_backend", "no"]  # what it would choose by itself, with a warning
+    same = ["--mixed_precision", "no", "--dynamo_backend", "no"]  # its own defaults, without the warning
     command = [sys.executable, "-m", "accelerate.commands.launch", *own, *same, "-m", f"tasks.{stage}"]
     if code := subprocess.call(command):
         sys.exit(code)
@@ -51,7 +51,7 @@ def join_main_process(stage: str, join: Callable[[Any], Any] | None) -> None:
     """Do the plain work ``join`` of a stage alongside the main process.
 
     Raises:
-        ParamsError: the stage is for one process (``join`` is None).
+        ParamsError: the stage runs in one process only (``join`` is None).
     """
     from harr.params import Params
 

@@ -1,4 +1,4 @@
-"""Check before a stage starts that disk and memory suffice: with less it would only fail later."""
+"""Check before a stage starts that disk and memory suffice; otherwise it would fail later."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +11,16 @@ from harr.params import Params
 SPARE = 64_000_000
 """Bytes of disk for what every stage writes: figures, plots, logs and the run's history."""
 PLACES = {"embed": "data/vectors", "index": "data/index"}
-"""Where the stages that grow with the corpus write; DVC leaves it in place for a stage that may go on with it."""
+"""Where the stages that grow with the corpus write; DVC keeps it, since such a stage may resume from it."""
 MARKS = 24
-"""Bytes a passage by which stage embed knows its text again."""
+"""Bytes per passage by which stage embed recognises its text."""
 HOLD_INDEX = ("index", "filter", "train", "arms", "evaluate")
-"""Stages that hold the index of Milvus Lite in their memory."""
+"""Stages that hold Milvus Lite's index in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """A corpus on disk: ``rows`` (N), ``width`` (D) of its vectors, bytes of its ``text``; 0 where not known yet."""
+    """A corpus on disk: ``rows`` (N), ``width`` (D) of its vectors, bytes of its ``text``; 0 if not known yet."""
 
     rows: int
     width: int
@@ -39,9 +39,9 @@ def sizes(root: Path) -> Sizes:
 
 
 def written(params: Params, size: Sizes) -> dict[str, int]:
-    """Return the bytes that the stages which grow with the corpus write, by stage.
+    """Return the bytes written by the stages that grow with the corpus, by stage.
 
-    Milvus Lite keeps the vectors, the index of them, and the text.
+    Milvus Lite keeps the vectors, their index, and the text.
     """
     graph = round(memory_bytes(params.index, size.rows, size.width))
     index = 0 if params.index.uri else size.vectors + graph + size.text * params.index.full_text
@@ -53,13 +53,13 @@ def check(stage: str, params: Params, root: Path, *, free: float, memory: float)
 
     Args:
         stage: its name.
-        params: of the run.
+        params: those of the run.
         root: the project's folder.
         free: bytes free on its disk.
-        memory: bytes of memory this process may have.
+        memory: bytes of memory that this process may use.
 
     Raises:
-        NoRoom: says how much is needed and what there is.
+        NoRoom: says how much is needed and how much there is.
     """
     size, place = sizes(root), root / PLACES.get(stage, "metrics")
     writes = written(params, size).get(stage, 0)
@@ -70,7 +70,7 @@ def check(stage: str, params: Params, root: Path, *, free: float, memory: float)
             "(`dvc gc --workspace`, rm -r work), or run where there is more"
         )
     index_bytes = memory_bytes(params.index, size.rows, size.width)
-    index_bytes += 0 if params.index.kind == "flat" else size.vectors  # Milvus Lite keeps the vectors, too
+    index_bytes += 0 if params.index.kind == "flat" else size.vectors  # Milvus Lite also keeps the vectors
     if stage in HOLD_INDEX and not params.index.uri and index_bytes > memory:
         raise NoRoom(
             f"stage {stage} needs {format_bytes(index_bytes)} of memory for a {params.index.kind} float32 index of {size.rows:,} x "
@@ -79,14 +79,14 @@ def check(stage: str, params: Params, root: Path, *, free: float, memory: float)
 
 
 def memory_limit(total: int, cgroup: Path = Path("/sys/fs/cgroup/memory.max")) -> float:
-    """Return the bytes this process may have: of the machine's ``total``, what its container is given.
+    """Return the bytes that this process may use: the machine's ``total``, or less if its container has a limit.
 
     >>> memory_limit(8, Path("/nowhere"))
     8.0
     """
     try:
         return float(min(total, int(cgroup.read_text())))
-    except (OSError, ValueError):  # there is none, or it says max
+    except (OSError, ValueError):  # no such file, or it says max
         return float(total)
 
 
@@ -102,7 +102,7 @@ def _bytes(folder: Path) -> int:
 
 
 def format_bytes(count: float) -> str:
-    """Return a number of bytes in the unit that a reader thinks in.
+    """Return a number of bytes in a readable unit.
 
     >>> format_bytes(500), format_bytes(91_000_000), format_bytes(2.5e9)
     ('500 B', '91 MB', '2.5 GB')

@@ -1,4 +1,4 @@
-"""Who works where: a lock that goes with its process, in a file that says whose it is."""
+"""Locks that end with their process, in files that name their owner."""
 
 import contextlib
 import fcntl
@@ -19,7 +19,7 @@ LOCKS = STATE / "locks"
 
 @contextlib.contextmanager
 def lock_stage(stage: str) -> Iterator[None]:
-    """Run a stage in this folder, unless another process does: two would write the same files.
+    """Lock a stage in this folder, so that no two processes write the same files.
 
     Raises:
         InUse: says which process has the lock, and since when.
@@ -34,9 +34,9 @@ def lock_stage(stage: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hold(path: Path, busy: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock for the length of the block; where another has it, call ``busy`` with its owner, then wait.
+    """Hold a lock during the block; if another process has it, call ``busy`` with its owner, then wait.
 
-    The system takes a lock from a process that ends, however it ends: what is left in the file means nothing.
+    The system releases a lock when its process ends, however it ends; what is left in the file means nothing.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab", buffering=0) as file:
@@ -49,7 +49,7 @@ def hold(path: Path, busy: Callable[[str], None]) -> Iterator[None]:
         note = {"pid": os.getpid(), "host": platform.node(), "since": psutil.Process().create_time()}
         try:
             os.write(file.fileno(), json.dumps(note).encode())
-        except OSError as error:  # a disk that is full; the system does not say which file it was
+        except OSError as error:  # a full disk; the system does not name the file
             raise OSError(error.errno, error.strerror, str(path)) from None
         try:
             yield
@@ -58,7 +58,7 @@ def hold(path: Path, busy: Callable[[str], None]) -> Iterator[None]:
 
 
 def owner(path: Path) -> str:
-    """Return the process that a lock's file names, in a person's words.
+    """Return in words the process that a lock's file names.
 
     >>> owner(Path("nowhere"))
     'a process that has just begun'

@@ -1,4 +1,4 @@
-"""What a person reads of a run: a stage's first and last line, and what the run's end means."""
+"""What a run prints: a stage's first and last line, and what the result means."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ WIDEST = 100
 
 @contextlib.contextmanager
 def block(stage: str, params: Params) -> Iterator[None]:
-    """Say before a stage what it does on what, and after it what that took and where its results are."""
+    """Print before a stage what it does, and afterwards what that took and where its results are."""
     began = time.monotonic()
     say(f"{stage}: {SENTENCES[stage](params)}")
     yield
@@ -31,7 +31,7 @@ def block(stage: str, params: Params) -> Iterator[None]:
 
 
 def peak_mib() -> float:
-    """Return the most memory that this process has had resident; further processes are not counted."""
+    """Return the peak resident memory of this process in MiB, without further processes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
 
 
@@ -41,12 +41,12 @@ def say(text: str) -> None:
 
 
 def width() -> int:
-    """Return how many columns there are: at most 100, also where it is unknown."""
+    """Return the number of columns: at most 100, and 100 if unknown."""
     return min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
 
 
 def results(stage: str) -> list[str]:
-    """Return what a stage has made, by dvc.yaml: folders first; none that only says that nothing was trained."""
+    """Return a stage's outputs by dvc.yaml, folders first, without those that only say that nothing was trained."""
     entry = read_yaml(Path("dvc.yaml"), mend="restore it")["stages"][stage] if Path("dvc.yaml").exists() else {}
     outputs = [name for out in entry.get("outs", ()) for name in ([out] if isinstance(out, str) else out)]
     folders = [name for name in outputs if not (name.startswith("metrics/") or Path(name, "untrained.json").exists())]
@@ -57,7 +57,7 @@ def end_of_run(params: Params) -> str:
     """Return the table of arms, what it means, where its page is, and what to do next.
 
     Raises:
-        DamagedFile: there is no evaluation, or it is damaged.
+        DamagedFile: the evaluation is missing or damaged.
     """
     from tasks.evaluation_outputs import show, summary_here
     from tasks.headline import headline_figures, headline_words

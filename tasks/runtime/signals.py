@@ -1,4 +1,4 @@
-"""How a command ends at SIGINT or SIGTERM: after the shard, batch or step that runs, at most 4 s later."""
+"""How a command ends on SIGINT or SIGTERM: after the current shard, batch or step, at most 4 s later."""
 
 import contextlib
 import gc
@@ -16,13 +16,13 @@ from harr.io import progress
 from tasks.runtime.launch import is_main_process, process_count
 
 FINISH_SECONDS = 4.0
-"""Time a stopped stage may take to finish its shard, batch or step."""
+"""Time that a stopped stage may take to finish its shard, batch or step."""
 LEAVE_SECONDS = 4.0
-"""Time a stopped process may take to end when its work is over: a thread may wait for a server that hangs."""
+"""Time that a stopped process may take to exit after its work: a thread may wait for a hanging server."""
 LOOK_SECONDS = 1.0
-"""How often a stage looks whether the DVC that started it is there."""
+"""How often a stage checks that the DVC that started it still runs."""
 RUNNER = "HARR_RUNNER"
-"""Environment variable: the number of the process that started DVC (flows/reproduce.py)."""
+"""Environment variable: the PID of the process that started DVC (flows/reproduce.py)."""
 
 
 class _Left:
@@ -33,9 +33,9 @@ class _Left:
 
 @contextlib.contextmanager
 def handle_signals() -> Iterator[None]:
-    """Handle SIGINT and SIGTERM by our own handlers for the length of the block.
+    """Handle SIGINT and SIGTERM with our own handlers during the block.
 
-    It takes the place of the interpreter's, which would leave in the middle of a step.
+    The interpreter's would exit in the middle of a step.
     """
     before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -47,18 +47,18 @@ def handle_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def end_soon() -> Iterator[None]:
-    """End the process soon after the block: nothing is looked for in memory."""
+    """Let the process exit soon after the block, without a last garbage collection."""
     try:
         yield
     finally:
-        gc.freeze()  # spares the interpreter a last look at all of torch: up to 2 s
+        gc.freeze()  # saves a last pass over all of torch: up to 2 s
 
 
 def follow() -> None:
-    """Stop this stage as SIGTERM does once the DVC that started it is gone, or what started DVC: nobody would
-    note what it makes.
+    """Stop this stage as SIGTERM does once the DVC that started it, or what started DVC, is gone: nobody would record
+    its outputs.
 
-    Without DVC (it names its stage in the environment) there is nobody to follow.
+    Without DVC, which names its stage in the environment, there is nothing to follow.
     """
     above = psutil.Process().parents() if "DVC_STAGE" in os.environ else []
     leaders = {"dvc": next((process for process in above if _is_dvc(process)), None)}
@@ -71,7 +71,7 @@ def follow() -> None:
 def _follow(leaders: Mapping[str, psutil.Process | None]) -> None:
     while all(leader and _lives(leader) for leader in leaders.values()):
         time.sleep(LOOK_SECONDS)
-    if not progress.should_stop():  # the same signal may have come here: a second one would end the stage at once
+    if not progress.should_stop():  # the same signal may have arrived here; a second one would end the stage at once
         gone = next(name for name, leader in leaders.items() if not (leader and _lives(leader)))
         _tell(f"the {gone} that started this stage is gone")
         os.kill(os.getpid(), signal.SIGTERM)
@@ -90,7 +90,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def _stop(number: int, frame: object) -> None:
-    """Leave after the shard, batch or step that runs; at once where it takes too long, or at a second signal."""
+    """Exit after the current shard, batch or step; at once if it takes too long, or on a second signal."""
     alone = process_count() == 1  # the others might wait for this one for ever
     if progress.ask_to_stop(lambda: _leave(number)) and alone:
         signal.signal(signal.SIGALRM, lambda *_: _leave(number))

@@ -1,4 +1,4 @@
-"""How a stage runs: where there is room for it, in a folder only once, with a run in MLflow."""
+"""How a stage runs: only if there is room for it, once at a time per folder, with a run in MLflow."""
 
 import argparse
 import contextlib
@@ -23,15 +23,14 @@ from tasks.tracking.run import Run, tracked_run
 
 Work = Callable[[Params, Run], None]
 KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32", "LRU_CACHE_CAPACITY": "1"}
-"""How many kernels oneDNN and torch keep for the shapes that they met, in a stage. Their own 1,024 take
-hundreds of MB in training, whose passes hardly ever have a shape twice (docs/performance.md). What the environment says
-stays."""
+"""How many kernels oneDNN and torch cache for input shapes in a stage. Their default of 1,024 takes hundreds of MB in
+training, where shapes hardly ever repeat (docs/performance.md). Values set in the environment stay."""
 PAUSES = (5.0, 30.0)
-"""Seconds after which a stage asks again that a server did not answer."""
+"""Seconds after which a stage retries a server that did not answer."""
 
 
 def main(stage: str, work: Work, **options: Any) -> None:
-    """Be the command `python -m tasks.<stage>` of a stage without options of its own; see :func:`run_stage`."""
+    """Run the command `python -m tasks.<stage>`, which has no options; see :func:`run_stage`."""
     argparse.ArgumentParser(f"python -m tasks.{stage}", description=work.__doc__).parse_args()
     run_stage(stage, work, **options)
 
@@ -49,13 +48,13 @@ def run_stage(
     Args:
         stage: its name in dvc.yaml.
         work: what it does.
-        checks: it checks data; Great Expectations is loaded in a process of its own.
-        join: its plain work, for the further processes of `accelerate launch`; None: it is for one process only.
-        end: forgets unfinished work, once the stage has reported.
+        checks: whether it checks data, for which Great Expectations is loaded in its own process.
+        join: its plain work for further processes of `accelerate launch`; None: it runs in one process only.
+        end: removes unfinished work once the stage has reported.
     """
     for name, value in KERNELS.items():
         os.environ.setdefault(name, value)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # in a log, lines stand in the order in which they were printed
+    if isinstance(sys.stdout, io.TextIOWrapper):  # keeps the order of lines in a log
         sys.stdout.reconfigure(line_buffering=True)
 
     def body() -> None:
@@ -63,7 +62,7 @@ def run_stage(
         if joins_main_process(join):
             join_main_process(stage, join)
             return
-        alone = process_count() == 1  # else `accelerate launch` has dealt out the GPUs
+        alone = process_count() == 1  # else `accelerate launch` has assigned the GPUs
         count = gpus.gpu_count() if alone and join else 1
         with gpus.lease_gpus(count) if alone and stage in gpus.COMPUTING else contextlib.nullcontext():
             if count > 1:
@@ -94,7 +93,7 @@ def perform(stage: str, work: Work, *, checks: bool = False) -> None:
 
 
 def _retry_work(work: Callable[[], None]) -> None:
-    """Do a stage's work; where a server does not answer, go on after a pause. A wrong input gets no better by waiting.
+    """Do a stage's work; if a server does not answer, continue after a pause. Waiting does not help a wrong input.
 
     Several processes do not retry: the others have ended with the same error.
     """

@@ -1,4 +1,4 @@
-"""Clients of MLflow's store: its address, and which one answers there."""
+"""Clients of MLflow's store, and its address."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ from tasks.tracking.errors import setting_of
 from tasks.tracking.relocate import bring_home, files_beside
 
 STORE = re.compile(r"(https?|sqlite|postgresql|mysql|mssql)(\+\w+)?://")
-"""Beginning of the address of a server, or of a database that MLflow keeps its store in."""
+"""Start of an address: of a server, or of a database that MLflow can use as its store."""
 
 
 def open_client(params: Params) -> Any:
@@ -24,10 +24,10 @@ def open_client(params: Params) -> Any:
 def address_of(params: Params, environment: Mapping[str, str] = os.environ) -> str:
     """Return where the runs go: tracking.uri, MLFLOW_TRACKING_URI, or the project's database.
 
-    `dvc exp run --temp` and `--queue` run in a folder that they remove, and name the project's as DVC_ROOT.
+    `dvc exp run --temp` and `--queue` run in a folder that they remove, and name the project's folder in DVC_ROOT.
 
     Raises:
-        ParamsError: MLflow has no store of such an address; MLflow 3 refuses a folder.
+        ParamsError: MLflow has no store for such an address; MLflow 3 refuses a folder.
     """
     root = Path(environment.get("DVC_ROOT", ""))
     own = root.resolve() == Path().resolve()
@@ -42,7 +42,7 @@ def address_of(params: Params, environment: Mapping[str, str] = os.environ) -> s
 
 
 def client_of(address: str) -> Any:
-    """Return a client of the store at this address; one in a folder that was copied or moved keeps its files there.
+    """Return a client of the store at this address; a store in a copied or moved folder keeps its files there.
 
     Raises:
         ServiceUnavailable: another process has its database.
@@ -53,6 +53,6 @@ def client_of(address: str) -> Any:
 
     for noisy in ("alembic", "mlflow.tracking", "mlflow.store.model_registry"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs a traceback and raises it, too
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it both logs and raises errors
     with files_beside(address):
         return MlflowClient(address)

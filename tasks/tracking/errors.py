@@ -1,4 +1,4 @@
-"""The errors of MLflow's clients in one line each: its store is not there, not now, or says no."""
+"""Errors of MLflow's clients in one line each: its store is missing, unavailable now, or refuses."""
 
 import os
 import re
@@ -11,27 +11,27 @@ from harr.errors import HarrError, ServiceUnavailable, bare, one_line
 from harr.services.failures import connection_remedy
 
 STORE_FAILED = re.compile(r"\((sqlite3|psycopg2)[\w.]*Error\)|out-of-date database schema")
-"""How MLflow hands on an error of its database."""
+"""How MLflow passes on an error of its database."""
 ANSWERED = re.compile(r"failed with error code (\d+)|response body was not in a valid JSON format")
-"""How MLflow's client says that a server did answer; without a number: with what is no MLflow."""
+"""How MLflow's client says that a server did answer; without a number, that it is not MLflow."""
 CAUSE = re.compile(r"Caused by \w+\([\"']?|>: |connection: ")
-"""What stands before the cause in an error of urllib3."""
+"""What precedes the cause in a urllib3 error."""
 ASKING = threading.RLock()
-"""One thread of a process asks MLflow at a time: of two that load its modules at once one gets half of them, and two
+"""One thread of a process uses MLflow at a time: of two that import its modules at once, one gets half of them, and two
 that open a run for one report make two."""
 
 
 class Refused(HarrError):
-    """The server is there and says no: trying again does not help."""
+    """The server refuses: trying again does not help."""
 
 
 @contextmanager
 def service() -> Iterator[None]:
-    """Ask MLflow, one thread at a time, and turn the errors of its clients into ours.
+    """Use MLflow, one thread at a time, and turn its clients' errors into ours.
 
     Raises:
         ServiceUnavailable: the server does not answer, or its store cannot be used now.
-        Refused: it says no.
+        Refused: the server refuses.
     """
     with ASKING:
         from alembic.util import CommandError
@@ -45,7 +45,7 @@ def service() -> Iterator[None]:
 
 
 def _as_ours(error: Any) -> Exception:
-    """Return our error for one of MLflow's, or the same one."""
+    """Return our error for one of MLflow's, or the error itself."""
     message = str(getattr(error, "message", ""))  # those of SQLAlchemy and Alembic have none
     if not message or STORE_FAILED.search(message) or error.error_code == "TEMPORARILY_UNAVAILABLE":
         return ServiceUnavailable(
@@ -66,18 +66,18 @@ def _as_ours(error: Any) -> Exception:
 
 
 def setting_of(address: str, environment: Mapping[str, str] = os.environ) -> str:
-    """Return what names the server of an address: the variable, if it does, else tracking.uri."""
+    """Return what sets the server of an address: the variable, if it does, else tracking.uri."""
     named = bare(environment.get("MLFLOW_TRACKING_URI", "")).rstrip("/")
     return "the variable MLFLOW_TRACKING_URI" if named and bare(address).startswith(named) else "tracking.uri"
 
 
 @contextmanager
 def uploading(name: str) -> Iterator[None]:
-    """Turn the errors of an artifact store into ours; each kind of store has a client and errors of its own.
+    """Turn the errors of an artifact store into ours; each kind of store has its own client and errors.
 
     Raises:
-        Refused: there is no such file, or the store says no (an HTTP status 4xx).
-        ServiceUnavailable: anything else: it may be mended, or better next time.
+        Refused: there is no such file, or the store refuses (an HTTP status 4xx).
+        ServiceUnavailable: anything else, which may work later.
     """
     from mlflow.exceptions import MlflowException
 
@@ -95,7 +95,7 @@ def uploading(name: str) -> Iterator[None]:
 
 
 def _http_status(error: BaseException | None) -> int:
-    """Return the HTTP status in an error of requests or of boto, or 0."""
+    """Return the HTTP status in an error of requests or boto, or 0."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
         return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
@@ -103,7 +103,7 @@ def _http_status(error: BaseException | None) -> int:
 
 
 def look_up(ask: Callable[..., Any], *names: str) -> Any | None:
-    """Return what the store answers, or None where it has no such thing."""
+    """Return the store's answer, or None if it has no such thing."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -115,7 +115,7 @@ def look_up(ask: Callable[..., Any], *names: str) -> Any | None:
 
 
 def done_once(make: Callable[..., Any], *names: str, **values: Any) -> bool:
-    """Return whether the store did something that it does only once; False where another was first."""
+    """Have the store do something that it does only once; return False if another was first."""
     from mlflow.exceptions import MlflowException
 
     try:

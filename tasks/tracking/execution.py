@@ -1,4 +1,4 @@
-"""The process that a pipeline execution belongs to, which all its stage processes have in common."""
+"""The process that owns a pipeline execution: the common ancestor of its stage processes."""
 
 import contextlib
 import os
@@ -24,14 +24,14 @@ def owner() -> psutil.Process:
 
 
 def this_process() -> str:
-    """Return this process in a person's words: host and pid."""
+    """Return this process in words: host and PID."""
     return f"{platform.node()}, pid {os.getpid()}"
 
 
 def machine() -> str:
-    """Hash this boot of the machine and the container in it: within them a process number means one process."""
+    """Return a hash of this boot of the machine and its container, within which a PID names one process."""
     name = platform.node()
-    with contextlib.suppress(OSError):  # no Linux, hence no containers either
+    with contextlib.suppress(OSError):  # not Linux, hence no containers either
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         name = f"{boot}\n{os.readlink('/proc/self/ns/pid')}"
     return fingerprint(name)[:8]
@@ -41,7 +41,7 @@ def execution_id() -> str:
     """Return the name of this pipeline execution; the environment variable HARR_EXECUTION overrides it.
 
     Raises:
-        ParamsError: the variable holds what cannot stand in a question to MLflow.
+        ParamsError: the variable contains what an MLflow query cannot.
     """
     name = os.environ.get("HARR_EXECUTION") or process_name(owner().pid)
     if re.search(r"[^\w .:/@+=-]", name):
@@ -56,10 +56,10 @@ def recipe_here() -> str:
 
 
 def process_name(pid: int | None = None) -> str:
-    """Return what identifies a process (without ``pid``, this one): machine, number and when it began.
+    """Return a name that identifies a process (without ``pid``, this one): machine, PID and start.
 
-    Its start is in clock ticks after the boot, whatever the clock of the machine says since; where the system has
-    none (macOS), in seconds since 1970.
+    The start is in clock ticks after boot, which changes of the machine's clock do not affect; on systems without them
+    (macOS), in seconds since 1970.
 
     >>> process_name() == process_name(os.getpid()), is_alive(process_name())
     (True, True)
@@ -68,12 +68,12 @@ def process_name(pid: int | None = None) -> str:
     start = f"{process.create_time():.0f}"
     with contextlib.suppress(FileNotFoundError):
         fields = Path(f"/proc/{process.pid}/stat").read_bytes().rpartition(b")")[2].split()
-        start = fields[19].decode()  # field 22 of the line: three stand before the name's end
+        start = fields[19].decode()  # field 22 of the line, whose first two are cut off
     return f"{machine()}-{process.pid}-{start}"
 
 
 def pid_of(name: str) -> int:
-    """Return the number in a ``process_name``.
+    """Return the PID in a ``process_name``.
 
     >>> pid_of(process_name()) == os.getpid()
     True
@@ -82,7 +82,7 @@ def pid_of(name: str) -> int:
 
 
 def is_alive(name: str) -> bool:
-    """Return whether the process of a ``process_name`` lives on this machine.
+    """Return whether the process of a ``process_name`` is running on this machine.
 
     >>> is_alive(f"{machine()}-{os.getpid()}-7"), is_alive("what nobody is called")
     (False, False)

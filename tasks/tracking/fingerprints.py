@@ -9,11 +9,11 @@ from pathlib import Path
 from harr.io.files import sha256
 
 CODE = (":/", ":(top,exclude)metrics", ":(top,exclude)plots", ":(top,exclude)dvc.lock")
-"""What git compares to say whether the code was edited: not what a run writes itself."""
+"""Paths that git compares to tell whether the code was edited: not what a run writes."""
 
 
 def revisions() -> dict[str, str]:
-    """Return which code and data state this is: git commit, whether it was edited, and the hash of dvc.lock."""
+    """Return the state of code and data: git commit, whether it was edited, and the hash of dvc.lock."""
     commit = _git("rev-parse", "HEAD")
     edited = str(bool(_git("status", "--porcelain", "--untracked-files=no", "--", *CODE))).lower()
     lock = Path("dvc.lock")
@@ -25,7 +25,7 @@ def revisions() -> dict[str, str]:
 
 
 def user() -> str:
-    """Return who works here: the name and mail of git's configuration, or else the account."""
+    """Return the user: name and mail of git's configuration, or else the account."""
     name, mail = _git("config", "user.name"), _git("config", "user.email")
     return " ".join(filter(None, (name, f"<{mail}>" if mail else ""))) or getpass.getuser()
 

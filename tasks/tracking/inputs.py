@@ -1,7 +1,7 @@
-"""What a stage reads stays as it is while it runs: DVC notes the hashes of dependencies only when the stage has ended.
+"""Checks that a stage's inputs do not change while it runs: DVC records their hashes only when the stage has ended.
 
-The parameters are one of them (data/inputs/<stage>.json, tasks/inputs), and a stage begins only with those that stand
-there. So dvc.lock certifies what was used, whatever happens to params.yaml.
+The parameters are an input, too (data/inputs/<stage>.json, tasks/inputs), and a stage begins only with those in that
+file. So dvc.lock certifies what was used, whatever happens to params.yaml.
 """
 
 import hashlib
@@ -22,17 +22,17 @@ Stamps = Mapping[str, str]
 
 
 def read_declared() -> dict[str, Any]:
-    """Return what dvc.yaml says of every stage; nothing where there is no such file."""
+    """Return the stages of dvc.yaml; empty without such a file."""
     return dict(read_yaml(DVC, mend="restore it")["stages"]) if DVC.exists() else {}
 
 
 def stamps(stage: str) -> dict[str, str]:
-    """Return a mark of every dependency of a stage, which differs where the dependency does."""
+    """Return a stamp of each dependency of a stage, which changes with the dependency."""
     return {name: _stamp(Path(name)) for name in read_declared().get(stage, {}).get("deps", [])}
 
 
 def check_begun(stage: str, params: Params, before: Stamps) -> None:
-    """Refuse to begin a stage with other parameters than DVC will note of it.
+    """Refuse to begin a stage with parameters other than those that DVC will record.
 
     Args:
         stage: a stage of dvc.yaml; anything else has nothing to compare.
@@ -52,9 +52,9 @@ def check_begun(stage: str, params: Params, before: Stamps) -> None:
 
 
 def describe_change(stage: str, params: Params, values: Any) -> str:
-    """Return the first parameter that a stage reads and that its file of inputs has otherwise, in words; or "".
+    """Return in words the first parameter of a stage that differs from its file of inputs; "" if none does.
 
-    ``values`` are those that params.yaml names.
+    ``values`` are those set in params.yaml.
     """
     written = read_state(INPUTS / f"{stage}.json", "run `python -m tasks.inputs`", parameters=dict)
     now = {"parameters": dict(parameters(stage, params))}
@@ -62,7 +62,7 @@ def describe_change(stage: str, params: Params, values: Any) -> str:
 
 
 def check_unchanged(stage: str, before: Stamps) -> None:
-    """Refuse to end a stage whose dependencies are no more what it ran with.
+    """Refuse to end a stage whose dependencies are no longer those that it ran with.
 
     Args:
         stage: a stage of dvc.yaml; anything else has nothing to compare.
@@ -80,14 +80,14 @@ def check_unchanged(stage: str, before: Stamps) -> None:
 
 
 def check_settings(params: Params, *, but: str = "") -> None:
-    """Refuse to describe a model by a params.yaml that changed since it was made.
+    """Refuse to describe a model by a params.yaml that changed since the model was made.
 
     Args:
         params: those of params.yaml.
-        but: the stage that runs, which DVC notes only when it has ended.
+        but: the running stage, which DVC records only when it has ended.
 
     Raises:
-        ParamsError: names the first parameter that a stage ran with otherwise.
+        ParamsError: names the first parameter that differs from what a stage ran with.
     """
     stages, entries, values = read_declared(), read_lock(Path()), read_yaml(SETTINGS, mend="restore it")
     for stage in (name for name in READS if name not in (but, "report") and name in stages):  # a report makes no model
@@ -105,7 +105,7 @@ def check_settings(params: Params, *, but: str = "") -> None:
 
 
 def _stamp(path: Path) -> str:
-    """Return the hash of a published folder's list of hashes; of other files that of names, sizes and times."""
+    """Return the hash of a published folder's list of hashes; for other files, of names, sizes and times."""
     if (path / SUMS).exists():
         return sha256(path / SUMS)
     files = sorted(path.rglob("*")) if path.is_dir() else [path]

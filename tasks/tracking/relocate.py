@@ -1,7 +1,7 @@
-"""Where mlflow.db says that artifacts lie, in a checkout that was copied or moved.
+"""Artifact paths in mlflow.db after a checkout was copied or moved.
 
-MLflow keeps absolute places, so that a copy of a checkout would write into the folder that it was copied from, and one
-that was moved would find nothing.
+MLflow keeps absolute paths, so a copied checkout would write into the original folder, and a moved one would find
+nothing.
 """
 
 import os
@@ -15,9 +15,9 @@ from pathlib import Path
 from harr.errors import ServiceUnavailable
 
 FILES, DATABASE = "mlruns", "mlflow.db"
-"""What a store in a folder consists of."""
+"""Parts of a store in a folder."""
 ARTIFACTS = "_MLFLOW_SERVER_ARTIFACT_ROOT"
-"""The variable by which MLflow gives the experiments that it makes a place."""
+"""Environment variable with the artifact folder of new experiments."""
 ROOT = re.compile(rf"(/.*/{FILES})/\d+")
 PLACES = {
     "experiments": ("artifact_location",),
@@ -26,16 +26,16 @@ PLACES = {
     "logged_models": ("artifact_location",),
     "trace_tags": ("value",),
 }
-"""Columns of MLflow's database that hold places of files."""
+"""Columns of MLflow's database with paths of files."""
 SECONDS = 30.0
-"""How long a database is waited for that another process writes to."""
+"""How long to wait for a database that another process writes to."""
 
 
 def bring_home(address: str) -> None:
-    """Let the store of a checkout that was copied or moved keep its artifacts next to it, and say so on stderr.
+    """Make the store of a copied or moved checkout keep its artifacts next to it, and say so on stderr.
 
-    Changed are places below the mlruns of the folder that it came from: one that is gone, or that has an mlflow.db of
-    its own. Any other place, such as a disk for artifacts, was chosen by a person and stays.
+    This changes paths below the mlruns of the original folder, if that is gone or has its own mlflow.db. Any other
+    path, such as a disk for artifacts, was chosen by a person and stays.
 
     Raises:
         ServiceUnavailable: another process has the database, or it cannot be written.
@@ -65,9 +65,9 @@ def bring_home(address: str) -> None:
 
 @contextmanager
 def files_beside(address: str) -> Iterator[None]:
-    """Let a store that is opened in the block keep artifacts next to its database file, unless a variable says where.
+    """Make a store opened in the block keep artifacts next to its database file, unless a variable says where.
 
-    MLflow would take the current folder: a worktree that shares the database of another, and is removed one day.
+    MLflow would use the current folder, such as a worktree that shares another's database and is removed one day.
     """
     if os.environ.get(ARTIFACTS) or not address.startswith("sqlite:///"):
         yield
@@ -88,7 +88,7 @@ def own_database(address: str) -> Path | None:
 
 
 def foreign_roots(database: Path) -> list[str]:
-    """Return the folders mlruns of other checkouts that experiments of this one keep artifacts in.
+    """Return the mlruns folders of other checkouts in which experiments of this one keep artifacts.
 
     Raises:
         ServiceUnavailable: another process has the database.
@@ -101,12 +101,12 @@ def foreign_roots(database: Path) -> list[str]:
         if "locked" in str(error):
             raise ServiceUnavailable(f"{database} is busy ({error}); run the same command again") from None
         return []  # no table yet
-    except sqlite3.DatabaseError:  # MLflow says that it is damaged
+    except sqlite3.DatabaseError:  # MLflow reports that it is damaged
         return []
     roots = {match[1] for (place,) in rows if (match := ROOT.fullmatch(place or ""))}
     return sorted(root for root in roots - {str(database.parent / FILES)} if _is_abandoned(Path(root)))
 
 
 def _is_abandoned(root: Path) -> bool:
-    """Return whether a folder mlruns is gone, or belongs to a checkout with a store of its own."""
+    """Return whether an mlruns folder is gone, or belongs to a checkout with its own store."""
     return not root.exists() or (root.parent / DATABASE).exists()

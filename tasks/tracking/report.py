@@ -1,8 +1,8 @@
-"""The report of a stage to MLflow: one note of what its run is to hold, and how it is sent.
+"""A stage's report to MLflow: a note of what its run is to contain, and how it is sent.
 
-The note lies on disk while the stage runs, and stays there where the server has not taken all of it. To send a report
-again changes nothing: its run is found by the tag ``harr.report``, and points carry their times.
-Figures stand in the note; of files it has the places and hashes, since the stage's outputs lie on disk anyway.
+The note is on disk while the stage runs, and stays there until the server has taken all of it. Sending a report again
+changes nothing: its run is found by the tag ``harr.report``, and points carry their times. The note contains figures,
+but only paths and hashes of files, since the stage's outputs are on disk anyway.
 """
 
 import contextlib
@@ -26,14 +26,14 @@ from tasks.tracking.errors import Refused, done_once, service, uploading
 from tasks.tracking.execution import is_alive, this_process
 
 NOTE = "mlflow.note.content"
-"""The tag that MLflow shows as the description of a run, in Markdown."""
+"""Tag that MLflow shows as a run's description, in Markdown."""
 BATCH = 900
 RUNNING = "attributes.status = 'RUNNING'"
 
 
 @dataclass
 class Report:
-    """A stage's run, and what MLflow has not received of it yet. Every value is one of JSON."""
+    """A stage's run, and what MLflow has not received of it yet. All values are JSON."""
 
     name: str
     address: str
@@ -41,7 +41,7 @@ class Report:
     execution: str
     stage: str
     begun: int
-    """When the stage began, in milliseconds since 1970, as ``ended``."""
+    """When the stage began, in milliseconds since 1970, like ``ended``."""
     host: str
     process: str
     """The process that runs the stage: see ``tasks.tracking.execution.process_name``."""
@@ -57,7 +57,7 @@ class Report:
     datasets: list[list[str]] = field(default_factory=list)
     """Each has a name, a digest, a path and a context."""
     artifacts: list[list[str]] = field(default_factory=list)
-    """Each has a path, a folder of the run, and once the stage has ended the digest."""
+    """Each has a path, a folder of the run and, once the stage has ended, the digest."""
     tags: dict[str, str] = field(default_factory=dict)
     headline: dict[str, float] = field(default_factory=dict)
     note: str = ""
@@ -65,17 +65,17 @@ class Report:
 
     @property
     def path(self) -> Path:
-        """Return the note on disk."""
+        """Return the path of the note."""
         return NOTES / f"{self.name}.json"
 
     def write(self) -> None:
-        """Write the note; of a stage that has ended with the digests of its files, which may change later."""
+        """Write the note; once the stage has ended, with the digests of its files, which may change later."""
         if self.status != "RUNNING":
             self.artifacts = [[path, folder, digest_of(Path(path))] for path, folder, _ in self.artifacts]
         write_json(self.path, asdict(self))
 
     def is_at_work(self) -> bool:
-        """Return whether the stage runs still; one on another machine is unknown."""
+        """Return whether the stage still runs; on another machine this is assumed."""
         return self.status == "RUNNING" and (self.host != platform.node() or is_alive(self.process))
 
 
@@ -91,11 +91,11 @@ def read_report(path: Path) -> Report:
 
 
 KIND = {"mlflow.experimentKind": "custom_model_development"}
-"""Tag by which MLflow's page of an experiment opens at its runs, not at traces."""
+"""Tag that makes MLflow's page of an experiment open at its runs, not at traces."""
 
 
 def open_run(client: Any, report: Report) -> Any:
-    """Return MLflow's run of a report: found by its tag, else made under the parent of its execution."""
+    """Return a report's MLflow run: found by its tag, else made under the parent of its execution."""
     if client.get_experiment_by_name(report.experiment) is None:
         done_once(client.create_experiment, report.experiment, tags=KIND)
     entry = client.get_experiment_by_name(report.experiment)
@@ -121,13 +121,13 @@ def _log_params(client: Any, run: Any, params: Mapping[str, str]) -> None:
 
 
 def _make(client: Any, experiment: str, report: Report) -> Any:
-    """Make a run, and its parent unless it is there: found by its tag."""
+    """Make a run, and its parent unless one is found by its tag."""
     parents = client.search_runs([experiment], f"tags.`harr.execution` = '{report.execution}'", max_results=1)
     if parents and report.status == "RUNNING":
         client.update_run(parents[0].info.run_id, status="RUNNING")
     if not parents:
         when = time.strftime("%m-%d %H:%M", time.localtime(report.begun / 1000))
-        name = f"{when} {report.recipe}"  # MLflow cuts names after some 20 characters
+        name = f"{when} {report.recipe}"  # MLflow truncates names after some 20 characters
         tags = {"harr.execution": report.execution, "mlflow.runName": name, **report.revisions}
         parents = [client.create_run(experiment, start_time=report.begun, tags=tags)]
         _log_params(client, parents[0], report.params)
@@ -139,10 +139,10 @@ def _make(client: Any, experiment: str, report: Report) -> Any:
 
 
 def send(client: Any, run: Any, report: Report) -> list[str]:
-    """Send what a report holds and empty it; a stage that has ended closes its run.
+    """Send a report's content and empty it; if its stage has ended, close the run.
 
     Returns:
-        At most one line, of what was refused: a run that lacks a figure or a file is still a run.
+        At most one line, on what was refused: a run that lacks a figure or a file is still a run.
 
     Raises:
         ServiceUnavailable: the server does not answer; the report is unchanged.
@@ -164,7 +164,7 @@ def send(client: Any, run: Any, report: Report) -> list[str]:
 
 
 def _writes(client: Any, run: Any, report: Report) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield what is to be sent, with a name for each."""
+    """Yield what to send, with a name for each."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, RunTag
 
     key, parent = run.info.run_id, run.data.tags["mlflow.parentRunId"]
@@ -175,7 +175,7 @@ def _writes(client: Any, run: Any, report: Report) -> Iterator[tuple[str, Callab
         yield "headline", partial(client.log_batch, parent, metrics=points, tags=tags)
     if report.tags:
         yield "tags", partial(client.log_batch, key, tags=[RunTag(*tag) for tag in report.tags.items()])
-    if version := report.tags.get("version"):  # MLflow lists a registered model at the run that has its files alone
+    if version := report.tags.get("version"):  # MLflow lists a registered model only at the run that has its files
         yield "version", partial(client.set_tag, parent, "version", version)
     for name, digest, path, context in report.datasets:
         data = Dataset(name=name, digest=digest, source_type="local", source=json.dumps({"uri": path}))
@@ -187,7 +187,7 @@ def _writes(client: Any, run: Any, report: Report) -> Iterator[tuple[str, Callab
 
 
 def send_points(client: Any, key: str, points: Sequence[Sequence[Any]]) -> None:
-    """Send points of a run; to send them again changes nothing."""
+    """Send points of a run; sending them again changes nothing."""
     from mlflow.entities import Metric
 
     for start in range(0, len(points), BATCH):
@@ -195,10 +195,10 @@ def send_points(client: Any, key: str, points: Sequence[Sequence[Any]]) -> None:
 
 
 def _upload(client: Any, key: str, path: Path, folder: str, digest: str) -> None:
-    """Keep a file or folder with a run.
+    """Upload a file or folder to a run.
 
     Raises:
-        Refused: it is gone, or has another ``digest``: a later run of the stage rewrote it.
+        Refused: it is gone, or a later run of the stage rewrote it with another ``digest``.
     """
     with uploading(str(path)):
         if digest and path.exists() and digest_of(path) != digest:
@@ -207,7 +207,7 @@ def _upload(client: Any, key: str, path: Path, folder: str, digest: str) -> None
 
 
 def _close(client: Any, run: Any, report: Report) -> None:
-    """End a run that is open, and its parent if no stage of it runs any more."""
+    """End an open run, and its parent if none of its stages still runs."""
     if run.info.status == "RUNNING":
         client.set_terminated(run.info.run_id, report.status, report.ended)
     parent = client.get_run(run.data.tags["mlflow.parentRunId"]).info
@@ -219,21 +219,21 @@ def _close(client: Any, run: Any, report: Report) -> None:
 
 
 def send_reports() -> list[str]:
-    """Send what servers did not take, here and in the folders of recipes; returns a line for each report.
+    """Send what servers did not take, here and in recipes' folders, and return a line for each report.
 
     Raises:
         ServiceUnavailable: a server does not answer; what it has not taken stays.
     """
     lines = []
     for place in [Path(), *sorted(path.parents[1] for path in RUNS.glob(f"*/{NOTES}"))]:
-        with contextlib.chdir(place):  # a report names its files from there
+        with contextlib.chdir(place):  # paths in a report are relative to it
             sent = send_left(partial(_client_here, address_of(Params.load())))
         lines += [line if place == Path() else f"{place}: {line}" for line in sent]
     return lines
 
 
 def _client_here(local: str, address: str) -> Any:
-    """Return the client of an address; the one that is ``local`` may carry a name and password."""
+    """Return the client of an address; ``local`` may carry a name and password."""
     return client_of(local if bare(local) == address else address)
 
 
@@ -241,7 +241,7 @@ def send_left(client_for: Callable[[str], Any]) -> list[str]:
     """Send what stages left here, oldest first; a run that a kill left open ends KILLED. Returns lines that say so.
 
     Args:
-        client_for: returns the client of a server, or None where it is not to be asked.
+        client_for: returns the client of a server, or None to skip it.
 
     Raises:
         ServiceUnavailable: a server does not answer; what it has not taken stays.
@@ -264,7 +264,7 @@ def send_left(client_for: Callable[[str], Any]) -> list[str]:
 
 
 def _send_late(client: Any, report: Report) -> list[str]:
-    """Send the report of a stage that is over; returns a line to print."""
+    """Send the report of a stage that has ended, and return lines to print."""
     with service():
         run = open_run(client, report)
     lines = [f"reported to MLflow: stage {report.stage}, {report.status}"]
@@ -277,13 +277,13 @@ def _send_late(client: Any, report: Report) -> list[str]:
                 f"MLflow run {run.info.run_id} of stage {report.stage} was cut off by a kill and is "
                 f"closed as KILLED{page if report.address.startswith('http') else ''}"
             ]
-        else:  # killed after all was reported
+        else:  # killed after everything was reported
             report.status, report.ended, lines = run.info.status, run.info.end_time, []
     return lines + send(client, run, report)
 
 
 def _put_aside(path: Path, error: Exception) -> list[str]:
-    """Give a note that cannot be sent a name under which nobody looks for it; returns a line that says so."""
+    """Rename a note that cannot be sent, so that nobody looks for it, and return a line that says so."""
     if not path.exists():  # its stage has just ended
         return []
     path.replace(path.with_name(f"{path.name}.aside"))

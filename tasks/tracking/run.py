@@ -1,8 +1,8 @@
 """A stage's run: what it reports to MLflow. One parent run per pipeline execution, a child per stage.
 
-A stage computes without MLflow. What it reports gathers in a note on disk (tasks/tracking/report.py), which is sent when
-the stage has ended; a server that is away costs no more than lateness. While a long stage computes, a thread sends its
-points, as far as a server answers.
+A stage computes without MLflow. Its reports gather in a note on disk (tasks/tracking/report.py), which is sent when the
+stage has ended; an absent server only delays this. While a long stage computes, a thread sends its points if a server
+answers.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from tasks.tracking.inputs import check_begun, check_unchanged, stamps
 from tasks.tracking.report import NOTE, Report, open_run, send, send_left, send_points
 
 LIVE_SECONDS = 15.0
-"""How often a long stage shows its points while it computes."""
+"""How often a long stage sends its points while it computes."""
 
 
 @dataclass
@@ -60,11 +60,11 @@ class Run:
 
     @property
     def run_id(self) -> str:
-        """Return MLflow's name of the run; there is one once the server has answered."""
+        """Return MLflow's id of the run, which exists once the server has answered."""
         return str(self._mlflow_run.info.run_id)
 
     def send(self) -> None:
-        """Send what has gathered: a version is registered from a run that MLflow has.
+        """Send what has gathered, since a version can only be registered from a run that MLflow has.
 
         Raises:
             ServiceUnavailable: the server does not answer; what was reported stays.
@@ -76,16 +76,16 @@ class Run:
         now = int(time.time() * 1000)
         self.report.points += [[name, float(value), now, step] for name, value in values.items()]
         if self._live is None and now - self.report.begun > 1000 * LIVE_SECONDS:
-            importlib.import_module("mlflow")  # of two threads that import it at once, one may get half of it
+            importlib.import_module("mlflow")  # of two threads importing it at once, one may get half
             self._live = threading.Thread(target=self._show, name="live", daemon=True)
             self._live.start()
 
     def _show(self) -> None:
-        """Send points while the stage computes; what fails is sent at the end. No step ever waits for this."""
+        """Send points while the stage computes; failures are sent at the end. No step ever waits for this."""
         count = 0
         while not self._ended.is_set():
             with contextlib.suppress(Exception), service():
-                if not self._ended.is_set():  # else the stage's end was waited for
+                if not self._ended.is_set():  # else the stage ended while this waited
                     points = self.report.points[count:]
                     send_points(self.client, self.run_id, points)
                     count += len(points)
@@ -97,15 +97,15 @@ class Run:
         self.log(0, {f"{stage}/{name}": value for name, value in figures.items()})
 
     def dataset(self, name: str, path: Path, context: str) -> None:
-        """Report an input by name, place and hash."""
+        """Report an input by name, path and hash."""
         self.report.datasets.append([name, digest_of(path)[:32], str(path), context])
 
     def artifact(self, path: Path, folder: str = "") -> None:
-        """Report a file or folder, which is to stay as it is until the stage's end."""
+        """Report a file or folder, which must not change until the stage's end."""
         self.report.artifacts.append([str(path), folder, ""])
 
     def headline(self, figures: Mapping[str, float], note: str) -> None:
-        """Report the content of the run of the whole execution: a few figures, and a description in Markdown."""
+        """Report what the whole execution's run shows: a few figures, and a description in Markdown."""
         self.report.headline, self.report.note = dict(figures), note
 
     def tag(self, **tags: str) -> None:
@@ -113,7 +113,7 @@ class Run:
         self.report.tags |= tags
 
     def end(self, status: str) -> None:
-        """Close the run: leave its note, and send it with what earlier stages left, if the server takes it."""
+        """Close the run: write its note, and send it with what earlier stages left, if the server takes it."""
         self._ended.set()
         self.report.status, self.report.ended = status, int(time.time() * 1000)
         self.report.write()
@@ -130,7 +130,7 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
     """Open a child run for one stage, under the parent run of this pipeline execution.
 
     It ends FINISHED, FAILED on an exception, or KILLED on a signal; so does the parent. What earlier stages could not
-    report follows with it, and runs that a kill left open are closed.
+    report is sent with it, and runs that a kill left open are closed.
 
     Raises:
         StaleState: parameters changed before it began, or dependencies while it ran (tasks/tracking/inputs.py).
@@ -152,7 +152,7 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
 
 
 def _begin(stage: str, params: Params, address: str) -> Report:
-    """Note on disk that this process begins a stage: a kill leaves the note, and the next process closes the run."""
+    """Note on disk that this process begins a stage: after a kill, the next process finds it and closes the run."""
     now = time.time_ns()
     report = Report(
         name=f"{now}-{stage}-{os.getpid()}",
@@ -174,7 +174,7 @@ def _begin(stage: str, params: Params, address: str) -> Report:
 
 
 def flat_params(params: Params) -> dict[str, str]:
-    """Return all parameters for MLflow: dotted names, short texts, no passwords."""
+    """Return all parameters for MLflow: dotted names, short values, no passwords."""
     return {key: bare(str(value))[:500] for key, value in flatten(params.model_dump(mode="json"))}
 
 
