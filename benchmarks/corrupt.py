@@ -66,7 +66,7 @@ def kinds(root: Path) -> dict[str, Kind]:
     build_index(stored, vectors, IndexParams(), root / "index", root / "work/index")
     adapter = add_adapter(encoder, rank=1, alpha=2, seed=0)
     published("adapter", lambda draft: save_adapter(adapter, encoder, draft))
-    small = {"vocab_size": 32, "hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2}
+    small: dict[str, Any] = {"vocab_size": 32, "hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2}
     retriever = BertModel(BertConfig(**small, num_hidden_layers=1))
     published("retriever", lambda draft: retriever.save_pretrained(draft))
     language_model = Qwen3ForCausalLM(Qwen3Config(**small, num_hidden_layers=1, num_key_value_heads=2, head_dim=8))

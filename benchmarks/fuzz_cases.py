@@ -229,7 +229,7 @@ PIPELINES: tuple[Callable[..., Any], ...] = (
 
 def fuzz_replies(source: random.Random) -> None:
     """Play one game with a nonsensical model and passages, score it, and record it."""
-    player = Babbler(source)
+    player: Any = Babbler(source)
     question = Question("q", writable(some_text(source)), ("Bath", writable(some_text(source))), ("p1",))
     [episode] = play([question], source.choice(PIPELINES), player, player)
     assert isinstance(episode, Episode)
@@ -259,7 +259,7 @@ def fuzz_bodies(source: random.Random) -> None:
 
 def fuzz_vectors(source: random.Random) -> None:
     """Read an arbitrary HTTP answer to a request for two vectors; accepted vectors have length 1."""
-    vector = base64.b64encode(np.array([3.0, 4.0, 0.0], dtype=np.float32)).decode()
+    vector = base64.b64encode(np.array([3.0, 4.0, 0.0], dtype=np.float32).tobytes()).decode()
     data: Any = [{"object": "embedding", "index": n, "embedding": vector} for n in range(2)]
     if source.random() < 0.5:
         data[1]["embedding"] = source.choice((some_value(source), [1.0, 2.0, 3.0], [[1.0], [2.0], [3.0]], vector[:-4]))
@@ -310,7 +310,7 @@ def answered(service: Any) -> dict[str, Any]:
 def fuzz_pages(source: random.Random) -> None:
     """Read an arbitrary web page."""
     tags = ("<article>", "</article>", "<div id='mplus-content'>", "<script>", "<!--", "<![CDATA[", "<!", "<?")
-    tags += ("&#0;", "&#xD800;")
+    tags = (*tags, "&#0;", "&#xD800;")
     parts = [source.choice(tags) if source.random() < 0.6 else some_text(source) for _ in range(source.randrange(12))]
     article_text("".join(parts)).encode("utf-8", "replace")
 

@@ -13,7 +13,7 @@ KINDS = ("outs", "metrics", "plots")
 MADE = {
     name: [next(iter(out)) if isinstance(out, dict) else out for kind in KINDS for out in stage.get(kind, ())]
     for name, stage in yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"].items()
-    if name != "files"
+    if name != "inputs"
 }
 TIMES = {"seconds", "play_seconds", "texts_per_second", "rows_per_second", "embedded", "inserted"}
 TIMES |= {"trains_again", *(f"since_training_{name}" for name in ("added", "removed", "changed", "share"))}

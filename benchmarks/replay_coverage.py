@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from harr_encyclopaedia.dataset import WorldParams
 from harr_traffic.log import Feedback, LoggedSearch, Recording, TrafficLog, read_log
 from harr_traffic.replay import replay
 
@@ -28,6 +27,7 @@ from harr.embed.shards import embed_corpus
 from harr.errors import CorpusError
 from harr.index.build import build_index
 from harr.index.passage_index import PassageIndex
+from harr.params.download import FunctionDatasetParams
 from harr.params.embed import EmbedParams
 from harr.params.index import IndexParams
 from harr.params.train import GRPOParams
@@ -41,7 +41,11 @@ from harr.rag.setup import Setup
 from harr.train import infonce
 from harr.types import Question, Search
 
-WORLD = WorldParams(passages=400, train_questions=100, test_questions=200, hops=(2,))
+WORLD = FunctionDatasetParams(
+    dataset="function",
+    function="harr_encyclopaedia.dataset:DATASET",
+    settings={"passages": 400, "train_questions": 100, "test_questions": 200, "hops": [2]},
+)
 GAME: dict[str, Any] = {"pool": 30, "temperature": 0.05, "candidates": "corpus", "style": "sep", "history": True}
 PLAYS = 5_000
 """Number of plays per question for the truth."""
@@ -100,7 +104,7 @@ def taught(base: DensePolicy, questions: list[Question], folder: Path) -> DenseP
     infonce.train(params, setup, folder / "taught", folder / "taught.work", lambda step, values: None, 0)
     found = encoder()
     load_adapter(found, folder / "taught")
-    return replace(base, encoder=found, _encoded={})
+    return replace(base, encoder=found, _cache={})
 
 
 def compare(folder: Path, logs: int, rows: int, k: int) -> None:
@@ -129,7 +133,7 @@ def compare(folder: Path, logs: int, rows: int, k: int) -> None:
         for number in range(logs):
             asked = random.Random(number).choices(test, k=rows)
             searches, worth = drawn(base, asked, number)
-            log = TrafficLog(Recording(folder / f"log-{number}"))
+            log = TrafficLog(Recording(folder=folder / f"log-{number}"))
             for one, score in zip(searches, worth, strict=True):
                 log.add_search(one)
                 log.outcome(Feedback(one.id, 0.0, score))
@@ -142,9 +146,9 @@ def compare(folder: Path, logs: int, rows: int, k: int) -> None:
                     continue
                 truth = truths[name]
                 outside[name] += replayed.outside / logs
-                for kind, one in replayed.found.items():
-                    inside = one.low <= truth <= one.high, one.gain_low <= truth - served <= one.gain_high
-                    intervals.setdefault((name, kind), []).append((*inside, one.high - one.low))
+                for kind, found in replayed.found.items():
+                    inside = found.low <= truth <= found.high, found.gain_low <= truth - served <= found.gain_high
+                    intervals.setdefault((name, kind), []).append((*inside, found.high - found.low))
     for (name, kind), own in intervals.items():
         mean, gain, width = (100 * sum(one) / len(own) for one in zip(*own, strict=True))
         print(

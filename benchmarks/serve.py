@@ -161,10 +161,10 @@ def single(dtype: str) -> None:
         def __init__(self, answer: Any, *, room: int) -> None:
             super().__init__(answer, most=1, room=room, window_seconds=0.0)
 
-    service.MicroBatcher = OneByOne  # type: ignore[misc]
+    vars(service)["MicroBatcher"] = OneByOne
     from flows.serve import serve
 
-    serve(CHAMPION, Path(), "127.0.0.1", 0, "NONE", dtype, 4096, False)  # type: ignore[arg-type]
+    serve(CHAMPION, Path(), "127.0.0.1", 0, "NONE", dtype, 4096)  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
@@ -311,6 +311,7 @@ def compare(options: argparse.Namespace) -> None:
 
 def agree(dtype: str, asked: list[str]) -> None:
     """Print the length of states, and how often another number format finds the same passages."""
+    from harr.rag.policies.dense import DensePolicy
     from harr.serve.searcher import Ask, Searcher
     from harr.types import Question, Search
     from tasks.paths import RETRIEVER
@@ -321,7 +322,7 @@ def agree(dtype: str, asked: list[str]) -> None:
         searcher.load(RETRIEVER, "x")
         answers = searcher.answer([Ask("champion", Search(Question("", text), text)) for text in asked])
         found.append([[p.id for p in answer.found.passages] for answer in answers if answer.found])
-        assert searcher.serving is not None
+        assert searcher.serving is not None and isinstance(searcher.serving.policy, DensePolicy)
         states = [answer.found.state for answer in answers if answer.found]
         tokens = searcher.serving.policy.encoder.token_counts(states)
     print(f"states of {tokens.mean():.0f} tokens (99 %: {np.percentile(tokens, 99):.0f})")

@@ -55,8 +55,9 @@ def begin(folder: Path) -> Any:
 def cycle(params: Any) -> None:
     """Make rollouts, a step, a checkpoint, an adapter and an evaluation; tracked."""
     from tasks.common import forget
-    from tasks.evaluate import asked_questions, play_arms, summarise_arms, write_evaluation
+    from tasks.evaluate import summarise_arms, write_evaluation
     from tasks.paths import QUESTIONS, WORK
+    from tasks.play import draw_test_questions, play_arms
     from tasks.tracking.run import tracked_run
     from tasks.train import train_policy
 
@@ -65,7 +66,7 @@ def cycle(params: Any) -> None:
         run.record("train", {"reward": history[-1]["reward_mean"]})
     forget(WORK / "train")
     with tracked_run("evaluate", params) as run:
-        rows, episodes = play_arms(params, asked_questions(params, QUESTIONS / "test.jsonl"), run.log, model=None)
+        rows, episodes = play_arms(params, draw_test_questions(params, QUESTIONS / "test.jsonl"), run.log, model=None)
         write_evaluation(params, rows, episodes, summarise_arms(params, rows))
 
 

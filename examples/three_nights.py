@@ -150,8 +150,8 @@ def learnt(base: DensePolicy, method: str, questions: list[Question], folder: Pa
         )
         learn.train(params, setup, folder, folder.with_suffix(".work"), quiet, seed)
     else:
-        params = GRPOParams(method="grpo", questions_per_step=64, group_size=2, **STEPS)
-        infonce.train(params, setup, folder, folder.with_suffix(".work"), quiet, seed)
+        rival = GRPOParams(method="grpo", questions_per_step=64, group_size=2, **STEPS)
+        infonce.train(rival, setup, folder, folder.with_suffix(".work"), quiet, seed)
     found = encoder()
     load_adapter(found, folder)
     return replace(base, encoder=found)
@@ -189,7 +189,7 @@ def read_traffic(folder: Path, name: str, log: str) -> list[Question]:
 def copy_best(folder: Path, name: str) -> None:
     """Copy the log without the searches whose passages were drawn."""
     searches, outcomes = read_log(folder / "traffic")
-    log = TrafficLog(Recording(folder / f"{name}-log"))
+    log = TrafficLog(Recording(folder=folder / f"{name}-log"))
     for one in searches:
         if not one.pool:
             log.add_search(one)
@@ -202,9 +202,16 @@ def play(seed: int, report: Callable[[int, str, list[Row], str], None]) -> None:
         folder = Path(place)
         passages, vectors = made(folder)
         with PassageIndex.open(folder / "index", IndexParams(), identity=vectors.identity) as index:
-            game = {"k": 1, "pool": 8, "temperature": 0.05, "candidates": "corpus", "style": "sep", "history": True}
+            game: dict[str, Any] = {
+                "k": 1,
+                "pool": 8,
+                "temperature": 0.05,
+                "candidates": "corpus",
+                "style": "sep",
+                "history": True,
+            }
             base = DensePolicy(encoder(), index, vectors, passages, max_tokens=64, **game)
-            champion, log = base, TrafficLog(Recording(folder / "traffic"))
+            champion, log = base, TrafficLog(Recording(folder=folder / "traffic"))
             report(0, "untrained", truth(base), "")
             for night in range(1, NIGHTS + 2):
                 accepted = a_day(champion, log, seed, night)

@@ -104,7 +104,7 @@ def embedding(times: int, passages: Path | None, pythons: dict[str, str]) -> lis
         backend.close()
     tokens = float(np.minimum(ours.token_counts(texts), 256).sum()) / len(parts)
     limit = flops() / (2 * layer_weights(plain))
-    said = {"unit": "tokens/s", "count": tokens, "limit": limit, "ours": "harr"}
+    said: dict[str, Any] = {"unit": "tokens/s", "count": tokens, "limit": limit, "ours": "harr"}
     what = (
         "a corpus to vectors" if passages is None else f"{len(texts):,} passages of {passages.parent.name} to vectors"
     )
@@ -144,7 +144,7 @@ def learning(times: int) -> list[dict[str, Any]]:
     runs = taking_turns(works, times)
     tokens = float(Encoder(MODEL, max_tokens=256).token_counts(texts).sum())
     limit = flops() / (4 * layer_weights(peer))  # forward, and the gradient of what every layer reads
-    said = {"unit": "tokens/s", "count": tokens, "limit": limit, "ours": "harr"}
+    said: dict[str, Any] = {"unit": "tokens/s", "count": tokens, "limit": limit, "ours": "harr"}
     return [row("a pass that learns", runs, peer=name, **said) for name in list(works)[1:]]
 
 
@@ -164,7 +164,7 @@ def searching(rows: int, width: int, times: int) -> list[dict[str, Any]]:
         with PassageIndex.open(folder / "flat", IndexParams(full_text=False), identity=vectors.identity) as milvus:
             for batch in BATCHES:
                 queries_QD = vectors_ND[np.random.default_rng(1).integers(rows, size=batch)]
-                works = {
+                works: dict[str, Callable[[], object]] = {
                     "harr": partial(scan.search, queries_QD, N),
                     "numpy": partial(plain_scan, vectors_ND, queries_QD, N),
                     "faiss": partial(flat.search, queries_QD, N),
@@ -173,7 +173,7 @@ def searching(rows: int, width: int, times: int) -> list[dict[str, Any]]:
                 runs = taking_turns(works, times)
                 limit = 1 / max(reading / batch, 2 * rows * width / flops())
                 what = f"{rows:,} x {width}, {batch} at once"
-                said = {"unit": "queries/s", "count": float(batch), "limit": limit, "ours": "harr"}
+                said: dict[str, Any] = {"unit": "queries/s", "count": float(batch), "limit": limit, "ours": "harr"}
                 measured += [row(what, runs, peer=peer, **said) for peer in list(works)[1:]]
     return measured
 

@@ -52,7 +52,7 @@ def words(rows: int, times: int) -> list[dict[str, Any]]:
         theirs = bm25s.BM25()
         theirs.index(bm25s.tokenize(texts, stopwords="en", show_progress=False), show_progress=False)
         build_words(passages, Path("words"), Path("work"))
-        ours = WordIndex.of(passages, Path("words"))
+        ours = WordIndex.open(Path("words"))
         vectors = Vectors({"identity": "walks", "rows": len(texts), "width": 64}, [walks(len(texts), 64)])
         build_index(passages, vectors, IndexParams(full_text=True), Path("index"), Path("work-index"))
         reading = taking_turns({"read": partial(read, theirs, asked, len(texts))}, times)["read"]
@@ -65,7 +65,11 @@ def words(rows: int, times: int) -> list[dict[str, Any]]:
                     "bm25s": partial(each, parts, partial(as_it_comes, theirs)),
                     "Milvus Lite": partial(each, parts, partial(by_milvus, milvus)),
                 }
-                said = {"unit": "queries/s", "count": float(len(asked)), "limit": len(asked) / min(reading)}
+                said: dict[str, Any] = {
+                    "unit": "queries/s",
+                    "count": float(len(asked)),
+                    "limit": len(asked) / min(reading),
+                }
                 runs, what = taking_turns(works, times), f"words in {len(texts):,} texts, {batch} at once"
                 measured += [row(what, runs, ours="harr", peer=peer, **said) for peer in list(works)[1:]]
     return measured
@@ -124,7 +128,7 @@ def rollouts(times: int) -> list[dict[str, Any]]:
         with open_players(params, PLACES, questions, candidates="corpus") as player:
             policy = player(ARMS["history"], None)
             assert isinstance(policy, DensePolicy)
-            works = {
+            works: dict[str, Callable[[], Any]] = {
                 "harr": partial(play, questions, pipeline, policy, generator),
                 "`play` of one question": lambda: [play([one], pipeline, policy, generator) for one in questions],
                 "sentence-transformers, faiss, one at a time": lambda: [
@@ -137,7 +141,7 @@ def rollouts(times: int) -> list[dict[str, Any]]:
             same = [one.answer == found for one, found in zip(episodes, list(works.values())[-1](), strict=True)]
             print(f"{len(questions)} rollouts, {len(states)} distinct states, {sum(same)} answers equal one at a time")
     limit = len(questions) * flops() / (2 * layer_weights(model) * tokens)
-    said = {"unit": "questions/s", "count": float(len(questions)), "limit": limit}
+    said: dict[str, Any] = {"unit": "questions/s", "count": float(len(questions)), "limit": limit}
     return [row(f"{ASKED} rollouts", runs, ours="harr", peer=peer, **said) for peer in list(works)[1:]]
 
 
@@ -151,7 +155,8 @@ def alone(
     generator: Generator,
 ) -> str | None:
     """Play one question as Search-R1 and FlashRAG do: a text, or a vector and a search, at a time."""
-    moves, answer = pipeline(question), None
+    moves = pipeline(question)
+    answer: Any = None
     try:
         while True:
             request = moves.send(answer)

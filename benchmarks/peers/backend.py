@@ -43,12 +43,12 @@ def with_children() -> float:
     return time.process_time() + sum(sum(one.cpu_times()[:2]) for one in psutil.Process().children(recursive=True))
 
 
-def answer(name: str, folder: str) -> None:
+def answer(name: Any, folder: str) -> None:
     """Encode the texts of every line of standard input."""
     heard, sys.stdout = sys.stdout, sys.stderr
     from sentence_transformers import SentenceTransformer
 
-    options = OPTIONS[name]
+    options: dict[str, Any] = OPTIONS[name]
     if name == "onnx":
         from onnxruntime import SessionOptions
 

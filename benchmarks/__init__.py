@@ -1,0 +1,1 @@
+"""Measurements, and commands that write pages."""

@@ -1,0 +1,1 @@
+"""Other programs measured against harr: `python -m benchmarks.peers`."""
