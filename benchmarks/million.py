@@ -28,7 +28,7 @@ BLOCK = 50_000
 class HashEncoder:
     """Duck-typed as ``harr.embed.encoder.Encoder``: the sum of a fixed random vector per word, scaled to length 1."""
 
-    identity, name, max_tokens, passage_prompt = "hash", "hash", 1_000_000, ""
+    identity, name, max_tokens, passage_prompt, has_weights = "hash", "hash", 1_000_000, "", False
 
     def __init__(self, width: int) -> None:
         self.width = width
@@ -42,6 +42,7 @@ class HashEncoder:
         batch_size: int = 0,
         on_batch: Callable[[int], object] = lambda _: None,
         alone: bool = True,
+        lengths: object = None,
     ) -> NDArray[np.float32]:
         """Return the unit vectors of ``texts``."""
         vectors_ND = np.empty((len(texts), self.width), dtype=np.float32)

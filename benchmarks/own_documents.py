@@ -145,7 +145,7 @@ def serve(stand_in: StandIn) -> ThreadingHTTPServer:
 
 def main() -> None:
     """Follow docs/own_documents.md, and print the minutes of each step."""
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         raise SystemExit("usage: python -m benchmarks.own_documents FOLDER")
     place = Path(sys.argv[1]).resolve()
     began = time.monotonic()

@@ -1,6 +1,6 @@
 """`harr serve` under load: ``python -m benchmarks.serve``, or ``--project DIR`` for the corpus of a project.
 
-Without a project a people's world of 2,000 passages is made, embedded by MiniLM. A retriever is registered twice (the
+Without a project an encyclopaedia of 2,000 passages is made, embedded by MiniLM. A retriever is registered twice (the
 second with other weights; neither is trained, which does not affect the cost). Then, one by one, with all requests:
 
 - plain: a server with `harr.Retriever`, which encodes and searches one request at a time, in float32 and Milvus Lite;

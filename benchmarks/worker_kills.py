@@ -68,7 +68,7 @@ class Project:
 
     def up(self) -> None:
         """Start what is not running."""
-        names = ("prefect", "mlflow", "serve", "pages")
+        names = ("prefect", "mlflow", "serve")
         self.harr("up", *(f"--{name}-port={port}" for name, port in zip(names, self.ports, strict=True)))
 
     def ask(self, path: str, body: Any = None) -> Any:
@@ -194,7 +194,7 @@ def main() -> int:
     options = parser.parse_args()
     draw, wrong = random.Random(options.seed), Counter[str]()
     with tempfile.TemporaryDirectory(prefix="worker-kills-") as folder:
-        project = Project(Path(folder).resolve() / "project", free_ports(4))
+        project = Project(Path(folder).resolve() / "project", free_ports(3))
         create_project(project.folder)
         (project.folder / "params.yaml").write_text(PARAMS)
         try:
