@@ -3,6 +3,7 @@
 Switches that the environment already sets stay as they are.
 """
 
+import contextlib
 import os
 
 import tasks as tasks
@@ -20,4 +21,5 @@ HEARTBEAT = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
 for name, value in SWITCHES.items():
     os.environ.setdefault(name, value)
 os.environ["PREFECT_HOME"] = os.path.abspath(os.environ["PREFECT_HOME"])  # a recipe runs in another folder
-os.makedirs(os.environ["PREFECT_HOME"], exist_ok=True)
+with contextlib.suppress(OSError):  # `--help` needs none; what writes there says what is wrong
+    os.makedirs(os.environ["PREFECT_HOME"], exist_ok=True)

@@ -27,13 +27,13 @@ def run_recipe(recipe: str, promote: bool, again: bool = False) -> None:
 
     Training ``again`` forgets what was trained on: stage index then records today's corpus.
     """
-    place, params = resolve_recipe(recipe)
-    if again:
-        shutil.rmtree(place / TRAINED_ON, ignore_errors=True)
+    _, params = resolve_recipe(recipe)
     for tool, source in params.sources.items():
         if source.kind != "milvus":
             open_provider(tool, source)
     with workspace(recipe) as place:
+        if again:
+            shutil.rmtree(place / TRAINED_ON, ignore_errors=True)
         reproduce([], place, "")
         finish(place, promote=promote)
         with enter_folder(place):

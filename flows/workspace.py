@@ -43,7 +43,7 @@ def resolve_recipe(recipe: str) -> tuple[Path, Params]:
     if recipe in ("", AS_IT_STANDS):
         return Path(), Params.load()
     source = RECIPES / f"{recipe}.yaml"
-    if not source.exists():
+    if Path(recipe).name != recipe or not source.exists():
         raise ParamsError(f"no recipe {recipe!r}; there are: {', '.join(recipe_names()[1:])}")
     return RUNS / recipe, Params.load(source)
 
@@ -74,7 +74,11 @@ def _bring_up_to_date(place: Path, source: Path) -> None:
     _mirror(source, place / AS_IT_STANDS)
     for entry in Path().iterdir():
         link, private = place / entry.name, entry.name.startswith((".", "mlflow.db")) or entry.name in OWN
-        if not (private or link.exists() or link.is_symlink()):
+        if private:
+            continue
+        if link.is_symlink() and link.readlink() != entry.resolve():  # of the place that the project was copied from
+            link.unlink()
+        if not (link.exists() or link.is_symlink()):
             link.symlink_to(entry.resolve())
     _share_cache(place)
 
@@ -103,7 +107,7 @@ def _mirror(source: Path, target: Path) -> None:
 
 def _share_cache(place: Path) -> None:
     """Configure DVC in ``place`` without git (the folder is ignored) and with this folder's cache."""
-    config = configparser.ConfigParser()
+    config = configparser.ConfigParser(interpolation=None)  # a path may have a %
     config.read([".dvc/config", ".dvc/config.local"])
     for section in ("core", "cache"):
         if not config.has_section(section):

@@ -1,5 +1,6 @@
 """`harr init`: copy a project's files into a folder, from the wheel or, in the repository, from its root."""
 
+import shlex
 import shutil
 from pathlib import Path
 
@@ -45,13 +46,14 @@ def create_project(folder: Path, *, update: bool = False) -> str:
     write_text(folder / VERSION, f"{harr.__version__}\n")
     git = ""
     if not any((place / ".git").exists() for place in (folder.resolve(), *folder.resolve().parents)):
-        write_text(folder / ".dvc/config.local", "[core]\n    no_scm = true\n")
+        if not (folder / ".dvc/config.local").exists():  # a user keeps keys of remotes there
+            write_text(folder / ".dvc/config.local", "[core]\n    no_scm = true\n")
         git = f"  {BEGIN_GIT}    # for `dvc exp run`, now or later\n"
     if update:
         return f"{folder} has the code of harr {harr.__version__}; params.yaml, prefect.yaml and results are as before"
     return (
         f"made a project in {folder.resolve()}\n"
-        f"  cd {folder}\n{git}"
+        f"  cd {shlex.quote(str(folder))}\n{git}"
         "  pip install --constraint constraints.txt 'harr[pipeline,encyclopaedia,local]'\n"
         "  harr run --recipe smoke    # two minutes: is everything wired?\n"
         "  harr run                   # params.yaml, as it stands"
@@ -64,5 +66,5 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
         return
     if target.exists() and target.name != "recipes":  # the user's own recipes are kept
-        shutil.rmtree(target)
+        target.unlink() if target.is_symlink() else shutil.rmtree(target)
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)

@@ -73,9 +73,7 @@ class Follower:
     def _follow(self) -> None:
         while not self._ended.wait(EVERY_SECONDS):
             try:
-                if self._renewed():
-                    self._load(self._folder, self._version.name)
-                    self._unfit = (NONE, "")
+                unfit_now = self._reload() if self._renewed() else None
                 folder, version = self._look()
                 if version == self._unfit[0]:
                     self.problem = self._unfit[1]
@@ -83,14 +81,25 @@ class Follower:
                 if version != self._version:
                     self._take(folder, version)
                     self.changes += 1
+                elif unfit_now:
+                    raise unfit_now
                 self.problem, self._unfit = "", (NONE, "")
             except HarrError as error:
                 self.problem = one_line(error, 300)
             except Exception as error:  # whatever a library raises, the old model stays in use
                 self.problem = f"{type(error).__name__}: {one_line(error, 300)}"
 
+    def _reload(self) -> HarrError | None:
+        """Load the served version over a changed corpus; return why it does not fit, as another version may."""
+        self._unfit = (NONE, "")
+        try:
+            self._load(self._folder, self._version.name)
+        except HarrError as error:
+            return error
+        return None
+
     def _look(self) -> tuple[Path, Served]:
-        """Return the folder and name of the current version; one that is already served is not fetched."""
+        """Return the folder and name of the current version; one that is here already is not fetched."""
         if not is_registered(self.model):
             folder = Path(self.model).expanduser()
             if not (folder / SUMS).exists():
@@ -102,8 +111,8 @@ class Follower:
             self._client = open_registry(registry_address(self._project))
         registered = resolve(self._client, self.model)
         version = Served(registered.number, registered.digest)
-        if version in (self._version, self._unfit[0]):
-            return Path(), version
+        if version == self._unfit[0] or (version == self._version and self._folder.is_dir()):
+            return self._folder, version
         if registered.kind != "retriever":
             raise ModelError(f"{registered.uri} is of kind {registered.kind}; a server answers with a retriever")
         return fetch(self._client, registered, self._cache), version

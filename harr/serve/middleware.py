@@ -58,6 +58,8 @@ class Door:
         host = headers.get(b"host", b"").decode("latin-1")
         if self._loopback and re.sub(r":\d+$", "", host) not in HERE:
             return 421, f"this server is not called {host[:100]}; ask 127.0.0.1"
+        if self._loopback and scope["path"] != "/" and headers.get(b"sec-fetch-site") == b"cross-site":
+            return 403, "a page of another site asks; this server answers programs and its own page"
         credentials = headers.get(b"authorization", b"")
         if self._wanted and scope["path"] not in OPEN and not hmac.compare_digest(credentials, self._wanted):
             return 401, "the header Authorization: Bearer TOKEN is missing or wrong"

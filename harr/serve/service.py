@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from harr import __version__
+from harr.errors import ParamsError
 from harr.params.functions import function_of
 from harr.serve.bodies import SearchBody
 from harr.serve.follower import Follower
@@ -48,9 +49,15 @@ class RetrieverService:
         return await self.batches.ask(asks)
 
     async def search(self, body: SearchBody) -> dict[str, Any]:
-        """Return the passages for one search."""
+        """Return the passages for one search.
+
+        Raises:
+            ParamsError: nothing is asked.
+        """
         serving = self.searcher.serving
         search = body.search(statuses=bool(serving and serving.statuses))
+        if not (search.query or search.question.text):
+            raise ParamsError("nothing is asked; the last message has no text")
         kept = [one.first_kept() for one in self.observers.values()] if body.model == "champion" else []
         [answer] = await self.ask([Ask(body.model, search, next((count for count in kept if count is not None), None))])
         retrieval = answer.found

@@ -44,7 +44,7 @@ def read_inputs(root: Path) -> dict[str, dict[str, Any]]:
 
 def cache_folder(root: Path) -> Path:
     """Return the folder of a project's DVC cache."""
-    config = configparser.ConfigParser()
+    config = configparser.ConfigParser(interpolation=None)  # a path may have a %
     config.read([root / ".dvc/config", root / ".dvc/config.local"])
     return root / ".dvc" / config.get("cache", "dir", fallback="cache")  # relative to .dvc, as for DVC
 

@@ -8,7 +8,6 @@ import json
 import tempfile
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -221,13 +220,16 @@ def _untrained(
 ) -> Condition:
     """Require that the candidate is not behind the best untrained arm on its own game."""
     needed = "a gain that is not below 0"
-    fit = [
-        (fmean(row[metric] for row in rows), arm, rows)
-        for arm, rows in played.items()
-        if rows and not faults(ours, rows) and all(metric in row for row in rows)
-    ]
-    _, best, theirs = max(fit, key=itemgetter(0), default=(0.0, "", []))
-    gain = gains_over(theirs).get(metric)
+    own = {row["id"]: row[metric] for row in ours if metric in row}
+    leads = {}
+    for arm, rows in played.items():
+        lead = [row[metric] - own[row["id"]] for row in rows if metric in row and row["id"] in own]
+        if lead and not faults(
+            ours, rows
+        ):  # a metric may lack on some questions: one without answers, an unread verdict
+            leads[arm] = fmean(lead)
+    best = max(leads, key=lambda arm: leads[arm], default="")
+    gain = gains_over(played.get(best, [])).get(metric)
     if gain is None:
         return Condition("best untrained arm", "none was played", needed, True)
     state = f"{best}: {_words(metric, gain)}"
@@ -328,6 +330,8 @@ def read_registered(client: Any, version: Any, name: str) -> Any:
 
 def _read_evaluation(client: Any, version: Any, names: Container[str]) -> dict[str, Any]:
     """Return the content of those named files that exist; the evaluation is copied once for all."""
+    if not version.run_id:  # another program registered it
+        return {}
     files = [Path(file.path).name for file in client.list_artifacts(version.run_id, "evaluation")]
     wanted = [name for name in files if name in names]
     if not wanted:

@@ -66,7 +66,7 @@ def promote(params: Params, *, arm: str = "", again: bool = False) -> str:
             replay = _replay(client, params, candidate, champion, again=again)
             verdict = judge(client, candidate, champion, past, replay, params.tracking.conditions)
             # Not attempts: the champion itself, evaluated again by a nightly run, and what has nothing to gain over.
-            same = champion and champion.tags["model"] == candidate.tags["model"]
+            same = champion and champion.tags.get("model") == candidate.tags.get("model")
             if verdict.gains and not same and (champion or is_trained(candidate)):
                 note(client, candidate)
             with uploading("promotion.html"):
@@ -122,6 +122,8 @@ def rollback(params: Params, *, to: str = "") -> str:
             if previous is None or (champion and champion.version == previous.version and not to):
                 remedy = f"`harr rollback --to` takes {_name_former(client, name, past)}" if past else FIRST
                 raise PromotionRefused(f"registered model {name} has no previous champion to go back to; {remedy}")
+            if champion and [str(champion.version)] == [str(previous.version)] == past[-1:]:
+                raise PromotionRefused(f"version {previous.version} of {name} is champion already")
             candidate = look_up(client.get_model_version_by_alias, name, CANDIDATE)
             if candidate and champion and candidate.version == champion.version:
                 client.delete_registered_model_alias(name, CANDIDATE)
@@ -129,6 +131,8 @@ def rollback(params: Params, *, to: str = "") -> str:
                 client.set_model_version_tag(name, champion.version, ROLLED_BACK, f"to version {previous.version}")
             move(client, name, str(previous.version), past)
             client.delete_registered_model_alias(name, PREVIOUS)
+            if ROLLED_BACK in previous.tags:
+                client.delete_model_version_tag(name, previous.version, ROLLED_BACK)
     former = f" (was version {champion.version})" if champion else ""
     return f"rolled back: champion of {name} is version {previous.version}{former}"
 
@@ -186,7 +190,9 @@ def lock_promotion(client: Any, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        done_once(client.delete_registered_model, lock)
+        holder = look_up(client.get_registered_model, lock)
+        if holder is None or holder.description == mark:  # not that of whoever followed after LEASE_SECONDS
+            done_once(client.delete_registered_model, lock)
 
 
 def _has_died(mark: str) -> bool:

@@ -66,13 +66,19 @@ def _best_here(params: Params) -> str:
 
 
 def best_arm(metric: str, played: Mapping[str, Sequence[Row]]) -> str:
-    """Return the arm with the best mean, the first of equal ones; `trained` if none was scored.
+    """Return the arm with the best mean over the questions that all have scores for, the first of equal ones.
 
-    >>> best_arm("recall", {"bm25": [{"recall": 0.5}], "hybrid": [{"recall": 0.6}], "trained": [{"recall": 0.6}]})
+    It is `trained` if there are none.
+
+    >>> rows = {arm: [{"id": "q", "recall": score}] for arm, score in (("bm25", 0.5), ("hybrid", 0.6), ("trained", 0.6))}
+    >>> best_arm("recall", rows)
     'hybrid'
     """
-    scored = {arm: rows for arm, rows in played.items() if rows and all(metric in row for row in rows)}
-    return max(scored, key=lambda arm: fmean(row[metric] for row in scored[arm]), default=TRAINED)
+    scored = {arm: {row["id"]: row[metric] for row in rows if metric in row} for arm, rows in played.items()}
+    scored = {arm: scores for arm, scores in scored.items() if scores}
+    shared = set.intersection(*map(set, scored.values())) if scored else set()
+    means = {arm: fmean(scores[name] for name in shared) for arm, scores in scored.items() if shared}
+    return max(means, key=lambda arm: means[arm], default=TRAINED)
 
 
 def _read_rows(arm: str) -> list[Row]:

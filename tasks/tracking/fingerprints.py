@@ -42,5 +42,8 @@ def requirements() -> str:
 
 
 def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+    except FileNotFoundError:  # without git, runs are not tied to a commit, as `harr doctor` says
+        return ""
     return done.stdout.strip() if done.returncode == 0 else ""

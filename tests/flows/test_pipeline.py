@@ -63,6 +63,20 @@ def test_a_recipe_runs_in_a_folder_of_its_own_if_it_is_sound(place: Path) -> Non
         assert again == made, "it follows the code"
     assert (made / "harr/a.py").read_text() == "2" and not (made / "tasks/a.py").exists()
     assert (made / "flows/a.py").stat().st_mtime_ns == written
+    for name in ("../recipes/smoke", str(place / "recipes/smoke")):
+        with pytest.raises(ParamsError, match="no recipe"), prepare(name):
+            pass
+
+
+def test_a_copied_project_reads_its_own_data(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A % in its path is no variable."""
+    Path("corpus").mkdir()
+    with prepare("smoke"):
+        pass
+    shutil.copytree(place, copy := tmp_path / "50%copy", symlinks=True)
+    monkeypatch.chdir(copy)
+    with prepare("smoke") as made:
+        assert (made / "corpus").resolve() == copy / "corpus"
 
 
 @pytest.mark.fault(10)

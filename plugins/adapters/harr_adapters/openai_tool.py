@@ -46,6 +46,7 @@ def answer_call(session: Session, arguments: str) -> str:
         query, learned = call["query"], call.get("learned", "")
         if not (isinstance(query, str) and isinstance(learned, str) and query.strip()):
             raise TypeError
+        (query + learned).encode()  # one half of a character beyond the first 65,536 is no text
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return 'error: expected {"query": "...", "learned": "..."}, with a query'
     if session.searched:

@@ -75,7 +75,16 @@ def test_openai_tool(retriever: TrainedRetriever, expected: list[list[str]]) -> 
     answer_call(session, '{"query": "When?", "learned": "Ada Brown"}')
     found = answer_call(session, f'{{"query": "{QUERY}", "learned": ""}}')
     assert passages_in(found) == contents(retriever, expected[1])
-    for wrong in ("{", "[]", '{"query": 1}', '{"query": " "}', '{"learned": "x"}', "null", "[" * 100_000):
+    for wrong in (
+        "{",
+        "[]",
+        '{"query": 1}',
+        '{"query": " "}',
+        '{"learned": "x"}',
+        "null",
+        "[" * 100_000,
+        '{"query": "\\ud83d"}',
+    ):
         assert answer_call(session, wrong).startswith("error: expected")
     parameters = TOOL["function"]["parameters"]
     assert set(parameters["required"]) == set(parameters["properties"]) == {"query", "learned"}

@@ -11,9 +11,9 @@ AsJson = Annotated[bool, Option("--json", help="print one JSON object")]
 
 
 def up(
-    prefect_port: Annotated[int, Option(help="port of the Prefect server")] = 4200,
-    mlflow_port: Annotated[int, Option(help="port of the MLflow server")] = 5000,
-    serve_port: Annotated[int, Option(help="port of `harr serve`")] = 8002,
+    prefect_port: Annotated[int, Option(help="port of the Prefect server", min=1, max=65535)] = 4200,
+    mlflow_port: Annotated[int, Option(help="port of the MLflow server", min=1, max=65535)] = 5000,
+    serve_port: Annotated[int, Option(help="port of `harr serve`", min=1, max=65535)] = 8002,
 ) -> None:
     """Start Prefect, its workers, MLflow and the champion."""
 

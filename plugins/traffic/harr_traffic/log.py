@@ -1,5 +1,6 @@
 """A folder of answered searches and their outcomes: JSON lines, one file of each per day."""
 
+import errno
 import json
 import os
 import re
@@ -30,8 +31,9 @@ class LoggedSearch:
     """Seconds since 1970."""
     version: str
     """Version of the model that answered."""
-    reads: str
-    """What its states contain (:func:`harr.rag.policies.state.reads`); equal values mean the same states."""
+    reads: str = ""
+    """What its states contain (:func:`harr.rag.policies.state.reads`); equal values mean the same states. Empty if the
+    model reads no state, as BM25."""
     question: str = ""
     query: str = ""
     state: str = ""
@@ -110,7 +112,11 @@ class TrafficLog:
         self.append(OUTCOMES, outcome)
 
     def append(self, kind: str, record: Any) -> None:
-        """Append a record, a dataclass, to the files of a kind; :func:`read_records` reads it."""
+        """Append a record, a dataclass, to the files of a kind; :func:`read_records` reads it.
+
+        Raises:
+            OSError: it could not be written; no part of it is left.
+        """
         day, values = datetime.now(UTC).strftime("%Y%m%d"), asdict(record)
         row = {"format": FORMAT} | {name: value for name, value in values.items() if value not in ((), None, "")}
         line = json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n"
@@ -119,9 +125,13 @@ class TrafficLog:
                 self._day = day
                 self._forget()
             path = self.recording.folder / f"{kind}-{day}.jsonl"
+            self.recording.folder.mkdir(parents=True, exist_ok=True)  # somebody may have moved it
             opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
-                os.write(opened, line.encode())
+                text = line.encode()
+                if (written := os.write(opened, text)) < len(text):
+                    os.ftruncate(opened, os.fstat(opened).st_size - written)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
                 os.close(opened)
 

@@ -67,8 +67,9 @@ def traffic(params: TrafficParams) -> Source:
         ParamsError: there is no log, or it has no texts. DamagedFile: a line is damaged or foreign. CorpusError: most
             of the log is of another corpus.
     """
-    searches, outcomes = read_log(Path(params.log))
-    if not all(one.question for one in searches):
+    logged, outcomes = read_log(Path(params.log))
+    searches = [one for one in logged if one.question]
+    if not searches:
         raise ParamsError(f"download.settings.log {params.log} has no questions (texts=no); log them")
     known: set[str] = set()
     figures = {"searches_logged": float(len(searches)), "searches_of_other_passages": 0.0}

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
+from harr.errors import ParamsError
 from harr.params.faults import read_section
 from harr.serve.bodies import MAX_PASSAGES, Text, read_body
 from harr.serve.observer import Answered, Observer
@@ -58,10 +59,12 @@ class Recorder(Observer):
             ParamsError: a setting is unknown or wrong, or the folder cannot be written.
         """
         folder, *settings = text.split(",")
+        if not folder.strip():
+            raise ParamsError("--observer harr_traffic.recorder:Recorder names no folder; add =FOLDER")
         values = {name.strip(): value for name, _, value in (setting.partition("=") for setting in settings)}
         self.recording = read_section(Recording, {"folder": folder, **values}, "--observer Recorder")
         self.log = TrafficLog(self.recording)
-        self._searcher = service.searcher
+        self._searcher, self._problem = service.searcher, ""
 
     def first_kept(self) -> int | None:
         """Return, for a share of the searches, how many first passages stay the best."""
@@ -72,9 +75,13 @@ class Recorder(Observer):
         name, hits, search = new_id(), one.found, one.body.search(statuses=False)
         pool, chosen = self._searcher.ids(hits.pool), tuple(passage.id for passage in hits.passages)
         texts = search.question.text, search.query, hits.state
-        self.log.add_search(
-            LoggedSearch(name, now(), one.version, one.reads, *texts, chosen, pool, hits.logprob, hits.kept)
-        )
+        row = LoggedSearch(name, now(), one.version, one.reads, *texts, chosen, pool, hits.logprob, hits.kept)
+        try:
+            self.log.add_search(row)
+        except OSError as error:  # an answer does not depend on the disk; without an id it takes no outcome
+            self._problem = f"{self.recording.folder}: {error.strerror}"
+            return
+        self._problem = ""
         one.response["id"] = name
 
     def routes(self) -> Sequence[BaseRoute]:
@@ -83,9 +90,12 @@ class Recorder(Observer):
 
     async def _take_outcome(self, request: Request) -> JSONResponse:
         body = read_body(OutcomeBody, await request.body())
-        self.log.outcome(Feedback(body.id, now(), body.worth, tuple(body.clicked or ())))
+        try:
+            self.log.outcome(Feedback(body.id, now(), body.worth, tuple(body.clicked or ())))
+        except OSError as error:
+            return JSONResponse({"error": f"the outcome was not kept ({error.strerror}); send it again"}, 503)
         return JSONResponse({"kept": True})
 
     def health(self) -> dict[str, Any]:
-        """Return where the log is."""
-        return {"folder": str(self.recording.folder)}
+        """Return where the log is, and why the last search was not logged."""
+        return {"folder": str(self.recording.folder), "problem": self._problem}

@@ -158,6 +158,8 @@ class Shadow(Observer):
                 chances = _chances(policy, states_UD, torch.from_numpy(state_of), [one.found for one in part])
         for one, own, logprob in zip(part, found, chances, strict=True):
             chosen = tuple(passage.id for passage in own.passages)
+            if "id" not in one.response:  # the log could not be written
+                continue
             self._log.append(SHADOWS, Shadowed(one.response["id"], now(), candidate.version, chosen, logprob))
         return len(part)
 

@@ -22,8 +22,9 @@ def test_what_was_kept_is_read(tmp_path: Path) -> None:
     for score in (0.0, 1.0):
         log.outcome(Feedback("s1", 2.0, score, ("p2",)))
     log.add_search(replace(SEARCH, id="s3", chosen=(), question=""))
+    log.add_search(bm25 := replace(SEARCH, id="s5", at=1.7, reads=""))
     searches, outcomes = read_log(tmp_path / "log")
-    assert searches == [SEARCH, best, replace(SEARCH, id="s3", chosen=(), question=""), half]
+    assert searches == [SEARCH, best, replace(SEARCH, id="s3", chosen=(), question=""), half, bm25]
     assert outcomes == {"s1": Feedback("s1", 2.0, 1.0, ("p2",))}, "the last one counts"
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "log").iterdir()} == {0o600}
 

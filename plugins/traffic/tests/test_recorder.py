@@ -1,5 +1,6 @@
 """What a recorder keeps: every search with its chances, and what became of it."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -51,6 +52,20 @@ def test_searches_and_what_became_of_them_are_kept(setup: Setup, tmp_path: Path)
         assert len(search.pool) == 8 and search.logprob is not None and search.logprob < 0
     assert len({search.chosen for search in searches[:20]}) > 1, "explored searches are drawn"
     assert searches[20].logprob is None and searches[20].pool == ()
+
+
+def test_an_answer_does_not_depend_on_the_log(setup: Setup, tmp_path: Path) -> None:
+    body = {"question": setup.questions[0].text}
+    with client(setup.retriever, str(tmp_path / "log")) as server:
+        (tmp_path / "log").rmdir()
+        (tmp_path / "log").write_text("a file")
+        answer = server.post("/search", json=body)
+        assert answer.status_code == 200 and "id" not in answer.json()
+        assert "log: " in json.dumps(server.get("/health").json())
+        assert server.post("/outcome", json={"id": "x", "score": 1.0}).status_code == 503
+        (tmp_path / "log").unlink()
+        assert "id" in server.post("/search", json=body).json()
+    assert len(read_log(tmp_path / "log")[0]) == 1
 
 
 def test_first_ranks_that_are_kept_are_the_best(setup: Setup, tmp_path: Path) -> None:

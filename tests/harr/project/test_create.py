@@ -130,10 +130,13 @@ def test_an_update_replaces_code_and_keeps_settings(tmp_path: Path) -> None:
     for name in ("params.yaml", "recipes/mine.yaml", "flows/old.py", "data"):
         (tmp_path / name).write_text("mine")
     (tmp_path / VERSION).write_text("0.0.1")
+    secret = "[core]\n    no_scm = true\n['remote \"team\"']\n    secret_access_key = s\n"
+    (tmp_path / ".dvc/config.local").write_text(secret)
     assert "params.yaml, prefect.yaml and results are as before" in create_project(tmp_path, update=True)
     assert [(tmp_path / name).exists() for name in ("recipes/mine.yaml", "flows/old.py", "data")] == [True, False, True]
     assert (tmp_path / "params.yaml").read_text() == "mine"
     assert (tmp_path / VERSION).read_text() == f"{harr.__version__}\n"
+    assert (tmp_path / ".dvc/config.local").read_text() == secret
 
 
 def test_a_project_below_a_repository_is_in_its_git(tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ HOSTILE: list[tuple[str, Any, int, str]] = [
     ("/search", {"question": "x" * 5_000_000}, 413, "at most 4194304 are read"),
     ("/search", {"question": "\ud800"}, 422, "Invalid JSON: unexpected end of hex escape"),
     ("/search", {}, 422, "nothing is asked; send a question, a query or messages"),
+    ("/search", {"messages": [{"role": "user", "content": [{"type": "image"}]}]}, 422, "nothing is asked"),
     ("/search", {"question": "x", "k": 10**30}, 422, "k: "),
     ("/search", {"question": "x", "k": -1}, 422, "k: Input should be greater than or equal to 1"),
     ("/search", {"question": "x", "hopps": []}, 422, "hopps: Extra inputs are not permitted"),
@@ -138,6 +139,9 @@ def test_only_loopback_names_are_answered_and_wrong_methods_refused(server: Test
     reply = server.get("/health", headers={"Host": "evil.example:80"})
     body = {"error": "this server is not called evil.example:80; ask 127.0.0.1"}
     assert (reply.status_code, reply.json()) == (421, body)
+    foreign = {"Sec-Fetch-Site": "cross-site", "Content-Type": "text/plain"}
+    assert server.post("/search", content='{"question": "Who?"}', headers=foreign).status_code == 403
+    assert server.get("/", headers=foreign).status_code == 200, "a link to the page"
     assert server.get("/health", headers={"Host": "localhost:80"}).status_code == 200
     for path, status, line in (("/search", 405, "Method Not Allowed"), ("/nothing", 404, "Not Found")):
         reply = server.get(path)

@@ -1,5 +1,6 @@
 """Following a name: a moved alias is loaded, any failure is reported, and the previous model stays."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,11 +41,15 @@ class Following:
         """Versions that did not fit."""
         self.renewed: list[bool] = []
         """What the next checks of the corpus say: whether it has changed."""
+        self.unfit = "other index"
+        """Word of the models that do not fit."""
         self.begun: list[Follower] = []
 
     def load(self, folder: Path, version: str) -> None:
+        if not folder.is_dir():
+            raise IndexMismatch(f"{folder} is gone")
         text = (folder / "query/config.json").read_text()
-        if "other index" in text:
+        if self.unfit in text:
             self.refused.append(version)
             raise IndexMismatch("this model is for another index")
         self.loaded.append((version, text))
@@ -129,3 +134,24 @@ def test_a_version_that_does_not_fit_is_loaded_once(client: Any, follow: Followi
     client.set_registered_model_alias(NAME, "champion", second)
     wait_for(lambda: one.problem == "this model is for another index")
     assert follow.refused == [second]
+
+
+def test_over_a_changed_corpus_the_version_that_fits_it_is_taken_over(client: Any, follow: Following) -> None:
+    """The old one no longer fits, and until the new one is champion that is the problem."""
+    first = register(client, model("first"))
+    follower = follow()
+    follow.unfit = "first"
+    follow.renewed.extend([True] * 1000)
+    wait_for(lambda: first in follow.refused and follower.problem == "this model is for another index")
+    second = register(client, model("second"))
+    wait_for(lambda: second in follow.versions and not follower.problem)
+
+
+def test_a_served_version_that_another_server_removed_is_fetched_again(client: Any, follow: Following) -> None:
+    register(client, model("first"))
+    follower = follow()
+    shutil.rmtree("cache")
+    follow.renewed.append(True)
+    wait_for(lambda: "is gone" in follower.problem or len(follow.loaded) == 2)
+    follow.renewed.append(True)
+    wait_for(lambda: len(follow.loaded) == 2 and not follower.problem)

@@ -144,6 +144,17 @@ def test_a_candidate_that_a_rule_beats_is_refused_with_the_rule_s_name_and_lead(
     assert refusal(store, other) == "", "what the rules do not name as untrained is not asked"
 
 
+def test_a_rule_that_lacks_the_metric_on_a_question_still_counts(store: Store) -> None:
+    """An unread verdict, or a question without an answer, once took the best rule out of the comparison."""
+    rules = json.dumps(RULES | {"untrained": ["frozen", "bm25"]})
+    bm25 = answered(1.0, 0.2)
+    del bm25[3]["recall"]
+    assert "best untrained arm: found bm25" in refusal(store, store.add("1", BETTER | {"bm25": bm25}, rules=rules))
+    partly = {arm: [row if n else {"id": row["id"]} for n, row in enumerate(rows)] for arm, rows in BETTER.items()}
+    all_lack_one = store.add("2", partly | {"bm25": bm25}, rules=rules)
+    assert "best untrained arm: found bm25" in refusal(store, all_lack_one)
+
+
 @pytest.mark.fault(28)
 def test_rows_that_are_not_those_that_were_registered_are_refused(store: Store) -> None:
     version = store.add("1", {"trained": answered(0.3, 0.3), "frozen": answered(0.3, 0.3)})

@@ -22,7 +22,7 @@ from tasks.registry import promote as registry
 from tasks.registry.history import champions
 from tasks.registry.promote import CHAMPION, PREVIOUS, promote, rollback
 from tasks.registry.pull import pull
-from tasks.registry.register import CANDIDATE, register
+from tasks.registry.register import CANDIDATE, ROLLED_BACK, register
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import done_once
 from tasks.tracking.run import tracked_run
@@ -152,6 +152,11 @@ def test_any_champion_can_be_gone_back_to_and_a_move_by_hand_is_noticed(params: 
         promote(params)
     rollback(params, to=third)
     assert champion(params) == third and champions(client, "harr-smoke")[-2:] == [first, third]
+    assert ROLLED_BACK not in client.get_model_version("harr-smoke", third).tags, "it is champion again"
+    client.set_registered_model_alias("harr-smoke", PREVIOUS, first)
+    with pytest.raises(PromotionRefused, match=f"version {third} of harr-smoke is champion already"):
+        rollback(params, to=third)
+    assert rollback(params).startswith(f"rolled back: champion of harr-smoke is version {first}"), "the way back stays"
 
 
 def test_versions_of_another_game_are_not_compared_and_another_corpus_is_named_with_both(params: Params) -> None:
@@ -299,6 +304,12 @@ def test_the_mark_of_a_dead_promotion_is_put_aside_an_own_one_taken_and_a_live_o
         rollback(params)
     assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
     broken.__exit__(None, None, None)
+    slow = registry.lock_promotion(client, "harr-smoke")
+    slow.__enter__()
+    client.delete_registered_model("harr-smoke.promotion")  # another took over after LEASE_SECONDS
+    client.create_registered_model("harr-smoke.promotion", description="A promotion under way, by host, pid 7")
+    slow.__exit__(None, None, None)
+    assert client.get_registered_model("harr-smoke.promotion"), "the mark is the other's"
 
 
 @pytest.mark.services
