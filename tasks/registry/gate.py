@@ -221,12 +221,10 @@ def _untrained(
     """Require that the candidate is not behind the best untrained arm on its own game."""
     needed = "a gain that is not below 0"
     own = {row["id"]: row[metric] for row in ours if metric in row}
-    leads = {}
+    leads = {}  # over the questions that both have the metric on: one without answers has no F1
     for arm, rows in played.items():
         lead = [row[metric] - own[row["id"]] for row in rows if metric in row and row["id"] in own]
-        if lead and not faults(
-            ours, rows
-        ):  # a metric may lack on some questions: one without answers, an unread verdict
+        if lead and not faults(ours, rows):
             leads[arm] = fmean(lead)
     best = max(leads, key=lambda arm: leads[arm], default="")
     gain = gains_over(played.get(best, [])).get(metric)

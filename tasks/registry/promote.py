@@ -119,15 +119,16 @@ def rollback(params: Params, *, to: str = "") -> str:
             champion = look_up(client.get_model_version_by_alias, name, CHAMPION)
             before = look_up(client.get_model_version_by_alias, name, PREVIOUS)
             previous = _find_former(client, name, past, to) if to else before
-            if previous is None or (champion and champion.version == previous.version and not to):
+            same = champion and previous and champion.version == previous.version
+            if previous is None or (same and not to):
                 remedy = f"`harr rollback --to` takes {_name_former(client, name, past)}" if past else FIRST
                 raise PromotionRefused(f"registered model {name} has no previous champion to go back to; {remedy}")
-            if champion and [str(champion.version)] == [str(previous.version)] == past[-1:]:
+            if same and past[-1:] == [str(previous.version)]:
                 raise PromotionRefused(f"version {previous.version} of {name} is champion already")
             candidate = look_up(client.get_model_version_by_alias, name, CANDIDATE)
             if candidate and champion and candidate.version == champion.version:
                 client.delete_registered_model_alias(name, CANDIDATE)
-            if champion and champion.version != previous.version:
+            if champion and not same:
                 client.set_model_version_tag(name, champion.version, ROLLED_BACK, f"to version {previous.version}")
             move(client, name, str(previous.version), past)
             client.delete_registered_model_alias(name, PREVIOUS)
@@ -191,7 +192,7 @@ def lock_promotion(client: Any, name: str) -> Iterator[None]:
         yield
     finally:
         holder = look_up(client.get_registered_model, lock)
-        if holder is None or holder.description == mark:  # not that of whoever followed after LEASE_SECONDS
+        if holder and holder.description == mark:  # not that of whoever followed after LEASE_SECONDS
             done_once(client.delete_registered_model, lock)
 
 

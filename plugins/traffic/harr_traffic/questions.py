@@ -72,7 +72,7 @@ def traffic(params: TrafficParams) -> Source:
     if not searches:
         raise ParamsError(f"download.settings.log {params.log} has no questions (texts=no); log them")
     known: set[str] = set()
-    figures = {"searches_logged": float(len(searches)), "searches_of_other_passages": 0.0}
+    figures = {"searches_logged": float(len(logged)), "searches_of_other_passages": 0.0}
 
     def passages() -> Iterator[Passage]:
         for path in params.passages:
