@@ -15,7 +15,7 @@ def convert(
         "params.yaml"
     ),
 ) -> None:
-    """Make a model from a checkpoint that Q-RAG's own code wrote.
+    """Make a model from a checkpoint of Q-RAG's own code.
 
     `harr lengths --model DIR` and `harr evaluate --model DIR` play it. recipes/qrag_*_published.yaml have the
     parameters that the published ones were trained with.
