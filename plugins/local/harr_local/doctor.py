@@ -3,6 +3,7 @@
 It changes nothing. Every check is a function that returns findings. `harr status` says where the project stands.
 """
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -99,10 +100,15 @@ def check_git(root: Path) -> list[Finding]:
     local = root / ".dvc/config.local"
     knows_no_git = local.exists() and "no_scm" in local.read_text()
     command = ["git", "status", "--porcelain", "--", "dvc.lock"]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+    english = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(
+        command, cwd=root, env=english, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+    )
     if done.returncode:
         begin = BEGIN_GIT if knows_no_git else "git init"
-        return [warn("git", one_line(done.stderr), f"{begin} && git add . && git commit -m start")]
+        new = f"{begin} && git add . && git commit -m start"
+        mend = new if "not a git repository" in done.stderr else "run `git status` there; git says what to do"
+        return [warn("git", one_line(done.stderr), mend)]
     if knows_no_git:
         state = "a repository, but core.no_scm is set in .dvc/config.local: `dvc exp run` refuses"
         return [warn("git", state, BEGIN_GIT.partition(" && ")[2])]

@@ -6,7 +6,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from harr.io.files import read_json
+from harr.io.files import read_state
 from tasks.paths import STATE
 from tasks.tracking.execution import is_alive
 from tasks.tracking.relocate import bring_home
@@ -49,7 +49,16 @@ def mlflow_command(port: int) -> tuple[list[str], dict[str, str]]:
     return [sys.executable, "-m", "mlflow", "server", *store, *address], environment
 
 
+def read_started(root: Path) -> Started:
+    """Return the processes that `harr up` noted in a project, whether they still run or not.
+
+    Raises:
+        DamagedFile: says how to go on.
+    """
+    path = root / UP
+    return read_state(path, "stop its servers and workers yourself, then delete it") if path.exists() else {}
+
+
 def list_ended(root: Path) -> list[str]:
     """Return the names of processes that `harr up` started and that ended without `harr down`."""
-    started: Started = read_json(root / UP) if (root / UP).exists() else {}
-    return [name for name, note in started.items() if not is_alive(note["process"])]
+    return [name for name, note in read_started(root).items() if not is_alive(note["process"])]

@@ -16,13 +16,23 @@ from pathlib import Path
 import psutil
 
 from flows import HEARTBEAT
-from harr.errors import HarrError, ServiceUnavailable, one_line
-from harr.io.files import read_json, write_json
+from harr.errors import HarrError, InUse, ServiceUnavailable, one_line
+from harr.io.files import write_json
 from harr.params import Params
 from harr.services.model_registry import CHAMPION, open_registry, registry_address, resolve
-from harr_local.servers import UP, Started, healthy, list_ended, listens, mlflow_command, prefect_command
+from harr_local.servers import (
+    UP,
+    Started,
+    healthy,
+    list_ended,
+    listens,
+    mlflow_command,
+    prefect_command,
+    read_started,
+)
 from tasks.paths import INDEX
 from tasks.runtime.gpus import visible_gpus
+from tasks.runtime.locks import LOCKS, hold
 from tasks.tracking.execution import is_alive, pid_of, process_name
 
 START_SECONDS = 240.0
@@ -37,10 +47,16 @@ WORKER = {"PREFECT_WORKER_QUERY_SECONDS": "5", "PREFECT_WORKER_ENABLE_CANCELLATI
 """Workers look for work every 5 s, cancel runs even before they begin, and have runs send heartbeats."""
 
 
+def _busy(owner: str) -> None:
+    raise InUse(f"another `harr up` or `harr down` is at work in {Path().resolve()}: {owner}; wait for its end")
+
+
+@hold(LOCKS / "up", _busy)
 def up(prefect_port: int, mlflow_port: int, serve_port: int) -> None:
     """Start what is not running yet and bring the deployments up to date; print the pages.
 
     Raises:
+        InUse: another `harr up` or `harr down` is at work here.
         ServiceUnavailable: a port is taken, or a server ended or did not answer.
     """
     started = _running()
@@ -70,8 +86,13 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int) -> None:
     print(f"workers  cpu, gpu ({f'{gpus} GPUs' if gpus else 'no GPU is visible: on the CPU'}); logs in .harr")
 
 
+@hold(LOCKS / "up", _busy)
 def down() -> None:
-    """Cancel what the workers run, stop workers and servers, and forget them."""
+    """Cancel what the workers run, stop workers and servers, and forget them.
+
+    Raises:
+        InUse: another `harr up` or `harr down` is at work here.
+    """
     started = _running()
     if "Prefect" in started:
         os.environ["PREFECT_API_URL"] = f"{started['Prefect']['page']}/api"
@@ -90,7 +111,7 @@ def down() -> None:
 
 def _running() -> Started:
     """Return what `harr up` started and still runs; kill child processes of a dead server that hold its port."""
-    started: Started = read_json(UP) if UP.exists() else {}
+    started = read_started(Path())
     for name in list_ended(Path()):
         note = started.pop(name)
         if note["page"]:

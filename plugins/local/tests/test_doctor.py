@@ -1,6 +1,7 @@
 """What `harr doctor` looks at: each check is seen to find the fault that it is for."""
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -54,6 +55,16 @@ def test_of_a_folder_without_git_it_says_how_to_begin(tmp_path: Path, monkeypatc
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     (found,) = check_git(tmp_path)
     assert found.fix == "git init && git add . && git commit -m start"
+
+
+def test_a_repository_that_git_refuses_to_read_is_not_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    (tmp_path / ".git/config").write_text("[core\n")
+    (found,) = check_git(tmp_path)
+    assert "bad config" in found.found and "git init" not in found.fix
 
 
 def test_what_was_started_and_has_ended_is_named(tmp_path: Path) -> None:

@@ -20,10 +20,12 @@ from uuid import UUID
 import psutil
 import pytest
 from harr_local.servers import listens
-from harr_local.up import down
+from harr_local.up import down, up
 from servers import ask, free_port, until
 
+from harr.errors import DamagedFile, InUse
 from harr.io.files import read_json, write_json
+from tasks.runtime.locks import LOCKS, hold
 from tasks.tracking.execution import pid_of, process_name
 
 pytestmark = pytest.mark.services
@@ -224,6 +226,21 @@ def test_child_processes_of_a_killed_server_are_killed_before_anybody_has_waited
         assert until(lambda: psutil.Process(server.pid).status() == psutil.STATUS_ZOMBIE, 30)
         down()
         assert not listens(port)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{"])
+def test_a_damaged_note_of_what_runs_is_one_line(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".harr").mkdir()
+    (tmp_path / ".harr/up.json").write_text(text)
+    with pytest.raises(DamagedFile, match="stop its servers and workers yourself, then delete it"):
+        down()
+
+
+def test_only_one_up_or_down_works_in_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with hold(LOCKS / "up", print), pytest.raises(InUse, match=f"at work in .*: pid {os.getpid()}"):
+        up(1, 2, 3)
 
 
 def test_down_cancels_a_run_between_two_units_and_leaves_no_process_and_no_file_of_theirs(place: Place) -> None:
