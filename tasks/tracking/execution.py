@@ -13,6 +13,7 @@ from harr.errors import ParamsError
 from harr.io.files import fingerprint
 from tasks.paths import RUNS as RECIPES
 
+PROGRAMS = {"dvc", "harr"}
 RUNS = {("harr", "run"), ("flows.cli", "run")}
 
 
@@ -96,6 +97,8 @@ def is_alive(name: str) -> bool:
 
 def _is_runner(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
-        names = [Path(word).name for word in process.cmdline()[:5]]
+        names = [Path(word).name for word in process.cmdline()[:5]] or [""]
+        if "python" not in names[0] and names[0] not in PROGRAMS:  # `tmux new -s dvc` runs no stages
+            return False
         return "dvc" in names[:4] or not RUNS.isdisjoint(pairwise(names))
     return False

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from harr.io.files import sha256
 
-CODE = (":/", ":(top,exclude)metrics", ":(top,exclude)plots", ":(top,exclude)dvc.lock")
-"""Paths that git compares to tell whether the code was edited: not what a run writes."""
+CODE = (":/", ":(exclude)metrics", ":(exclude)plots", ":(exclude)dvc.lock")
+"""Paths that git compares to tell whether the code was edited: the whole repository, but not what a run writes here."""
 
 
 def revisions() -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Stage processes of one run find the same owner, and every process is distinguished from others."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,14 @@ def test_stages_of_one_repro_share_an_execution_and_two_repros_do_not(workplace:
     first, second = (subprocess.check_output(command, env=environment, text=True).split() for _ in range(2))
     assert len(first) == 2 and first[0] == first[1]
     assert second[0] == second[1] != first[0]
+
+
+def test_a_session_of_tmux_called_dvc_owns_no_run(workplace: Path) -> None:
+    """A shell stands for tmux: a program that is not Python, and has the word dvc."""
+    code = "import os; from tasks.tracking.execution import owner; print(owner().pid == os.getpid())"
+    command = ["sh", "-c", f"{shlex.quote(sys.executable)} -c {shlex.quote(code)}; true", "dvc"]
+    environment = {**os.environ, "PYTHONPATH": str(workplace)}
+    assert subprocess.check_output(command, env=environment, text=True) == "True\n"
 
 
 def test_without_a_runner_a_process_owns_itself(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
