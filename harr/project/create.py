@@ -35,12 +35,10 @@ def create_project(folder: Path, *, update: bool = False) -> str:
     root = PACKED if PACKED.exists() else Path(__file__).parents[2]
     there = [name for name in (*SETTINGS, *CODE) if (folder / name).exists()]
     if there and not update:
-        raise ParamsError(
-            f"{folder} holds {there[0]} already; name a new folder, or `harr init --update {folder}` for a project of "
-            "an older version"
-        )
+        older = f", or `harr init --update {folder}` for the installed version" if (folder / VERSION).exists() else ""
+        raise ParamsError(f"{folder} holds {there[0]} already; name a new folder{older}")
     if update and not (folder / VERSION).exists():
-        raise ParamsError(f"{folder} is no project that harr init made (no {VERSION}); run `harr init {folder}`")
+        raise ParamsError(f"{folder} is no project that harr init made (no {VERSION}); `harr init DIR` makes one")
     for name in CODE + tuple(name for name in SETTINGS if name not in there):
         _copy(root / name, folder / name)
     write_text(folder / VERSION, f"{harr.__version__}\n")

@@ -19,7 +19,7 @@ from tasks.registry.replay import replay_of
 from tasks.runtime.output import width
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import done_once, look_up, service, uploading
-from tasks.tracking.execution import is_alive, machine, process_name, this_process
+from tasks.tracking.execution import is_alive, machine, process_name, recipe_here, this_process
 from tasks.tracking.fingerprints import user
 
 PROMOTED_BY = "promoted_by"
@@ -60,7 +60,9 @@ def promote(params: Params, *, arm: str = "", again: bool = False) -> str:
                 candidate = look_up(client.get_model_version_by_alias, name, CANDIDATE)
             champion = look_up(client.get_model_version_by_alias, name, CHAMPION)
             if candidate is None:
-                mend = "run `dvc repro`, or `harr record --register` for the model in models/"
+                option = "" if recipe_here() == "params.yaml" else f" --recipe {recipe_here()}"
+                run = f"harr run{option}" if option else "dvc repro"
+                mend = f"run `{run}`, or `harr record --register{option}` for the model in models/"
                 raise PromotionRefused(f"registered model {name} has no candidate; {mend}")
             past = champions(client, name)
             replay = _replay(client, params, candidate, champion, again=again)

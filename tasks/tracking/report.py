@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_origin
 
-from harr.errors import DamagedFile, HarrError, bare
+from harr.errors import DamagedFile, HarrError, ParamsError, bare, one_line
 from harr.io.files import digest_of, read_state, write_json
 from harr.params import Params
 from tasks.paths import NOTES, RUNS
@@ -221,13 +221,21 @@ def _close(client: Any, run: Any, report: Report) -> None:
 def send_reports() -> list[str]:
     """Send what servers did not take, here and in recipes' folders, and return a line for each report.
 
+    A recipe's folder whose parameters cannot be read, since an older version wrote them, keeps its reports.
+
     Raises:
         ServiceUnavailable: a server does not answer; what it has not taken stays.
     """
     lines = []
     for place in [Path(), *sorted(path.parents[1] for path in RUNS.glob(f"*/{NOTES}"))]:
         with contextlib.chdir(place):  # paths in a report are relative to it
-            sent = send_left(partial(_client_here, address_of(Params.load())))
+            try:
+                sent = send_left(partial(_client_here, address_of(Params.load())))
+            except ParamsError as error:
+                if place == Path():
+                    raise
+                waits = f"warning: its reports are not sent: {one_line(error)}; run the recipe again"
+                sent = [waits] if any(NOTES.glob("*.json")) else []
         lines += [line if place == Path() else f"{place}: {line}" for line in sent]
     return lines
 

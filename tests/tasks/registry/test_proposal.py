@@ -1,6 +1,7 @@
 """Any arm of the table can be champion: the best one, or a named one, trained or not."""
 
 import asyncio
+import contextlib
 import shutil
 import sys
 from pathlib import Path
@@ -26,7 +27,7 @@ from harr.services.model_registry import CHAMPION
 from harr.types import Question, Search
 from tasks.evaluation_record import record_game
 from tasks.merge import export_arm
-from tasks.paths import ADAPTER, ARMS as OTHERS, EVALUATION, PLACES
+from tasks.paths import ADAPTER, ARMS as OTHERS, EVALUATION, PLACES, RUNS
 from tasks.registry.promote import PROMOTED_BY, promote, rollback
 from tasks.registry.register import CANDIDATE
 from tasks.registry.replay import replay_of
@@ -67,6 +68,10 @@ def test_a_project_begins_with_an_arm_that_nobody_trained_and_any_other_follows(
 ) -> None:
     assert params.proposals == [arm for arm in ARMS if arm != "oracle_query"], "a ceiling reads the gold"
     with pytest.raises(PromotionRefused, match="has no candidate"):
+        promote(params)
+    (tmp_path / RUNS / "smoke").mkdir(parents=True)
+    mends = "run `harr run --recipe smoke`, or `harr record --register --recipe smoke`"
+    with contextlib.chdir(tmp_path / RUNS / "smoke"), pytest.raises(PromotionRefused, match=mends):
         promote(params)
     with pytest.raises(
         ParamsError, match=r"--arm oracle_query cannot be champion; of evaluate\.arms these can: bm25, f"

@@ -17,7 +17,7 @@ from flows.status import list_unsent, status
 from harr.errors import ServiceUnavailable
 from harr.io.files import digest_of, write_text
 from harr.params import Params
-from tasks.paths import NOTES
+from tasks.paths import NOTES, RUNS
 from tasks.tracking import report as reports, run as tracking
 from tasks.tracking.report import Report, send_left, send_reports
 from tasks.tracking.run import tracked_run
@@ -122,6 +122,24 @@ def test_a_file_that_is_gone_or_changed_since_is_passed_over_with_one_line(store
     write_text(Path("changed.svg"), "<svg/>")
     assert send_here()[1].endswith("artifact: changed.svg was changed since")
     assert digest_of(Path("changed.svg")) == digest_of(Path("same.svg"))
+
+
+def test_a_folder_of_an_older_version_keeps_its_reports_and_the_others_are_sent(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(reports, "client_of", seen.append)
+    for name in ("later", "old", "without"):
+        folder = RUNS / name
+        (folder / NOTES).mkdir(parents=True)
+        (folder / "params.yaml").write_text("seed: 0\nno_such_section: 1\n")
+        if name != "without":
+            with contextlib.chdir(folder):
+                left("http://127.0.0.1:9", stage=name)
+    shutil.copy("params.yaml", RUNS / "later/params.yaml")
+    (line,) = send_reports()
+    assert line.startswith(".harr/runs/old: warning: its reports are not sent: ") and "no_such_section" in line
+    assert "\n" not in line and seen == ["http://127.0.0.1:9"]
 
 
 def test_what_was_left_is_sent_with_the_password_of_today(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
