@@ -1,8 +1,6 @@
 """The command `harr serve`: a trained retriever over HTTP."""
 
-import contextlib
 import errno
-import ipaddress
 import os
 import signal
 import socket
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from harr.errors import ParamsError
 from harr.params import Params
+from harr.serve.middleware import is_loopback
 from harr.services.model_registry import CACHE, CHAMPION
 
 if TYPE_CHECKING:
@@ -63,19 +62,6 @@ def serve(
     page = f"http://{_url_host(host)}:{listener.getsockname()[1]}"
     app = application(service, token=token, loopback=loopback)
     _over_http(app, listener, f"{label}: {page}   Ctrl-C stops it")
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address can be reached only from this machine.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("::1"), is_loopback("192.168.0.5")
-    (True, True, True, False)
-    """
-    if host == "localhost":
-        return True
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return False
 
 
 def _url_host(host: str) -> str:

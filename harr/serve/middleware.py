@@ -1,6 +1,8 @@
 """Middleware for every request: checks host name, token and size, and measures the time."""
 
+import contextlib
 import hmac
+import ipaddress
 import json
 import re
 import time
@@ -13,8 +15,6 @@ from harr.serve.bodies import MAX_BYTES
 
 OPEN = ("/", "/health")
 """Routes without a token: the page has no data, and container managers poll health."""
-HERE = ("127.0.0.1", "localhost", "[::1]")
-"""Host names of a loopback server; a web page that uses DNS rebinding sends another."""
 GONE = 499
 """Status with which a request is counted if its client disconnects before sending all of it."""
 Asgi = Callable[..., Any]
@@ -56,7 +56,8 @@ class Door:
     def _refusal(self, scope: Any) -> tuple[int, str] | None:
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
-        if self._loopback and re.sub(r":\d+$", "", host) not in HERE:
+        # A web page that uses DNS rebinding sends a name of its own.
+        if self._loopback and not is_loopback(re.sub(r":\d+$", "", host).strip("[]")):
             return 421, f"this server is not called {host[:100]}; ask 127.0.0.1"
         if self._loopback and scope["path"] != "/" and headers.get(b"sec-fetch-site") == b"cross-site":
             return 403, "a page of another site asks; this server answers programs and its own page"
@@ -67,6 +68,19 @@ class Door:
         if length.isdigit() and int(length) > MAX_BYTES:
             return 413, f"the body has {int(length)} bytes; at most {MAX_BYTES} are read"
         return None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address can be reached only from this machine.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("::1"), is_loopback("192.168.0.5")
+    (True, True, True, False)
+    """
+    if host == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return False
 
 
 class TooLarge(Exception):

@@ -13,10 +13,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
 
 from harr.errors import DamagedFile, ParamsError
 from harr.params.fields import Section
+from harr.serve.bodies import refusal
 
 FORMAT = 1
 SEARCHES, OUTCOMES = "searches", "outcomes"
@@ -180,20 +181,26 @@ def read_records(
         key: what no two records share; None if records may repeat.
 
     Raises:
+        ParamsError: a file cannot be read.
+        DamagedFile: a line is damaged, of another format or of other types, or a record is repeated.
     """
     records: list[Any] = []
     keys: set[Hashable] = set()
-    for row, place in _rows(folder, name):
-        record = _record(kind, row, place)
+    adapter = TypeAdapter(kind)
+    for line, place in _rows(folder, name):
+        try:
+            record: Any = adapter.validate_json(line, strict=True)
+        except ValidationError as error:
+            raise DamagedFile(f"{place}: no row of a log ({refusal(error)}); remove the line, or the file") from None
         if key and key(record) in keys:
-            raise DamagedFile(f"{place}: search {row['id']} is there twice; remove the copy of its file")
+            raise DamagedFile(f"{place}: search {record.id} is there twice; remove the copy of its file")
         if key:
             keys.add(key(record))
         records.append(record)
     return sorted(records, key=lambda record: record.at)
 
 
-def _rows(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], str]]:
+def _rows(folder: Path, kind: str) -> Iterator[tuple[bytes, str]]:
     for path in sorted(folder.glob(f"{kind}-*.jsonl")):
         try:
             lines = path.read_bytes().splitlines()
@@ -205,21 +212,9 @@ def _rows(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], str]]:
                 row = json.loads(line)
             except (ValueError, RecursionError):
                 raise DamagedFile(f"{place}: no JSON; remove the line, or the file") from None
-            if not isinstance(row, dict) or row.pop("format", None) != FORMAT:
+            if not isinstance(row, dict) or row.get("format") != FORMAT:
                 raise DamagedFile(f"{place}: no row of format {FORMAT}; name a folder that this version logged to")
-            yield row, place
-
-
-def _record(kind: type[Row], row: dict[str, Any], place: str) -> Row:
-    """Return a row as a record.
-
-    Raises:
-        DamagedFile: a field is missing or unknown.
-    """
-    try:
-        return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
-    except TypeError as error:
-        raise DamagedFile(f"{place}: no row of a log ({error}); remove the line, or the file") from None
+            yield line, place
 
 
 def _cut_broken_line(path: Path) -> None:

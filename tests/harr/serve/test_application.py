@@ -142,7 +142,8 @@ def test_only_loopback_names_are_answered_and_wrong_methods_refused(server: Test
     foreign = {"Sec-Fetch-Site": "cross-site", "Content-Type": "text/plain"}
     assert server.post("/search", content='{"question": "Who?"}', headers=foreign).status_code == 403
     assert server.get("/", headers=foreign).status_code == 200, "a link to the page"
-    assert server.get("/health", headers={"Host": "localhost:80"}).status_code == 200
+    for host in ("localhost:80", "127.0.0.2", "[::1]:80"):
+        assert server.get("/health", headers={"Host": host}).status_code == 200
     for path, status, line in (("/search", 405, "Method Not Allowed"), ("/nothing", 404, "Not Found")):
         reply = server.get(path)
         body = {"error": f"GET {path}: {line}; the routes are in docs/serve.md"}
