@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
+from uuid import UUID
 
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
 from prefect.client.schemas.objects import StateType
@@ -17,7 +18,7 @@ from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.events.schemas.events import ResourceSpecification
 from prefect.exceptions import ObjectAlreadyExists
-from prefect.states import Cancelling
+from prefect.states import Cancelled, Cancelling
 from prefect.workers.process import ProcessWorker
 
 from harr.errors import ServiceUnavailable, one_line
@@ -72,14 +73,9 @@ def _watch() -> AutomationCore:
 
 
 def cancel_runs() -> None:
-    """Cancel runs as Prefect's button does, and wait until the worker reports that they are gone.
-
-    If the worker were stopped first, they would stay Cancelling.
-    """
-    working = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING])
-    running = FlowRunFilter(state=FlowRunFilterState(type=working))
+    """Cancel runs as Prefect's button does, and wait for some time until the workers report that they are gone."""
     with get_client(sync_client=True) as client:
-        pending = {run.id for run in client.read_flow_runs(flow_run_filter=running)}
+        pending = _list_runs(client, StateType.RUNNING, StateType.PENDING)
         for run in pending:
             client.set_flow_run_state(run, Cancelling(message="harr down"))
         deadline = time.monotonic() + CANCEL_SECONDS
@@ -87,6 +83,18 @@ def cancel_runs() -> None:
             time.sleep(0.2)
             states = {run: client.read_flow_run(run).state for run in pending}
             pending = {run for run, state in states.items() if not (state and state.is_final())}
+
+
+def close_runs() -> None:
+    """Mark runs as Cancelled whose worker was stopped before it could report that they are gone."""
+    with get_client(sync_client=True) as client:
+        for run in _list_runs(client, StateType.CANCELLING):
+            client.set_flow_run_state(run, Cancelled(message="harr down"), force=True)
+
+
+def _list_runs(client: SyncPrefectClient, *states: StateType) -> set[UUID]:
+    kind = FlowRunFilterState(type=FlowRunFilterStateType(any_=[*states]))
+    return {run.id for run in client.read_flow_runs(flow_run_filter=FlowRunFilter(state=kind))}
 
 
 if __name__ == "__main__":

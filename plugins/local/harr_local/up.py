@@ -94,17 +94,20 @@ def down() -> None:
         InUse: another `harr up` or `harr down` is at work here.
     """
     started = _running()
+    workers = [note for note in started.values() if not note["page"]]
     if "Prefect" in started:
         os.environ["PREFECT_API_URL"] = f"{started['Prefect']['page']}/api"
         try:
-            from harr_local.deployments import cancel_runs  # not earlier, likewise
+            from harr_local.deployments import cancel_runs, close_runs  # not earlier, likewise
 
             cancel_runs()
+            _stop(workers)
+            close_runs()
         except Exception as error:  # a server that hangs must be stopped, too
             print(
                 f"warning: Prefect may show flow runs as Running that were stopped ({one_line(error)})", file=sys.stderr
             )
-    _stop([note for note in started.values() if not note["page"]])
+    _stop(workers)
     _stop([note for note in started.values() if note["page"]])
     UP.unlink(missing_ok=True)
 

@@ -56,10 +56,11 @@ from prefect import flow
 def tiny():
     Path("tiny.txt").write_text("a worker was here")
 """
-DEPLOYMENTS = """
-deployments:
-  - {name: often, entrypoint: "tiny.py:tiny", schedules: [{interval: 10}], work_pool: {name: cpu}}
-  - {name: on-demand, entrypoint: "flows/pipeline.py:pipeline", work_pool: {name: cpu}}
+OFTEN = """
+  - {name: often, entrypoint: "tiny.py:tiny", schedules: [{interval: 10}], work_pool: {name: cpu}}"""
+DEPLOYMENTS = f"""
+deployments:{OFTEN}
+  - {{name: on-demand, entrypoint: "flows/pipeline.py:pipeline", work_pool: {{name: cpu}}}}
 """
 
 
@@ -161,6 +162,7 @@ def test_a_worker_picks_up_a_scheduled_run_by_itself(place: Place) -> None:
     assert until(lambda: (place.folder / "tiny.txt").exists(), SECONDS)
     deployment = place.ask("deployments/name/tiny/often")["id"]
     place.ask(f"deployments/{deployment}/pause_deployment", {})  # the later tests need the machine
+    (place.folder / "prefect.yaml").write_text(DEPLOYMENTS.replace(OFTEN, ""))  # Prefect resumes what it deploys again
     assert until(lambda: "Completed" in [run["state_name"] for run in place.runs("tiny")], SECONDS)
 
 
@@ -226,6 +228,16 @@ def test_child_processes_of_a_killed_server_are_killed_before_anybody_has_waited
         assert until(lambda: psutil.Process(server.pid).status() == psutil.STATUS_ZOMBIE, 30)
         down()
         assert not listens(port)
+
+
+def test_a_run_whose_worker_was_stopped_before_it_answered_is_marked_cancelled(place: Place) -> None:
+    flow = place.ask("flows/", {"name": "nobody's"})["id"]
+    state = {"type": "CANCELLING", "name": "Cancelling"}
+    run = place.ask("flow_runs/", {"flow_id": flow, "state": state})["id"]
+    there = {**place.environment, "PREFECT_API_URL": place.url}
+    close = "from harr_local.deployments import close_runs; close_runs()"
+    subprocess.run([sys.executable, "-c", close], cwd=place.folder, env=there, capture_output=True, check=True)
+    assert place.state(run) == "Cancelled"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{"])
