@@ -53,8 +53,10 @@ def play(
         ]
         picks = log_probs(encode(model, states), passages_ND, taken).exp().multinomial(1).squeeze(-1).tolist()
         rewards = [float(row // 4 == who and row % 4 in GOLD) / S for who, row in zip(people, picks, strict=True)]
-        for name, values in zip(steps, (states, picks, [list(rows) for rows in taken], rewards), strict=True):
-            steps[name] += values
+        steps["state"] += states
+        steps["pick"] += picks
+        steps["taken"] += [list(rows) for rows in taken]
+        steps["reward"] += rewards
         for rows, row in zip(taken, picks, strict=True):
             rows.append(row)
     return steps
