@@ -187,7 +187,10 @@ def read_records(
     records: list[Any] = []
     keys: set[Hashable] = set()
     adapter = TypeAdapter(kind)
-    for line, place in _rows(folder, name):
+    names = {"format", *adapter.json_schema()["properties"]}
+    for row, line, place in _rows(folder, name):
+        if unknown := row.keys() - names:
+            raise DamagedFile(f"{place}: no row of a log (unknown {min(unknown)!r}); remove the line, or the file")
         try:
             record: Any = adapter.validate_json(line, strict=True)
         except ValidationError as error:
@@ -200,7 +203,7 @@ def read_records(
     return sorted(records, key=lambda record: record.at)
 
 
-def _rows(folder: Path, kind: str) -> Iterator[tuple[bytes, str]]:
+def _rows(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], bytes, str]]:
     for path in sorted(folder.glob(f"{kind}-*.jsonl")):
         try:
             lines = path.read_bytes().splitlines()
@@ -214,7 +217,7 @@ def _rows(folder: Path, kind: str) -> Iterator[tuple[bytes, str]]:
                 raise DamagedFile(f"{place}: no JSON; remove the line, or the file") from None
             if not isinstance(row, dict) or row.get("format") != FORMAT:
                 raise DamagedFile(f"{place}: no row of format {FORMAT}; name a folder that this version logged to")
-            yield line, place
+            yield row, line, place
 
 
 def _cut_broken_line(path: Path) -> None:

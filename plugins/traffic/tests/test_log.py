@@ -54,6 +54,7 @@ FOREIGN = [
     ('{"question":"Who?"}', "no row of format 1"),
     ("[1]", "no row of format 1"),
     ('{"format":1,"id":"s"}', r"no row of a log \(at: Field required\)"),
+    ('{"format":1,"id":"s","at":1,"version":"1","reads":"sep","who":"x"}', "unknown 'who'"),
     ('{"format":1,"id":"s","at":"noon","version":"1"}', r"no row of a log \(at: Input should be a valid number\)"),
     ('{"format":1,"id":"s","at":1,"version":"1","chosen":"p1"}', "chosen: Input should be a valid array"),
     ("", "no JSON"),
