@@ -31,7 +31,7 @@ test: $(VENV)/dev       ## set up, then the tests that run in process, in two pr
 services: $(VENV)/dev   ## the tests that start servers and other processes, kill them, and take them away
 	pytest -n 2 --dist loadgroup -m services $(COVER)
 
-soak: $(VENV)/dev       ## long kills, fuzz and peers; a real vLLM has `make vllm`
+soak: $(VENV)/dev       ## the tests that take minutes: kills of every stage, the tour; a real vLLM has `make vllm`
 	pytest -m soak
 
 format: $(VENV)/dev     ## write what a formatter can write: code by ruff, pages by mdformat, spelling by typos

@@ -1,14 +1,15 @@
-"""Any input is read, or refused in a line: no traceback, nothing half-written. A million cases: benchmarks/fuzz.py."""
+"""Any input is read, or refused in a line: no traceback, nothing half-written. FUZZ_CASES sets how many of each kind."""
 
 import json
+import os
 import random
 import time
 from pathlib import Path
 
 import pytest
+from fuzz_cases import KINDS, PIPELINES, outcome
 from hypothesis import given, settings, strategies as st
 
-from benchmarks.fuzz_cases import KINDS, PIPELINES, outcome
 from harr.datasets.local import passage_of
 from harr.errors import CorpusError, ParamsError
 from harr.io.jsonl import read_rows
@@ -19,7 +20,7 @@ from harr.types import Generate, Passage, Question, Retrieval, Search
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=int(os.environ.get("FUZZ_CASES", "40")), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_whatever_comes_is_read_or_refused_in_a_line(kind: str, seed: int) -> None:
     assert outcome(kind, random.Random(seed)) in ("accepted", "ParamsError", "CorpusError", "ModelError")

@@ -216,7 +216,7 @@ def test_an_answer_that_was_cut_off_is_read_but_is_not_well_formed(ending: str) 
     assert TERMS["format"](Episode(QUESTION, (), outcome)) == 1 - len(outcome.faults) / 2
 
 
-# The known faults of the published programs (numbers of ../shared/design/methods_llm.md, 3.8).
+# The known faults of the published programs.
 
 
 def test_bugs_1_4_5_and_11_what_the_prompt_begins_counts_as_written_and_is_continued() -> None:

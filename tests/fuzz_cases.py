@@ -1,7 +1,6 @@
 """Broken input of every kind, and what reads it. The only error allowed is a ``HarrError`` of short lines.
 
 ``KINDS`` maps a kind of input to a function of a source of random numbers, which makes and reads one case.
-``tests/test_fuzz.py`` draws a few of each, ``benchmarks/fuzz.py`` a million.
 """
 
 import atexit
