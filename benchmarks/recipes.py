@@ -9,6 +9,7 @@ recipe, or the code that its stages depend on, has changed since the commit of t
 them a night: ``timeout --signal=INT 2h python -m benchmarks.recipes --all``.
 """
 
+import contextlib
 import os
 import platform
 import re
@@ -52,6 +53,8 @@ digits; elsewhere sums are rounded otherwise, and trained arms differ as if by a
 
 """
 AGAIN = "**To be run again**: the recipe or the code it depends on has changed since."
+RECORD_SECONDS = 60
+"""How often the time spent on a recipe is recorded."""
 UNKNOWN = "Run before the inputs of stages were kept, so that whether its code has changed since is not known."
 
 
@@ -68,13 +71,15 @@ def run(recipe: str) -> None:
     git("checkout", "--quiet", "--force", "FETCH_HEAD", tree=tree)
     if recipe != QUICKSTART:
         shutil.copy(tree / file(recipe), tree / "params.yaml")
-    before, began = read_json(spent) if spent.exists() else 0.0, time.monotonic()
-    try:
-        done = subprocess.run(["dvc", "repro"], cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=False)
-    finally:
-        minutes = before + (time.monotonic() - began) / 60
-        write_json(spent, minutes)
-    if done.returncode:
+    minutes = before = read_json(spent) if spent.exists() else 0.0
+    began = time.monotonic()
+    with subprocess.Popen(["dvc", "repro"], cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}) as process:
+        while process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(RECORD_SECONDS)
+            minutes = before + (time.monotonic() - began) / 60
+            write_json(spent, minutes)  # while it runs: a kill leaves no time for it
+    if process.returncode:
         sys.exit(
             f"error: dvc repro of {recipe} failed in {tree}; its message is above, and the same command goes on there"
         )
