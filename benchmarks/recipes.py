@@ -53,7 +53,7 @@ digits; elsewhere sums are rounded otherwise, and trained arms differ as if by a
 
 """
 AGAIN = "**To be run again**: the recipe or the code it depends on has changed since."
-RECORD_SECONDS = 60
+RECORD_SECONDS = 10
 """How often the time spent on a recipe is recorded."""
 UNKNOWN = "Run before the inputs of stages were kept, so that whether its code has changed since is not known."
 
@@ -71,14 +71,12 @@ def run(recipe: str) -> None:
     git("checkout", "--quiet", "--force", "FETCH_HEAD", tree=tree)
     if recipe != QUICKSTART:
         shutil.copy(tree / file(recipe), tree / "params.yaml")
-    minutes = before = read_json(spent) if spent.exists() else 0.0
-    began = time.monotonic()
+    began = time.monotonic() - 60 * (read_json(spent) if spent.exists() else 0.0)
     with subprocess.Popen(["dvc", "repro"], cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}) as process:
         while process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(RECORD_SECONDS)
-            minutes = before + (time.monotonic() - began) / 60
-            write_json(spent, minutes)  # while it runs: a kill leaves no time for it
+            write_json(spent, (time.monotonic() - began) / 60)  # while it runs: a kill leaves no time for it
     if process.returncode:
         sys.exit(
             f"error: dvc repro of {recipe} failed in {tree}; its message is above, and the same command goes on there"
@@ -86,7 +84,7 @@ def run(recipe: str) -> None:
     for name in FIGURES:
         write_json(KEPT / recipe / name, read_json(tree / "metrics" / name))
     ran = {stage: read_json(tree / "data/inputs" / f"{stage}.json") for stage in READS}
-    run_facts = facts(git("rev-parse", "--short=10", "HEAD", tree=tree), minutes)
+    run_facts = facts(git("rev-parse", "--short=10", "HEAD", tree=tree), read_json(spent))
     write_json(KEPT / recipe / "run.json", run_facts | {"inputs": marks(ran)})
     shutil.rmtree(place)
 
