@@ -8,7 +8,7 @@ imports MLflow. Start reading at ``harr/types.py`` (the nouns), then ``harr/rag/
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 _EXPORTED = {
     "Retriever": "harr.builders.trained:TrainedRetriever",
     "Session": "harr.builders.trained:Session",
