@@ -1,9 +1,11 @@
 """Clients of MLflow's store, and its address."""
 
+import fcntl
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -54,5 +56,18 @@ def client_of(address: str) -> Any:
     for noisy in ("alembic", "mlflow.tracking", "mlflow.store.model_registry"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it both logs and raises errors
-    with files_beside(address):
+    place = Path(address.removeprefix("sqlite:///").partition("?")[0]).parent
+    opened_alone = lock_folder(place) if address.startswith("sqlite:///") and place.is_dir() else nullcontext()
+    with files_beside(address), opened_alone:  # MLflow creates and changes a database's tables without a lock
         return MlflowClient(address)
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Lock a folder during the block; wait while another process has the lock."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

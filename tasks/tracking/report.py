@@ -6,9 +6,7 @@ but only paths and hashes of files, since the stage's outputs are on disk anyway
 """
 
 import contextlib
-import fcntl
 import json
-import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +19,7 @@ from harr.errors import DamagedFile, HarrError, ParamsError, bare, one_line
 from harr.io.files import digest_of, read_state, write_json
 from harr.params import Params
 from tasks.paths import NOTES, RUNS
-from tasks.tracking.client import address_of, client_of
+from tasks.tracking.client import address_of, client_of, lock_folder
 from tasks.tracking.errors import Refused, done_once, service, uploading
 from tasks.tracking.execution import is_alive, this_process
 
@@ -255,7 +253,8 @@ def send_left(client_for: Callable[[str], Any]) -> list[str]:
         ServiceUnavailable: a server does not answer; what it has not taken stays.
     """
     lines = []
-    with _lock_notes():
+    NOTES.mkdir(parents=True, exist_ok=True)
+    with lock_folder(NOTES):  # other processes must not send the same notes
         for path in sorted(NOTES.glob("*.json")):
             try:
                 report = read_report(path)
@@ -296,15 +295,3 @@ def _put_aside(path: Path, error: Exception) -> list[str]:
         return []
     path.replace(path.with_name(f"{path.name}.aside"))
     return [f"warning: {error}; the note is now {path}.aside, and the others go on"]
-
-
-@contextlib.contextmanager
-def _lock_notes() -> Iterator[None]:
-    """Keep other processes from sending the same notes."""
-    NOTES.mkdir(parents=True, exist_ok=True)
-    folder = os.open(NOTES, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)

@@ -2,6 +2,8 @@
 
 import http.server
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -115,6 +117,15 @@ def test_a_store_that_cannot_be_written_or_read_is_one_line(stored: Path, capfd:
     message = r"the MLflow store, mlflow.db or what tracking.uri names, cannot be used \(.*not a database.*\); mend it"
     with pytest.raises(ServiceUnavailable, match=message), service():
         client_of(f"sqlite:///{stored}/other.db").search_experiments()
+
+
+@pytest.mark.fault(24)
+def test_processes_that_start_together_share_a_new_store(tmp_path: Path) -> None:
+    """As jobs of `dvc queue start --jobs 2` in a new checkout: MLflow's migrations fail if two of them run at once."""
+    address = f"sqlite:///{tmp_path}/mlflow.db"
+    code = f"from tasks.tracking.client import client_of; print(client_of({address!r}).get_experiment('0').name)"
+    together = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(2)]
+    assert [process.communicate()[0] for process in together] == [b"Default\n"] * 2
 
 
 @pytest.mark.parametrize(
