@@ -97,8 +97,9 @@ def all_inputs(params: Params, files: Mapping[str, str], code: Code | None = Non
 
 def parameters(stage: str, params: Params) -> Iterator[tuple[str, Any]]:
     """Yield the dotted name and value of every parameter that a stage reads and that can change its result."""
-    for name, value in sections(stage, params).items():
-        yield from _leaves(name, value)
+    for name, value in flatten(sections(stage, params)):
+        if WHERE.isdisjoint(name.split(".")):
+            yield name, value
 
 
 def sections(stage: str, params: Params) -> dict[str, Any]:
@@ -110,14 +111,17 @@ def sections(stage: str, params: Params) -> dict[str, Any]:
     return {name: at(values, name) for name in READS[stage]}
 
 
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if name.rpartition(".")[2] in WHERE:
-        return
-    if isinstance(value, Mapping) and value:
-        for key, part in value.items():
-            yield from _leaves(f"{name}.{key}", part)
-    else:
-        yield name, value
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted names and values of all leaves.
+
+    >>> list(flatten({"train": {"steps": 3}, "seed": 0}))
+    [('train.steps', 3), ('seed', 0)]
+    """
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def at(values: Any, name: str) -> Any:

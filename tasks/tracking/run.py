@@ -22,7 +22,7 @@ from typing import Any
 from harr.errors import HarrError, bare
 from harr.io.files import digest_of, write_json
 from harr.params import Params
-from tasks.inputs.stages import READS
+from tasks.inputs.stages import READS, flatten
 from tasks.paths import METRICS
 from tasks.sentences import description
 from tasks.tracking.client import address_of, client_of
@@ -176,19 +176,6 @@ def _begin(stage: str, params: Params, address: str) -> Report:
 def flat_params(params: Params) -> dict[str, str]:
     """Return all parameters for MLflow: dotted names, short values, no passwords."""
     return {key: bare(str(value))[:500] for key, value in flatten(params.model_dump(mode="json"))}
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted names and values of all leaves.
-
-    >>> list(flatten({"train": {"steps": 3}, "seed": 0}))
-    [('train.steps', 3), ('seed', 0)]
-    """
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def say(*lines: str) -> None:

@@ -4,6 +4,7 @@ What holds for any address, including Milvus Lite's in a thread, is in test_pass
 """
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,8 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from changing import BEFORE, nearest, stage
-from indexed import stop_inserting
+from indexed import stop_inserting, write_vectors
 from pymilvus import MilvusClient
 from servers import Server
 
@@ -22,7 +22,6 @@ from harr.corpus.vectors import Vectors
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.index.build import build_index
 from harr.index.passage_index import PassageIndex
-from harr.io.files import sha256, write_json
 from harr.params.index import IndexParams
 from harr.services import milvus_client
 from harr.types import Passage
@@ -38,11 +37,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = [Passage(f"p{i}", " ".join(draw.choice(WORDS, 1 + i % 7))) for i in range(40)]
     write_passages(made, folder / "corpus")
     vectors_ND = draw.standard_normal((40, 8)).astype(np.float32)
-    (folder / "vectors").mkdir()
-    file = folder / "vectors/vectors-00000.npy"
-    np.save(file, vectors_ND / np.linalg.norm(vectors_ND, axis=-1, keepdims=True))
-    shards = [{"file": file.name, "rows": 40, "sha256": sha256(file)}]
-    write_json(folder / "vectors/manifest.json", {"identity": "feed", "rows": 40, "width": 8, "shards": shards})
+    write_vectors(folder / "vectors", vectors_ND / np.linalg.norm(vectors_ND, axis=-1, keepdims=True), "feed")
     build(folder, IndexParams(), folder)
     return folder
 
@@ -118,12 +113,16 @@ def test_a_wrong_token_is_one_line(built: Path, params: IndexParams, monkeypatch
 def test_a_server_that_is_killed_is_waited_for_and_loads_the_collection_again(
     built: Path,
     params: IndexParams,
+    corpus: Path,
     milvus_server: tuple[Server, str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """In a search, and in the middle of a build: every passage is there once."""
     server, queries_QD = milvus_server[0], np.eye(8, dtype=np.float32)
+    vectors_ND = Vectors.open(corpus / "vectors").take(np.arange(40))
+    shutil.copytree(corpus / "corpus", tmp_path / "corpus")
+    write_vectors(tmp_path / "vectors", vectors_ND, "other")
     with opened(built, params) as index, ThreadPoolExecutor(2) as pool:
         before = index.search(queries_QD, 10)
 
@@ -138,8 +137,9 @@ def test_a_server_that_is_killed_is_waited_for_and_loads_the_collection_again(
 
         back = pool.submit(restart)
         one_by_one = params.model_copy(update={"batch_size": 1})
-        assert stage(tmp_path, BEFORE, one_by_one)["inserted"] == 60
+        assert build(tmp_path, one_by_one, tmp_path)["inserted"] == 40
         np.testing.assert_array_equal(back.result().result()[0], before[0])
     stderr = capsys.readouterr().err
     assert "does not answer" in stderr and stderr.count("answers again, after") >= 2
-    assert nearest(tmp_path, BEFORE, BEFORE, one_by_one) == [passage.id for passage in BEFORE]
+    with opened(tmp_path, one_by_one, "other") as index:
+        assert index.search(vectors_ND, 1)[0][:, 0].tolist() == list(range(40))

@@ -234,6 +234,23 @@ def test_reading_changes_no_file_and_locks_nobody_out(
     assert not list(tmp_path.iterdir())
 
 
+def test_an_open_index_answers_while_a_changed_corpus_takes_its_place(tmp_path: Path) -> None:
+    """The new index does not find what the corpus no longer holds."""
+    vectors_ND = unit_vectors(40)
+    for name, rows in (("old", np.arange(40)), ("new", np.arange(1, 40))):
+        write_passages([Passage(f"p{row}", f"text {row}") for row in rows], tmp_path / name / "corpus")
+        vectors = write_vectors(tmp_path / name / "vectors", vectors_ND[rows], name)
+        passages = Passages.open(tmp_path / name / "corpus")
+        if name == "old":
+            build_index(passages, vectors, IndexParams(), tmp_path / "index", tmp_path / "work")
+    with opened(tmp_path, "old") as before:
+        build_index(passages, vectors, IndexParams(), tmp_path / "index", tmp_path / "work")
+        assert before.search(vectors_ND[:2], 1)[0].tolist() == [[0], [1]]
+    with opened(tmp_path, "new") as after:
+        rows_QN, scores_QN = after.search(vectors_ND[:2], 1)
+        assert rows_QN[1, 0] == 0 and scores_QN[0, 0] < 0.9 < scores_QN[1, 0]
+
+
 AS_A_USER = """
 import sys
 from pathlib import Path
