@@ -282,7 +282,7 @@ def prepare(
     (place.here / "params.yaml").write_text(PARAMS)
     child = os.fork()
     if not child:
-        from tasks.tracking.client import client_of
+        from harr.services.mlflow_store import client_of
 
         os.chdir(place.here)
         client_of(f"sqlite:///{place.here}/mlflow.db").search_experiments()

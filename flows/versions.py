@@ -15,9 +15,9 @@ from harr.evaluate.tables import level
 from harr.io.files import digest_of, read_jsonl
 from harr.params import Params
 from harr.services.failures import connection_remedy
+from harr.services.mlflow_store import client_of
 from tasks.paths import trained_folder
 from tasks.registry.gate import arm_of, rules_of
-from tasks.tracking.client import client_of
 from tasks.tracking.errors import look_up, service
 
 SECONDS = 2.0

@@ -16,6 +16,7 @@ from pathlib import Path
 from harr.errors import ParamsError
 from harr.io.files import write_text
 from harr.params import Params
+from harr.services.mlflow_store import ARTIFACTS, DATABASE, FILES, database_of
 from tasks.inputs.differences import cache_folder
 from tasks.paths import RUNS
 from tasks.runtime import locks
@@ -86,8 +87,10 @@ def _bring_up_to_date(place: Path, source: Path) -> None:
 def store_variables() -> dict[str, str]:
     """Return variables that make a process in another folder keep its runs in this folder's mlflow.db and mlruns."""
     here = Path().resolve()
-    shared = {"MLFLOW_TRACKING_URI": f"sqlite:///{here}/mlflow.db", "_MLFLOW_SERVER_ARTIFACT_ROOT": f"{here}/mlruns"}
-    return {name: os.environ.get(name, value) for name, value in shared.items()}
+    address = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{DATABASE}")
+    if database := database_of(address):
+        address = f"sqlite:///{here / database}"
+    return {"MLFLOW_TRACKING_URI": address, ARTIFACTS: os.environ.get(ARTIFACTS, f"{here}/{FILES}")}
 
 
 def _mirror(source: Path, target: Path) -> None:

@@ -15,9 +15,9 @@ from harr.errors import ServiceUnavailable
 from harr.params.index import IndexParams
 from harr.rag.generation.server import ServerGenerator
 from harr.services.milvus_client import connect
+from harr.services.mlflow_store import client_of
 from harr.types import Generate
 from tasks import PROXIES, bypass_proxies
-from tasks.tracking.client import client_of
 
 NOBODY = "http://127.0.0.1:9"
 OWN = "127.0.0.1,localhost,::1"

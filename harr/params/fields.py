@@ -108,8 +108,10 @@ def _several(values: tuple[Item, ...]) -> tuple[Item, ...]:
 
 def _registered(value: str) -> str:
     """Check a name for MLflow's registry, which keeps 256 characters; a promotion makes a longer name from it."""
-    if value.strip(" .") == "" or {"/", ":"} & {*value} or not value.isprintable() or len(value) > 200:
-        raise ValueError("should be a name of 1 to 200 characters, without / and :")
+    if not re.fullmatch(r"""[^\s/:@'".][^/:@'"]{0,199}""", value) or not value.isprintable():
+        raise ValueError(
+            "should be a name of 1 to 200 characters, without / : @ and quotes, and with no dot at its start"
+        )
     return value
 
 

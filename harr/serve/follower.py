@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from harr.errors import HarrError, IndexMismatch, ModelError, one_line
 from harr.io.files import SUMS, sha256
-from harr.services.model_registry import SCHEME, fetch, is_registered, open_registry, registry_address, resolve
+from harr.services.model_registry import SCHEME, fetch, is_registered, open_registry, resolve
 
 EVERY_SECONDS = 2.0
 
@@ -108,7 +108,7 @@ class Follower:
         if self._client is None:
             os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # this thread retries by itself
             os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
-            self._client = open_registry(registry_address(self._project))
+            self._client = open_registry(self._project)
         registered = resolve(self._client, self.model)
         version = Served(registered.number, registered.digest)
         if version == self._unfit[0] or (version == self._version and self._folder.is_dir()):

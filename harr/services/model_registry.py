@@ -1,15 +1,15 @@
 """MLflow's model registry for users of a model: resolve a name and alias to a version, and get its folder.
 
-MLflow is imported when a registry is opened, and by no other module in harr.
+MLflow is imported when a registry is opened.
 """
 
-import logging
 import os
 import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ from harr.errors import DamagedFile, HarrError, ModelError, ParamsError, Service
 from harr.io.files import digest_of, publish
 from harr.io.model_folder import check_publishable
 from harr.params import Params
+from harr.services.mlflow_store import STORE, client_of, lock_folder
 
 SCHEME = "models:/"
 CHAMPION = "champion"
 """The alias that promotion moves."""
-URI = re.compile(rf"{SCHEME}(?P<name>[^/@:\s.][^/@:\s]*)(@(?P<alias>[^/@:\s]+)|/(?P<number>\d+))")
+URI = re.compile(rf"{SCHEME}(?P<name>[^/@:\s.][^/@:]*)(@(?P<alias>[^/@:\s]+)|/(?P<number>\d+))")
 CACHE = ".harr/registry"
 """The project folder that versions are downloaded to."""
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -80,31 +81,26 @@ def local_folder(uri: str, project: Path) -> Path:
     Raises:
         ParamsError, ModelError, DamagedFile, ServiceUnavailable: as :func:`resolve` and :func:`download`.
     """
-    client = open_registry(registry_address(project))
+    client = open_registry(project)
     return fetch(client, resolve(client, uri), project / CACHE)
 
 
-def open_registry(address: str) -> Any:
-    """Return a client for the registry at an address (:func:`registry_address`).
+def open_registry(project: Path) -> Any:
+    """Return a client for a project's registry (:func:`registry_address`).
 
     Raises:
-        ParamsError: MLflow is not installed, or has no store for such an address.
+        ModelError: there is none. ParamsError: MLflow is not installed, or has no store for such an address.
+        ServiceUnavailable: the registry cannot be opened: it is damaged, or of another version of MLflow.
     """
-    try:
-        from mlflow import MlflowClient
-        from mlflow.exceptions import MlflowException
-    except ImportError:
+    address = registry_address(project)
+    if find_spec("mlflow") is None:
         raise ParamsError(
             "a model of the registry needs MLflow (`pip install mlflow`); or name a folder that `harr pull` filled"
-        ) from None
-    for noisy in ("alembic", "mlflow.store.db.utils"):
-        logging.getLogger(noisy).setLevel(logging.ERROR)
-    try:
-        return MlflowClient(address)
-    except MlflowException:  # unknown scheme; its text may contain a password
-        raise ParamsError(
-            f"{bare(address)} is no address of an MLflow registry; expected http://... or sqlite:///..."
-        ) from None
+        )
+    if not STORE.match(address):
+        raise ParamsError(f"{bare(address)} is no address of an MLflow registry; expected http://... or sqlite:///...")
+    with _explain_errors(bare(address)):
+        return client_of(address, project)
 
 
 def resolve(client: Any, uri: str) -> RegisteredVersion:
@@ -137,8 +133,10 @@ def fetch(client: Any, version: RegisteredVersion, cache: Path) -> Path:
         DamagedFile, ModelError, ServiceUnavailable: as :func:`download`.
     """
     out = cache / f"{version.name}-{version.number}-{version.digest[:16]}"
-    if not (out.is_dir() and digest_of(out) == version.digest):
-        download(client, version, out)
+    cache.mkdir(parents=True, exist_ok=True)
+    with lock_folder(cache):  # several processes may load the same version
+        if not (out.is_dir() and digest_of(out) == version.digest):
+            download(client, version, out)
     return out
 
 

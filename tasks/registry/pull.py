@@ -4,7 +4,7 @@ from pathlib import Path
 
 from harr.errors import ParamsError
 from harr.io.files import digest_of
-from harr.services.model_registry import download, open_registry, registry_address, resolve
+from harr.services.model_registry import download, open_registry, resolve
 
 
 def pull(uri: str, out: Path, project: Path = Path()) -> str:
@@ -23,7 +23,7 @@ def pull(uri: str, out: Path, project: Path = Path()) -> str:
         raise ParamsError(f"{out} is the folder that you are in, which cannot be replaced; name a new one")
     if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or (out / "harr.json").exists())):
         raise ParamsError(f"{out} is there and holds no model of harr, so it stays as it is; name another folder")
-    client = open_registry(registry_address(project))
+    client = open_registry(project)
     version = resolve(client, uri)
     what = f"version {version.number} of {version.name}"
     if out.exists() and digest_of(out) == version.digest:

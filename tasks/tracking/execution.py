@@ -18,10 +18,15 @@ RUNS = {("harr", "run"), ("flows.cli", "run")}
 
 
 def owner() -> psutil.Process:
-    """Return the outermost ancestor that is dvc or `harr run`; without one, this process."""
+    """Return the outermost ancestor that is dvc or `harr run`; without one, this process.
+
+    A worker of `dvc queue start` runs many experiments, each as `dvc exp exec-run`, which is then the owner.
+    """
     here = psutil.Process()
-    runners = [process for process in here.parents() if _is_runner(process)]
-    return runners[-1] if runners else here
+    commands = [(process, _read_command(process)) for process in here.parents()]
+    experiments = [process for process, words in commands if "exec-run" in words]
+    runners = [process for process, words in commands if _is_runner(words)]
+    return (experiments or runners or [here])[-1]
 
 
 def this_process() -> str:
@@ -95,10 +100,14 @@ def is_alive(name: str) -> bool:
         return False
 
 
-def _is_runner(process: psutil.Process) -> bool:
+def _read_command(process: psutil.Process) -> list[str]:
+    """Return the first words of a process's command, without folders; none if the process has ended."""
     with contextlib.suppress(psutil.Error):
-        names = [Path(word).name for word in process.cmdline()[:5]] or [""]
-        if "python" not in names[0] and names[0] not in PROGRAMS:  # `tmux new -s dvc` runs no stages
-            return False
-        return "dvc" in names[:4] or not RUNS.isdisjoint(pairwise(names))
-    return False
+        return [Path(word).name for word in process.cmdline()[:5]]
+    return []
+
+
+def _is_runner(words: list[str]) -> bool:
+    if not words or ("python" not in words[0] and words[0] not in PROGRAMS):  # `tmux new -s dvc` runs no stages
+        return False
+    return "dvc" in words[:4] or not RUNS.isdisjoint(pairwise(words))

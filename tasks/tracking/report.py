@@ -18,8 +18,9 @@ from typing import Any, get_origin
 from harr.errors import DamagedFile, HarrError, ParamsError, bare, one_line
 from harr.io.files import digest_of, read_state, write_json
 from harr.params import Params
+from harr.services.mlflow_store import client_of, lock_folder
 from tasks.paths import NOTES, RUNS
-from tasks.tracking.client import address_of, client_of, lock_folder
+from tasks.tracking.client import address_of
 from tasks.tracking.errors import Refused, done_once, service, uploading
 from tasks.tracking.execution import is_alive, this_process
 

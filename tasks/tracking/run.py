@@ -22,10 +22,11 @@ from typing import Any
 from harr.errors import HarrError, bare
 from harr.io.files import digest_of, write_json
 from harr.params import Params
+from harr.services.mlflow_store import client_of
 from tasks.inputs.stages import READS, flatten
 from tasks.paths import METRICS
 from tasks.sentences import description
-from tasks.tracking.client import address_of, client_of
+from tasks.tracking.client import address_of
 from tasks.tracking.errors import service
 from tasks.tracking.execution import execution_id, process_name, recipe_here
 from tasks.tracking.fingerprints import revisions

@@ -11,6 +11,7 @@ from servers import server_of
 from flows.status import status
 from flows.terminal import status_lines
 from flows.versions import Version, open_registry, read_versions
+from flows.workspace import store_variables
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.io.files import digest_of, write_json
 from harr.params import Params
@@ -111,3 +112,23 @@ def test_runs_go_where_params_the_environment_or_dvc_says() -> None:
     assert address_of(PARAMS, {"MLFLOW_TRACKING_URI": "http://a"}) == "http://a"
     assert address_of(PARAMS, {"DVC_ROOT": str(Path().resolve())}) == "sqlite:///mlflow.db"
     assert address_of(PARAMS, {"DVC_ROOT": "/project"}) == "sqlite:////project/mlflow.db"
+    assert address_of(PARAMS, {"DVC_ROOT": "/project", "MLFLOW_TRACKING_URI": "sqlite:///runs.db"}) == (
+        "sqlite:////project/runs.db"
+    )
+
+
+def test_a_recipes_folder_uses_the_projects_database_however_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = tmp_path / ".harr/runs/smoke"
+    recipe.mkdir(parents=True)
+    for named in ("sqlite:///mlflow.db", f"sqlite:///{tmp_path}/mlflow.db", None):
+        monkeypatch.chdir(tmp_path)
+        if named:
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", named)
+        else:
+            monkeypatch.delenv("MLFLOW_TRACKING_URI")
+        assert address_of(PARAMS) == "sqlite:///mlflow.db"
+        variables = store_variables()
+        monkeypatch.chdir(recipe)
+        assert address_of(PARAMS, variables) == "sqlite:///../../../mlflow.db"

@@ -209,7 +209,8 @@ def figures_of(
     )
     lead = headline(summary)
     means = {name: metrics[lead]["mean"] for name, metrics in summary["arms"].items() if lead in metrics}
-    rivals = sorted((name for name in means if _is_rival(name)), key=lambda name: -means[name])
+    possible = [name for name, arm in params.evaluate.arm_table.items() if name in means and not arm.ceiling]
+    rivals = sorted(possible, key=lambda name: -means[name])
     best, dense = rivals[0], params.baseline
     scores = {name: [row.get(lead, 0.0) for row in rows[name]] for name in rivals}
     differences = max(
@@ -277,11 +278,6 @@ def last_gain() -> dict[str, float]:
     """Return the gain of ``trained`` over the best untrained arm from stage evaluate; {} without one."""
     figures = read_json(HEADLINE) if HEADLINE.exists() else {}
     return {end: figures[name] for name, end in GAIN.items()} if "gain" in figures else {}
-
-
-def _is_rival(name: str) -> bool:
-    """Return whether an arm can be had in practice: no ceiling, and no choice made with the answers."""
-    return name in ARMS and not ARMS[name].ceiling
 
 
 def share_of_readers(nothing: Sequence[float], gold: Sequence[float]) -> dict[str, float]:

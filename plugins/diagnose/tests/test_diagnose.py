@@ -7,7 +7,15 @@ from subprocess import CompletedProcess
 
 import numpy as np
 import pytest
-from harr_diagnose.diagnose import diagnose, place_of, roll_out, some_questions, untrained_arms
+from harr_diagnose.diagnose import (
+    add_mention,
+    diagnose,
+    figures_of,
+    place_of,
+    roll_out,
+    some_questions,
+    untrained_arms,
+)
 from stages import ROOT, SMOKE, world_params
 
 from harr.corpus.passages import Passages, read_questions
@@ -15,7 +23,9 @@ from harr.errors import CorpusError
 from harr.io.files import read_json, write_text
 from harr.params import Params
 from tasks.paths import CORPUS, QUESTIONS
+from tasks.play import with_arms
 
+ROLLED = ("rolled_out", "disagreeing", "all_right")
 GIVEN = {**SMOKE["retriever"], "candidates": "question"}
 
 
@@ -97,6 +107,17 @@ def test_the_same_questions_are_drawn_again_and_training_questions_fill_up(place
     write_text(Path("empty.jsonl"), "")
     with pytest.raises(CorpusError, match=r"empty.jsonl holds no question; name a file of questions with --questions"):
         some_questions(Path("empty.jsonl"), 5, 0)
+
+
+def test_a_rule_of_a_plug_in_can_be_the_best_arm(place: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `mention` is on corpora with titles, where training does not pay."""
+    monkeypatch.setattr("harr_diagnose.diagnose.roll_out", lambda *_: dict.fromkeys(ROLLED, 0.0))
+    params = with_arms(add_mention(world_params(tiny)), ["frozen", "mention"])
+    asked = read_questions(QUESTIONS / "train.jsonl")
+    scores, found = {"frozen": 0.0, "mention": 1.0}, {question.id: () for question in asked}
+    rows = {arm: [{"id": question.id, "answer_f1": score} for question in asked] for arm, score in scores.items()}
+    figures, _ = figures_of(params, asked, {"frozen": []}, dict.fromkeys(rows, found), rows)
+    assert figures.best == "mention" and figures.gain_of_best["gain"] == 1.0
 
 
 def test_arms_that_do_not_fit_are_left_out(tiny: str) -> None:

@@ -7,9 +7,9 @@ import urllib.request
 from pathlib import Path
 
 from harr.io.files import read_state
+from harr.services.mlflow_store import bring_home
 from tasks.paths import STATE
 from tasks.tracking.execution import is_alive
-from tasks.tracking.relocate import bring_home
 
 Started = dict[str, dict[str, str]]
 UP = STATE / "up.json"

@@ -19,7 +19,7 @@ from flows import HEARTBEAT
 from harr.errors import HarrError, InUse, ServiceUnavailable, one_line
 from harr.io.files import write_json
 from harr.params import Params
-from harr.services.model_registry import CHAMPION, open_registry, registry_address, resolve
+from harr.services.model_registry import CHAMPION, open_registry, resolve
 from harr_local.servers import (
     UP,
     Started,
@@ -144,7 +144,7 @@ def _has_champion() -> bool:
     """Return whether there is an index and a promoted retriever."""
     with contextlib.suppress(HarrError):  # nothing was promoted yet
         name = Params.load().tracking.registered_model
-        champion = resolve(open_registry(registry_address(Path())), f"models:/{name}@{CHAMPION}")
+        champion = resolve(open_registry(Path()), f"models:/{name}@{CHAMPION}")
         return champion.kind == "retriever" and (INDEX / "manifest.json").exists()
     return False
 

@@ -78,6 +78,8 @@ def changed(key: str, value: Any) -> dict[str, Any]:
         ("tracking.registered_model", "a/b:c", NAMED),
         ("tracking.registered_model", "", NAMED),
         ("tracking.registered_model", "..", NAMED),
+        ("tracking.registered_model", "Ann's", NAMED),
+        ("tracking.registered_model", "a@b", NAMED),
         ("tracking.registered_model", LONG, NAMED),
         ("tracking.experiment", " ", "tracking.experiment: should be a name of 1 to 500 characters"),
         ("tracking.experiment", "a" * 2000, "tracking.experiment: should be a name of 1 to 500 characters"),

@@ -13,7 +13,7 @@ from harr.errors import IndexMismatch
 from harr.io.files import publish, write_json
 from harr.serve import follower as followers
 from harr.serve.follower import Follower
-from harr.services.model_registry import open_registry, registry_address
+from harr.services.model_registry import open_registry
 
 NAME = "harr-smoke"
 CHAMPION = f"models:/{NAME}@champion"
@@ -28,7 +28,7 @@ def model(text: str) -> Path:
 
 @pytest.fixture
 def client(stored: Path) -> Any:
-    return open_registry(registry_address(Path()))
+    return open_registry(Path())
 
 
 class Following:

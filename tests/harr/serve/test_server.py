@@ -25,7 +25,7 @@ from flows.serve import _bind
 from harr.corpus.passages import read_questions
 from harr.errors import ParamsError
 from harr.params import Params
-from harr.services.model_registry import open_registry, registry_address
+from harr.services.model_registry import open_registry
 from harr.types import Hop, Search
 from tasks.paths import QUESTIONS, RETRIEVER
 from tasks.registry.history import champions, move
@@ -181,7 +181,7 @@ def test_a_champion_of_every_kind_is_followed_without_a_failed_request_and_outli
     """Each is promoted over the previous one, and rolled back."""
     monkeypatch.chdir(project)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")
-    client, champion = open_registry(registry_address(Path())), f"models:/{NAME}@champion"
+    client, champion = open_registry(Path()), f"models:/{NAME}@champion"
     client.search_experiments()
     folders = {"trained": RETRIEVER} | export_kinds()
     versions = {register(client, folder): kind for kind, folder in reversed(folders.items())}

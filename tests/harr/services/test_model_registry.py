@@ -1,6 +1,10 @@
 """A registry version becomes a folder: the registered one, whole, or a line says why not."""
 
 import shutil
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,7 @@ from harr.io.files import digest_of, publish, write_json
 from harr.services import model_registry
 from harr.services.model_registry import LOADABLE, download, fetch, open_registry, registry_address, resolve
 
-NAME = "harr-smoke"
+NAME = "harr smoke"
 
 
 def model(text: str) -> Path:
@@ -38,7 +42,7 @@ def register(client: Any, folder: Path, path: str = f"retriever/{LOADABLE}") -> 
 @pytest.fixture
 def client(stored: Path) -> Any:
     """A client of an empty registry."""
-    return open_registry(registry_address(Path()))
+    return open_registry(Path())
 
 
 def test_an_alias_is_followed_and_a_version_is_fetched_once(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +78,7 @@ def test_what_is_damaged_in_the_artifact_store_is_refused_and_what_was_there_sta
     }[change]()
     with pytest.raises(
         DamagedFile,
-        match=r"models:/harr-smoke/2 is damaged in MLflow's artifact store \(its files are not what was registered",
+        match=r"models:/harr smoke/2 is damaged in MLflow's artifact store \(its files are not what was registered",
     ):
         download(client, version, Path("pulled"))
     assert digest_of(Path("pulled")) == was and not list(Path().glob(".*.tmp"))
@@ -108,7 +112,7 @@ def test_what_the_registry_does_not_have_is_one_line(client: Any, monkeypatch: p
     client.create_registered_model(NAME)
     client.create_model_version(NAME, "mlruns/0")
     with pytest.raises(
-        ModelError, match=r"version 1 of harr-smoke was not registered by harr \(no run, or no tag model or kind\)"
+        ModelError, match=r"version 1 of harr smoke was not registered by harr \(no run, or no tag model or kind\)"
     ):
         resolve(client, f"models:/{NAME}/1")
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
@@ -116,5 +120,51 @@ def test_what_the_registry_does_not_have_is_one_line(client: Any, monkeypatch: p
     with pytest.raises(ModelError, match=r"no MLflow registry is known in .*empty; set MLFLOW_TRACKING_URI"):
         registry_address(Path("empty"))
     assert registry_address(Path()) == f"sqlite:///{Path('mlflow.db').resolve()}"
-    with pytest.raises(ParamsError, match="db/x is no address of an MLflow registry"):
-        open_registry("ftp://me:secret@db/x")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "ftp://me:secret@db/x")
+    with pytest.raises(ParamsError, match=r"^ftp://db/x is no address of an MLflow registry"):
+        open_registry(Path())
+
+
+@pytest.mark.fault(24)
+@pytest.mark.parametrize("fault", ["damaged", "of another version"])
+def test_a_database_that_cannot_be_opened_is_one_line(
+    fault: str, stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(stored / "mlflow.db", tmp_path / "other.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/other.db")
+    if fault == "damaged":
+        (tmp_path / "other.db").write_bytes(b"garbage " * 1000)
+    else:
+        with closing(sqlite3.connect(tmp_path / "other.db")) as store, store:
+            store.execute("UPDATE alembic_version SET version_num = 'cc1f77228345'")
+    with pytest.raises(ServiceUnavailable, match=r"^MLflow does not give sqlite:///\S*/other.db: [^\n]+$"):
+        resolve(open_registry(Path()), f"models:/{NAME}@champion")
+
+
+def test_a_version_that_many_load_at_once_is_downloaded_once(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(client, model("first"))
+    version, downloads = resolve(client, f"models:/{NAME}@champion"), []
+
+    def download_slowly(*arguments: Any) -> None:
+        downloads.append(arguments)
+        time.sleep(0.1)
+        download(*arguments)
+
+    monkeypatch.setattr(model_registry, "download", download_slowly)
+    with ThreadPoolExecutor(4) as pool:
+        folders = set(pool.map(lambda _: fetch(client, version, Path("cache")), range(4)))
+    assert len(folders) == len(downloads) == 1
+
+
+@pytest.mark.fault(43)
+def test_a_moved_projects_version_is_found(client: Any, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(client, model("first"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    monkeypatch.delenv("_MLFLOW_SERVER_ARTIFACT_ROOT", raising=False)
+    moved = stored / "moved"
+    moved.mkdir()
+    for name in ("mlflow.db", "mlruns"):
+        (stored / name).rename(moved / name)
+    monkeypatch.chdir(moved)
+    moved_client = open_registry(Path())
+    assert fetch(moved_client, resolve(moved_client, f"models:/{NAME}@champion"), Path("cache")).is_dir()

@@ -17,9 +17,9 @@ from serving import running
 from harr.errors import ServiceUnavailable
 from harr.evaluate.summary import summarise
 from harr.params import Params
+from harr.services.mlflow_store import client_of
 from tasks.paths import NOTES
 from tasks.registry.register import register
-from tasks.tracking.client import client_of
 from tasks.tracking.errors import Refused, service, uploading
 from tasks.tracking.report import send_reports
 from tasks.tracking.run import tracked_run
@@ -123,7 +123,7 @@ def test_a_store_that_cannot_be_written_or_read_is_one_line(stored: Path, capfd:
 def test_processes_that_start_together_share_a_new_store(tmp_path: Path) -> None:
     """As jobs of `dvc queue start --jobs 2` in a new checkout: MLflow's migrations fail if two of them run at once."""
     address = f"sqlite:///{tmp_path}/mlflow.db"
-    code = f"from tasks.tracking.client import client_of; print(client_of({address!r}).get_experiment('0').name)"
+    code = f"from harr.services.mlflow_store import client_of; print(client_of({address!r}).get_experiment('0').name)"
     together = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(2)]
     assert [process.communicate()[0] for process in together] == [b"Default\n"] * 2
 

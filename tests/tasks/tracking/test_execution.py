@@ -30,6 +30,19 @@ def test_stages_of_one_repro_share_an_execution_and_two_repros_do_not(workplace:
     assert second[0] == second[1] != first[0]
 
 
+@pytest.mark.services
+def test_every_experiment_of_a_queue_is_an_execution_of_its_own(workplace: Path) -> None:
+    """Run two experiments under one worker, as `dvc queue start` does."""
+    worker, experiment = workplace / "worker/dvc", workplace / "dvc"
+    worker.parent.mkdir()
+    command = [sys.executable, str(experiment), "exp", "exec-run", "--infofile", "x"]
+    worker.write_text(f"import subprocess\nfor _ in range(2):\n    subprocess.run({command!r}, check=True)\n")
+    experiment.write_text(RUNNER)
+    environment = {**os.environ, "PYTHONPATH": str(workplace)}
+    names = subprocess.check_output([sys.executable, str(worker), "queue"], env=environment, text=True).split()
+    assert names[0] == names[1] != names[2] == names[3]
+
+
 def test_a_session_of_tmux_called_dvc_owns_no_run(workplace: Path) -> None:
     """A shell stands for tmux: a program that is not Python, and has the word dvc."""
     code = "import os; from tasks.tracking.execution import owner; print(owner().pid == os.getpid())"

@@ -22,7 +22,7 @@ from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch, ModelError, ParamsError
 from harr.io.files import SUMS, digest_of, read_json, write_json
 from harr.params import Params
-from harr.services.model_registry import open_registry, registry_address
+from harr.services.model_registry import open_registry
 from harr.types import Hop, Question, Search
 from tasks.paths import CORPUS, PLACES, QUESTIONS, RETRIEVER, VECTORS
 from tasks.registry.mlmodel import write_mlmodel
@@ -141,7 +141,7 @@ def champion(here: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     if not (here / "mlflow.db").exists():
         shutil.copy(empty_store, here / "mlflow.db")
-        client = open_registry(registry_address(here))
+        client = open_registry(here)
         run = client.create_run(client.create_experiment("harr", str(here / "mlruns/1"))).info
         client.log_artifacts(run.run_id, str(RETRIEVER), place_of("retriever"))
         write_mlmodel(here / "around", RETRIEVER)

@@ -1,19 +1,26 @@
-"""Artifact paths in mlflow.db after a checkout was copied or moved.
+"""MLflow's store: its client, and the artifact paths in mlflow.db after a checkout was copied or moved.
 
 MLflow keeps absolute paths, so a copied checkout would write into the original folder, and a moved one would find
 nothing.
 """
 
+import fcntl
+import logging
 import os
 import re
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
 
 from harr.errors import ServiceUnavailable
 
+STORE = re.compile(r"(https?|sqlite|postgresql|mysql|mssql)(\+\w+)?://")
+"""Start of an address: of a server, or of a database that MLflow can use as its store."""
 FILES, DATABASE = "mlruns", "mlflow.db"
 """Parts of a store in a folder."""
 ARTIFACTS = "_MLFLOW_SERVER_ARTIFACT_ROOT"
@@ -31,7 +38,26 @@ SECONDS = 30.0
 """How long to wait for a database that another process writes to."""
 
 
-def bring_home(address: str) -> None:
+def client_of(address: str, project: Path = Path()) -> Any:
+    """Return a client of the store at this address; that of a copied or moved ``project`` keeps its files there.
+
+    Raises:
+        ServiceUnavailable: another process has its database.
+    """
+    bring_home(address, project)
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # the report waits, not the stage
+    from mlflow import MlflowClient
+
+    for noisy in ("alembic", "mlflow.tracking", "mlflow.store.model_registry"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it both logs and raises errors
+    database = database_of(address)
+    opened_alone = lock_folder(database.parent) if database and database.parent.is_dir() else nullcontext()
+    with files_beside(address), opened_alone:  # MLflow creates and changes a database's tables without a lock
+        return MlflowClient(f"sqlite:///{database.absolute()}" if database else address)
+
+
+def bring_home(address: str, project: Path = Path()) -> None:
     """Make the store of a copied or moved checkout keep its artifacts next to it, and say so on stderr.
 
     This changes paths below the mlruns of the original folder, if that is gone or has its own mlflow.db. Any other
@@ -40,7 +66,7 @@ def bring_home(address: str) -> None:
     Raises:
         ServiceUnavailable: another process has the database, or it cannot be written.
     """
-    database = own_database(address)
+    database = own_database(address, project)
     if database is None or not (strangers := foreign_roots(database)):
         return
     here = database.parent / FILES
@@ -60,7 +86,8 @@ def bring_home(address: str) -> None:
         ) from None
     missing = "" if any(here.glob("*/*")) else "; files of earlier runs were not copied along"
     was = ", ".join(strangers)
-    print(f"{DATABASE} was copied or moved: its artifacts are in {here} now, not in {was}{missing}", file=sys.stderr)
+    line = f"{DATABASE} was copied or moved: its artifacts are in {here} now, not in {was}{missing}"
+    tqdm.write(line, file=sys.stderr)
 
 
 @contextmanager
@@ -69,22 +96,32 @@ def files_beside(address: str) -> Iterator[None]:
 
     MLflow would use the current folder, such as a worktree that shares another's database and is removed one day.
     """
-    if os.environ.get(ARTIFACTS) or not address.startswith("sqlite:///"):
+    if os.environ.get(ARTIFACTS) or (database := database_of(address)) is None:
         yield
         return
-    os.environ[ARTIFACTS] = str(Path(address.removeprefix("sqlite:///")).absolute().parent / FILES)
+    os.environ[ARTIFACTS] = str(database.absolute().parent / FILES)
     try:
         yield
     finally:
         del os.environ[ARTIFACTS]
 
 
-def own_database(address: str) -> Path | None:
-    """Return the database file of an address whose artifacts belong next to it; None for any other store."""
-    path = Path(address.removeprefix("sqlite:///")).absolute()
-    root = Path(os.environ.get(ARTIFACTS) or FILES).absolute()
-    is_neighbour = address.startswith("sqlite:///") and "?" not in address and root == path.parent / FILES
-    return path if is_neighbour and path.is_file() else None
+def database_of(address: str) -> Path | None:
+    """Return the database file that an address names; None for any other store.
+
+    >>> database_of("sqlite:////runs/mlflow.db"), database_of("sqlite:///mlflow.db"), database_of("http://a")
+    (PosixPath('/runs/mlflow.db'), PosixPath('mlflow.db'), None)
+    """
+    is_file = address.startswith("sqlite:///") and "?" not in address
+    return Path(address.removeprefix("sqlite:///")) if is_file else None
+
+
+def own_database(address: str, project: Path = Path()) -> Path | None:
+    """Return a project's database file, whose artifacts belong next to it; None for any other store."""
+    if (database := database_of(address)) is None or not database.is_file():
+        return None
+    root = Path(os.environ.get(ARTIFACTS) or project / FILES).absolute()
+    return database.absolute() if root == database.absolute().parent / FILES else None
 
 
 def foreign_roots(database: Path) -> list[str]:
@@ -110,3 +147,14 @@ def foreign_roots(database: Path) -> list[str]:
 def _is_abandoned(root: Path) -> bool:
     """Return whether an mlruns folder is gone, or belongs to a checkout with its own store."""
     return not root.exists() or (root.parent / DATABASE).exists()
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Lock a folder during the block; wait while another process has the lock."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -10,8 +10,8 @@ from mlflow import MlflowClient
 
 from harr.io.files import digest_of
 from harr.params import Params
-from tasks.tracking.client import client_of, open_client
-from tasks.tracking.relocate import foreign_roots
+from harr.services.mlflow_store import client_of, foreign_roots
+from tasks.tracking.client import open_client
 from tasks.tracking.run import tracked_run
 
 
