@@ -19,7 +19,6 @@ from harr.report.html import as_json, render
 from harr.report.plots import draw_filter, draw_learning_curve, inline
 
 SCRIPT = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
-STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 
 
 def write_report(
@@ -53,7 +52,7 @@ def write_report(
     lead, baseline = headline(summary), baseline_of(summary)
     text = render(
         "page.html.j2",
-        **_style_and_script(),
+        **_script(),
         lead=_describe_lead(summary, lead),
         what="A language model" if ARMS.get(baseline, Arm("")).learner == "language_model" else "A retriever",
         reward=reward_gain(summary),
@@ -69,10 +68,10 @@ def write_report(
     write_text(out, text)
 
 
-def _style_and_script() -> dict[str, str]:
-    """Return the page's style and script, and the hash by which a browser allows the script."""
+def _script() -> dict[str, str]:
+    """Return the page's script, and the hash by which a browser allows it."""
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    return {"style": Markup(STYLE), "script": Markup(SCRIPT), "digest": digest}
+    return {"script": Markup(SCRIPT), "digest": digest}
 
 
 def _training(curve: Sequence[Mapping[str, Any]], signal: str) -> dict[str, Any]:

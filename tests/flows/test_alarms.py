@@ -5,15 +5,15 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from queue import Queue
 
 import pytest
 from harr_local.servers import healthy, prefect_command
 from servers import ask, server_of, until
+from serving import running
 
 pytestmark = pytest.mark.services
 PAGE = (Path(__file__).parents[2] / "docs/operations.md").read_text(encoding="utf-8")
@@ -37,11 +37,8 @@ class Receiver(BaseHTTPRequestHandler):
 @pytest.fixture
 def chat() -> Iterator[str]:
     """The address of a webhook."""
-    server = HTTPServer(("127.0.0.1", 0), Receiver)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/hook"
-    server.shutdown()
-    server.server_close()
+    with running(Receiver) as address:
+        yield f"{address}/hook"
 
 
 def test_a_failed_run_and_a_dead_worker_are_reported(tmp_path: Path, chat: str) -> None:

@@ -2,8 +2,7 @@
 
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from harr_traffic import shadow as shadows
 from harr_traffic.log import read_log
 from harr_traffic.shadows import read_shadows
 from projects import make_project, train_stand_in
+from servers import until
 from starlette.testclient import TestClient
 
 from harr.builders.trained import TrainedRetriever
@@ -79,13 +79,6 @@ def health(service: RetrieverService) -> dict[str, Any]:
     return found
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    begun = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begun < 60, "it never came"
-        time.sleep(0.02)
-
-
 def test_it_ranks_what_the_candidate_would_find(project: Path, tmp_path: Path) -> None:
     with served(tmp_path, SECOND) as (client, _):
         answers = [client.post("/search", json=body).json() for body in bodies(project)]
@@ -108,7 +101,7 @@ def test_what_was_drawn_is_weighed_as_replay_weighs_it(project: Path, tmp_path: 
     with served(tmp_path, SECOND, explore=1.0, explore_after=kept) as (client, service):
         for body in bodies(project):
             client.post("/search", json=body)
-        wait_for(lambda: health(service)["ranked"] == len(bodies(project)))
+        assert until(lambda: health(service)["ranked"] == len(bodies(project)))
     searches, ranked = read_log(tmp_path)[0], {one.id: one for one in read_shadows(tmp_path)}
     apart = []
     with TrainedRetriever.load(SECOND, index=project) as candidate:
@@ -144,7 +137,7 @@ def test_answers_go_first_and_a_candidate_that_has_no_room_or_fails_hinders_none
     monkeypatch.setattr(shadows.Shadow, "_rank", broken)
     with served(tmp_path / "other", SECOND) as (client, service):
         assert client.post("/search", json=bodies(project)[0]).status_code == 200
-        wait_for(lambda: bool(health(service)["problem"]))
+        assert until(lambda: bool(health(service)["problem"]))
         state = health(service)
         assert state["problem"] == "RuntimeError: no memory left" and state["left_out"] == 1
     assert read_shadows(tmp_path / "other") == []

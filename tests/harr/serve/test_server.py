@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from projects import export_kinds, register
+from servers import until
 
 from flows.serve import _bind
 from harr.corpus.passages import read_questions
@@ -168,13 +168,6 @@ class Load:
             thread.join()
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    begun = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begun < 60, "it never came"
-        time.sleep(0.05)
-
-
 def test_a_champion_of_every_kind_is_followed_without_a_failed_request_and_outlives_a_kill(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,7 +186,7 @@ def test_a_champion_of_every_kind_is_followed_without_a_failed_request_and_outli
             changes = 0
 
             def follow(version: str) -> list[str]:
-                wait_for(lambda: load.versions[-1:] == [version])
+                assert until(lambda: load.versions[-1:] == [version])
                 return server.ids()
 
             found = {last: follow(last)}
@@ -206,13 +199,13 @@ def test_a_champion_of_every_kind_is_followed_without_a_failed_request_and_outli
         assert len({tuple(ids) for ids in found.values()}) > len(folders) / 2
         assert not load.failures
         move(client, NAME, "2", champions(client, NAME))
-        wait_for(lambda: server.client.get("/health").json()["changes"] == changes + 1)
+        assert until(lambda: server.client.get("/health").json()["changes"] == changes + 1)
         server.process.send_signal(signal.SIGKILL)
     with started(project, "--model", champion) as server:
         assert server.client.get("/health").json()["version"] == "2"
         assert server.ids() == found["2"]
         with Load(server, 8) as load:
-            wait_for(lambda: len(load.versions) > 20)
+            assert until(lambda: len(load.versions) > 20)
             half = socket.create_connection(("127.0.0.1", server.port))  # its body never comes; the server ends anyway
             half.sendall(b"POST /search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
             server.process.send_signal(signal.SIGTERM)
@@ -230,12 +223,3 @@ def test_an_address_that_cannot_be_had_says_which_part_to_change(project: Path) 
         assert message in ended(project, "--host", "[::1]", "--port", str(port)), "in brackets, as in an address"
     with pytest.raises(ParamsError, match=r"\(Cannot assign requested address\); name another host"):
         _bind("192.0.2.1", 0)
-
-
-def test_a_port_that_is_taken_is_one_line_and_who_has_it_answers_a_pipeline(project: Path, server: Running) -> None:
-    message = f"--host 127.0.0.1 --port {server.port} cannot be had"
-    assert message in ended(project, "--port", str(server.port))
-    body = {"queries": ["Who founded Acme?", "Where?"], "topk": 3, "return_scores": True}
-    found = httpx.post(f"http://127.0.0.1:{server.port}/retrieve", json=body, timeout=30.0).json()["result"]
-    assert [len(hits) for hits in found] == [3, 3]
-    assert all(hit["document"]["contents"].startswith('"') for hits in found for hit in hits)

@@ -190,13 +190,3 @@ def test_a_champion_of_another_game_is_compared_where_it_was_played_again(store:
     assert "same game: found another" in refusal(store, after, before)
     assert refusal(store, after, before, lambda: answered(0.3, 0.3)) == ""
     assert "gain: found recall -10.0" in refusal(store, after, before, lambda: answered(0.9, 0.9))
-
-
-@pytest.mark.fault(28)
-def test_an_alias_that_was_moved_by_hand_is_noticed(store: Store) -> None:
-    before, after = store.add("1", {"trained": answered(0.2, 0.2)}), store.add("2", {"trained": answered(0.8, 0.8)})
-    moved = judge(store, after, before, ["1", "3"]).refusal
-    assert "history: found the alias was moved by hand to version 1, and version 3 was promoted last" in moved
-    own = store.add("4", {"trained": answered(0.9, 0.9), "frozen": answered(0.3, 0.3)})
-    gone = judge(store, own, None, ["3"]).refusal
-    assert "version 3 was champion and is none any more" in gone and "`harr rollback --to N`" in gone

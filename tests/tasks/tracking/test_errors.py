@@ -4,7 +4,6 @@ import http.server
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -44,16 +43,12 @@ class Answers(http.server.BaseHTTPRequestHandler):
 def store(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Answers]]:
     """A database file whose runs keep their artifacts at an ``Answers``."""
     handler = type("StoreAnswers", (Answers,), {})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.delenv("_MLFLOW_SERVER_ARTIFACT_ROOT", raising=False)  # left by a server that ran in this process
-    root = f"http://127.0.0.1:{server.server_port}/api/2.0/mlflow-artifacts/artifacts"
-    MlflowClient().create_experiment("harr", artifact_location=root)
     Path("curve.svg").write_text("<svg/>")
-    yield handler
-    server.shutdown()
-    server.server_close()
+    with running(handler) as address:
+        MlflowClient().create_experiment("harr", artifact_location=f"{address}/api/2.0/mlflow-artifacts/artifacts")
+        yield handler
 
 
 def stage_runs() -> list[Any]:
