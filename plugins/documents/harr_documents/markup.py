@@ -18,6 +18,14 @@ FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(---|\.\.\.)[ \t]*$", re.DOTALL |
 TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
 HYPHEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 """A word that a line of a PDF ends in; what is no letter on either side is no such word."""
+TAG = re.compile(r"</?([A-Za-z][A-Za-z0-9-]*)")
+INLINE = frozenset(
+    "a abbr acronym area audio b bdi bdo big br button canvas cite code data datalist del dfn em embed font i iframe "
+    "img input ins kbd label map mark math meter noscript object output picture pre progress q rp rt ruby s samp "
+    "script select slot small source span strike strong style sub sup svg template textarea time tt u var video "
+    "wbr".split()
+)
+"""HTML's elements but those that CommonMark lists, which begin a block."""
 MOST = 64_000_000
 """Maximum size of a file that is read, in bytes."""
 
@@ -133,7 +141,7 @@ def plain(data: bytes) -> tuple[str, list[Mark]]:
 def markdown(data: bytes) -> tuple[str, list[Mark]]:
     """Return the headings, paragraphs, items, rows and code of Markdown (CommonMark with tables).
 
-    The title is that of its front matter, which is not text.
+    The title is that of its front matter, which is not text. Blocks of HTML are read without their tags.
     """
     from markdown_it import MarkdownIt
 
@@ -154,6 +162,8 @@ def markdown(data: bytes) -> tuple[str, list[Mark]]:
                 rows = False
             case "fence" | "code_block":
                 marks.append((0, _lines(token.content)))
+            case "html_block":
+                marks.append((0, _html_text(token.content)))
             case "inline" if rows:
                 cells.append(_inline(token))
             case "inline":
@@ -164,10 +174,40 @@ def markdown(data: bytes) -> tuple[str, list[Mark]]:
 
 def _inline(token: Any) -> str:
     """Return the words of a line, with the text of links and the alternative text of images."""
-    text_types = {"text", "code_inline", "image", "text_special"}
-    return _fold(
-        "".join(part.content if part.type in text_types else " " * ("break" in part.type) for part in token.children)
-    )
+    words = []
+    for part in token.children:
+        match part.type:
+            case "text" | "code_inline" | "image" | "text_special":
+                words.append(part.content)
+            case "softbreak" | "hardbreak":
+                words.append(" ")
+            case "html_inline":
+                words.append(_tag_text(part.content))
+    return _fold("".join(words))
+
+
+def _tag_text(tag: str) -> str:
+    """Return a space for a line break, and a tag of no HTML element as it stands; nothing for other tags and comments.
+
+    >>> [_tag_text(tag) for tag in ("<br/>", "<String>", "</b>", "<!-- a comment -->")]
+    [' ', '<String>', '', '']
+    """
+    from markdown_it.common.html_blocks import block_names
+
+    name = found[1].lower() if (found := TAG.match(tag)) else ""
+    if name == "br":
+        return " "
+    return tag if name and name not in INLINE and name not in block_names else ""
+
+
+def _html_text(block: str) -> str:
+    """Return the words of a block of HTML in Markdown, without scripts (trafilatura).
+
+    It is a piece of a page, often with half of its tags, in which :func:`html` would look for a main text.
+    """
+    from trafilatura import html2txt
+
+    return _fold(html2txt(f"<html><body>{block}</body></html>"))
 
 
 def html(data: bytes) -> tuple[str, list[Mark]]:

@@ -47,6 +47,25 @@ pump --start
 <!-- a comment -->
 Two years&nbsp;long.
 """
+MIXED = """<p align="center">
+  <b>Acme</b> makes pumps &amp; valves.
+</p>
+
+## Use
+Press <kbd>Ctrl</kbd> for a List<String>. <!-- a comment -->
+
+| system |
+| -- |
+| Linux<br>Windows |
+
+<table>
+<tr><td>P7</td><td>12&nbsp;l</td></tr>
+</table>
+
+<script>
+alert(1)
+</script>
+"""
 HTML = """<html><head><title>Pump P7</title></head><body><nav><a href=/>Home</a></nav><main><h1>Pump P7</h1>
 <p>The pump P7 moves water. It was built in 2019 by <b>Acme</b> in <a href=x>Ashford</a>.</p><h2>Installing</h2>
 <p>Run <code>pump --start_now</code>, 2 * 3 times.</p>
@@ -135,6 +154,14 @@ def stored() -> dict[str, tuple[str, str]]:
             "manual.pdf",
             pdf("About pumps.", "Turn the val-\nve to the left.\nWait.", "Two years.", bookmarks=(("Installing", 1),)),
             ["manual: About pumps.", "manual > Installing: Turn the valve to the left. Wait.\nTwo years."],
+        ),
+        (
+            "a.md",
+            MIXED.encode(),
+            [
+                "a: Acme makes pumps & valves.",
+                "a > Use: Press Ctrl for a List<String>.\nsystem\nLinux Windows\nP7 12 l",
+            ],
         ),
         ("manual.pdf", pdf("About pumps.", title="The pump"), ["The pump: About pumps."]),
         ("May.txt", "Grüße an\r\nalle.\r\n\r\nBis bald.".encode("utf-16"), ["May: Grüße an alle.\nBis bald."]),
