@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 
 from harr.errors import CorpusError, ParamsError
-from harr.io.files import read_json, read_jsonl, read_state
+from harr.io.files import SUMS, read_json, read_jsonl, read_state
 from harr.merge.card import plain_facts
 from harr_hub.cards import dataset_card, language_model_card, retriever_card
-from harr_hub.upload import Upload, check_name, check_online, describe, send
+from harr_hub.upload import CARD, Upload, check_name, check_online, describe, list_hashes, send
 from tasks.filter_outputs import statistics_rows
 from tasks.paths import FILTERED, LANGUAGE_MODEL, METRICS, RETRIEVER
 
@@ -46,7 +46,7 @@ def push_to_hub(dataset: str, model: str, *, private: bool, dry_run: bool, licen
         uploads.append(Upload("dataset", dataset, private, {path.name: path for path in questions}, card))
     if model:
         # The cards of stage merge name the base encoder by this machine's path; so does harr.json.
-        paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "README.md")
+        paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in {CARD, SUMS})
         files: dict[str, Path | bytes] = {path.relative_to(folder).as_posix(): path for path in paths}
         for path in (path for path in paths if path.name == "harr.json"):
             text = json.dumps(plain_facts(read_json(path)), indent=2, ensure_ascii=False) + "\n"
@@ -62,6 +62,7 @@ def push_to_hub(dataset: str, model: str, *, private: bool, dry_run: bool, licen
             if training
             else retriever_card(model, facts, *figures)
         )
+        files[SUMS] = list_hashes({**files, CARD: card.encode()})  # stage merge noted those of its own card
         uploads.append(Upload("model", model, private, files, card))
     for upload in uploads:
         print(describe(upload) if dry_run else f"pushed {upload.kind} {upload.name}: {send(upload, token)}", flush=True)

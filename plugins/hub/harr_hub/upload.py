@@ -48,6 +48,11 @@ def describe(upload: Upload) -> str:
     return "\n".join([head, *lines, "", f"{CARD}:", upload.card])
 
 
+def list_hashes(files: Mapping[str, Path | bytes]) -> bytes:
+    """Return the content of sha256sums.txt for files, or their content, by path."""
+    return "".join(f"{_measured(file)[1]}  {name}\n" for name, file in sorted(files.items())).encode()
+
+
 def check_online() -> None:
     """Check that the hub's client may use the network.
 

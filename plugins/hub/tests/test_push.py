@@ -16,6 +16,7 @@ import yaml
 from huggingface_hub import close_session, constants
 from serving import running, send_json
 
+from harr.io.files import check_sums, publish
 from harr.params import Params
 from tasks.merge import training_facts
 
@@ -172,8 +173,9 @@ def test_everything_arrives_as_the_dry_run_said(finished: Path, push: Push) -> N
     cards = [files["README.md"] for files in hub.files.values()]
     pairs = [*sent.items(), *(("README.md", card) for card in cards)]
     assert listed == {(name, f"{len(c):,}", hashlib.sha256(c).hexdigest()) for name, c in pairs}
-    kinds = ["1_Pooling/config.json", "harr.json", "model.safetensors", "questions.jsonl", "statistics.jsonl"]
-    assert sorted(sent) == kinds and sent["model.safetensors"] == LARGE
+    model = ["1_Pooling/config.json", "harr.json", "model.safetensors", "sha256sums.txt"]
+    assert sorted(sent) == sorted([*model, "questions.jsonl", "statistics.jsonl"])
+    assert sent["model.safetensors"] == LARGE
     assert all(card.decode() in said.stdout for card in cards)
     assert "pushed dataset ada/questions: " in done.stdout and "pushed model ada/retriever: " in done.stdout
 
@@ -189,11 +191,24 @@ def test_no_path_of_this_machine_is_sent_also_where_data_set_and_model_share_a_n
     assert done.returncode == 0, done.stderr
     questions, sent = hub.files["datasets/ada/harr"], hub.files["models/ada/harr"]
     assert sorted(questions) == ["README.md", "questions.jsonl", "statistics.jsonl"]
-    own = ["1_Pooling/config.json", "README.md", "harr.json", "model.safetensors"]
+    own = ["1_Pooling/config.json", "README.md", "harr.json", "model.safetensors", "sha256sums.txt"]
     assert sorted(name for name in sent if not name.startswith("action/")) == own
     assert not [name for name, content in sent.items() if b"/home/ada" in content]
     for name in ("harr.json", "action/harr.json"):
         assert json.loads(sent[name]) == {"base": "b1", "base_model": "mine"}
+
+
+def test_a_downloaded_model_fits_its_hashes(finished: Path, push: Push) -> None:
+    retriever, downloaded = finished / "models/retriever", finished / "downloaded"
+    publish(retriever.rename(finished / "merged"), retriever)
+    with serving() as hub:
+        done = push("--model", "ada/retriever", address=hub.address)
+    assert done.returncode == 0, done.stderr
+    for name, content in hub.files["models/ada/retriever"].items():
+        (downloaded / name).parent.mkdir(parents=True, exist_ok=True)
+        (downloaded / name).write_bytes(content)
+    check_sums(downloaded, "fetch it again", "README.md", "harr.json", "model.safetensors")
+    check_sums(downloaded, "fetch it again")
 
 
 def test_the_cards_say_what_is_known(finished: Path, push: Push) -> None:
@@ -243,7 +258,8 @@ def test_a_language_model_is_pushed_in_place_of_a_retriever_that_was_not_trained
         done = push("--model", "ada/writer", "--private", "--license", "mit", address=hub.address)
     assert done.returncode == 0, done.stderr
     sent = hub.files["models/ada/writer"]
-    assert sorted(sent) == ["README.md", "harr.json", "model.safetensors"] and sent["model.safetensors"] == LARGE
+    assert sorted(sent) == ["README.md", "harr.json", "model.safetensors", "sha256sums.txt"]
+    assert sent["model.safetensors"] == LARGE
     assert not [name for name, content in sent.items() if b"/home/ada" in content or b"judge.local" in content]
     card = sent["README.md"].decode()
     for line in (
