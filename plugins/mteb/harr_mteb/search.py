@@ -170,7 +170,7 @@ def _of_folder(folder: Path, split: str) -> Any:
 def run_tasks(model: str, tasks: Sequence[str], out: Path) -> dict[str, float]:
     """Evaluate a model on tasks, and keep mteb's results in ``out``, where its own tools read them.
 
-    Earlier results for the same model and task are reused.
+    Earlier results for the same model and the same files of a task are reused.
 
     Returns:
         The main score of every task, 0 to 1.
@@ -183,8 +183,16 @@ def run_tasks(model: str, tasks: Sequence[str], out: Path) -> dict[str, float]:
     found = [task_of(name) for name in tasks]
     searcher = MtebSearch(model)
     cache = mteb.ResultCache(out)
+    scores: dict[str, float] = {}
     try:
-        result = mteb.evaluate(searcher, found, cache=cache, co2_tracker=False, show_progress_bar=False)
+        for task in found:
+            kept = cache.load_task_result(task.metadata.name, searcher.mteb_model_meta)
+            # mteb by itself reuses a result of other files
+            strategy = "always" if kept and kept.dataset_revision != task.metadata.revision else "only-missing"
+            result = mteb.evaluate(
+                searcher, task, cache=cache, overwrite_strategy=strategy, co2_tracker=False, show_progress_bar=False
+            )
+            scores |= {one.task_name: float(one.get_score()) for one in result.task_results}
     except (OSError, ConnectionError, ValueError) as error:
         raise CorpusError(f"--tasks {' '.join(tasks)}: {one_line(error, 300)}; connect, or name folders") from None
-    return {one.task_name: float(one.get_score()) for one in result.task_results}
+    return scores

@@ -1,6 +1,7 @@
 """mteb over a folder and over a conversation."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,19 @@ def test_a_folder_is_a_task_and_its_figure_is_ours(place: Path, capsys: Any) -> 
         main("mteb", "--tasks", "task", "./task", "--out", "results")
     assert not ended.value.code
     assert capsys.readouterr().out.splitlines()[-1] == f"task: {100 * ours:.2f}", "of two names, and of one task"
+
+
+def test_a_task_whose_files_changed_is_evaluated_again(place: Path) -> None:
+    shutil.copytree("task", "changing")
+    before = run_tasks(str(RETRIEVER), ["changing"], Path("results"))["changing"]
+    [kept] = Path("results").rglob("changing.json")
+    written = kept.read_bytes()
+    assert run_tasks(str(RETRIEVER), ["changing"], Path("results"))["changing"] == before
+    assert kept.read_bytes() == written, "the same files are not played again"
+    judged = Path("changing/qrels/test.tsv").read_text().splitlines()
+    write_text(Path("changing/qrels/test.tsv"), "\n".join(judged[: len(judged) // 2]))
+    after = run_tasks(str(RETRIEVER), ["changing"], Path("results"))["changing"]
+    assert after != before and after == run_tasks(str(RETRIEVER), ["changing"], Path("new"))["changing"]
 
 
 def test_what_is_no_task_or_ranks_otherwise_is_one_line(place: Path) -> None:
