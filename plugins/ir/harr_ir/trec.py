@@ -18,23 +18,27 @@ def write_runs(folder: Path, evaluation: Path, questions: Path) -> list[Path]:
     Args:
         folder: created if missing.
         evaluation: folder of stage evaluate with the question rows of every run, ``<arm>.jsonl``.
-        questions: file of the questions that were played; their gold is the judgements.
+        questions: file of the test questions; the gold of those that were played is the judgements.
 
     Raises:
         DamagedFile: there is no evaluation.
     """
     if not (evaluated := sorted(evaluation.glob("*.jsonl"))):
         raise DamagedFile(f"{evaluation} holds no rows; run `dvc repro evaluate`")
+    written: list[Path] = []
+    played: set[str] = set()
+    for path in evaluated:
+        rows = read_jsonl(path)
+        played.update(row["id"] for row in rows)
+        written.append(folder / f"{path.stem}.run")
+        write_text(written[-1], "".join(_lines(path.stem, rows)))
     judged = (
         f"{_column(question.id)} 0 {_column(name)} {grade}\n"
         for question in read_questions(questions)
+        if question.id in played  # tools give a judged question that no run has 0
         for name, grade in question.gold_grades.items()
     )
     write_text(folder / "qrels.txt", "".join(judged))
-    written = []
-    for rows in evaluated:
-        written.append(folder / f"{rows.stem}.run")
-        write_text(written[-1], "".join(_lines(rows.stem, read_jsonl(rows))))
     return written
 
 
