@@ -45,7 +45,8 @@ def _read_qrels(root: Path, split: str) -> Judgements:
     Raises:
         CorpusError: there is no file of the split, or a line is none of these.
     """
-    folders = root / "qrels", root.with_name(f"{root.name}-qrels")
+    whole = root.absolute()  # "." has no name; where a link points, the other repository need not be
+    folders = root / "qrels", whole.with_name(f"{whole.name}-qrels")
     path = next((found for folder in folders if (found := folder / f"{split}.tsv").is_file()), None)
     if path is None:
         there = sorted(found.stem for folder in folders for found in folder.glob("*.tsv"))

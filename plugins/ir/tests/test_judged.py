@@ -60,6 +60,14 @@ def test_a_folder_of_beir_is_read(apart: bool) -> None:
     assert read("test") == [("q2", "Where is Acme?", ("d2", "d1"), (2, 1))]
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_folder_may_be_the_current_one(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    beir(Path("nf"), apart=apart)
+    monkeypatch.chdir("nf")
+    load("beir", root=".")
+    assert read("test") == [("q2", "Where is Acme?", ("d2", "d1"), (2, 1))]
+
+
 @pytest.mark.parametrize("lines", ["q2\td1\t1.0\nq2\td2\t2.0\n", "q2 0 d1 1\nq2 0 d2 2\n", "q2\t0\td1\t1\nq2 d2 2\n"])
 @pytest.mark.parametrize("heading", ["", "query-id\tcorpus-id\trelevance\n"])
 def test_judgements_are_read_as_other_programs_write_them(heading: str, lines: str) -> None:
