@@ -13,6 +13,7 @@ from harr.embed.embedding_cache import text_hashes
 from harr.errors import CorpusError, ModelError, ParamsError
 from harr.io.files import draft
 from harr.io.jsonl import Row, read_rows
+from harr.types import Passage
 from harr_vectors.external import PROBE, Api, External, unit
 
 SAMPLES = 8
@@ -24,7 +25,8 @@ def wrap(out: Path, vectors: Sequence[Path], texts: Sequence[Path], api: Api | N
 
     Args:
         out: a new folder.
-        vectors: rows of ``id`` or ``text``, and ``vector``; or X.npy, (n, D), with one id per line in X.ids.
+        vectors: rows of ``id``, or ``text`` and, if there is one, ``title``, and ``vector``; or X.npy, (n, D), with one
+            id per line in X.ids.
         texts: passages and questions with the ids of the vectors.
         api: for other texts.
 
@@ -93,11 +95,13 @@ def _read_vectors(paths: Iterable[Path], texts: Mapping[str, str]) -> Iterator[t
             vector = row.values.get("vector")
             if not isinstance(vector, list | np.ndarray) or not len(vector):
                 raise CorpusError(f"{row.place}: no vector; each row has id or text, and vector, a list of numbers")
-            if "text" in row.values:
-                text = row.text("text", "row")
-            elif (key := row.text("id", "row")) in texts:
+            if "id" in row.values and (key := row.text("id", "row")) in texts:
                 text = texts[key]
+            elif "text" in row.values:
+                title = row.text("title", "row") if row.values.get("title") else ""
+                text = Passage("", row.text("text", "row"), title).content
             else:
+                key = row.text("id", "row")
                 raise CorpusError(f"{row.place}: no text of id {key}; name the file with it by --texts")
             try:
                 yield text, np.asarray(vector, dtype=np.float32)

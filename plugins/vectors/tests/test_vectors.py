@@ -96,6 +96,16 @@ def test_the_vectors_of_files_are_an_encoder(tmp_path: Path, passages: Path, que
         begin(encoder, None, 0)
 
 
+def test_a_row_with_its_text_has_the_vector_of_the_passage(tmp_path: Path) -> None:
+    row = {"id": "a", "title": "Ada", "text": "Ada was born.", "vector": vector_of("Ada").tolist()}
+    rows = write_rows(tmp_path / "v.jsonl", row)
+    short = write_rows(tmp_path / "short.jsonl", {name: row[name] for name in ("id", "text", "vector")})
+    for name, vectors, texts in (("both", rows, [rows]), ("alone", rows, []), ("by id", short, [rows])):
+        wrap(tmp_path / name, [vectors], texts, None)
+        encoder = Encoder(str(tmp_path / name), max_tokens=256)
+        np.testing.assert_allclose(encoder.encode(["Ada: Ada was born."]), [unit_of("Ada")], atol=1e-6, err_msg=name)
+
+
 def test_an_api_gives_the_vectors_that_no_file_has(tmp_path: Path, server: Served) -> None:
     kept = write_rows(tmp_path / "v.jsonl", {"text": "Bo.", "vector": vector_of("Bo.").tolist()})
     wrap(tmp_path / "both", [kept], [], api())
