@@ -151,12 +151,14 @@ def _has_champion() -> bool:
 
 def _start_retriever(started: Started, port: int) -> None:
     """Start `harr serve`; if that fails, everything else keeps running."""
-    _start(started, "Serve", [sys.executable, "-m", "flows.cli", "serve", "--port", str(port)], {**os.environ}, port)
+    command = [sys.executable, "-m", "flows.cli", "serve", "--port", str(port)]
     try:
+        _start(started, "Serve", command, {**os.environ}, port)
         _wait_for(started, "Serve")
     except ServiceUnavailable as error:
-        _stop([started.pop("Serve")])
-        write_json(UP, started)
+        if "Serve" in started:  # its port was not taken
+            _stop([started.pop("Serve")])
+            write_json(UP, started)
         print(f"warning: {error}", file=sys.stderr)
 
 

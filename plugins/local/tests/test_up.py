@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -20,13 +21,13 @@ from uuid import UUID
 import psutil
 import pytest
 from harr_local.servers import listens
-from harr_local.up import down, up
+from harr_local.up import _start_retriever, down, up
 from servers import ask, free_port, until
 
 from harr.errors import DamagedFile, InUse
 from harr.io.files import read_json, write_json
 from tasks.runtime.locks import LOCKS, hold
-from tasks.tracking.execution import pid_of, process_name
+from tasks.tracking.execution import is_alive, pid_of, process_name
 
 pytestmark = pytest.mark.services
 ROOT = Path(__file__).parents[3]
@@ -228,6 +229,19 @@ def test_child_processes_of_a_killed_server_are_killed_before_anybody_has_waited
         assert until(lambda: psutil.Process(server.pid).status() == psutil.STATUS_ZOMBIE, 30)
         down()
         assert not listens(port)
+
+
+def test_everything_else_runs_on_where_the_port_of_the_retriever_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    started = {"MLflow": {"process": process_name(), "page": "http://127.0.0.1:1"}}
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        _start_retriever(started, port)
+    assert list(started) == ["MLflow"] and is_alive(started["MLflow"]["process"])
+    line = f"warning: port {port} for Serve is taken by another program; `harr up --serve-port N`\n"
+    assert capsys.readouterr().err == line
 
 
 def test_a_run_whose_worker_was_stopped_before_it_answered_is_marked_cancelled(place: Place) -> None:
