@@ -33,7 +33,7 @@ from harr_local.servers import (
 from tasks.paths import INDEX
 from tasks.runtime.gpus import visible_gpus
 from tasks.runtime.locks import LOCKS, hold
-from tasks.tracking.execution import is_alive, pid_of, process_name
+from tasks.tracking.execution import is_alive, machine, pid_of, process_name
 
 START_SECONDS = 240.0
 STOP_SECONDS = 20.0
@@ -117,7 +117,7 @@ def _running() -> Started:
     started = read_started(Path())
     for name in list_ended(Path()):
         note = started.pop(name)
-        if note["page"]:
+        if note["page"] and note["process"].startswith(f"{machine()}-"):  # else its number is of another process
             _kill_group(note["process"])
             _wait_until_free(int(note["page"].rpartition(":")[2]))
     return started

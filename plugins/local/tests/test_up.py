@@ -231,6 +231,20 @@ def test_child_processes_of_a_killed_server_are_killed_before_anybody_has_waited
         assert not listens(port)
 
 
+def test_a_note_of_another_machine_or_boot_kills_nothing_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["sh", "-c", "sleep 300 > /dev/null & echo $!"]
+    with subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, text=True) as leader:
+        child = process_name(int(leader.communicate()[0]))
+    try:
+        note = {"process": f"another-{leader.pid}-1", "page": f"http://127.0.0.1:{free_port()}"}
+        write_json(tmp_path / ".harr/up.json", {"MLflow": note})
+        down()
+        assert is_alive(child)
+    finally:
+        os.killpg(leader.pid, signal.SIGKILL)
+
+
 def test_everything_else_runs_on_where_the_port_of_the_retriever_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
