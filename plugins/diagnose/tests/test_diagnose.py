@@ -110,7 +110,7 @@ def test_the_same_questions_are_drawn_again_and_training_questions_fill_up(place
 
 
 def test_a_rule_of_a_plug_in_can_be_the_best_arm(place: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `mention` is on corpora with titles, where training does not pay."""
+    """On corpora with titles `mention` is, and training does not pay there."""
     monkeypatch.setattr("harr_diagnose.diagnose.roll_out", lambda *_: dict.fromkeys(ROLLED, 0.0))
     params = with_arms(add_mention(world_params(tiny)), ["frozen", "mention"])
     asked = read_questions(QUESTIONS / "train.jsonl")
