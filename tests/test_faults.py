@@ -2,7 +2,6 @@
 
 import ast
 import errno
-import json
 import os
 import platform
 import re
@@ -17,15 +16,15 @@ from typing import Any
 
 import pytest
 import yaml
+from downloading import run
 from encyclopaedia import encyclopaedia
 from texts import ROOT, nodes, parsed, python
 
 from harr.corpus.passages import Passages
-from harr.datasets.download import download
-from harr.errors import CorpusError, DamagedFile, InUse, NoRoom, ParamsError
+from harr.errors import DamagedFile, InUse, NoRoom, ParamsError
 from harr.io.files import write_json, write_text
 from harr.params import Params
-from harr.params.download import FunctionDatasetParams, JsonlParams
+from harr.params.download import FunctionDatasetParams
 from harr.rag.pipelines.replies import passages_text
 from harr.rag.pipelines.search_r1 import information
 from harr.types import Passage
@@ -33,7 +32,6 @@ from tasks.runtime import limits, locks
 from tasks.runtime.command import run_command
 from tasks.runtime.errors import machine_fault
 from tasks.runtime.stage import perform
-from tasks.sentences import SENTENCES
 
 PAGE = (ROOT / "docs/faults.md").read_text(encoding="utf-8")
 ENTRIES = dict(re.findall(r"^### (\d+)\. [^\n]+\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
@@ -95,11 +93,6 @@ def test_every_fault_of_the_page_is_shown_by_a_test() -> None:
             if not any(piece in tests.get(number, "") for piece in long_pieces):
                 found.append(f"entry {number}: no file with a test of its number says {message!r}")
     assert not found, "\n".join(found)
-
-
-def test_the_stages_that_are_looked_at_are_those_of_dvc() -> None:
-    found = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
-    assert list(SENTENCES) == [name for name, spec in found.items() if not spec.get("always_changed")]
 
 
 def wiki(**changes: dict[str, Any]) -> Params:
@@ -275,64 +268,6 @@ def test_a_signal_finishes_the_unit_and_a_second_one_ends_at_once(
         assert out == ("ended 0\n" if unit == "1" else "")
 
 
-GOOD = [{"id": "p1", "text": "Ada was born in Bath."}, {"id": "p2", "text": "Bath is a town."}]
-QUESTION = {"id": "q1", "question": "Where was Ada born?", "answers": ["Bath"], "supporting": ["p1"]}
-
-
-def section(
-    passages: list[Any], *, train: dict[str, Any] = QUESTION, test: dict[str, Any] | None = None, **more: Any
-) -> JsonlParams:
-    """Write files in the current folder and return the section that names them."""
-    test = test or {**QUESTION, "id": "q2", "question": "What is Bath?"}
-    for name, rows in (("corpus", passages), ("train", [train]), ("test", [test])):
-        lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
-        Path(f"{name}.jsonl").write_bytes(b"\n".join(lines))
-    files = {name: (f"{file}.jsonl",) for name, file in (("passages", "corpus"), ("train", "train"), ("test", "test"))}
-    return JsonlParams(dataset="jsonl", **files, **more)
-
-
-def fetch(params: JsonlParams | FunctionDatasetParams) -> dict[str, float]:
-    return download(params, Path("data/corpus"), Path("data/questions"), Path("work/download"))
-
-
-BAD = [b"{broken", b'{"id": "\xff"}', {"id": "p9"}, {"id": "p1", "text": "again"}, [1], {"id": "p8", "text": "\ud800"}]
-
-
-@pytest.mark.fault(17)
-def test_bad_passages_are_left_out_and_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    rows = [GOOD[0], *BAD, GOOD[1]]
-    counts = fetch(section(rows, bad_passages=6))
-    assert (counts["passages"], counts["left_out"]) == (2, 6)
-    assert "accepted 2 passages; left out 6, see data/corpus/left_out.txt" in capsys.readouterr().out
-    lines = Path("data/corpus/left_out.txt").read_text().splitlines()
-    assert [line.split(":")[1] for line in lines] == ["2", "3", "4", "5", "6", "7"]
-    for line, reason in zip(lines[1:4], ("not UTF-8; convert the file", "without text", "stands twice"), strict=True):
-        assert reason in line
-    with pytest.raises(CorpusError, match=r"5 before it were left out, as many as download\.bad_passages"):
-        fetch(section(rows, bad_passages=5))
-    assert len(Passages.open(Path("data/corpus"))) == 2 and "left_out" in counts
-    with pytest.raises(CorpusError, match=r"corpus\.jsonl:2: not JSON"):
-        fetch(section(rows))
-
-
-@pytest.mark.fault(16, 18)
-def test_gold_that_is_not_there_is_counted_and_a_question_in_other_letters_is_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    message = r"1 supporting ids of train questions are not in the corpus \(first: question 'q1' names 'p7'\); "
-    with pytest.raises(CorpusError, match=message + "add the passages or drop the questions"):
-        fetch(section(GOOD, train={**QUESTION, "supporting": ["p7"]}))
-    counts = fetch(section(GOOD, test={**QUESTION, "id": "q2", "question": "where was  ADA born"}))
-    assert (counts["train_questions"], counts["train_questions_dropped_because_in_test"]) == (0, 1)
-    twice = "passage id 'p1' stands twice, as passages 1 and 3 of the input; ids must be"
-    with pytest.raises(CorpusError, match=twice):
-        fetch(section([*GOOD, GOOD[0]]))
-
-
 @pytest.mark.fault(31)
 def test_odd_paths_links_and_another_tmpdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "a b" / "Übung 母 ' \" $x"
@@ -342,7 +277,7 @@ def test_odd_paths_links_and_another_tmpdir(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(place)
     if Path("/dev/shm").is_dir():
         monkeypatch.setenv("TMPDIR", "/dev/shm")
-    fetch(FunctionDatasetParams(**encyclopaedia(passages=200, train_questions=8, test_questions=8)))
+    run(FunctionDatasetParams(**encyclopaedia(passages=200, train_questions=8, test_questions=8)))
     assert len(Passages.open(Path("data/corpus"))) == 200
     (shard,) = Path("data/corpus").glob("*.arrow")
     shard.write_bytes(b"")

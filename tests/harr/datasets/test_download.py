@@ -118,7 +118,9 @@ def test_a_text_or_a_whole_number_is_an_id_and_anything_else_is_refused_with_its
 
 
 def test_equal_input_gives_equal_bytes_and_a_row_may_be_held_back() -> None:
-    params = write(searchable_where={"set": "a"}, train=[QUESTION, {**OTHER, "id": "again"}])
+    params = write(
+        searchable_where={"set": "a"}, train=[QUESTION, {**OTHER, "id": "again", "question": "where IS  acme"}]
+    )
     counts = run(params)
     assert (counts["train_questions"], counts["train_questions_dropped_because_in_test"]) == (1, 1)
     assert Passages.open(Path("data/corpus")).searchable_rows().tolist() == [0]
@@ -146,7 +148,10 @@ def test_equal_input_gives_equal_bytes_and_a_row_may_be_held_back() -> None:
         ({"passages": [b"[1, 2]"]}, r"passages\.jsonl:1: a list, not an object a line; let its"),
         ({"passages": [b'{"id": "\xff"}']}, r"passages\.jsonl:1: not UTF-8; convert the file to UTF-8"),
         ({"passages": []}, "no passages"),
-        ({"train": [{**QUESTION, "supporting": ["p7"]}]}, "1 supporting ids of train .* question 'q1' names 'p7'"),
+        (
+            {"train": [{**QUESTION, "supporting": ["p7"]}]},
+            "1 supporting ids of train .* 'q1' names 'p7'.*; add the passages or drop the questions",
+        ),
         ({"test": [{**OTHER, "context_ids": ["p8"]}]}, "1 context_ids ids of test .* names 'p8'"),
         ({"train": [QUESTION, QUESTION]}, "question id 'q1' stands twice"),
         ({"train": [{**QUESTION, "answers": "Ada"}]}, r"train\.jsonl:1: answers is 'Ada'; expected a list of strings"),
@@ -162,6 +167,31 @@ def test_wrong_input_is_one_line_and_changes_nothing(change: dict[str, Any], lin
         run(write(**change))
     assert "\n" not in str(error.value)
     assert before == digests(Path("data"))
+
+
+BAD = [
+    b"{broken",
+    b'{"id": "\xff"}',
+    {"id": "p9"},
+    {"id": "p1", "text": "again"},
+    [1],
+    b'{"id": "p8", "text": "\\ud800"}',
+]
+
+
+@pytest.mark.fault(17)
+def test_bad_passages_are_left_out_and_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [PASSAGES[0], *BAD, PASSAGES[1]]
+    counts = run(write(rows, bad_passages=6))
+    assert (counts["passages"], counts["left_out"]) == (2, 6)
+    assert "accepted 2 passages; left out 6, see data/corpus/left_out.txt" in capsys.readouterr().out
+    lines = Path("data/corpus/left_out.txt").read_text().splitlines()
+    assert [line.split(":")[1] for line in lines] == ["2", "3", "4", "5", "6", "7"]
+    for line, reason in zip(lines[1:4], ("not UTF-8; convert the file", "without text", "stands twice"), strict=True):
+        assert reason in line
+    with pytest.raises(CorpusError, match=r"5 before it were left out, as many as download\.bad_passages"):
+        run(write(rows, bad_passages=5))
+    assert len(Passages.open(Path("data/corpus"))) == 2
 
 
 @pytest.mark.fault(18)

@@ -145,7 +145,7 @@ def test_any_champion_can_be_gone_back_to_and_a_move_by_hand_is_noticed(params: 
         rollback(params, to="7")
     client.set_registered_model_alias("harr-smoke", CHAMPION, third)
     client.set_registered_model_alias("harr-smoke", CANDIDATE, second)
-    with pytest.raises(PromotionRefused, match=f"was moved by hand to version {third}, and version {first} was"):
+    with pytest.raises(PromotionRefused, match=f"the alias was moved by hand to version {third}, and version {first}"):
         promote(params)
     client.delete_registered_model_alias("harr-smoke", CHAMPION)
     with pytest.raises(
