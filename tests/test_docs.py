@@ -130,6 +130,12 @@ def test_links_of_pages_outside_the_site_lead_somewhere() -> None:
     assert not found, "\n".join(found)
 
 
+def test_no_page_has_the_marks_of_a_merge() -> None:
+    """mdformat escapes them, and git no longer knows them."""
+    marks = re.compile(r"^(# \\?<\\?<|(> ){6}>)", re.MULTILINE)
+    assert not [page for page in PAGES if marks.search(page.read_text(encoding="utf-8"))]
+
+
 def test_the_params_of_the_pages_are_whole() -> None:
     for name in ("README.md", "docs/data.md"):
         (block,) = re.findall(r"```yaml\n(seed: .*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)

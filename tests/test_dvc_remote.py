@@ -1,6 +1,7 @@
 """docs/dvc_remote.md: a clone gets everything pushed to a folder, nothing in it is stale, and it can promote."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from mlflow import MlflowClient
+from texts import ROOT
 
 
 def run(place: Path, *words: str) -> str:
@@ -33,6 +35,8 @@ def test_a_clone_registers_what_it_pulled_and_promotes_it(tmp_path: Path, monkey
     made = [one for stage in stages for kind in ("outs", "metrics", "plots") for one in stage.get(kind, ())]
     # what git has of a run, apart from the code
     small = [name for one in made if isinstance(one, dict) for name, how in one.items() if how.get("cache") is False]
+    (added,) = re.findall(r"^git add (.+) &&", (ROOT / "docs/dvc_remote.md").read_text(), re.MULTILINE)
+    assert {Path(name).parts[0] for name in small} <= {*added.split()}
     for place in (first, second):
         for name in (
             "harr",
