@@ -40,7 +40,7 @@ format: $(VENV)/dev     ## write what a formatter can write: code by ruff, pages
 	typos --write-changes || true
 	@mdformat $(PAGES)
 
-lint: $(VENV)/dev       ## ruff, spelling, who may import whom, workflows; how long a line of prose is matters to none
+lint: $(VENV)/dev       ## ruff, spelling, who may import whom, workflows; the line length of prose is not checked
 	ruff check .
 	ruff format --check .
 	typos

@@ -1,5 +1,6 @@
 """The wiring of the stages: files, inputs and recipes."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,14 @@ def test_every_recipe_is_valid_whole_and_names_its_schema() -> None:
         text = path.read_text()
         schema = text.partition("\n")[0].removeprefix("# yaml-language-server: $schema=")
         assert schema == SCHEMA.name and (path.parent / schema).resolve() == ROOT / SCHEMA, path.name
+
+
+def test_every_recipe_says_which_plug_ins_to_install() -> None:
+    for path in sorted((ROOT / "recipes").glob("*.yaml")):
+        text = path.read_text()
+        used = set(re.findall(r"\bharr_(\w+)[.:]\w", re.sub(r"#.*", "", text)))
+        named = {name for words in re.findall(r"harr\[([\w,]+)\]", text) for name in words.split(",")}
+        assert used <= named, path.name
 
 
 def test_the_texts_count_the_stages() -> None:
