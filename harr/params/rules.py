@@ -229,6 +229,11 @@ def groups_can_be_mixed(params: "Params") -> None:
         )
     if mix != "weighted" and getattr(train, "credit", "episode") == "step":
         raise ValueError(f"reward.mix {mix} mixes rewards of whole episodes; set train.credit: episode")
+    if mix == "weighted" and (scale := getattr(train, "scale", "group")) != "group":
+        raise ValueError(
+            f"train.scale {scale} has no effect with reward.mix weighted, which divides every term by its group's "
+            "standard deviation; set reward.mix: sum"
+        )
 
 
 def a_chat_template_can_be_read(params: "Params") -> None:

@@ -106,6 +106,7 @@ retriever: {state: thought}, pipeline: {name: search_r1}, generator: {kind: func
 retriever: {function: "mine.search:Own"} -> retriever\.function is for train\.method agent or leret: .*; leave
 """
 AGENTS_THAT_DO_NOT_FIT = r"""
+train: {method: agent, scale: none} -> train.scale none has no effect with reward.mix weighted, .* set reward.mix: sum
 train: {method: grpo} -> evaluate.arms base does not go with train.method grpo .* choose from bm25, frozen
 generator: {kind: function, function: "a:b"} -> generator.kind is function: use trained or local
 generator: {kind: server, model: m, server: {urls: ["http://127.0.0.1:8000/v1"]}}
