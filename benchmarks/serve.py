@@ -101,7 +101,7 @@ def register(share: float) -> None:
     from harr.io.files import digest_of
     from harr.params import Params
     from harr.rag.policies.encoder_adapter import save_adapter, unfreeze
-    from harr.services.model_registry import open_registry
+    from harr.services.mlflow_store import client_of
     from tasks.merge import merge_adapter
     from tasks.paths import ADAPTER, RETRIEVER
 
@@ -113,7 +113,7 @@ def register(share: float) -> None:
         weight.data += share * weight.std() * torch.randn_like(weight)
     save_adapter(layers, encoder, ADAPTER)
     merge_adapter(params)
-    client = open_registry("sqlite:///mlflow.db")
+    client = client_of("sqlite:///mlflow.db")
     run = client.create_run("0").info
     client.log_artifacts(run.run_id, str(RETRIEVER), "retriever")
     if not client.search_registered_models():
@@ -246,9 +246,9 @@ def print_row(name: str, row: dict[str, Any]) -> None:
 
 def change(port: int, bodies: list[bytes], clients: int) -> None:
     """Promote and roll back under load; print the seconds until each and what failed."""
-    from harr.services.model_registry import open_registry
+    from harr.services.mlflow_store import client_of
 
-    client, took = open_registry("sqlite:///mlflow.db"), []
+    client, took = client_of("sqlite:///mlflow.db"), []
 
     def move() -> None:
         for version in ("2", "1"):
