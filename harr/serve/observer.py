@@ -6,19 +6,22 @@ from typing import Any
 
 from starlette.routing import BaseRoute
 
+from harr.index.corpus import Corpus
 from harr.serve.bodies import SearchBody
 from harr.types import Retrieval
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answered search: the request, the passages that ``version`` found, and the response, which may be extended.
+    """An answered search: the request, the passages that ``version`` found in ``corpus``, and the response, which may
+    be extended.
 
     ``reads``: the fields of the model's states (:func:`harr.rag.policies.state.reads`).
     """
 
     body: SearchBody
     version: str
+    corpus: Corpus
     reads: str
     found: Retrieval
     response: dict[str, Any]

@@ -59,10 +59,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The passages, or a text's vector, from the model's ``version``; ``reads``: the fields of its states, "" without
-    states; ``trained_on``: what its training lacked, from harr.json."""
+    """The passages, or a text's vector, from the model's ``version`` over ``corpus``; ``reads``: the fields of its
+    states, "" without states; ``trained_on``: what its training lacked, from harr.json."""
 
     version: str
+    corpus: Corpus
     reads: str = ""
     trained_on: str = ""
     found: Retrieval | None = None
@@ -166,7 +167,7 @@ class Searcher:
         with self._answering:
             if (now := self.serving) is None:
                 raise ParamsError("no model is loaded yet")
-            answers: list[Answer] = [Answer(now.version)] * len(asks)
+            answers: list[Answer] = [Answer(now.version, now.corpus)] * len(asks)
             for model, kept in {(ask.model, ask.kept) for ask in asks}:
                 trained = model == CHAMPION
                 policy = now.policy if trained else now.frozen()
@@ -182,17 +183,13 @@ class Searcher:
                         chosen_by = replace(own, sampling=self._draws, keep=kept)
                     retrievals = chosen_by.retrieve([item for _, item in searches])
                     for (at, _), item in zip(searches, retrievals, strict=True):
-                        answers[at] = Answer(version, fields, trained_on, found=item)
+                        answers[at] = Answer(version, now.corpus, fields, trained_on, found=item)
                 if texts:
                     inputs, dense = [text for _, text in texts], own or now.frozen()
                     vectors = dense.encode(inputs) if trained else self._documents(dense, inputs)
                     for (at, _), vector in zip(texts, vectors, strict=True):
-                        answers[at] = Answer(version, vector=tuple(vector[: dense.vectors.width].tolist()))
+                        answers[at] = Answer(version, now.corpus, vector=tuple(vector[: dense.vectors.width].tolist()))
             return answers
-
-    def ids(self, rows: Sequence[int]) -> tuple[str, ...]:
-        """Return the ids of the passages in these rows."""
-        return tuple(passage.id for passage in self.serving.corpus.passages.take(rows)) if self.serving else ()
 
     @property
     def passages(self) -> int:

@@ -73,7 +73,7 @@ class RetrieverService:
         if search.hops and answer.trained_on:
             response["trained_on"] = answer.trained_on
         for observer in self.observers.values():
-            observer.answered(Answered(body, answer.version, answer.reads, retrieval, response))
+            observer.answered(Answered(body, answer.version, answer.corpus, answer.reads, retrieval, response))
         return response
 
     def health(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from harr.params.faults import read_section
 from harr.serve.bodies import MAX_PASSAGES, Text, read_body
 from harr.serve.observer import Answered, Observer
 from harr.serve.service import RetrieverService
+from harr.types import Passage
 from harr_traffic.log import Feedback, LoggedSearch, Recording, TrafficLog, new_id, now
 
 
@@ -64,7 +65,7 @@ class Recorder(Observer):
         values = {name.strip(): value for name, _, value in (setting.partition("=") for setting in settings)}
         self.recording = read_section(Recording, {"folder": folder, **values}, "--observer Recorder")
         self.log = TrafficLog(self.recording)
-        self._searcher, self._problem = service.searcher, ""
+        self._problem = ""
 
     def first_kept(self) -> int | None:
         """Return, for a share of the searches, how many first passages stay the best."""
@@ -73,7 +74,7 @@ class Recorder(Observer):
     def answered(self, one: Answered) -> None:
         """Log a search, and add the id by which the application refers to it."""
         name, hits, search = new_id(), one.found, one.body.search(statuses=False)
-        pool, chosen = self._searcher.ids(hits.pool), tuple(passage.id for passage in hits.passages)
+        chosen, pool = _ids(hits.passages), _ids(one.corpus.passages.take(hits.pool))
         texts = search.question.text, search.query, hits.state
         row = LoggedSearch(name, now(), one.version, one.reads, *texts, chosen, pool, hits.logprob, hits.kept)
         try:
@@ -99,3 +100,7 @@ class Recorder(Observer):
     def health(self) -> dict[str, Any]:
         """Return where the log is, and why the last search was not logged."""
         return {"folder": str(self.recording.folder), "problem": self._problem}
+
+
+def _ids(passages: Sequence[Passage]) -> tuple[str, ...]:
+    return tuple(passage.id for passage in passages)

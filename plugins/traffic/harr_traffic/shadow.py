@@ -140,8 +140,9 @@ class Shadow(Observer):
             return [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
 
     def _rank(self, part: Sequence[Answered]) -> int:
-        """Log what the candidate finds for some searches; return how many, 0 if the corpus has changed."""
-        if (candidate := self.serving) is None:
+        """Log what the candidate finds for some searches; return how many, none of those of another corpus."""
+        candidate = self.serving
+        if candidate is None or not (part := [one for one in part if one.corpus is candidate.corpus]):
             return 0
         searches = [replace(one.body.search(statuses=candidate.statuses), k=len(one.found.passages)) for one in part]
         policy: Retriever = candidate.policy

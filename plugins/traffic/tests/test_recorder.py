@@ -1,6 +1,7 @@
 """What a recorder keeps: every search with its chances, and what became of it."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from harr.rag.policies.dense import DensePolicy
 from harr.rag.setup import Setup
 from harr.serve.application import application
 from harr.serve.follower import Follower
-from harr.serve.searcher import Searcher, Serving
+from harr.serve.searcher import Answer, Ask, Searcher, Serving
 from harr.serve.service import RetrieverService
 from harr.types import Question, Search
 
@@ -52,6 +53,26 @@ def test_searches_and_what_became_of_them_are_kept(setup: Setup, tmp_path: Path)
         assert len(search.pool) == 8 and search.logprob is not None and search.logprob < 0
     assert len({search.chosen for search in searches[:20]}) > 1, "explored searches are drawn"
     assert searches[20].logprob is None and searches[20].pool == ()
+
+
+def test_candidates_are_of_the_corpus_that_was_searched(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another corpus may be opened between the answer and its row in the log."""
+    answer = Searcher.answer
+
+    def answer_and_change(searcher: Searcher, asks: Sequence[Ask]) -> list[Answer]:
+        answers = answer(searcher, asks)
+        assert searcher.serving is not None
+        other = cast(Corpus, SimpleNamespace(passages=SimpleNamespace(take=lambda rows: ())))
+        searcher.serving = replace(searcher.serving, corpus=other)
+        return answers
+
+    monkeypatch.setattr(Searcher, "answer", answer_and_change)
+    with client(setup.retriever, f"{tmp_path},explore=1") as server:
+        server.post("/search", json={"question": setup.questions[0].text, "k": 2})
+    [search] = read_log(tmp_path)[0]
+    assert len(search.pool) == 8 and search.pool[:2] == search.chosen
 
 
 def test_an_answer_does_not_depend_on_the_log(setup: Setup, tmp_path: Path) -> None:

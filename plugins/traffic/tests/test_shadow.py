@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,19 @@ def test_answers_go_first_and_a_candidate_that_has_no_room_or_fails_hinders_none
         state = health(service)
         assert (state["ranked"], state["waiting"], state["left_out"]) == (0, 3, 2)
     assert [one.id for one in read_shadows(tmp_path)] == [one.id for one in read_log(tmp_path)[0]][2:]
+
+    with served(tmp_path / "changed", SECOND) as (client, service):
+        monkeypatch.setattr(type(service.batches), "idle", False)
+        client.post("/search", json=bodies(project)[0])
+        _, shadow = service.observers.values()
+        assert isinstance(shadow, shadows.Shadow) and service.searcher.serving and shadow.serving
+        other = replace(service.searcher.serving.corpus)
+        service.searcher.serving = replace(service.searcher.serving, corpus=other)
+        shadow.serving = replace(shadow.serving, corpus=other)
+        client.post("/search", json=bodies(project)[1])
+    assert [one.id for one in read_shadows(tmp_path / "changed")] == [read_log(tmp_path / "changed")[0][1].id], (
+        "the first was answered from a corpus that the candidate does not search"
+    )
 
     def broken(*_: object) -> int:
         raise RuntimeError("no memory\nleft")
