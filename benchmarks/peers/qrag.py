@@ -23,6 +23,7 @@ from statistics import fmean, median
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import yaml
 from harr_lengths.babi import make_stories
 from harr_lengths.noise import noise_sentences
@@ -270,12 +271,14 @@ def main() -> None:
             done = subprocess.run([*command, f"--side={side}"], check=True, stdout=subprocess.PIPE, text=True)
             rows.append(json.loads(done.stdout.splitlines()[-1]))
             print(side, seed, {key: average(value) for key, value in rows[-1].items()}, flush=True)
+    for name in ("fact_em", "fact_f1"):
+        samples = {side: np.array([row[name] for row in rows]) for side, rows in by_side.items()}
+        samples["ours - theirs"] = samples["ours"] - samples["theirs"]
+        drawn = resample(list(samples.values()), [{n} for n in range(args.test)], resamples=2000, seed=0)
+        for (label, values), (low, high) in zip(samples.items(), drawn.interval(), strict=True):
+            by_seed = values.mean(axis=1).round(3).tolist()
+            print(f"{label}: {name} {values.mean():.3f} [{low:.3f}, {high:.3f}], by seed {by_seed}")
     for side, rows in by_side.items():
-        for name in ("fact_em", "fact_f1"):
-            drawn = resample([[row[name] for row in rows]], [{n} for n in range(args.test)], resamples=2000, seed=0)
-            ((low, high),) = drawn.interval()
-            by_seed = [round(fmean(row[name]), 3) for row in rows]
-            print(f"{side}: {name} {fmean(by_seed):.3f} [{low:.3f}, {high:.3f}], by seed {by_seed}")
         print(
             f"{side}:",
             f"{fmean(row['seconds'] for row in rows):.2f} s an update, {max(row['peak_mib'] for row in rows):.0f} MiB",
