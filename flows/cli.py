@@ -223,7 +223,8 @@ def add_plugins(words: Sequence[str] = ()) -> None:
     word = "".join(words[:1])
     extra = "local" if word in LOCAL else word
     if word not in entries and extra in (metadata("harr").get_all("Provides-Extra") or ()):
-        sys.exit(f"error: no command {word} is installed; run `pip install 'harr[{extra}]'`")
+        install = f"`pip install 'harr[{extra}]'` (in a clone: `make .venv/dev`)"
+        sys.exit(f"error: no command {word} is installed; run {install}")
 
 
 def main(*words: str) -> None:

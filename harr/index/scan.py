@@ -1,7 +1,7 @@
 """An exact in-memory scan of a corpus's vectors, which `harr serve` uses if the index is Milvus Lite.
 
-Milvus Lite copies all vectors for every call and admits one process at a time; a scan of 58,112 vectors is about ten
-times as fast (docs/performance.md) and leaves the index to the stages.
+Milvus Lite copies all vectors for every call; a scan of 58,112 vectors is about ten times as fast
+(docs/performance.md).
 """
 
 import numpy as np

@@ -33,7 +33,8 @@ def import_named(name: str, *, key: str) -> Any:
         lost = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
         extra = module.partition(".")[0].removeprefix("harr_")
         ours = extra.replace("_", "-") in (metadata("harr").get_all("Provides-Extra") or ())
-        missing = f"it is a plug-in: pip install 'harr[{extra}]'" if ours else "is its folder on PYTHONPATH?"
+        install = f"it is a plug-in: pip install 'harr[{extra}]' (in a clone: make .venv/dev)"
+        missing = install if ours else "is its folder on PYTHONPATH?"
         near = difflib.get_close_matches(attribute, dir(sys.modules.get(module)), n=1)
         hint = f"did you mean {module}:{near[0]}?" if near else f"try `python -c 'from {module} import {attribute}'`"
         mend = missing if lost else hint

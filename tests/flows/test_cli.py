@@ -161,7 +161,8 @@ def test_a_command_of_a_plugin_that_is_not_installed_is_named(
     monkeypatch.setattr("flows.cli.entry_points", lambda group: ())
     known = [one for one in app.registered_commands if one.name != command]
     monkeypatch.setattr(app, "registered_commands", known)
-    said = rf"^error: no command {command} is installed; run `pip install 'harr\[{extra}\]'`$"
+    install = rf"`pip install 'harr\[{extra}\]'` \(in a clone: `make .venv/dev`\)"
+    said = f"^error: no command {command} is installed; run {install}$"
     with pytest.raises(SystemExit, match=said):
         main(command)
 

@@ -39,7 +39,7 @@ def lengths(
     params: Annotated[Path, Option(help="parameter file of the run")] = Path("params.yaml"),
     out: Annotated[Path, Option(help="folder of the logs; a log that is there is continued")] = Path("models/lengths"),
     answers: Annotated[list[Path] | None, Option(metavar="LOG ...", help="let the generator answer from these")] = None,
-    keep: Annotated[Rule, Option(help="picks that it is shown (docs/pqn.md)")] = "all",
+    keep: Annotated[Rule, Option(help="picks that it is shown (plugins/lengths/README.md)")] = "all",
     limit: Annotated[float, Option(help="threshold of --keep value, or number of --keep picks")] = 0.0,
 ) -> None:
     """Play test stories in documents of several lengths.
