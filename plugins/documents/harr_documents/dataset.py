@@ -12,7 +12,7 @@ from harr.datasets.local import read_own_questions
 from harr.datasets.source import Source
 from harr.errors import CorpusError
 from harr.io.folders import files_below
-from harr.io.jsonl import CONTROL
+from harr.io.jsonl import fold_id
 from harr.types import Passage, Question
 from harr_documents.chunks import Spans, chunks
 from harr_documents.markup import KINDS, Part, read_parts
@@ -41,9 +41,10 @@ def documents(params: DocumentsParams) -> Source:
 
     def passages() -> Iterator[Passage]:
         for passage in _passages(params, left_out, figures):
-            name, heading = passage.id.rpartition("#")[0], passage.title.rpartition(BETWEEN)[2]
+            name, headings = passage.id.rpartition("#")[0], passage.title.split(BETWEEN)
             places[name].append(passage)
-            places[f"{name}#{heading}"].append(passage)
+            for first in range(len(headings)):  # a heading may contain the separator
+                places[fold_id(f"{name}#{BETWEEN.join(headings[first:])}")].append(passage)
             yield passage
 
     def find_gold(place: str, answers: Sequence[str]) -> list[str]:
@@ -112,7 +113,7 @@ def _passages(params: DocumentsParams, left_out: list[str], figures: dict[str, f
 
 def _name(path: Path, folder: Path) -> str:
     """Return the path of a document within its folder, as used in ids."""
-    return CONTROL.sub(" ", path.relative_to(folder).as_posix().encode("utf-8", "replace").decode())
+    return fold_id(path.relative_to(folder).as_posix().encode("utf-8", "replace").decode())
 
 
 def cut(name: str, parts: Iterable[Part], spans: Spans, limit: int) -> Iterator[Passage]:

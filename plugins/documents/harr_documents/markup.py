@@ -14,8 +14,7 @@ from harr.errors import CorpusError, one_line
 from harr.io.folders import FETCH, is_pointer
 from harr.io.jsonl import CONTROL
 
-FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(---|\.\.\.)[ \t]*$", re.DOTALL | re.MULTILINE)
-TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
+FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?!\s*\n)(.*?)^(---|\.\.\.)[ \t]*$", re.DOTALL | re.MULTILINE)
 HYPHEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 """A word that a line of a PDF ends in; what is no letter on either side is no such word."""
 TAG = re.compile(r"</?([A-Za-z][A-Za-z0-9-]*)")
@@ -145,13 +144,11 @@ def markdown(data: bytes) -> tuple[str, list[Mark]]:
     """
     from markdown_it import MarkdownIt
 
-    text = _decode(data)
-    front = FRONT_MATTER.match(text)
-    title = TITLE.search(front[1]) if front else None
+    title, text = _split_front_matter(_decode(data))
     parser = MarkdownIt("commonmark").enable("table")
     marks: list[Mark] = []
     level, cells, rows = 0, [""], False
-    for token in parser.parse(text[front.end() :] if front else text):
+    for token in parser.parse(text):
         match token.type:
             case "heading_open":
                 level = int(token.tag[1:])
@@ -169,7 +166,25 @@ def markdown(data: bytes) -> tuple[str, list[Mark]]:
             case "inline":
                 marks.append((level, _inline(token)))
                 level = 0
-    return title[1].strip("\"' ") if title else "", marks
+    return title, marks
+
+
+def _split_front_matter(text: str) -> tuple[str, str]:
+    """Return the title in a text's front matter, if any, and the rest; a first line `---` may also be a rule.
+
+    >>> _split_front_matter("---\\ntitle: 'Pump: P7' # draft\\n---\\nTurn it on.")
+    ('Pump: P7', '\\nTurn it on.')
+    """
+    import yaml
+
+    front = FRONT_MATTER.match(text)
+    try:
+        facts = yaml.safe_load(front[1]) if front else None
+    except yaml.YAMLError:
+        facts = None
+    if front is None or not isinstance(facts, dict):
+        return "", text
+    return _fold(str(facts.get("title") or "")), text[front.end() :]
 
 
 def _inline(token: Any) -> str:
@@ -214,15 +229,24 @@ def html(data: bytes) -> tuple[str, list[Mark]]:
     """Return title, headings and blocks of a page's main text, without menus, footers and scripts (trafilatura).
 
     trafilatura writes it as Markdown. The encoding is the one that the page declares, else guessed. A short page is
-    read like a long one.
+    read like a long one. Where nothing says which part is the main one, it is the whole body: trafilatura would take
+    paragraphs and tables alone.
     """
-    from trafilatura import extract_with_metadata
+    from lxml.etree import Element
+    from trafilatura import extract_with_metadata, load_html
     from trafilatura.settings import use_config
 
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # we report errors ourselves
     config = use_config()
     config.read_dict({"DEFAULT": {"MIN_EXTRACTED_SIZE": "1", "MIN_OUTPUT_SIZE": "1"}})
-    found: Any = extract_with_metadata(data, config=config, output_format="markdown", include_comments=False, fast=True)
+    page: Any = load_html(data)
+    body = None if page is None else page.find("body")
+    if body is not None and not body.xpath(".//main | .//article | .//*[@role='main']"):
+        main = Element("main")
+        main.text, body.text = body.text, None
+        main.extend(list(body))
+        body.append(main)
+    found: Any = extract_with_metadata(page, config=config, output_format="markdown", include_comments=False, fast=True)
     return (_fold(found.title or ""), markdown(found.text.encode())[1]) if found else ("", [])
 
 

@@ -74,6 +74,9 @@ HTML = """<html><head><title>Pump P7</title></head><body><nav><a href=/>Home</a>
 <footer>Copyright Acme. Imprint.</footer><script>alert(1)</script></body></html>"""
 
 
+PLAIN = "<h1>Manual</h1><p>The pump moves water.</p><h2>Use</h2><ul><li>Turn the valve</li></ul><ol><li>Wait a minute</li></ol>"
+
+
 def pdf(*pages: str, title: str = "", password: str = "", bookmarks: tuple[tuple[str, int], ...] = ()) -> bytes:
     """A PDF with a page a text, each line of it a line."""
     writer = pypdf.PdfWriter()
@@ -164,6 +167,22 @@ def stored() -> dict[str, tuple[str, str]]:
             ],
         ),
         ("manual.pdf", pdf("About pumps.", title="The pump"), ["The pump: About pumps."]),
+        *(
+            (
+                "c.html",
+                f"<html><head><title>Manual</title></head><body>{page}</body></html>".encode(),
+                ["Manual: The pump moves water.", "Manual > Use: Turn the valve\nWait a minute"],
+            )
+            for page in (
+                PLAIN,
+                f"<div class=WordSection1>{PLAIN}</div>",
+                f"<nav>Home</nav>{PLAIN}<footer>Acme</footer>",
+            )
+        ),
+        ("a.md", b"---\ntitle: 'Ada''s: pump' # draft\n---\nIt is blue.", ["Ada's: pump: It is blue."]),
+        ("a.md", b"---\ntitle: >-\n  The\n  pump\n---\nIt is blue.", ["The pump: It is blue."]),
+        ("a.md", b"---\n\nRead: this.\n\n---\n\n# Use\n\nTurn.", ["Use: Read: this.", "Use: Turn."]),
+        ("a.md", b"---\nRead this.\n\n---\n\nTurn.", ["a: Read this.\nTurn."]),
         ("May.txt", "Grüße an\r\nalle.\r\n\r\nBis bald.".encode("utf-16"), ["May: Grüße an alle.\nBis bald."]),
     ],
 )
@@ -234,6 +253,21 @@ def test_questions_written_by_hand_name_a_document_or_a_heading(
     assert "left out 1 train questions with a gold passage that is not in the corpus (first: 'q4')" in (
         capsys.readouterr().out
     )
+
+
+def test_names_in_any_form_and_headings_with_the_separator_are_found(folder: Path) -> None:
+    decomposed = "Re\u0301sume\u0301.md"  # as macOS stores it
+    for name in (decomposed, "Pump  manual.md"):
+        (folder / name).write_text(f"# A\nAda lives in {name[0]}.\n## Settings > Network\nBob lives in {name}.")
+    ids = [passage.id for passage in read_passages(own_documents())]
+    named = [*ids, f"{decomposed}#A", "Pump  manual.md#Settings > Network"]
+    write_rows(
+        "train.jsonl", [{"id": str(n), "question": f"Who {n}?", "supporting": [pid]} for n, pid in enumerate(named)]
+    )
+    load()
+    gold = [question.gold_ids for question in questions("train")]
+    assert [one for (one,) in gold[:4]] == ids and len(gold) == len(named)
+    assert gold[4] == (next(pid for pid in ids if pid.startswith("R\u00e9")),) and gold[5] == (ids[1],)
 
 
 @pytest.mark.fault(40)
