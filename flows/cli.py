@@ -16,6 +16,7 @@ from typer import Argument, Option, Typer
 from flows.command import PLAIN, call
 from harr.errors import CorpusError
 from tasks.runtime.command import run_command
+from tasks.runtime.errors import errors_in_a_line
 
 RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or params.yaml, in this folder"
 Recipe = Annotated[str, Option(help=RECIPE)]
@@ -230,7 +231,8 @@ def add_plugins(words: Sequence[str] = ()) -> None:
 def main(*words: str) -> None:
     """Run `harr` with these words, or with those of the command line."""
     arguments = words or sys.argv[1:]
-    add_plugins(arguments)
+    with errors_in_a_line():
+        add_plugins(arguments)
     call(app, "harr", arguments)
 
 

@@ -50,6 +50,7 @@ def reproduce(stages: Sequence[str], place: Path, execution: str, say: Callable[
         stdout=subprocess.PIPE if say else None,
         stderr=subprocess.STDOUT if say else None,
         text=True,
+        errors="replace",  # a library may print what is no UTF-8
     ) as process:
         try:
             for line in process.stdout or ():

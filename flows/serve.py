@@ -47,6 +47,7 @@ def serve(
             f"--host {host} is reached from other machines, and ${token_variable} holds no token; set it, or leave "
             "--host at 127.0.0.1"
         )
+    project = project.expanduser().resolve()
     listener = _bind(host, port)
     from harr.serve.application import application  # not before: importing torch takes time
     from harr.serve.follower import Follower
@@ -59,6 +60,7 @@ def serve(
     follower.start()
     service = RetrieverService(searcher, follower, room=room, observers=observers)
     label = f"version {service.health()['version']} of {followed}, {searcher.passages} passages"
+    _listen(listener, host, port)
     page = f"http://{_url_host(host)}:{listener.getsockname()[1]}"
     app = application(service, token=token, loopback=loopback)
     _over_http(app, listener, f"{label}: {page}   Ctrl-C stops it")
@@ -76,11 +78,22 @@ def _bind(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        other = "port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "host"
-        raise ParamsError(
-            f"--host {host} --port {port} cannot be had ({error.strerror}); name another {other}"
-        ) from None
+        raise _taken(host, port, error) from None
     return listener
+
+
+def _listen(listener: socket.socket, host: str, port: int) -> None:
+    """Let clients in; it fails if another server, which SO_REUSEADDR let bind the same port, was faster."""
+    try:
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise _taken(host, port, error) from None
+
+
+def _taken(host: str, port: int, error: OSError) -> ParamsError:
+    other = "port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "host"
+    return ParamsError(f"--host {host} --port {port} cannot be had ({error.strerror}); name another {other}")
 
 
 def _over_http(app: "FastAPI", listener: socket.socket, line: str) -> None:

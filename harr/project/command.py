@@ -22,6 +22,9 @@ def main() -> None:
         try:
             import_module("flows.cli").main()
         except ImportError as error:
+            package = (error.name or "").partition(".")[0]
+            if isinstance(error, ModuleNotFoundError) and package not in ("harr", "tasks", "flows"):
+                sys.exit(f"error: package {package} is not installed; run `pip install 'harr[pipeline]'`")
             if not other:
                 raise
             sys.exit(f"error: {error}")

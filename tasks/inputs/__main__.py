@@ -1,5 +1,6 @@
 """First step of `dvc repro`, `python -m tasks.inputs`: write data/inputs/<stage>.json, and say why a stage is stale."""
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -23,8 +24,10 @@ def main() -> None:
             print(f"{stage} is stale: {reason}")
     for stage, inputs in now.items():
         path = INPUTS / f"{stage}.json"
-        if not path.exists() or read_json(path) != inputs:
-            write_json(path, inputs)
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            if read_json(path) == inputs:
+                continue
+        write_json(path, inputs)
 
 
 if __name__ == "__main__":

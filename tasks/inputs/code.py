@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from harr.errors import ParamsError, one_line
 from harr.params.fields import is_dotted
 
 PACKAGES = ("harr", "tasks")
@@ -35,14 +36,18 @@ class Code:
 
     def __post_init__(self) -> None:
         import grimp
+        from grimp.exceptions import SourceSyntaxError
 
-        self._graph = grimp.build_graph(
-            *PACKAGES,
-            *filter(_is_package, self.others),
-            include_external_packages=True,
-            exclude_type_checking_imports=True,
-            cache_dir=None,
-        )
+        try:
+            self._graph = grimp.build_graph(
+                *PACKAGES,
+                *filter(_is_package, self.others),
+                include_external_packages=True,
+                exclude_type_checking_imports=True,
+                cache_dir=None,
+            )
+        except (SourceSyntaxError, UnicodeError) as error:
+            raise ParamsError(f"code that params.yaml names cannot be read: {one_line(error)}; mend it") from None
 
     def hashes(
         self, starts: Collection[str], chosen: Chosen, aside: Collection[str]
@@ -96,12 +101,16 @@ class Code:
 
     def _tree(self, name: str) -> ast.Module:
         if name not in self._trees:
-            self._trees[name] = ast.parse(self.read(self._path(name)))
+            path = self._path(name)
+            try:
+                self._trees[name] = ast.parse(self.read(path))
+            except (SyntaxError, ValueError) as error:
+                raise ParamsError(f"{path} is not Python ({one_line(error)}); mend it") from None
         return self._trees[name]
 
     def read(self, path: Path) -> bytes:
-        """Return the content of a code file."""
-        return path.read_bytes()
+        """Return the content of a code file; nothing for the ``__init__.py`` that a folder lacks."""
+        return b"" if path.name == "__init__.py" and not path.exists() else path.read_bytes()
 
     def _texts(self, name: str, tree: ast.Module) -> list[bytes]:
         """Return the files next to or below a module whose names it mentions: prompts and templates."""
@@ -148,7 +157,8 @@ def packages_of(modules: Iterable[str]) -> tuple[str, ...]:
     pending = {module.partition(".")[0] for module in modules} - {*PACKAGES}
     while pending:
         top = pending.pop()
-        if (spec := _spec(top)) and str(spec.origin).endswith(".py"):
+        spec = _spec(top)
+        if spec and (str(spec.origin).endswith(".py") or _is_namespace(spec)):
             tops.add(top)
             pending |= _plugins_of(top) - tops
     return tuple(sorted(tops))
@@ -159,7 +169,7 @@ def _plugins_of(top: str) -> set[str]:
     """Return the packages called ``harr_...`` that a package imports."""
     if not _is_package(top):
         return set()
-    texts = (path.read_text(encoding="utf-8") for path in _folder(top).rglob("*.py"))
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in _folder(top).rglob("*.py"))
     return {name for text in texts for name in re.findall(r"^\s*(?:from|import) (harr_\w+)", text, re.MULTILINE)}
 
 
@@ -174,9 +184,16 @@ def _is_package(top: str) -> bool:
     return bool(_spec(top).submodule_search_locations)
 
 
+def _is_namespace(spec: Any) -> bool:
+    """Return whether this is a folder without ``__init__.py``."""
+    return spec.origin is None and bool(spec.submodule_search_locations)
+
+
 def _folder(package: str) -> Path:
     """Return the folder of a package, or of its only file, without importing it."""
     spec = _spec(package)
+    if spec and _is_namespace(spec):
+        return Path(next(iter(spec.submodule_search_locations)))
     if spec is None or not spec.origin:
         raise ModuleNotFoundError(f"package {package} is not here; run this in the project's folder")
     return Path(spec.origin).parent

@@ -207,5 +207,9 @@ def _has_died(mark: str) -> bool:
 def _release_stale_lock(client: Any, lock: str, created: int) -> None:
     """Remove the mark of a dead promotion; of several that try one succeeds, and none removes a newer mark."""
     grave = f"{lock}.abandoned-{created}"
-    done_once(client.rename_registered_model, lock, grave)
+    if done_once(client.rename_registered_model, lock, grave):
+        taken = look_up(client.get_registered_model, grave)
+        if taken and taken.creation_timestamp != created:  # another process had removed the dead one's mark first
+            done_once(client.rename_registered_model, grave, lock)
+            return
     done_once(client.delete_registered_model, grave)

@@ -23,6 +23,7 @@ from harr.errors import HarrError, bare
 from harr.io.files import digest_of, write_json
 from harr.params import Params
 from harr.services.mlflow_store import client_of
+from tasks.headline import plain_name
 from tasks.inputs.stages import READS, flatten
 from tasks.paths import METRICS
 from tasks.sentences import description
@@ -176,7 +177,7 @@ def _begin(stage: str, params: Params, address: str) -> Report:
 
 def flat_params(params: Params) -> dict[str, str]:
     """Return all parameters for MLflow: dotted names, short values, no passwords."""
-    return {key: bare(str(value))[:500] for key, value in flatten(params.model_dump(mode="json"))}
+    return {plain_name(key): bare(str(value))[:500] for key, value in flatten(params.model_dump(mode="json"))}
 
 
 def say(*lines: str) -> None:

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import pytest
@@ -165,6 +165,19 @@ def test_a_command_of_a_plugin_that_is_not_installed_is_named(
     said = f"^error: no command {command} is installed; run {install}$"
     with pytest.raises(SystemExit, match=said):
         main(command)
+
+
+def test_a_plugin_that_cannot_be_imported_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = EntryPoint("draw", "no_such_package.commands:draw", "harr.commands")
+    monkeypatch.setattr("flows.cli.entry_points", lambda group: (broken,))
+    with pytest.raises(SystemExit, match="1"):
+        main("--help")
+    assert (
+        capsys.readouterr().err
+        == "error: package no_such_package is not installed; run `pip install no-such-package`\n"
+    )
 
 
 def test_every_command_has_such_a_line() -> None:

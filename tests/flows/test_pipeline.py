@@ -151,6 +151,9 @@ def test_dvc_runs_a_stage_in_a_recipe_s_folder_or_says_why_not(place: Path, capf
     with pytest.raises(StageFailed, match="stage bad failed: no room; later stages did not run"):
         reproduce(["bad"], Path(), "", said.append)
     assert "error: no room" in said
+    Path("dvc.yaml").write_text("stages: {good: {cmd: 'printf \"caf\\351\\n\"; echo 1 > good', outs: [good]}}\n")
+    reproduce(["good"], Path(), "", said.append)
+    assert "caf\N{REPLACEMENT CHARACTER}" in said and Path("good").exists(), "a line that is not UTF-8 stops nothing"
 
 
 @pytest.mark.services

@@ -78,10 +78,12 @@ def compared(log: Path, project: Path) -> "list[Compared]":
 
 
 def _not_learnt(searches: "list[LoggedSearch]", project: Path) -> "list[LoggedSearch]":
-    """Leave out searches for questions that the project trains on."""
+    """Leave out searches for questions that the project trains on, in whatever case and punctuation."""
     from harr.corpus.passages import read_questions
+    from harr.types import Question
 
     if not (learnt := project / QUESTIONS / "train.jsonl").exists():
         return searches
-    texts = {question.text for question in read_questions(learnt)}
-    return [one for one in searches if one.question not in texts]
+    questions = list(read_questions(learnt))
+    known = {question.text for question in questions} | {question.identity for question in questions}
+    return [one for one in searches if known.isdisjoint({one.question, Question("", one.question or "").identity})]

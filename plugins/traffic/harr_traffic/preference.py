@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from harr.errors import CorpusError
+from harr.rag.policies.dense import unique
 from harr_traffic.estimate import (
     LEAST_GROUPS,
     Estimate,
@@ -171,7 +172,7 @@ def _earned(
     drawn = [pair for pair, own in zip(drawn, same, strict=True) if own]
     weights_B = np.exp([float(shadow.logprob or 0.0) - float(search.logprob or 0.0) for search, shadow in drawn])
     scores_B = np.array([outcomes[search.id].score for search, _ in drawn])
-    groups_B = np.unique([search.question or search.id for search, _ in drawn], return_inverse=True)[1]
+    groups_B = unique([search.question or search.id for search, _ in drawn])[1]
     try:
         check_support(weights_B, groups_B)
     except CorpusError as error:
@@ -183,7 +184,7 @@ def _earned(
 
 def _mean(rows: Sequence[tuple[Pair, float]]) -> Mean:
     """Return a mean over searches; those of one question count as one group."""
-    groups_B = np.unique([search.question or search.id for (search, _), _ in rows], return_inverse=True)[1]
+    groups_B = unique([search.question or search.id for (search, _), _ in rows])[1]
     few = not rows or groups_B.max() + 1 < LEAST_GROUPS
     values_B = np.array([float(value) for _, value in rows])
     return Mean(len(rows), None if few else interval(values_B, groups_B))

@@ -5,6 +5,7 @@ Every answer of ``/search`` then has an ``id``, with which the application repor
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -63,7 +64,9 @@ class Recorder(Observer):
         if not folder.strip():
             raise ParamsError("--observer harr_traffic.recorder:Recorder names no folder; add =FOLDER")
         values = {name.strip(): value for name, _, value in (setting.partition("=") for setting in settings)}
-        self.recording = read_section(Recording, {"folder": folder, **values}, "--observer Recorder")
+        self.recording = read_section(
+            Recording, {"folder": Path(folder.strip()).expanduser(), **values}, "--observer Recorder"
+        )
         self.log = TrafficLog(self.recording)
         self._problem = ""
 

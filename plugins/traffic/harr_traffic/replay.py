@@ -109,7 +109,7 @@ def replay(policy: DensePolicy, searches: Sequence[LoggedSearch], outcomes: dict
     check_kept(same_B)
     rows = [one for one, own in zip(rows, same_B, strict=True) if own]
     weights_B, features_BF, expected_BF = (torch.cat(one).numpy()[same_B] for one in (weights, features, expected))
-    groups_B = np.unique([one.question or one.state for one in rows], return_inverse=True)[1]
+    groups_B = unique([one.question or one.state for one in rows])[1]
     scores_B = np.array([outcomes[one.id].score for one in rows], dtype=np.float64)
     check_support(weights_B, groups_B)
     return Replayed(

@@ -20,7 +20,7 @@ from harr.serve.follower import Follower
 from harr.serve.observer import Answered, Observer
 from harr.serve.searcher import Serving
 from harr.serve.service import RetrieverService
-from harr.services.model_registry import CACHE
+from harr.services.model_registry import CACHE, URI
 from harr.types import Retrieval, Retriever
 from harr_traffic.log import TrafficLog, now
 from harr_traffic.recorder import Recorder
@@ -59,6 +59,7 @@ class Shadow(Observer):
                 "--observer harr_traffic.recorder:Recorder=FOLDER"
             )
         self._log = TrafficLog(recorder.recording, (SHADOWS,))
+        self._prefix = _prefix(model, service.follower.model)
         self._searcher, self._batches = service.searcher, service.batches
         self.serving: Serving | None = None
         self.ranked = self.left_out = 0
@@ -80,7 +81,7 @@ class Shadow(Observer):
         Raises:
             ModelError, IndexMismatch: it cannot search this corpus.
         """
-        self.serving = self._searcher.open_candidate(folder, version)
+        self.serving = self._searcher.open_candidate(folder, self._prefix + version)
 
     def answered(self, one: Answered) -> None:
         """Queue a champion's search for ranking; a candidate that became champion is idle."""
@@ -181,3 +182,15 @@ def _chances(
     chosen_B = torch.tensor([len(one.passages) for one in served])
     logprobs = plackett_luce.log_prob(logits_BN, chosen_B, torch.tensor([one.kept for one in served])).tolist()
     return [value if one.pool else None for value, one in zip(logprobs, served, strict=True)]
+
+
+def _prefix(model: str, served: str) -> str:
+    """Return what precedes a candidate's version: its registered name, unless the served model has the same.
+
+    Versions are numbered within one registered model.
+
+    >>> _prefix("models:/other@candidate", "models:/harr@champion"), _prefix("models:/harr/2", "models:/harr@champion")
+    ('other/', '')
+    """
+    own, other = URI.fullmatch(model), URI.fullmatch(served)
+    return f"{own['name']}/" if own and not (other and other["name"] == own["name"]) else ""

@@ -1,12 +1,18 @@
 """What a log says of a candidate in the shadow: how often it differs, what was clicked, what it would have earned."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from harr_traffic.judge import _not_learnt
 from harr_traffic.log import Feedback, LoggedSearch
 from harr_traffic.preference import compare
 from harr_traffic.shadows import Shadowed
+
+from harr.corpus.passages import write_questions
+from harr.types import Question
+from tasks.paths import QUESTIONS
 
 N = 400
 BEST = LoggedSearch("", 0.0, "3", "sep", "q", "q", "q", ("a", "b"))
@@ -36,6 +42,13 @@ def test_how_often_and_by_how_much_it_differs() -> None:
     assert found.preferred.span and found.preferred.span[0] == 0.5
     assert found.found == {} and "no search was both explored" in found.refused
     assert found.lines()[1].startswith("first passage differs   25.0 [") and "+50.0 [" in found.lines()[5]
+
+
+def test_questions_that_the_project_trains_on_are_left_out(tmp_path: Path) -> None:
+    write_questions([Question("q", "Who founded Acme?")], tmp_path / QUESTIONS / "train.jsonl")
+    asked = ["Who founded Acme?", "who founded  acme", "Who sold Acme?"]
+    searches = [replace(BEST, id=text, question=text) for text in asked]
+    assert [one.question for one in _not_learnt(searches, tmp_path)] == asked[2:]
 
 
 def test_what_it_would_have_earned_is_known_from_what_was_drawn() -> None:

@@ -55,6 +55,13 @@ def test_searches_and_what_became_of_them_are_kept(setup: Setup, tmp_path: Path)
     assert searches[20].logprob is None and searches[20].pool == ()
 
 
+def test_a_folder_may_be_in_the_home_folder(setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with client(setup.retriever, "~/traffic") as server:
+        server.post("/search", json={"question": setup.questions[0].text})
+    assert len(read_log(tmp_path / "traffic")[0]) == 1
+
+
 def test_candidates_are_of_the_corpus_that_was_searched(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,10 @@ def test_code_of_another_version_that_does_not_fit_is_reported_with_the_update(
     write_text(tmp_path / "flows/cli.py", "from harr.errors import gone\n")
     with pytest.raises(ImportError):
         main()
+    write_text(tmp_path / "flows/cli.py", "import no_such_package.part\n")
+    with pytest.raises(SystemExit, match=r"^error: package no_such_package is not installed; run `pip install 'harr"):
+        main()
+    write_text(tmp_path / "flows/cli.py", "from harr.errors import gone\n")
     write_text(tmp_path / VERSION, "0.0.1\n")
     with pytest.raises(SystemExit, match=r"^error: cannot import name 'gone' from 'harr\.errors'"):
         main()

@@ -21,7 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 from projects import export_kinds, register
 from servers import until
 
-from flows.serve import _bind
+from flows.serve import _bind, _listen
 from harr.corpus.passages import read_questions
 from harr.errors import ParamsError
 from harr.params import Params
@@ -223,3 +223,11 @@ def test_an_address_that_cannot_be_had_says_which_part_to_change(project: Path) 
         assert message in ended(project, "--host", "[::1]", "--port", str(port)), "in brackets, as in an address"
     with pytest.raises(ParamsError, match=r"\(Cannot assign requested address\); name another host"):
         _bind("192.0.2.1", 0)
+
+
+def test_of_two_servers_that_start_at_once_on_a_port_one_ends_in_a_line() -> None:
+    with _bind("127.0.0.1", 0) as first, _bind("127.0.0.1", first.getsockname()[1]) as second:
+        port = second.getsockname()[1]
+        _listen(second, "127.0.0.1", port)
+        with pytest.raises(ParamsError, match=rf"--port {port} cannot be had \(Address already in use\)"):
+            _listen(first, "127.0.0.1", port)

@@ -109,3 +109,7 @@ def test_inputs_are_written_where_they_differ(project: Path) -> None:
     main()
     written = {path.stem for path, stamp in stamps.items() if path.stat().st_mtime_ns != stamp}
     assert written == {"generator", "filter", "train", "arms", "evaluate", "report"}
+    whole = DOWNLOAD.read_text()
+    DOWNLOAD.write_text("")  # as a power cut may leave it
+    main()
+    assert DOWNLOAD.read_text() == whole

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
+from harr.errors import ParamsError
+from harr.io.files import write_text
 from harr.params import Params
 from tasks.inputs import stages
 from tasks.inputs.code import Code
@@ -152,15 +154,20 @@ def test_a_major_version_of_a_package_that_computes_counts(
 
 
 @pytest.mark.parametrize(
-    ("module", "file"), [("arm_alone", "arm_alone.py"), ("arm_within.search", "arm_within/sort.py")]
+    ("module", "file"),
+    [
+        ("arm_alone", "arm_alone.py"),
+        ("arm_within.search", "arm_within/sort.py"),
+        ("arm_spread.search", "arm_spread/sort.py"),
+    ],
 )
 def test_the_code_of_a_package_that_params_yaml_names_is_watched(
     module: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "arm_within").mkdir()
-    (tmp_path / "arm_within/__init__.py").touch()
-    (tmp_path / "arm_within/search.py").write_text("from arm_within.sort import order\n")
+    for package in ("arm_within", "arm_spread"):
+        write_text(tmp_path / package / "search.py", f"from {package}.sort import order\n")
+    (tmp_path / "arm_within/__init__.py").touch()  # arm_spread is a folder without one
     path = tmp_path / file
     path.write_text("def order(x): return x\n")
     arm = {"name": "mine", "retriever": f"{module}:Own"}
@@ -171,6 +178,16 @@ def test_the_code_of_a_package_that_params_yaml_names_is_watched(
     assert stale(before, all_inputs(params, {})) == NONE
     path.write_text("def order(x): return -x\n")
     assert stale(before, all_inputs(params, {})) == {"evaluate", "report"}
+
+
+@pytest.mark.parametrize("text", [b"def find(:", b"# caf\xe9\ndef find(): ..."])
+def test_code_that_is_not_python_is_named(text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "arm_broken").mkdir()
+    (tmp_path / "arm_broken/search.py").write_bytes(text)
+    arm = {"name": "mine", "retriever": "arm_broken.search:find"}
+    with pytest.raises(ParamsError, match=r"code that params\.yaml names cannot be read: .*arm_broken/search\.py"):
+        all_inputs(changed(evaluate={"arms": [*SMOKE["evaluate"]["arms"], arm]}), {})
 
 
 def test_a_plug_in_that_another_imports_counts_too() -> None:

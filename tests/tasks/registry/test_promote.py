@@ -312,6 +312,9 @@ def test_the_mark_of_a_dead_promotion_is_put_aside_an_own_one_taken_and_a_live_o
     client.create_registered_model("harr-smoke.promotion", description="A promotion under way, by host, pid 7")
     slow.__exit__(None, None, None)
     assert client.get_registered_model("harr-smoke.promotion"), "the mark is the other's"
+    registry._release_stale_lock(client, "harr-smoke.promotion", 7)  # whose mark another had put aside before
+    assert client.get_registered_model("harr-smoke.promotion"), "a newer mark stays"
+    assert [model.name for model in client.search_registered_models()] == ["harr-smoke", "harr-smoke.promotion"]
 
 
 @pytest.mark.services

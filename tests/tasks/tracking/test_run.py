@@ -135,3 +135,11 @@ def test_a_password_in_an_address_is_neither_kept_nor_logged(
     with tracked_run("index", params.model_copy(update={"index": index})) as run:
         pass
     assert client.get_run(run.run_id).data.params["index.uri"] == "http://127.0.0.1:9"
+
+
+def test_a_field_whose_name_mlflow_refuses_is_logged_under_another(client: MlflowClient) -> None:
+    own = {name: ["mine.jsonl"] for name in ("passages", "train", "test")}
+    download = {"dataset": "jsonl", **own, "train_where": {"level (1-5)": 3}}
+    with tracked_run("download", Params.model_validate(Params.load().model_dump() | {"download": download})) as run:
+        pass
+    assert client.get_run(run.run_id).data.params["download.train_where.level _1-5_"] == "3"
