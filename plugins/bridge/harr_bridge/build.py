@@ -4,7 +4,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from harr.errors import CorpusError, IndexMismatch
+from harr.errors import CorpusError, IndexMismatch, ParamsError
 from harr.params import Params
 from harr.types import Question
 from tasks.paths import CORPUS, QUESTIONS, VALIDATION, VECTORS, WORK
@@ -32,15 +32,18 @@ def bridge_encoder(
         The findings, one sentence each.
 
     Raises:
-        IndexMismatch: the vectors are of another encoder or corpus. CorpusError: no question to measure recall on.
+        ParamsError: ``out`` exists and is no bridge. IndexMismatch: the vectors are of another encoder or corpus. CorpusError: no question to measure recall on.
         ModelError: the model cannot be used.
     """
     import numpy as np
 
+    from harr.builders.fit import facts_of
     from harr.corpus.sample import draw_questions
     from harr.embed.encoder import Encoder
     from harr_bridge.bridged import learn, read_pairs, recalls, write_bridged
 
+    if out.exists() and facts_of(out).get("kind") != "bridge":
+        raise ParamsError(f"{out} is there already, and no bridge; remove it, or name another folder")
     passages, vectors, documents = _documents(params)
     queries = Encoder(model, max_tokens=params.encoder.max_tokens, **prompts)
     measured = _questions(questions)

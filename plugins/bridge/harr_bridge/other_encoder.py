@@ -26,7 +26,8 @@ class OtherEncoder:
     def __init__(self, inputs: RetrieverInputs) -> None:
         section = read_section(EncoderParams, inputs.settings, f"evaluate.arms: settings of {type(self).__name__}")
         self.inputs, self.encoder = inputs, build_encoder(section)
-        self.rows_N = np.flatnonzero(inputs.passages.searchable)
+        given = inputs.candidates == "question"  # these need not be searchable
+        self.rows_N = np.arange(len(inputs.passages)) if given else np.flatnonzero(inputs.passages.searchable)
         texts = [passage.content for passage in inputs.passages.take(self.rows_N.tolist())]
         self.vectors_ND = self.encoder.encode(texts, prompt=self.encoder.passage_prompt)
 

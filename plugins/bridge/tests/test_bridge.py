@@ -22,7 +22,7 @@ from harr.builders.setup import open_setup
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
-from harr.errors import CorpusError, IndexMismatch, ModelError
+from harr.errors import CorpusError, IndexMismatch, ModelError, ParamsError
 from harr.io.files import read_json, write_json
 from harr.params import Params
 from harr.rag.policies.encoder_adapter import add_adapter
@@ -104,6 +104,8 @@ def test_an_encoder_without_a_bridge_or_with_one_for_other_vectors_is_refused(
     with pytest.raises(CorpusError, match="no question has gold in the index; name a file of questions"):
         bridge_encoder(world_params(tiny), "static", 100, Path("strange.jsonl"), Path("x"), **NO_PROMPTS)
     assert not Path("x").exists()
+    with pytest.raises(ParamsError, match="data is there already, and no bridge; remove it, or name another folder"):
+        bridge_encoder(world_params(tiny), "static", 100, None, Path("data"), **NO_PROMPTS)
 
 
 def test_the_command_says_what_it_found_or_one_line(output: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,7 +96,8 @@ def leaks_answer(episode: Episode) -> bool:
 def rows_of(episode: Episode, opening: str = "") -> list[Row]:
     """Return an episode as demonstrations: one row per growing text; most pipelines have only one.
 
-    ``opening``: the learner's first prompt, if the teacher had another.
+    ``opening``: the learner's first prompt, if the teacher had another. It is that of the first row alone: later ones
+    begin with what was found.
     """
     rows: list[list[Turn]] = []
     for turn in episode.turns:
@@ -105,7 +106,9 @@ def rows_of(episode: Episode, opening: str = "") -> list[Row]:
         else:
             rows.append([turn])
     return [
-        {"messages": _conversation(turns)} if turns[0].request.messages else {"pieces": _pieces(turns, opening)}
+        {"messages": _conversation(turns)}
+        if turns[0].request.messages
+        else {"pieces": _pieces(turns, opening if turns is rows[0] else "")}
         for turns in rows
     ]
 

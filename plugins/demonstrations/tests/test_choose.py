@@ -7,6 +7,7 @@ from typing import Any
 from harr_demonstrations.choose import choose, rows_of
 from letters import OnePassage
 
+from harr.rag.pipelines.leret import LeReT
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.react import react_passages
 from harr.rag.rollout import play
@@ -61,6 +62,14 @@ def test_requests_that_do_not_grow_are_rows_of_their_own() -> None:
     said = [plan, read, '{"action": "STOP"}', "Bath"]
     [episode] = play([ASKED], lambda asked: multistep(asked, max_hops=2), OnePassage(), teaches(*said))
     assert [row["messages"][-1]["content"] for row in rows_of(episode)] == said
+
+
+def test_a_later_search_of_raw_text_is_taught_with_what_was_found_before() -> None:
+    pipeline = LeReT(hops=2, template="plain")
+    [episode] = play([ASKED], pipeline, OnePassage(), teaches(" founder of Acme", " Ada Brown born"))
+    first, second = rows_of(episode, "Who? Query:")
+    assert first["pieces"][0] == ("Who? Query:", False)
+    assert second["pieces"][0] == (episode.turns[1].request.prompt, False)
 
 
 def episode_of(*said: str, question: Question = ASKED, shows: Sequence[str] = (), **outcome: Any) -> Episode:

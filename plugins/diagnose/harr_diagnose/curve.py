@@ -51,10 +51,11 @@ def measure_curve(params: Params, count: int, out: Path) -> list[str]:
     if not isinstance(params.train, PolicyParams) and arm == "infonce":
         raise ParamsError(f"--curve trains infonce, which train.method {params.train.method} has no settings for")
     train = [question for question in read_questions(QUESTIONS / "train.jsonl") if question.gold_ids]
-    validation = draw_questions(read_questions(VALIDATION), count, params.seed)
+    known = [question for question in read_questions(VALIDATION) if question.gold_ids]
+    validation = draw_questions(known, count, params.seed)
     if len(train) < SEVERAL * PARTS[0] or not validation:
         raise CorpusError(
-            f"--curve needs {SEVERAL * PARTS[0]} training questions with gold and some of validation; here are {len(train)} "
+            f"--curve needs {SEVERAL * PARTS[0]} training questions with gold and some of validation with gold; here are {len(train)} "
             f"and {len(validation)}; add questions, or set download.validation_questions"
         )
     order = random.Random(f"{params.seed}/curve").sample(train, len(train))

@@ -20,6 +20,7 @@ from tasks.play import arm_pipelines, round_figures, with_arms
 if TYPE_CHECKING:
     from harr.evaluate.summary import Summary
     from harr_diagnose.advice import Figures
+    from harr_diagnose.measure import Found
 
 DEPTHS = (1, 2, 4)
 """Depths at which gold is looked for, in pools."""
@@ -33,7 +34,6 @@ SPLITS = ("validation.jsonl", "train.jsonl")
 """Files that questions come from, in this order."""
 MENTION = ForeignArmParams(name="mention", retriever="harr_links.mention:follow_titles")
 """The rule that follows titles: the strongest simple baseline on corpora with titles."""
-Found = dict[str, list[tuple[str, ...]]]
 
 
 def diagnose(params: Params, file: Path | None, count: int, out: Path) -> list[str]:
@@ -104,7 +104,9 @@ def some_questions(file: Path | None, count: int, seed: int, *, given: bool = Fa
         found = list(read_question_file(path)) if file else read_questions(path)
         fitting = [question for question in found if question.candidate_ids or not given]
         if fitting and len(drawn) < count:
-            drawn += draw_questions(fitting, count - len(drawn), seed)
+            ids = {question.id for question in drawn}  # unique within a file alone
+            more = draw_questions(fitting, count - len(drawn), seed)
+            drawn += [replace(one, id=f"{one.id} of {path.stem}") if one.id in ids else one for one in more]
             used.append(str(path))
     if not drawn:
         lack = " with passages of its own (evaluate.candidates question)" if given else ""
@@ -162,7 +164,7 @@ def _fits(params: Params, name: str) -> bool:
 
 def play_untrained(
     params: Params, questions: Sequence[Question], where: str, places: Places
-) -> tuple[dict[str, list[Episode]], dict[str, Found], dict[str, list[dict[str, Any]]]]:
+) -> "tuple[dict[str, list[Episode]], dict[str, Found], dict[str, list[dict[str, Any]]]]":
     """Return per arm its episodes, what it found at every depth, and a row of metrics per question."""
     from harr.builders.generators import build_generator, build_reader
     from harr.builders.pipeline import build_reward
@@ -174,13 +176,13 @@ def play_untrained(
     reward = build_reward(params.reward, params.encoder, params.seed, places)
     reader = build_reader(params.evaluate.reader, params.seed, places)
     generator = None if writes else build_generator(params.generator, params.seed, places)
-    depth, picking = max(DEPTHS) * params.retriever.pool, params.pipeline.name == "pick"
+    depths, picking = [n * params.retriever.pool for n in DEPTHS], params.pipeline.name == "pick"
     episodes: dict[str, list[Episode]] = {}
     found: dict[str, Found] = {}
     rows: dict[str, list[dict[str, Any]]] = {}
     with open_players(params, places, questions, candidates=where) as player:
         for name, arm in params.evaluate.arm_table.items():
-            deep = DeepRetriever(player(arm, None), params.retriever.k, depth)
+            deep = DeepRetriever(player(arm, None), depths)
             own = open_generator(params, places, arm, None) if writes else generator
             game = Game(name, pipelines[name], deep, own, reader)
             episodes[name] = game.play(questions, batch_size=params.evaluate.batch_size)
@@ -193,7 +195,7 @@ def figures_of(
     params: Params,
     questions: Sequence[Question],
     episodes: Mapping[str, list[Episode]],
-    found: Mapping[str, Found],
+    found: "Mapping[str, Found]",
     rows: Mapping[str, list[dict[str, Any]]],
 ) -> "tuple[Figures, Summary]":
     """Return the figures for the advice, and the arms with their intervals."""
@@ -259,8 +261,8 @@ def reader_gain(params: Params, rows: Mapping[str, list[dict[str, Any]]], summar
     gold, nothing = ([rows[name]] for name in READER)
     gain = contrast(gold, nothing, resamples=params.evaluate.resamples, seed=params.seed)["answer_f1"]
     means = {name: summary["arms"][name]["answer_f1"]["mean"] for name in READER}
-    scores = {name: [row["answer_f1"] for row in rows[name]] for name in READER}
-    return gain | means | share_of_readers(scores["nothing"], scores["gold"])
+    answered = {name: [row["answer_f1"] for row in rows[name] if "answer_f1" in row] for name in READER}
+    return gain | means | share_of_readers(answered["nothing"], answered["gold"])
 
 
 def describe_training(params: Params) -> dict[str, Any]:

@@ -13,47 +13,48 @@ POWER = 0.8
 LEVEL = 0.95
 
 
+Found = dict[str, dict[int, set[str]]]
+"""By question id and depth, the documents that its searches found."""
+
+
 @dataclass
 class DeepRetriever:
-    """A retriever that asks another one for ``depth`` passages, notes them, and returns the first ``k`` of each."""
+    """A retriever that also notes what another one finds at several ``depths``.
+
+    Each depth is a search of its own: a fused ranking of more passages need not begin with that of fewer.
+    """
 
     inner: Retriever
-    k: int
-    depth: int
-    found: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
-    """By question id, for every search, the document of every passage in rank order."""
+    depths: Sequence[int]
+    found: Found = field(default_factory=dict)
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """Return the first ``k`` passages of every search."""
-        deep = self.inner.retrieve([replace(search, k=max(self.depth, search.k)) for search in searches])
-        for search, retrieval in zip(searches, deep, strict=True):
-            ranks = tuple(passage.document for passage in retrieval.passages)
-            self.found.setdefault(search.question.id, []).append(ranks)
-        counts = [search.k or self.k for search in searches]
-        return [
-            replace(retrieval, passages=retrieval.passages[:k], scores=retrieval.scores[:k])
-            for retrieval, k in zip(deep, counts, strict=True)
-        ]
+        """Return what the other one does."""
+        for depth in self.depths:
+            deep = self.inner.retrieve([replace(search, k=depth) for search in searches])
+            for search, retrieval in zip(searches, deep, strict=True):
+                documents = self.found.setdefault(search.question.id, {}).setdefault(depth, set())
+                documents |= {passage.document for passage in retrieval.passages}
+        return self.inner.retrieve(searches)
 
 
 def all_gold_at(
-    questions: Sequence[Question], found: dict[str, list[tuple[str, ...]]], depth: int, *, by_share: bool = False
+    questions: Sequence[Question], found: Found, depth: int, *, by_share: bool = False
 ) -> list[tuple[str, float]]:
     """Return, per question with gold, its id and 1 if all gold is among the first ``depth`` of its searches, else 0;
     or, ``by_share``, the share of the gold that is.
 
     A policy that chooses from a pool of that many passages can find no more with the same searches.
 
-    >>> asked = [Question("q", "Who?", gold_ids=("a", "c"))]
-    >>> all_gold_at(asked, {"q": [("a", "b"), ("d", "c")]}, 1), all_gold_at(asked, {"q": [("a", "b"), ("d", "c")]}, 2)
+    >>> asked, found = [Question("q", "Who?", gold_ids=("a", "c"))], {"q": {1: {"a", "d"}, 2: {"a", "b", "d", "c"}}}
+    >>> all_gold_at(asked, found, 1), all_gold_at(asked, found, 2)
     ([('q', 0.0)], [('q', 1.0)])
     """
     rows: list[tuple[str, float]] = []
     for question in questions:
         if question.gold_ids:
-            near = {document for ranks in found.get(question.id, []) for document in ranks[:depth]}
             gold = set(question.gold_documents)
-            share = len(gold & near) / len(gold)
+            share = len(gold & found.get(question.id, {}).get(depth, set())) / len(gold)
             rows.append((question.id, share if by_share else float(share == 1.0)))
     return rows
 

@@ -12,18 +12,20 @@ from harr_diagnose.diagnose import (
     diagnose,
     figures_of,
     place_of,
+    play_untrained,
     roll_out,
     some_questions,
     untrained_arms,
 )
-from stages import ROOT, SMOKE, world_params
+from harr_diagnose.measure import all_gold_at
+from stages import ROOT, SMOKE, nothing, world_params
 
 from harr.corpus.passages import Passages, read_questions
 from harr.errors import CorpusError
 from harr.io.files import read_json, write_text
 from harr.params import Params
-from tasks.paths import CORPUS, QUESTIONS
-from tasks.play import with_arms
+from tasks.paths import CORPUS, PLACES, QUESTIONS
+from tasks.play import play_arms, with_arms
 
 ROLLED = ("rolled_out", "disagreeing", "all_right")
 GIVEN = {**SMOKE["retriever"], "candidates": "question"}
@@ -62,6 +64,30 @@ def test_it_plays_what_needs_no_training_and_says_what_to_do(place: Path, tiny: 
     assert all(0 <= figures[name] <= 1 for name in ("disagreeing", "all_right", "ambiguous_share"))
     page = Path("diagnosis/index.html").read_text()
     assert all(sentence.replace("'", "&#39;") in page for sentence in advice) and "last_answer" in page
+
+
+@pytest.mark.parametrize("search", ["sparse", "hybrid"])
+def test_arms_rank_as_in_the_evaluation_and_the_pool_is_the_policy_s(place: Path, tiny: str, search: str) -> None:
+    retriever = {**SMOKE["retriever"], "search": search, "fusion": "rrf", "pool": 5}
+    params = with_arms(world_params(tiny, retriever=retriever), ["frozen", "hybrid"])
+    asked = read_questions(QUESTIONS / "train.jsonl")
+    evaluated, _ = play_arms(params, asked, nothing, model=None)
+    _, found, rows = play_untrained(params, asked, "corpus", PLACES)
+    for arm in ("frozen", "hybrid"):
+        assert [row["ranked"] for row in rows[arm]] == [row["ranked"] for row in evaluated[arm][0]]
+    pools = all_gold_at(asked, found["frozen"], 5, by_share=True)
+    assert [share for _, share in pools] == [row["pool_recall"] for row in evaluated["frozen"][0]]
+
+
+def test_a_reader_s_gain_is_over_the_questions_with_answers(place: Path, tiny: str) -> None:
+    params, asked = (
+        with_arms(world_params(tiny), ["frozen", "gold", "nothing"]),
+        read_questions(QUESTIONS / "train.jsonl"),
+    )
+    some = [replace(question, answers=question.answers * (n > 9)) for n, question in enumerate(asked)]
+    figures, _ = figures_of(params, some, *play_untrained(params, some, "corpus", PLACES))
+    alone, _ = figures_of(params, some[10:], *play_untrained(params, some[10:], "corpus", PLACES))
+    assert figures.reader == alone.reader
 
 
 def test_arms_play_where_evaluation_searches_and_rollouts_where_training_does(
@@ -114,9 +140,9 @@ def test_a_rule_of_a_plug_in_can_be_the_best_arm(place: Path, tiny: str, monkeyp
     monkeypatch.setattr("harr_diagnose.diagnose.roll_out", lambda *_: dict.fromkeys(ROLLED, 0.0))
     params = with_arms(add_mention(world_params(tiny)), ["frozen", "mention"])
     asked = read_questions(QUESTIONS / "train.jsonl")
-    scores, found = {"frozen": 0.0, "mention": 1.0}, {question.id: () for question in asked}
+    scores: dict[str, float] = {"frozen": 0.0, "mention": 1.0}
     rows = {arm: [{"id": question.id, "answer_f1": score} for question in asked] for arm, score in scores.items()}
-    figures, _ = figures_of(params, asked, {"frozen": []}, dict.fromkeys(rows, found), rows)
+    figures, _ = figures_of(params, asked, {"frozen": []}, {"frozen": {}, "mention": {}}, rows)
     assert figures.best == "mention" and figures.gain_of_best["gain"] == 1.0
 
 

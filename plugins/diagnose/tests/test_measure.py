@@ -15,11 +15,11 @@ class Ranked:
         return [Retrieval(tuple(Passage(f"p{n}", "") for n in range(search.k))) for search in searches]
 
 
-def test_a_deep_retriever_notes_all_and_hands_on_what_was_asked_for() -> None:
-    deep, question = DeepRetriever(Ranked(), k=2, depth=4), Question("q", "Who?")
-    found = deep.retrieve([Search(question, "who"), Search(question, "who", k=3), Search(question, "who", k=6)])
-    assert [len(one.passages) for one in found] == [2, 3, 6]
-    assert [len(ranks) for ranks in deep.found["q"]] == [4, 4, 6]
+def test_a_deep_retriever_notes_every_depth_and_hands_on_what_was_asked_for() -> None:
+    deep, question = DeepRetriever(Ranked(), (1, 4)), Question("q", "Who?")
+    found = deep.retrieve([Search(question, "who", k=2), Search(question, "who", k=6)])
+    assert [len(one.passages) for one in found] == [2, 6]
+    assert deep.found == {"q": {1: {"p0"}, 4: {"p0", "p1", "p2", "p3"}}}
 
 
 def episode(name: str, later: str, gold: str) -> Episode:
@@ -53,6 +53,6 @@ def test_the_detectable_gain_is_found_in_8_of_10_samples() -> None:
 
 def test_of_much_gold_the_share_is_returned() -> None:
     question = Question("q", "Why?", gold_ids=("a", "b", "c", "d"))
-    found = {"q": [("a", "x", "b", "c")]}
+    found = {"q": {1: {"a"}, 4: {"a", "x", "b", "c"}}}
     assert [all_gold_at([question], found, depth, by_share=True) for depth in (1, 4)] == [[("q", 0.25)], [("q", 0.75)]]
     assert all_gold_at([question], found, 4) == [("q", 0.0)]

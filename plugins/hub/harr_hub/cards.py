@@ -139,6 +139,7 @@ def _metadata(name: str, facts: Mapping[str, Any], summary: Summary, license: st
             task_type="text-retrieval",
             dataset_type=str(dataset or "custom"),
             dataset_name=" ".join(filter(None, (str(dataset), setting))) or "custom",
+            dataset_config=setting or None,  # results of one data set and configuration are merged
             metric_type=(lead := headline(part)),
             metric_name=label(lead),
             metric_value=part["arms"][TRAINED][lead]["mean"],

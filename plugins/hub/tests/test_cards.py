@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import yaml
 from harr_hub.cards import language_model_card, retriever_card
 
 from harr.evaluate.summary import summarise
@@ -25,5 +26,10 @@ def test_the_card_shows_each_setting_and_no_mixture() -> None:
     distractor, opened = card.split("### distractor")[1].split("### open")
     assert "100.0 [100.0, 100.0]" in distractor and "| 30 |" in distractor and "over `frozen`: +50.0" in distractor
     assert "| 10 |" in opened and "75.0" not in card and "| 40 |" not in card
+    results = yaml.safe_load(card.split("---\n")[1])["model-index"][0]["results"]
+    assert [(one["dataset"]["config"], one["metrics"][0]["value"]) for one in results] == [
+        ("distractor", 1),
+        ("open", 0),
+    ]
     spoken = language_model_card("ada/language_model", FACTS, {"method": "agent"}, summary, summary["contrasts"], "")
     assert spoken.count("### open") == 2 and "75.0" not in spoken

@@ -70,11 +70,12 @@ def _read_qrels(root: Path, split: str) -> Judgements:
         try:
             grade = float(score)
         except ValueError:
+            if number == 1:  # a heading
+                continue
             grade = 0.5
-        if grade.is_integer():
-            judged.setdefault(query, {})[passage] = int(grade)
-        elif number > 1:
+        if not grade.is_integer():
             raise CorpusError(f"{path}:{number}: score {score!r}; expected a whole number")
+        judged.setdefault(query, {})[passage] = int(grade)
     return judged
 
 

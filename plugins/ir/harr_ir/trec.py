@@ -46,10 +46,10 @@ def _lines(name: str, rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the lines of a run: question, Q0, document, rank, score, name of the run.
 
     >>> _lines("bm25", [{"id": "q 1", "ranked": ["a", "b"]}])
-    ['q_1 Q0 a 1 1.000000 bm25\\n', 'q_1 Q0 b 2 0.500000 bm25\\n']
+    ['q_1 Q0 a 1 1.000000000 bm25\\n', 'q_1 Q0 b 2 0.500000000 bm25\\n']
     """
     return [
-        f"{_column(row['id'])} Q0 {_column(document)} {rank} {1 / rank:.6f} {name}\n"
+        f"{_column(row['id'])} Q0 {_column(document)} {rank} {1 / rank:.9f} {name}\n"
         for row in rows
         for rank, document in enumerate(row.get("ranked", ()), 1)
     ]

@@ -87,6 +87,7 @@ def test_judgements_are_read_as_other_programs_write_them(heading: str, lines: s
             "test.tsv:2: 'q2 d1' has 2 columns; expected query-id, corpus-id and score",
         ),
         ({"qrels": {**QRELS, "test": "q2\td1\tyes\n"}}, "test.tsv:2: score 'yes'; expected a whole number"),
+        ({"qrels": {**QRELS, "test": "q2\td1\t0.5\n"}}, "test.tsv:2: score '0.5'; expected a whole number"),
         ({"qrels": {**QRELS, "test": ""}}, "no test questions"),
         ({"qrels": {**QRELS, "test": "q9\td1\t1\n"}}, "test judges query q9, which is not among the queries"),
         ({"qrels": {**QRELS, "test": "q2\td9\t1\n"}}, "supporting ids of test questions are not in the corpus"),

@@ -75,7 +75,7 @@ class Shelf:
         wanted = list(dict.fromkeys(ids))
         new = [name for name in wanted if name not in self._row_of]
         if self._number:
-            new = [name for name in new if name.isdecimal()]
+            new = [name for name in new if name.removeprefix("-").isdecimal()]
         for start in range(0, len(new), PER_CALL):
             part = new[start : start + PER_CALL]
             with explain_errors(self._client.where):

@@ -181,6 +181,10 @@ def run_tasks(model: str, tasks: Sequence[str], out: Path) -> dict[str, float]:
     import mteb
 
     found = [task_of(name) for name in tasks]
+    revisions: dict[str, str] = {}
+    for data in (task.metadata for task in found):
+        if revisions.setdefault(data.name, data.revision) != data.revision:
+            raise CorpusError(f"--tasks: two folders are called {data.name}; rename one, or evaluate each by itself")
     searcher = MtebSearch(model)
     cache = mteb.ResultCache(out)
     scores: dict[str, float] = {}

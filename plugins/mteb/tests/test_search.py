@@ -106,6 +106,11 @@ def test_what_is_no_task_or_ranks_otherwise_is_one_line(place: Path) -> None:
     Path("empty").mkdir(exist_ok=True)
     with pytest.raises(CorpusError, match=r"no queries\.jsonl in empty"):
         task_of("empty")
+    shutil.copytree("task", "older/task")
+    judged = Path("older/task/qrels/test.tsv")
+    write_text(judged, "\n".join(judged.read_text().splitlines()[:-2]))
+    with pytest.raises(CorpusError, match="--tasks: two folders are called task; rename one"):
+        run_tasks(str(RETRIEVER), ["task", "older/task"], Path("kept"))
     facts = json.loads((RETRIEVER / "harr.json").read_text())
     other = Path("other")
     facts["retriever"]["link_features"] = "harr_links.tables:open_links"

@@ -12,12 +12,14 @@ def convert_checkpoint(params: Params, checkpoint: Path, out: Path) -> Path:
     """Write the model folder ``out`` of a checkpoint, with the encoder and retriever it was trained with.
 
     Raises:
-        ParamsError: train.method trains no two towers. ModelError: the checkpoint is of another kind or base.
+        ParamsError: ``out`` exists, or train.method trains no two towers. ModelError: the checkpoint is of another kind or base.
     """
     from harr.builders.encoder import build_encoder
     from harr.builders.retrievers import towers_policy
     from harr_qrag_checkpoints.checkpoint import convert
 
+    if out.exists():
+        raise ParamsError(f"{out} is there already; remove it, or name another folder")
     if not params.train.positions:
         raise ParamsError(
             f"train.method {params.train.method} trains no two towers; take a recipe qrag_..._published.yaml"

@@ -40,6 +40,10 @@ def test_the_command_writes_a_model_with_all_that_its_players_ask_for(
     assert known["base_model"] == tiny and known["encoder"]["normalize"] is False
     assert "encode_query" in Path("model/README.md").read_text()
 
+    assert command("model.pt", "model", "--params", "run.yaml") == command("model.pt", ".", "--params", "run.yaml") == 1
+    assert "error: model is there already; remove it, or name another folder" in capsys.readouterr().err
+    assert Path("model.pt").exists()
+
     Path("other.pt").write_text("nothing")
     assert command("other.pt", "other") == 1
     assert "trains no two towers; take a recipe qrag_..._published.yaml" in capsys.readouterr().err

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from harr.characters import WORD
 from harr.errors import CorpusError
 from harr.io.files import write_text
 from harr.io.progress import bar, stoppable
@@ -94,17 +95,19 @@ def plan(params: WritingParams, passages: Sequence[Passage], seed: int) -> list[
     """
     counts = {split: getattr(params, split) for split in SPLITS}
     total = sum(counts.values())
-    long = [passage for passage in passages if len(passage.text.split()) >= params.min_words]
+    long = [passage for passage in passages if len(WORD.findall(passage.text)) >= params.min_words]
     if len(long) < len(SPLITS):
         raise CorpusError(
             f"questions: {len(long)} of {len(passages)} passages have plugins.questions.min_words {params.min_words} words; "
             "lower it, or give more documents"
         )
     drawn = random.Random(f"{seed}/passages").sample(long, min(len(long), max(FEWEST, CONSIDERED * total)))
-    parts, start = [], 0
+    parts, start, planned, later = [], 0, 0, sum(count > 0 for count in counts.values())
     for split, count in counts.items():
-        share = max(1, round(len(drawn) * count / total)) if count else 0
-        own, start = drawn[start : start + share], start + share
+        planned, later = planned + count, later - (count > 0)
+        share = round(len(drawn) * planned / total)  # of this split and those before it; each has a passage or more
+        end = min(max(share, start + (count > 0)), len(drawn) - later)
+        own, start = drawn[start:end], end
         for place, hops in enumerate(params.hops):
             wanted = count * (place + 1) // len(params.hops) - count * place // len(params.hops)
             open_: list[tuple[Passage, ...]] = [(one,) for one in own]

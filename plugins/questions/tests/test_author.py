@@ -155,6 +155,16 @@ def test_a_split_without_questions_is_one_line_and_the_reasons_stay(write: Write
         plan(WritingParams(writer=SERVER), short, 0)
 
 
+@pytest.mark.parametrize(("passages", "counts"), [(3, (200, 50, 100)), (7, (4, 3, 1)), (40, (200, 0, 100))])
+def test_every_split_has_passages_also_in_other_scripts(passages: int, counts: tuple[int, int, int]) -> None:
+    train, validation, test = counts
+    params = WritingParams(writer=SERVER, train=train, validation=validation, test=test, hops=(1,))
+    parts = plan(params, [Passage(f"p{n}", "水泵把水从下面的水箱送到上面的水箱里。" * 2) for n in range(passages)], 0)
+    open_ = {part.split: len(part.open) for part in parts}
+    assert sum(open_.values()) == passages
+    assert all((number > 0) == (count > 0) for number, count in zip(open_.values(), counts, strict=True))
+
+
 @pytest.mark.fault(41)
 def test_the_command_writes_files_that_the_recipe_reads(
     workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -1,5 +1,6 @@
 """Train a cross-encoder on the pool of the untrained retriever, by the trainer of sentence-transformers."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -122,6 +123,9 @@ def _learn(
         evaluator=evaluator,
         loss=BinaryCrossEntropyLoss(cross_encoder, pos_weight=torch.tensor(float(negatives))),
     )
+    for state in (one / "trainer_state.json" for one in work.glob("checkpoint-*")):
+        if not state.exists():  # it is written last: a kill came first
+            shutil.rmtree(state.parent)
     last: Any = get_last_checkpoint  # untyped in transformers
     trainer.train(resume_from_checkpoint=last(str(work)) if work.exists() else None)
     return cross_encoder, {name: float(value) for name, value in evaluator(cross_encoder).items()}

@@ -104,9 +104,12 @@ def _read_vectors(paths: Iterable[Path], texts: Mapping[str, str]) -> Iterator[t
                 key = row.text("id", "row")
                 raise CorpusError(f"{row.place}: no text of id {key}; name the file with it by --texts")
             try:
-                yield text, np.asarray(vector, dtype=np.float32)
+                numbers_D = np.asarray(vector, dtype=np.float32)
             except (TypeError, ValueError):
-                raise CorpusError(f"{row.place}: vector holds something else than numbers") from None
+                numbers_D = np.empty((0, 0))
+            if numbers_D.ndim != 1:
+                raise CorpusError(f"{row.place}: vector holds something else than numbers")
+            yield text, numbers_D
 
 
 def _read_npy(path: Path) -> Iterator[Row]:

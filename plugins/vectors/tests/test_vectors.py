@@ -187,6 +187,7 @@ def test_an_address_is_no_part_of_the_folder(tmp_path: Path, server: Served, mon
         ([{"text": "a", "vector": [1.0, float("nan")]}], "vector 0 is zero or not finite"),
         ([{"text": "a", "vector": [0.0, 0.0]}], "vector 0 is zero or not finite"),
         ([{"text": "a", "vector": ["x", "y"]}], "v.jsonl:1: vector holds something else than numbers"),
+        ([{"text": "a", "vector": [[1.0], [2.0]]}], "v.jsonl:1: vector holds something else than numbers"),
         ([{"text": "a"}], "v.jsonl:1: no vector; each row has id or text, and vector"),
         ([{"vector": [1.0]}], "v.jsonl:1: row without id"),
         ([{"id": "z", "vector": [1.0]}], "v.jsonl:1: no text of id z; name the file with it by --texts"),
