@@ -106,7 +106,7 @@ def _read_vectors(paths: Iterable[Path], texts: Mapping[str, str]) -> Iterator[t
             try:
                 numbers_D = np.asarray(vector, dtype=np.float32)
             except (TypeError, ValueError):
-                numbers_D = np.empty((0, 0))
+                numbers_D = np.empty((0, 0), dtype=np.float32)
             if numbers_D.ndim != 1:
                 raise CorpusError(f"{row.place}: vector holds something else than numbers")
             yield text, numbers_D
