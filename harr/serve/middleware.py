@@ -50,8 +50,9 @@ class Door:
         except ClientDisconnect:
             response["status"] = GONE
         finally:
-            route = scope.get("route")
-            self._counted(getattr(route, "path", "other"), response["status"], time.perf_counter() - started)
+            known = {getattr(route, "path", "") for route in scope["app"].routes}
+            route = scope["path"] if scope["path"] in known else "other"
+            self._counted(route, response["status"], time.perf_counter() - started)
 
     def _refusal(self, scope: Any) -> tuple[int, str] | None:
         headers = dict(scope["headers"])
@@ -76,7 +77,7 @@ def is_loopback(host: str) -> bool:
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("::1"), is_loopback("192.168.0.5")
     (True, True, True, False)
     """
-    if host == "localhost":
+    if host.lower() == "localhost":
         return True
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback

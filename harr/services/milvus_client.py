@@ -157,12 +157,16 @@ def connect(params: IndexParams, where: str, *, reads: bool = False) -> Connecti
 def _link_files(where: str) -> str:
     """Return a new folder with the subfolders of ``where`` and links to its files, without the lock."""
     opened = os.path.join(tempfile.mkdtemp(prefix=LINKS), "milvus.db")
-    shutil.copytree(
-        where,
-        opened,
-        ignore=shutil.ignore_patterns("LOCK"),
-        copy_function=lambda source, target: os.symlink(os.path.realpath(source), target),
-    )
+    try:
+        shutil.copytree(
+            where,
+            opened,
+            ignore=shutil.ignore_patterns("LOCK"),
+            copy_function=lambda source, target: os.symlink(os.path.realpath(source), target),
+        )
+    except BaseException:
+        _remove_links(opened)
+        raise
     return opened
 
 

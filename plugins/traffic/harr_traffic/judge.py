@@ -80,7 +80,11 @@ def compared(log: Path, project: Path) -> "list[Compared]":
 def _not_learnt(searches: "list[LoggedSearch]", project: Path) -> "list[LoggedSearch]":
     """Leave out searches for questions that the project trains on, in whatever case and punctuation."""
     from harr.corpus.passages import read_questions
+    from harr.errors import ParamsError
     from harr.types import Question
+
+    if not project.is_dir():
+        raise ParamsError(f"--index {project} is no folder; name that of the project whose questions were trained on")
 
     if not (learnt := project / QUESTIONS / "train.jsonl").exists():
         return searches

@@ -11,6 +11,7 @@ from harr_traffic.preference import compare
 from harr_traffic.shadows import Shadowed
 
 from harr.corpus.passages import write_questions
+from harr.errors import ParamsError
 from harr.types import Question
 from tasks.paths import QUESTIONS
 
@@ -49,6 +50,8 @@ def test_questions_that_the_project_trains_on_are_left_out(tmp_path: Path) -> No
     asked = ["Who founded Acme?", "who founded  acme", "Who sold Acme?"]
     searches = [replace(BEST, id=text, question=text) for text in asked]
     assert [one.question for one in _not_learnt(searches, tmp_path)] == asked[2:]
+    with pytest.raises(ParamsError, match="--index .*away is no folder"):
+        _not_learnt(searches, tmp_path / "away")
 
 
 def test_what_it_would_have_earned_is_known_from_what_was_drawn() -> None:

@@ -142,7 +142,7 @@ def test_only_loopback_names_are_answered_and_wrong_methods_refused(server: Test
     foreign = {"Sec-Fetch-Site": "cross-site", "Content-Type": "text/plain"}
     assert server.post("/search", content='{"question": "Who?"}', headers=foreign).status_code == 403
     assert server.get("/", headers=foreign).status_code == 200, "a link to the page"
-    for host in ("localhost:80", "127.0.0.2", "[::1]:80"):
+    for host in ("LocalHost:80", "127.0.0.2", "[::1]:80"):
         assert server.get("/health", headers={"Host": host}).status_code == 200
     for path, status, line in (("/search", 405, "Method Not Allowed"), ("/nothing", 404, "Not Found")):
         reply = server.get(path)
@@ -156,7 +156,10 @@ def test_the_page_works_offline_and_figures_are_for_prometheus(server: TestClien
     assert not [part for part in ("http://", "https://", "src=", "innerHTML") if part in page.text]
     assert 'ask("frozen")' in page.text and 'ask("champion")' in page.text
     ids(server, {"question": "Who?"})
+    server.get("/mcp")
+    server.get("/nothing")
     text = server.get("/metrics").text
+    assert 'harr_requests_total{route="/mcp",status="4' in text and 'route="other",status="404"' in text
     assert 'harr_requests_total{route="/search",status="200"}' in text
     assert f'harr_model{{version="{server.get("/health").json()["version"]}"}} 1.0' in text
     assert "harr_batch_size_bucket" in text and "harr_waiting 0.0" in text
