@@ -50,7 +50,7 @@ def test_questions_that_the_project_trains_on_are_left_out(tmp_path: Path) -> No
     asked = ["Who founded Acme?", "who founded  acme", "Who sold Acme?"]
     searches = [replace(BEST, id=text, question=text) for text in asked]
     assert [one.question for one in _not_learnt(searches, tmp_path)] == asked[2:]
-    with pytest.raises(ParamsError, match="--index .*away is no folder"):
+    with pytest.raises(ParamsError, match=r"--index .*away is no folder"):
         _not_learnt(searches, tmp_path / "away")
 
 
