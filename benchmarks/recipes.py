@@ -121,11 +121,15 @@ def git(*words: str, tree: Path = ROOT) -> str:
 
 
 def marks(inputs: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """Return a hash of every stage's inputs; if it is unchanged today, so are the figures.
+    """Return a hash of the inputs of every stage that figures come from; if it is unchanged today, so are they.
 
     The content of local files is left out: the files are not kept here.
     """
-    return {stage: fingerprint([one["parameters"], one["code"], one["packages"]]) for stage, one in inputs.items()}
+    return {
+        stage: fingerprint([one["parameters"], one["code"], one["packages"]])
+        for stage, one in inputs.items()
+        if stage not in ("report", "merge")
+    }
 
 
 def comment(recipe: str) -> str:
@@ -160,7 +164,8 @@ def staleness(recipe: str) -> str:
     ran = read_json(KEPT / recipe / "run.json")
     if "inputs" not in ran:
         return UNKNOWN
-    return AGAIN if marks(all_inputs(Params.load(ROOT / file(recipe)), {})) != ran["inputs"] else ""
+    now = marks(all_inputs(Params.load(ROOT / file(recipe)), {}))
+    return "" if now == {stage: ran["inputs"].get(stage) for stage in now} else AGAIN
 
 
 def kept_table(recipe: str) -> str:

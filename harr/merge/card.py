@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from huggingface_hub import ModelCardData
@@ -104,7 +105,7 @@ def plain_name(model: str) -> str:
     >>> plain_name("Qwen/Qwen3-Embedding-0.6B"), plain_name("/data/models/mine"), plain_name("./mine")
     ('Qwen/Qwen3-Embedding-0.6B', 'mine', 'mine')
     """
-    is_path = model.startswith((".", "/", "~")) or model.count("/") > 1
+    is_path = model.startswith((".", "/", "~")) or model.count("/") > 1 or Path(model).is_dir()
     return model.rstrip("/").rsplit("/", 1)[-1] if is_path else model
 
 
