@@ -89,14 +89,10 @@ def learn(pairs: Pairs, seed: int) -> tuple[SpaceMap, dict[str, float], float]:
     return best[1], worth, time.perf_counter() - begun
 
 
-def _nearest(queries_QD: Vector, passages_ND: Vector, depth: int = DEPTH) -> Rows:
-    """Return the places of the nearest passages, best first, shape (Q, depth)."""
-    parts = [np.argsort(-(block @ passages_ND.T), 1, "stable")[:, :depth] for block in _blocks(queries_QD)]
-    return np.concatenate(parts)
-
-
-def _blocks(queries_QD: Vector, size: int = 256) -> list[Vector]:
-    return [queries_QD[start : start + size] for start in range(0, len(queries_QD), size)]
+def _nearest(queries_QD: Vector, passages_ND: Vector) -> Rows:
+    """Return the places of the nearest passages, best first, shape (Q, ``DEPTH``)."""
+    blocks = (queries_QD[start : start + 256] for start in range(0, len(queries_QD), 256))
+    return np.concatenate([np.argsort(-(block @ passages_ND.T), 1, "stable")[:, :DEPTH] for block in blocks])
 
 
 def recalls(

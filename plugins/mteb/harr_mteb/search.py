@@ -108,7 +108,7 @@ def as_search(name: str, query: Any, *, statuses: bool) -> Search:
     return Search(Question(name, asked), asked, tuple(finish_hop(*turn, "", statuses=statuses) for turn in before))
 
 
-def task_of(name: str, split: str = "test") -> Any:
+def task_of(name: str) -> Any:
     """Return a task of mteb: a folder in BEIR's layout, or one that mteb knows by name.
 
     Raises:
@@ -118,19 +118,19 @@ def task_of(name: str, split: str = "test") -> Any:
 
     folder = Path(name)
     if folder.is_dir():
-        return _of_folder(folder, split)
+        return _of_folder(folder)
     try:
         return mteb.get_task(name)
     except KeyError:
         raise CorpusError(f"--tasks {name} is neither a folder in BEIR's layout nor a task of mteb") from None
 
 
-def _of_folder(folder: Path, split: str) -> Any:
+def _of_folder(folder: Path) -> Any:
     """Return a task over the files of a folder; their content is its revision."""
     import mteb
     from datasets import Dataset
 
-    source = open_folder(BeirParams(root=str(folder), test=split))
+    source = open_folder(BeirParams(root=str(folder)))
     asked = list(source.test)
     passages = [{"id": one.id, "title": one.title, "text": one.text} for one in source.passages]
     queries = [{"id": one.id, "text": one.text} for one in asked]
@@ -144,12 +144,12 @@ def _of_folder(folder: Path, split: str) -> Any:
         },
         type="Retrieval",
         category="t2t",
-        eval_splits=[split],
+        eval_splits=["test"],
         eval_langs=["eng-Latn"],  # required by mteb, not used by harr
         main_score="ndcg_at_10",
     )
     rows = Dataset.from_list
-    split_data: Any = {
+    test: Any = {
         "corpus": rows(passages),
         "queries": rows(queries),
         "relevant_docs": relevant,
@@ -161,7 +161,7 @@ def _of_folder(folder: Path, split: str) -> Any:
 
         def load_data(self, *_: Any, **__: Any) -> None:
             """Set the data from the files."""
-            self.dataset, self.data_loaded = {"default": {split: split_data}}, True
+            self.dataset, self.data_loaded = {"default": {"test": test}}, True
 
     FolderTask.metadata = metadata
     return FolderTask()

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from harr_lengths.picks import count_needed, cut_row, keep_picks
 from harr_lengths.play import whole_lines
-from scipy.stats import rankdata
+from scipy.stats import mannwhitneyu
 
 from harr.errors import ParamsError
 from harr.evaluate.intervals import mean_interval
@@ -43,8 +43,7 @@ def auc(rows: Sequence[Mapping[str, Any]]) -> float | None:
             extra += row["values"][last:]
     if not (wanted and extra):
         return None
-    ranks = rankdata([*wanted, *extra])[: len(wanted)]
-    return float((ranks.sum() - len(wanted) * (len(wanted) + 1) / 2) / (len(wanted) * len(extra)))
+    return float(mannwhitneyu(wanted, extra).statistic / (len(wanted) * len(extra)))
 
 
 def study(
