@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option, Typer
 
 from flows.command import PLAIN, call
-from harr.errors import CorpusError
+from harr.errors import CorpusError, ParamsError, one_line
 from tasks.runtime.command import run_command
 from tasks.runtime.errors import errors_in_a_line
 
@@ -219,8 +219,14 @@ def add_plugins(words: Sequence[str] = ()) -> None:
     if not {command.callback.__name__ for command in app.registered_commands if command.callback}.isdisjoint(words[:1]):
         return
     entries = {entry.name: entry for entry in entry_points(group="harr.commands")}
-    for name in sorted(entries):
-        app.command(name)(entries[name].load())
+    for name, entry in sorted(entries.items()):
+        try:
+            app.command(name)(entry.load())
+        except Exception as error:  # whatever the import of a broken or an older package raises
+            why = f"{type(error).__name__}: {one_line(error)}"
+            raise ParamsError(
+                f"plug-in command {name} ({entry.value}) cannot be loaded ({why}); install it again"
+            ) from None
     word = "".join(words[:1])
     extra = "local" if word in LOCAL else word
     if word not in entries and extra in (metadata("harr").get_all("Provides-Extra") or ()):

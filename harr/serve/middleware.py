@@ -39,7 +39,7 @@ class Door:
                 response["status"] = message["status"]
             await send(message)
 
-        refusal = self._refusal(scope)
+        app, refusal = scope["app"], self._refusal(scope)
         try:
             if refusal:
                 await refuse(sending, *refusal)
@@ -50,9 +50,9 @@ class Door:
         except ClientDisconnect:
             response["status"] = GONE
         finally:
-            known = {getattr(route, "path", "") for route in scope["app"].routes}
-            route = scope["path"] if scope["path"] in known else "other"
-            self._counted(route, response["status"], time.perf_counter() - started)
+            path = getattr(scope.get("route"), "path", scope["path"])
+            is_known = not refusal and any(path == getattr(route, "path", "") for route in app.routes)
+            self._counted(path if is_known else "other", response["status"], time.perf_counter() - started)
 
     def _refusal(self, scope: Any) -> tuple[int, str] | None:
         headers = dict(scope["headers"])

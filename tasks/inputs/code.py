@@ -154,14 +154,23 @@ def packages_of(modules: Iterable[str]) -> tuple[str, ...]:
     """Return the modules' packages that are installed and not ours, and the plug-ins that these import; a missing one
     is reported where it is used."""
     tops: set[str] = set()
-    pending = {module.partition(".")[0] for module in modules} - {*PACKAGES}
+    pending = {*modules}
     while pending:
-        top = pending.pop()
-        spec = _spec(top)
-        if spec and (str(spec.origin).endswith(".py") or _is_namespace(spec)):
+        module = pending.pop()
+        top = module.partition(".")[0]
+        if top not in {*PACKAGES, *tops} and _has_code(module):
             tops.add(top)
-            pending |= _plugins_of(top) - tops
+            pending |= _plugins_of(top)
     return tuple(sorted(tops))
+
+
+def _has_code(module: str) -> bool:
+    """Return whether a module's package has code; a folder without ``__init__.py`` counts if it holds the module."""
+    top, *below = module.split(".")
+    if (spec := _spec(top)) and _is_namespace(spec):
+        path = _folder(top).joinpath(*below)
+        return bool(below) and (path.with_suffix(".py").exists() or path.is_dir())
+    return bool(spec) and str(spec.origin).endswith(".py")
 
 
 @cache
@@ -185,8 +194,8 @@ def _is_package(top: str) -> bool:
 
 
 def _is_namespace(spec: Any) -> bool:
-    """Return whether this is a folder without ``__init__.py``."""
-    return spec.origin is None and bool(spec.submodule_search_locations)
+    """Return whether this is one folder without ``__init__.py``."""
+    return spec.origin is None and len(spec.submodule_search_locations or ()) == 1
 
 
 def _folder(package: str) -> Path:

@@ -166,8 +166,9 @@ def lock_promotion(client: Any, name: str) -> Iterator[None]:
     MLflow moves an alias without checking its old value, but its store creates a registered model of a given name only
     once: the model ``<name>.promotion`` exists while a promotion runs, and others wait. One whose process ran on this
     machine and is gone, or that is older than LEASE_SECONDS, belongs to a dead process; it is renamed after its time of
-    creation, which also works only once, and deleted. So two never work at the same time unless one takes longer than
-    LEASE_SECONDS, as when a champion is played again; it then checks who is champion before it moves the alias. One
+    creation, which also works only once, and deleted. So two work at the same time only if one takes longer than
+    LEASE_SECONDS, as when a champion is played again, or if a mark is taken for a dead one's at the instant in which it
+    is made; each checks who is champion before it moves the alias. One
     that dies between the two aliases leaves both at the old champion, and the next promotion continues.
 
     Raises:
@@ -205,11 +206,12 @@ def _has_died(mark: str) -> bool:
 
 
 def _release_stale_lock(client: Any, lock: str, created: int) -> None:
-    """Remove the mark of a dead promotion; of several that try one succeeds, and none removes a newer mark."""
+    """Remove the mark of a dead promotion; of several that try one succeeds, and a newer mark is put back."""
     grave = f"{lock}.abandoned-{created}"
     if done_once(client.rename_registered_model, lock, grave):
         taken = look_up(client.get_registered_model, grave)
-        if taken and taken.creation_timestamp != created:  # another process had removed the dead one's mark first
-            done_once(client.rename_registered_model, grave, lock)
-            return
-    done_once(client.delete_registered_model, grave)
+        is_newer = (
+            taken and taken.creation_timestamp != created
+        )  # another process had removed the dead one's mark first
+        if not (is_newer and done_once(client.rename_registered_model, grave, lock)):
+            done_once(client.delete_registered_model, grave)

@@ -174,10 +174,10 @@ def test_a_plugin_that_cannot_be_imported_is_one_line(
     monkeypatch.setattr("flows.cli.entry_points", lambda group: (broken,))
     with pytest.raises(SystemExit, match="1"):
         main("--help")
-    assert (
-        capsys.readouterr().err
-        == "error: package no_such_package is not installed; run `pip install no-such-package`\n"
+    line = (
+        "error: plug-in command draw (no_such_package.commands:draw) cannot be loaded (ModuleNotFoundError: No module"
     )
+    assert capsys.readouterr().err.startswith(line)
 
 
 def test_every_command_has_such_a_line() -> None:

@@ -32,8 +32,8 @@ def bridge_encoder(
         The findings, one sentence each.
 
     Raises:
-        ParamsError: ``out`` exists and is no bridge. IndexMismatch: the vectors are of another encoder or corpus. CorpusError: no question to measure recall on.
-        ModelError: the model cannot be used.
+        ParamsError: ``out`` exists and is no bridge. ModelError: the model cannot be used.
+        IndexMismatch: the vectors are of another encoder or corpus. CorpusError: no question to measure recall on.
     """
     import numpy as np
 

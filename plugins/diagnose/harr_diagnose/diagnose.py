@@ -182,7 +182,7 @@ def play_untrained(
     rows: dict[str, list[dict[str, Any]]] = {}
     with open_players(params, places, questions, candidates=where) as player:
         for name, arm in params.evaluate.arm_table.items():
-            deep = DeepRetriever(player(arm, None), depths)
+            deep = DeepRetriever(player(arm, None), depths, once=bool(params.sources))
             own = open_generator(params, places, arm, None) if writes else generator
             game = Game(name, pipelines[name], deep, own, reader)
             episodes[name] = game.play(questions, batch_size=params.evaluate.batch_size)

@@ -21,20 +21,24 @@ Found = dict[str, dict[int, set[str]]]
 class DeepRetriever:
     """A retriever that also notes what another one finds at several ``depths``.
 
-    Each depth is a search of its own: a fused ranking of more passages need not begin with that of fewer.
+    Each depth is a search of its own, since a fused ranking of more passages need not begin with that of fewer; unless
+    ``once``, for a source that asks for money: then the deepest is cut.
     """
 
     inner: Retriever
     depths: Sequence[int]
+    once: bool = False
     found: Found = field(default_factory=dict)
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Return what the other one does."""
-        for depth in self.depths:
-            deep = self.inner.retrieve([replace(search, k=depth) for search in searches])
+        deep: list[Retrieval] = []
+        for depth in sorted(self.depths, reverse=True):
+            if not (deep and self.once):
+                deep = self.inner.retrieve([replace(search, k=depth) for search in searches])
             for search, retrieval in zip(searches, deep, strict=True):
                 documents = self.found.setdefault(search.question.id, {}).setdefault(depth, set())
-                documents |= {passage.document for passage in retrieval.passages}
+                documents |= {passage.document for passage in retrieval.passages[:depth]}
         return self.inner.retrieve(searches)
 
 

@@ -11,7 +11,11 @@ from harr.types import Episode, Hop, Passage, Question, Retrieval, Search, Step
 class Ranked:
     """A retriever that finds p0, p1, ... for everything, as many as it is asked for."""
 
+    def __init__(self, asked: list[int] | None = None) -> None:
+        self.asked = [] if asked is None else asked
+
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        self.asked += [search.k for search in searches]
         return [Retrieval(tuple(Passage(f"p{n}", "") for n in range(search.k))) for search in searches]
 
 
@@ -19,7 +23,12 @@ def test_a_deep_retriever_notes_every_depth_and_hands_on_what_was_asked_for() ->
     deep, question = DeepRetriever(Ranked(), (1, 4)), Question("q", "Who?")
     found = deep.retrieve([Search(question, "who", k=2), Search(question, "who", k=6)])
     assert [len(one.passages) for one in found] == [2, 6]
-    assert deep.found == {"q": {1: {"p0"}, 4: {"p0", "p1", "p2", "p3"}}}
+    noted = {"q": {1: {"p0"}, 4: {"p0", "p1", "p2", "p3"}}}
+    assert deep.found == noted
+    asked: list[int] = []
+    once = DeepRetriever(Ranked(asked), (1, 4), once=True)
+    once.retrieve([Search(question, "who", k=2)])
+    assert (once.found, asked) == (noted, [4, 2])
 
 
 def episode(name: str, later: str, gold: str) -> Episode:

@@ -86,6 +86,7 @@ def _passages(params: DocumentsParams, left_out: list[str], figures: dict[str, f
     spans = token_spans(params.tokenizer)
     digests: set[bytes] = set()
     count: Counter[str] = Counter()
+    ids: Counter[str] = Counter()
 
     def note_unreadable(error: OSError) -> None:
         left_out.append(f"{_name(Path(error.filename), folder)}: cannot be read ({error.strerror})")
@@ -104,7 +105,9 @@ def _passages(params: DocumentsParams, left_out: list[str], figures: dict[str, f
                 count["equal_passages_left_out"] += 1
                 continue
             digests.add(digest)
-            yield passage
+            ids[passage.id] += 1  # also of two files whose names differ in Unicode form alone
+            number = ids[passage.id]
+            yield replace(passage, id=f"{passage.id}~{number}") if number > 1 else passage
     figures |= {name: float(count[name]) for name in ("documents", "equal_passages_left_out")}
     if not count["documents"]:
         problem = f"none of its {len(left_out)} files can be read (first: {left_out[0]})" if left_out else "it is empty"
@@ -126,16 +129,13 @@ def cut(name: str, parts: Iterable[Part], spans: Spans, limit: int) -> Iterator[
     >>> [(one.id, one.content) for one in cut("a.md", parts, words, 12)]
     [('a.md#7df82e0010', 'Guide > Pumps: Turn it on. Wait a minute.')]
     """
-    twice: Counter[str] = Counter()
     for part in parts:
         headings = list(part.headings)
         while headings and len(spans(BETWEEN.join(headings))) > limit // 4:
             headings.pop(0)
         title = BETWEEN.join(headings)
         for text in chunks(part.text, spans, limit, header=f"{title}: " if title else ""):
-            pid = f"{name}#{hashlib.sha256(text.encode()).hexdigest()[:10]}"
-            twice[pid] += 1
-            yield Passage(f"{pid}~{twice[pid]}" if twice[pid] > 1 else pid, text, title)
+            yield Passage(f"{name}#{hashlib.sha256(text.encode()).hexdigest()[:10]}", text, title)
 
 
 DATASET = Dataset(documents, lambda params: f"the documents in {params.folder}", settings=DocumentsParams)

@@ -15,6 +15,7 @@ from harr.io.folders import FETCH, is_pointer
 from harr.io.jsonl import CONTROL
 
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?!\s*\n)(.*?)^(---|\.\.\.)[ \t]*$", re.DOTALL | re.MULTILINE)
+TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
 HYPHEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 """A word that a line of a PDF ends in; what is no letter on either side is no such word."""
 TAG = re.compile(r"</?([A-Za-z][A-Za-z0-9-]*)")
@@ -172,17 +173,21 @@ def markdown(data: bytes) -> tuple[str, list[Mark]]:
 def _split_front_matter(text: str) -> tuple[str, str]:
     """Return the title in a text's front matter, if any, and the rest; a first line `---` may also be a rule.
 
+    What is not valid YAML, such as a title with a colon and no quotes, is front matter if it has a title.
+
     >>> _split_front_matter("---\\ntitle: 'Pump: P7' # draft\\n---\\nTurn it on.")
     ('Pump: P7', '\\nTurn it on.')
     """
-    import yaml
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
 
-    front = FRONT_MATTER.match(text)
+    if (front := FRONT_MATTER.match(text)) is None:
+        return "", text
     try:
-        facts = yaml.safe_load(front[1]) if front else None
-    except yaml.YAMLError:
-        facts = None
-    if front is None or not isinstance(facts, dict):
+        facts = YAML(typ="base").load(front[1])  # every value is a text
+    except YAMLError:
+        facts = {"title": line[1].strip("\"' ")} if (line := TITLE.search(front[1])) else None
+    if not isinstance(facts, dict):
         return "", text
     return _fold(str(facts.get("title") or "")), text[front.end() :]
 
@@ -232,7 +237,7 @@ def html(data: bytes) -> tuple[str, list[Mark]]:
     read like a long one. Where nothing says which part is the main one, it is the whole body: trafilatura would take
     paragraphs and tables alone.
     """
-    from lxml.etree import Element
+    from lxml.etree import Element, tostring
     from trafilatura import extract_with_metadata, load_html
     from trafilatura.settings import use_config
 
@@ -240,6 +245,8 @@ def html(data: bytes) -> tuple[str, list[Mark]]:
     config = use_config()
     config.read_dict({"DEFAULT": {"MIN_EXTRACTED_SIZE": "1", "MIN_OUTPUT_SIZE": "1"}})
     page: Any = load_html(data)
+    if page is not None and page.tag != "html":  # a piece of a page
+        page = load_html(f"<html><body>{tostring(page, encoding='unicode')}</body></html>")
     body = None if page is None else page.find("body")
     if body is not None and not body.xpath(".//main | .//article | .//*[@role='main']"):
         main = Element("main")

@@ -180,6 +180,20 @@ def stored() -> dict[str, tuple[str, str]]:
             )
         ),
         ("a.md", b"---\ntitle: 'Ada''s: pump' # draft\n---\nIt is blue.", ["Ada's: pump: It is blue."]),
+        (
+            "a.md",
+            b"---\ntitle: Pump: the manual\ndate: 2024-13-45\n---\nIt is blue.",
+            ["Pump: the manual: It is blue."],
+        ),
+        ("a.md", b"---\ntitle: 1.10\ntags: [a]\r\n---\nIt is blue.", ["1.10: It is blue."]),
+        ("c.html", PLAIN.encode(), ["Manual: The pump moves water.", "Manual > Use: Turn the valve\nWait a minute"]),
+        (
+            "a.md",
+            b"---\ntitle: Pump: the manual\ndate: 2024-13-45\n---\nIt is blue.",
+            ["Pump: the manual: It is blue."],
+        ),
+        ("a.md", b"---\ntitle: 1.10\ntags: [a]\r\n---\nIt is blue.", ["1.10: It is blue."]),
+        ("c.html", PLAIN.encode(), ["Manual: The pump moves water.", "Manual > Use: Turn the valve\nWait a minute"]),
         ("a.md", b"---\ntitle: >-\n  The\n  pump\n---\nIt is blue.", ["The pump: It is blue."]),
         ("a.md", b"---\n\nRead: this.\n\n---\n\n# Use\n\nTurn.", ["Use: Read: this.", "Use: Turn."]),
         ("a.md", b"---\nRead this.\n\n---\n\nTurn.", ["a: Read this.\nTurn."]),
@@ -268,6 +282,13 @@ def test_names_in_any_form_and_headings_with_the_separator_are_found(folder: Pat
     gold = [question.gold_ids for question in questions("train")]
     assert [one for (one,) in gold[:4]] == ids and len(gold) == len(named)
     assert gold[4] == (next(pid for pid in ids if pid.startswith("R\u00e9")),) and gold[5] == (ids[1],)
+
+
+def test_two_files_of_one_name_and_text_are_told_apart(folder: Path) -> None:
+    for name in ("Re\u0301sume\u0301.md", "R\u00e9sum\u00e9.md"):
+        (folder / name).write_text(f"# {len(name)}\nAda lives in Bath.")
+    load()
+    assert sorted(pid.partition("~")[2] for pid in stored()) == ["", "2"]
 
 
 @pytest.mark.fault(40)

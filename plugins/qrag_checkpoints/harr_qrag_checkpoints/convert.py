@@ -12,7 +12,8 @@ def convert_checkpoint(params: Params, checkpoint: Path, out: Path) -> Path:
     """Write the model folder ``out`` of a checkpoint, with the encoder and retriever it was trained with.
 
     Raises:
-        ParamsError: ``out`` exists, or train.method trains no two towers. ModelError: the checkpoint is of another kind or base.
+        ParamsError: ``out`` exists, or train.method trains no two towers.
+        ModelError: the checkpoint is of another kind or base.
     """
     from harr.builders.encoder import build_encoder
     from harr.builders.retrievers import towers_policy
