@@ -146,28 +146,24 @@ def connect(params: IndexParams, where: str, *, reads: bool = False) -> Connecti
     logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
     if params.uri:
         return Connection(_connect_server(params), where)
-    opened = _link_files(where) if reads else where
+    opened = os.path.join(tempfile.mkdtemp(prefix=LINKS), "milvus.db") if reads else where
     try:
+        if reads:
+            _link_files(where, opened)
         return Connection(_connect_lite(where, opened), where, opened)
     except BaseException:
         _remove_links(opened)
         raise
 
 
-def _link_files(where: str) -> str:
-    """Return a new folder with the subfolders of ``where`` and links to its files, without the lock."""
-    opened = os.path.join(tempfile.mkdtemp(prefix=LINKS), "milvus.db")
-    try:
-        shutil.copytree(
-            where,
-            opened,
-            ignore=shutil.ignore_patterns("LOCK"),
-            copy_function=lambda source, target: os.symlink(os.path.realpath(source), target),
-        )
-    except BaseException:
-        _remove_links(opened)
-        raise
-    return opened
+def _link_files(where: str, opened: str) -> None:
+    """Make the folder ``opened`` of the subfolders of ``where`` and links to its files, without the lock."""
+    shutil.copytree(
+        where,
+        opened,
+        ignore=shutil.ignore_patterns("LOCK"),
+        copy_function=lambda source, target: os.symlink(os.path.realpath(source), target),
+    )
 
 
 def _remove_links(opened: str) -> None:

@@ -168,8 +168,8 @@ def lock_promotion(client: Any, name: str) -> Iterator[None]:
     machine and is gone, or that is older than LEASE_SECONDS, belongs to a dead process; it is renamed after its time of
     creation, which also works only once, and deleted. So two work at the same time only if one takes longer than
     LEASE_SECONDS, as when a champion is played again, or if a mark is taken for a dead one's at the instant in which it
-    is made; each checks who is champion before it moves the alias. One
-    that dies between the two aliases leaves both at the old champion, and the next promotion continues.
+    is made; each checks who is champion before it moves the alias. One that dies between the two aliases leaves both at
+    the old champion, and the next promotion continues.
 
     Raises:
         PromotionRefused: another ran for WAIT_SECONDS.
@@ -210,8 +210,7 @@ def _release_stale_lock(client: Any, lock: str, created: int) -> None:
     grave = f"{lock}.abandoned-{created}"
     if done_once(client.rename_registered_model, lock, grave):
         taken = look_up(client.get_registered_model, grave)
-        is_newer = (
-            taken and taken.creation_timestamp != created
-        )  # another process had removed the dead one's mark first
+        # of another promotion, if a third process had removed the dead one's mark before
+        is_newer = taken and taken.creation_timestamp != created
         if not (is_newer and done_once(client.rename_registered_model, grave, lock)):
             done_once(client.delete_registered_model, grave)

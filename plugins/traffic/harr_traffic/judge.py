@@ -85,9 +85,8 @@ def _not_learnt(searches: "list[LoggedSearch]", project: Path) -> "list[LoggedSe
 
     if not project.is_dir():
         raise ParamsError(f"--index {project} is no folder; name that of the project whose questions were trained on")
-
     if not (learnt := project / QUESTIONS / "train.jsonl").exists():
         return searches
-    questions = list(read_questions(learnt))
+    questions = read_questions(learnt)
     known = {question.text for question in questions} | {question.identity for question in questions}
     return [one for one in searches if known.isdisjoint({one.question, Question("", one.question or "").identity})]

@@ -104,12 +104,9 @@ def _read_vectors(paths: Iterable[Path], texts: Mapping[str, str]) -> Iterator[t
                 key = row.text("id", "row")
                 raise CorpusError(f"{row.place}: no text of id {key}; name the file with it by --texts")
             try:
-                numbers_D = np.asarray(vector, dtype=np.float32)
+                yield text, np.fromiter(vector, dtype=np.float32)  # refuses nested lists, unlike asarray
             except (TypeError, ValueError):
-                numbers_D = np.empty((0, 0), dtype=np.float32)
-            if numbers_D.ndim != 1:
-                raise CorpusError(f"{row.place}: vector holds something else than numbers")
-            yield text, numbers_D
+                raise CorpusError(f"{row.place}: vector holds something else than numbers") from None
 
 
 def _read_npy(path: Path) -> Iterator[Row]:
